@@ -1,0 +1,42 @@
+# Two commands: `make demo` shows what ghofl does, `make test` proves it. Both need only Python 3.11+, pip and make.
+PYTHON ?= python3
+BIN := .venv/bin
+export OPENBLAS_NUM_THREADS ?= 2
+export OMP_NUM_THREADS ?= 2
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: demo test lint bench docs clean
+
+demo: .venv/.demo
+	@$(BIN)/ghofl demo
+
+test: .venv/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: .venv/.dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/lint-imports
+	$(BIN)/pyright
+
+bench: .venv/.dev
+	$(BIN)/python benchmarks/run.py
+
+docs: .venv/.dev
+	$(BIN)/python docs/generate.py
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"ghofl needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=/path/to/python3.11")'
+	@echo "Setting up .venv (once) ..."
+	@$(PYTHON) -m venv .venv
+
+.venv/.demo: pyproject.toml | .venv/bin/python
+	@$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	@touch $@
+
+.venv/.dev: pyproject.toml | .venv/bin/python
+	@$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@ .venv/.demo
+
+clean:
+	rm -rf .venv build dist

@@ -1,0 +1,69 @@
+"""Everything ghofl raises on purpose, each also the built-in a user would catch.
+
+::
+
+    GhoflError
+    ├── RecipeError              (ValueError)       what the sites agreed on cannot work
+    ├── EmbeddingsError          (ValueError)       rows or labels that do not fit the recipe
+    ├── LayoutError              (ValueError)       moments that cannot be added or restricted
+    ├── MomentsOverflowError     (OverflowError)    a sum that would leave the 64-bit integers
+    ├── MessageError             (ValueError)       bytes that are not the message we asked for
+    ├── RosterError              (ValueError)       a site counted twice, or not there to be removed
+    ├── MissingStatisticError    (LookupError)      a head asked for a statistic that was not sent
+    ├── NotPositiveDefiniteError (ArithmeticError)  a covariance that cannot be inverted
+    ├── HeadError                (ValueError)       an unknown head or option
+    ├── PartitionError           (ValueError)       a split that cannot be made
+    └── MissingExtraError        (ImportError)      an optional dependency that is not installed
+"""
+
+
+class GhoflError(Exception):
+    """Base of every error that ghofl raises on purpose."""
+
+
+class RecipeError(GhoflError, ValueError):
+    """What the sites agreed on cannot work."""
+
+
+class EmbeddingsError(GhoflError, ValueError):
+    """Rows or labels that do not fit the recipe."""
+
+
+class LayoutError(GhoflError, ValueError):
+    """Moments that cannot be added, subtracted or restricted."""
+
+
+class MomentsOverflowError(GhoflError, OverflowError):
+    """A sum that would leave the 64-bit integers."""
+
+
+class MessageError(GhoflError, ValueError):
+    """Bytes that are not the message we asked for."""
+
+
+class RosterError(GhoflError, ValueError):
+    """A site counted twice, or not there to be removed."""
+
+
+class MissingStatisticError(GhoflError, LookupError):
+    """A head asked for a statistic that was not sent."""
+
+
+class NotPositiveDefiniteError(GhoflError, ArithmeticError):
+    """A covariance that cannot be inverted."""
+
+
+class HeadError(GhoflError, ValueError):
+    """An unknown head, or an option it does not have."""
+
+
+class PartitionError(GhoflError, ValueError):
+    """A split of rows over clients that cannot be made."""
+
+
+class MissingExtraError(GhoflError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+class ClippingWarning(UserWarning):
+    """More entries than expected fell outside the grid."""

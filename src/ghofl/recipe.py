@@ -1,0 +1,428 @@
+"""What all sites of a federation agree on before anything is computed.
+
+A `Recipe` is the only configuration that crosses sites. It is public, it is frozen, and its
+fingerprint travels in every message and every head: two different fingerprints never add.
+"""
+
+import base64
+import binascii
+import dataclasses
+import difflib
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import tomli_w
+from jaxtyping import Int
+
+from ghofl import files
+from ghofl.errors import RecipeError
+
+SCHEMA = 1
+STATISTICS = ("N", "A", "D", "B", "S")
+MAX_CLASSES = 100_000
+MAX_DIM = 65_536
+MAX_TOML_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Who made the embeddings: a name, the length of a row, and a fingerprint of weights and preprocessing."""
+
+    dim: int
+    name: str = "unnamed"
+    fingerprint: str = ""
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.dim <= MAX_DIM, f"encoder.dim is {self.dim}; a row has between 1 and {MAX_DIM} numbers.")
+        _check(bool(self.name), "encoder.name is empty; name the encoder, e.g. 'torchvision:mobilenet_v2'.")
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """What happens to a row before the grid: `x − anchor`, then `sign(x)|x|^power`, then unit length."""
+
+    power: float = 1.0
+    unit_length: bool = False
+    anchor: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(
+            math.isfinite(self.power) and 0 < self.power <= 4,
+            f"transform.power is {self.power}; it must be above 0 and at most 4 (1 leaves rows as they are, "
+            "0.5 is the signed square root).",
+        )
+        _check(all(map(math.isfinite, self.anchor)), "transform.anchor has an entry that is not finite.")
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The fixed-point grid: `q = clip(rint(x · scale), ±(2^(bits−1) − 1))`."""
+
+    bits: int = 8
+    scale: float = 16.0
+
+    def __post_init__(self) -> None:
+        _check(2 <= self.bits <= 16, f"grid.bits is {self.bits}; write a number from 2 to 16 (8 is the default).")
+        _check(
+            math.isfinite(self.scale) and self.scale > 0,
+            f"grid.scale is {self.scale}; it must be positive: an embedding entry of 1/scale is one step of the grid.",
+        )
+
+    @property
+    def bound(self) -> int:
+        """The largest absolute value on the grid."""
+        return 2 ** (self.bits - 1) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A public map to fewer dimensions: Rademacher signs from `seed`, or a given integer `matrix`.
+
+    `matrix` holds little-endian int16 entries, row-major, in base64; `Projection.of_matrix` writes it.
+    `shift` is how many low bits are rounded away to come back to the grid (none: the default for the dimension).
+    """
+
+    dim: int
+    seed: int = 0
+    shift: int | None = None
+    matrix: str = ""
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.dim <= MAX_DIM, f"projection.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
+        _check_seed("projection", self.seed)
+        _check_shift("projection", self.shift)
+
+    @classmethod
+    def of_matrix(cls, matrix: Int[np.ndarray, "dim projected"], shift: int | None = None) -> "Projection":
+        """A projection by a given matrix of integers within ±32767, e.g. made from the encoder's own weights."""
+        _check(bool(np.abs(matrix).max(initial=0) <= 32767), "a projection matrix holds integers within ±32767.")
+        packed = base64.b64encode(np.ascontiguousarray(matrix, dtype="<i2").tobytes()).decode()
+        return cls(dim=matrix.shape[1], shift=shift, matrix=packed)
+
+    def given_matrix(self, rows: int) -> Int[np.ndarray, "rows projected"] | None:
+        """The given matrix for rows of length `rows`, or nothing when the signs come from the seed."""
+        if not self.matrix:
+            return None
+        try:
+            raw = base64.b64decode(self.matrix, validate=True)
+        except binascii.Error as error:
+            raise RecipeError(
+                f"projection.matrix is not base64 ({error}); write it with Projection.of_matrix."
+            ) from None
+        _check(
+            len(raw) == 2 * rows * self.dim,
+            f"projection.matrix holds {len(raw)} bytes; {rows} × {self.dim} int16 entries are {2 * rows * self.dim}.",
+        )
+        return np.frombuffer(raw, dtype="<i2").reshape(rows, self.dim).astype(np.int16)
+
+
+@dataclass(frozen=True, slots=True)
+class Lift:
+    """Random features: `relu` of a Rademacher projection to `dim`, usually many more than the encoder has."""
+
+    dim: int
+    seed: int = 0
+    shift: int | None = None
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.dim <= MAX_DIM, f"lift.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
+        _check_seed("lift", self.seed)
+        _check_shift("lift", self.shift)
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B."""
+
+    dim: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check(1 <= self.dim <= MAX_DIM, f"sketch.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
+        _check_seed("sketch", self.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """What the federation promises about rows: clipping radius, (ε, δ), the unit protected, minimum counts."""
+
+    radius: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    unit: str = "record"
+    neighbours: str = "add-remove"
+    noise: str = "central"
+    secure: bool = False
+    min_count: int = 0
+    min_cohort: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("radius", "epsilon"):
+            value = getattr(self, name)
+            _check(
+                value is None or (math.isfinite(value) and value > 0),
+                f"privacy.{name} is {value}; it must be positive.",
+            )
+        _check(self.delta is None or 0 < self.delta < 1, f"privacy.delta is {self.delta}; it lies between 0 and 1.")
+        _check(
+            (self.epsilon is None) == (self.delta is None),
+            "privacy.epsilon and privacy.delta come together: write both, or neither for no noise.",
+        )
+        _check(
+            self.epsilon is None or self.radius is not None,
+            f"privacy.epsilon = {self.epsilon} needs privacy.radius: noise is sized by the longest row allowed.",
+        )
+        for name, allowed in _PRIVACY_WORDS.items():
+            value = getattr(self, name)
+            _check(value in allowed, f"privacy.{name} is {value!r}; write one of {', '.join(map(repr, allowed))}.")
+        _check(
+            self.noise != "distributed" or self.secure,
+            "privacy.noise = 'distributed' hides shares of noise inside secure aggregation: write secure = true too.",
+        )
+        _check(self.min_count >= 0, f"privacy.min_count is {self.min_count}; write 0 for none.")
+        _check(self.min_cohort >= 1, f"privacy.min_cohort is {self.min_cohort}; a total has at least one site.")
+
+
+_PRIVACY_WORDS = {
+    "unit": ("record", "client"),
+    "neighbours": ("add-remove", "replace-one"),
+    "noise": ("central", "distributed", "local"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The agreement of one federation: classes, encoder, transform, grid, projection or lift, statistics, privacy.
+
+    `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
+    ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class).
+    B is the sum of S over classes and D its diagonal, so a recipe that asks for S does not list them.
+
+    Guarantees
+    ----------
+    A recipe that exists can be followed: unknown keys and impossible combinations raise `RecipeError` when it
+    is made. `Recipe.from_toml(recipe.to_toml()) == recipe`, and equal recipes have equal fingerprints.
+
+    Examples
+    --------
+    >>> recipe = Recipe(classes=("cat", "dog"), encoder=Encoder(dim=4), statistics=("B",))
+    >>> recipe.statistics
+    ('N', 'A', 'B')
+    >>> Recipe.from_toml(recipe.to_toml()).fingerprint == recipe.fingerprint
+    True
+    """
+
+    classes: tuple[str, ...]
+    encoder: Encoder
+    statistics: tuple[str, ...] = ("N", "A", "B")
+    transform: Transform = field(default_factory=Transform)
+    grid: Grid = field(default_factory=Grid)
+    projection: Projection | None = None
+    lift: Lift | None = None
+    sketch: Sketch | None = None
+    privacy: Privacy = field(default_factory=Privacy)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "statistics", stored(self.statistics))
+        self._check_classes()
+        self._check_spaces()
+
+    def _check_classes(self) -> None:
+        _check(
+            2 <= len(self.classes) <= MAX_CLASSES,
+            f"classes has {len(self.classes)} names; a classifier tells at least two apart (at most {MAX_CLASSES}).",
+        )
+        _check(all(self.classes), "classes has an empty name; give every class a name.")
+        twice = {name for name in self.classes if self.classes.count(name) > 1} if not self._are_unique() else set()
+        _check(
+            not twice, f"classes names {sorted(twice)[:3]} more than once; every class is listed once, in one order."
+        )
+
+    def _are_unique(self) -> bool:
+        return len(set(self.classes)) == len(self.classes)
+
+    def _check_spaces(self) -> None:
+        dim = self.encoder.dim
+        _check(
+            len(self.transform.anchor) in (0, dim),
+            f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; give one a dimension.",
+        )
+        _check(
+            self.projection is None or self.lift is None,
+            "both [projection] and [lift] are given; keep [projection] for a small message or [lift] for accuracy.",
+        )
+        if self.projection is not None:
+            _check(
+                self.projection.dim <= dim,
+                f"projection.dim is {self.projection.dim} and encoder.dim is {dim}; a projection goes to fewer "
+                "dimensions. For more, write [lift].",
+            )
+            self.projection.given_matrix(dim)
+        if self.sketch is not None:
+            _check(
+                "B" in self.statistics,
+                "a sketch travels beside the full B: write statistics = ['B'] with it"
+                + (" instead of 'S', which already holds every class covariance." if "S" in self.statistics else "."),
+            )
+            _check(
+                self.sketch.dim < self.dim,
+                f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; a sketch that large is "
+                "written statistics = ['S'] instead.",
+            )
+
+    @property
+    def dim(self) -> int:
+        """The number of features after projection or lift."""
+        space = self.projection or self.lift
+        return self.encoder.dim if space is None else space.dim
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of the canonical form, in hexadecimal.
+
+        The canonical form is the line ``ghofl recipe 1`` and a JSON object of every field, with sorted keys, no
+        spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
+        """
+        canonical = json.dumps(_canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(f"ghofl recipe {SCHEMA}\n{canonical}".encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as plain values, without the fields that are not set."""
+        return {"schema": SCHEMA, **_plain(self)}
+
+    def to_toml(self) -> str:
+        """The recipe as a TOML text."""
+        return tomli_w.dumps(self.to_dict())
+
+    def save(self, path: str | Path) -> None:
+        """Write the recipe to a TOML file."""
+        files.write(path, self.to_toml())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+        """A recipe from plain values; unknown keys raise and name the nearest known one."""
+        values = dict(values)
+        schema = values.pop("schema", SCHEMA)
+        _check(
+            type(schema) is int and schema == SCHEMA,
+            f"this recipe has schema {schema!r} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
+        )
+        return _build(cls, values, where="")
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Recipe":
+        """A recipe from a TOML text."""
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"the recipe is not TOML: {error}. 'ghofl recipe' writes a valid one.") from None
+        return cls.from_dict(values)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Recipe":
+        """A recipe from a TOML file."""
+        path = Path(path)
+        _check(
+            path.stat().st_size <= MAX_TOML_BYTES,
+            f"{path} has {path.stat().st_size} bytes; a recipe has at most {MAX_TOML_BYTES}.",
+        )
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise RecipeError(f"{path} is not a text file; a recipe is TOML. 'ghofl recipe' writes one.") from None
+        except RecipeError as error:
+            raise RecipeError(f"{path}: {error}") from None
+
+
+def stored(statistics: Sequence[str]) -> tuple[str, ...]:
+    """The statistics that need storing so that all of `statistics` can be derived, in the order N A D B S.
+
+    >>> stored(["S", "B"])
+    ('N', 'A', 'S')
+    """
+    asked = {"N", "A", *statistics}
+    unknown = sorted(asked - set(STATISTICS))
+    _check(
+        not unknown,
+        f"statistics lists {unknown}; known are {', '.join(STATISTICS)}"
+        + ("; class moments of a sketch (Z) are asked for by a [sketch] section." if "Z" in unknown else "."),
+    )
+    return tuple(name for name in STATISTICS if name in asked and not ("S" in asked and name in "DB"))
+
+
+def _check(claim: bool, otherwise: str) -> None:
+    if not claim:
+        raise RecipeError(otherwise)
+
+
+def _check_seed(section: str, seed: int) -> None:
+    _check(0 <= seed < 2**63, f"{section}.seed is {seed}; write a whole number from 0 to 2^63 − 1.")
+
+
+def _check_shift(section: str, shift: int | None) -> None:
+    _check(
+        shift is None or 0 <= shift <= 40, f"{section}.shift is {shift}; write a number from 0 to 40, or leave it out."
+    )
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {name: _plain(v) for name, v in pairs if v is not None and v != () and v != ""}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _canonical(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_canonical(v) for v in value]
+    return value.hex() if isinstance(value, float) else value
+
+
+def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
+    """An instance of a dataclass from plain values, checking every key and type on the way."""
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    hints = get_type_hints(cls)
+    for key in values:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(fields)}."
+            raise RecipeError(f"unknown key {where}{key}; {hint}")
+    for name, f in fields.items():
+        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        _check(name in values or not required, f"{where}{name} is missing; {_EXPECTED.get(name, 'it must be given')}.")
+    return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
+
+
+_EXPECTED = {
+    "classes": 'write the class names, e.g. classes = ["cat", "dog"]',
+    "encoder": "write a section [encoder] with dim and name",
+    "dim": "write the number of dimensions, e.g. dim = 512",
+}
+
+
+def _convert(value: Any, hint: Any, key: str) -> Any:
+    if isinstance(hint, UnionType):
+        hint = next(option for option in get_args(hint) if option is not NoneType)
+    if dataclasses.is_dataclass(hint):
+        _check(isinstance(value, dict), f"{key} is {value!r}; it is a section, written [{key}].")
+        return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
+    if get_args(hint):  # tuple[item, ...]
+        _check(isinstance(value, list | tuple), f"{key} is {value!r}; it is a list.")
+        return tuple(_convert(item, get_args(hint)[0], key) for item in value)
+    if hint is float and type(value) is int:
+        return float(value)
+    _check(type(value) is hint, f"{key} is {value!r}; it must be {_WORDS[hint]}.")
+    return value
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
