@@ -1,0 +1,74 @@
+"""A quadratic head for the price of a linear one and a small sketch."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ghofl.gaussians import Gaussians
+from ghofl.heads.base import Head
+from ghofl.heads.lda import LDA
+from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores
+
+
+@dataclass(frozen=True)
+class SketchedQDA(Head):
+    """Class covariances of a k-dimensional public sketch z = Rᵀx only; everything else shared.
+
+    Of all distributions with these moments, the one of largest entropy keeps x given z as the shared Gaussian, so
+    three closed forms add up::
+
+        s_c(x) = LDA_x(x) − LDA_z(z) + RDA_z(z)
+
+    The message is B and C k(k+1)/2 numbers instead of C d(d+1)/2. Means and shared covariance of z follow from A
+    and B.
+
+    Guarantees
+    ----------
+    With blend 1 the sketch adds nothing and the head is `LDA` (both with the same shrinkage of z).
+
+    Examples
+    --------
+    >>> from ghofl.moments import Layout, Moments
+    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
+    >>> sketch = np.array([[1], [-1]])
+    >>> moments = Moments.of(x, y, Layout(2, 2, ("B",), sketch=1), sketch)
+    >>> gaussians, of_z = Gaussians.estimate(moments), Gaussians.estimate(moments.of_sketch(sketch))
+    >>> SketchedQDA.fit(gaussians, of_z, sketch).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    array([0, 1])
+    """
+
+    name: ClassVar[str] = "sketched_qda"
+    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("B", "Z"),)
+    weights: Float[np.ndarray, "classes dim"]
+    bias: Float[np.ndarray, " classes"]
+    sketch: Int[np.ndarray, "dim k"]
+    means: Float[np.ndarray, "classes k"]
+    whiteners: Float[np.ndarray, "classes k k"]
+    offsets: Float[np.ndarray, " classes"]
+
+    @classmethod
+    def fit(  # type: ignore[override]  # the one head of two spaces: rows and their sketch
+        cls,
+        gaussians: Gaussians,
+        of_sketch: Gaussians,
+        sketch: Int[np.ndarray, "dim k"],
+        blend: float | None = None,
+        shrinkage: float = 0.05,
+    ) -> "SketchedQDA":
+        """The head of the Gaussians of x and of z = Rᵀx; `blend` and `shrinkage` are λ and γ of `RDA` in z."""
+        blend = default_blend(of_sketch) if blend is None else blend
+        linear = LDA.fit(gaussians)
+        linear_z = LDA.fit(of_sketch, shrinkage)
+        quadratic_z = RDA.fit(of_sketch, blend, shrinkage)
+        # LDA_z is linear in x too: fold it, and its prior, into the weights of LDA_x.
+        weights = linear.weights - linear_z.weights @ sketch.T
+        present = gaussians.counts > 0
+        bias = np.where(present, linear.bias - np.where(present, linear_z.bias, 0.0), -np.inf)
+        return cls(weights, bias, sketch, quadratic_z.means, quadratic_z.whiteners, quadratic_z.offsets)
+
+    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+        """Log posteriors up to a term common to all classes."""
+        quadratic = quadratic_scores(x @ self.sketch, self.means, self.whiteners, self.offsets)
+        return x @ self.weights.T + self.bias + quadratic

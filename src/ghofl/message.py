@@ -1,0 +1,349 @@
+"""The one thing a site sends: its moments as bytes, with a header that says what they are.
+
+A message is a safetensors file. Its metadata has one key, ``ghofl``, a JSON object::
+
+    {"schema": 1, "kind": "message", "recipe": fingerprint, "layout": {...}, "id": ..., "site": ..., "rows": ...,
+     "sha256": of the packed bytes}
+
+and each statistic X is two uint8 tensors, ``X.codes`` and ``X.data`` (see `ghofl.packing`). The whole may be wrapped
+in zstd. Nothing is ever unpickled.
+
+Every byte is treated as hostile: sizes are checked against what the recipe allows before anything is allocated, and
+what comes out is checked to be something that rows on the recipe's grid could have made.
+"""
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from safetensors.numpy import save as save_safetensors
+
+from ghofl import files, packing
+from ghofl.errors import MessageError, MissingExtraError
+from ghofl.moments import Layout, Moments, diagonal
+from ghofl.recipe import Recipe
+
+SCHEMA = 1
+MAX_HEADER = 64 * 2**10
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ID = re.compile(r"[0-9a-f]{32}")
+_SITE = re.compile(r"[^\x00-\x1f\x7f]{0,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The moments of one site under one recipe, with an id that is counted once.
+
+    Guarantees
+    ----------
+    ``Message.from_bytes(message.to_bytes(), recipe) == message``. Bytes that are not a message of this recipe raise
+    `MessageError` with what came, what was expected and what to do.
+
+    Examples
+    --------
+    >>> from ghofl.recipe import Encoder
+    >>> recipe = Recipe(classes=("a", "b"), encoder=Encoder(dim=2))
+    >>> moments = Moments.of(np.array([[1, 2]]), np.array([0]), Layout.of(recipe))
+    >>> message = Message.of(moments, recipe, site="north")
+    >>> Message.from_bytes(message.to_bytes(), recipe) == message
+    True
+    """
+
+    fingerprint: str
+    id: str
+    site: str
+    moments: Moments
+
+    @classmethod
+    def of(cls, moments: Moments, recipe: Recipe, site: str = "") -> "Message":
+        """A new message of a site, with a fresh random id."""
+        if moments.layout != Layout.of(recipe):
+            raise MessageError(
+                f"moments of layout {moments.layout} are not of this recipe, which has {Layout.of(recipe)}."
+            )
+        if not _SITE.fullmatch(site):
+            raise MessageError(f"site name {site[:80]!r} is not allowed; write up to 64 printable characters.")
+        return cls(recipe.fingerprint, secrets.token_hex(16), site, moments)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the site added up."""
+        return self.moments.rows
+
+    @property
+    def name(self) -> str:
+        """How people tell this message from others."""
+        return self.site or self.id[:8]
+
+    def to_bytes(self, zstd: bool = False) -> bytes:
+        """The message as bytes, smaller (and slower) when `zstd` is asked for."""
+        header = {"kind": "message", "recipe": self.fingerprint, "id": self.id, "site": self.site}
+        return encode(self.moments, header, zstd)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, recipe: Recipe) -> "Message":
+        """The message in some bytes, checked against the recipe."""
+        layout = Layout.of(recipe)
+        header, body = open_envelope(data, layout, "message", MAX_HEADER)
+        check_fingerprint(header, recipe)
+        if not isinstance(header.get("id"), str) or not _ID.fullmatch(header["id"]):
+            raise MessageError(f"the message id {str(header.get('id'))[:40]!r} is not 32 hexadecimal digits.")
+        if not isinstance(header.get("site"), str) or not _SITE.fullmatch(header["site"]):
+            raise MessageError(f"the site name {str(header.get('site'))[:40]!r} is not up to 64 printable characters.")
+        return cls(recipe.fingerprint, header["id"], header["site"], decode(header, body, layout))
+
+    def save(self, path: str | Path, zstd: bool = False) -> None:
+        """Write the message to a file."""
+        files.write(path, self.to_bytes(zstd))
+
+    @classmethod
+    def load(cls, path: str | Path, recipe: Recipe) -> "Message":
+        """Read a message from a file, which is not read at all when it is too large to be one."""
+        return cls.from_bytes(read_limited(path, size_limit(Layout.of(recipe), MAX_HEADER)), recipe)
+
+
+def size_limit(layout: Layout, header: int) -> int:
+    """The most bytes that moments of this layout can take."""
+    chunks = sum(packing.chunks_of(int(np.prod(shape))) for shape in layout.shapes.values())
+    return 8 + header + chunks + 8 * layout.entries
+
+
+def read_limited(path: str | Path, limit: int) -> bytes:
+    """A file's bytes, unless it has more than `limit`."""
+    with open(path, "rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise MessageError(
+            f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
+        )
+    return data
+
+
+def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> bytes:
+    """Moments and a header as bytes."""
+    tensors, digest = {}, hashlib.sha256()
+    for name, block in moments.blocks.items():
+        for part, content in zip(("codes", "data"), packing.pack(block.ravel()), strict=True):
+            tensors[f"{name}.{part}"] = content
+            digest.update(content.data)
+    full = {
+        "schema": SCHEMA,
+        **header,
+        "layout": _layout_header(moments.layout),
+        "rows": moments.rows,
+        "sha256": digest.hexdigest(),
+    }
+    data = save_safetensors(tensors, metadata={"ghofl": json.dumps(full, sort_keys=True)})
+    return _zstandard().ZstdCompressor(level=3).compress(data) if zstd else data
+
+
+def open_envelope(
+    data: bytes, layout: Layout | None, kind: str, max_header: int
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The header and the uint8 tensors of some bytes, after every check that needs no large allocation.
+
+    Without a layout (a file that brings its own recipe) the size of the tensors is limited by the bytes that came.
+    """
+    limit = None if layout is None else size_limit(layout, max_header)
+    data = _decompressed(data, limit)
+    if limit is not None and len(data) > limit:
+        raise MessageError(
+            f"the {kind} has {len(data):,} bytes and this recipe allows {limit:,}; it is not of this recipe."
+        )
+    tensors, metadata, start = _safetensors_header(data, kind, max_header)
+    header = _ghofl_header(metadata, kind)
+    return header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}
+
+
+def decode(header: Mapping[str, Any], body: Mapping[str, np.ndarray], layout: Layout) -> Moments:
+    """The moments of an opened envelope, checked against the header and against what rows could have made."""
+    _check_layout(header.get("layout"), layout)
+    expected = {f"{name}.{part}" for name in layout.shapes for part in ("codes", "data")}
+    if set(body) != expected:
+        raise MessageError(f"tensors {sorted(body)[:12]} came; layout {layout} has {sorted(expected)}.")
+    digest = hashlib.sha256()
+    for name in layout.shapes:
+        digest.update(body[f"{name}.codes"].data)
+        digest.update(body[f"{name}.data"].data)
+    if digest.hexdigest() != header.get("sha256"):
+        raise MessageError(
+            "the bytes do not match the header's sha256: damaged on the way, ask the site to send it again."
+        )
+    moments = Moments(
+        layout,
+        {
+            name: packing.unpack(body[f"{name}.codes"], body[f"{name}.data"], int(np.prod(shape))).reshape(shape)
+            for name, shape in layout.shapes.items()
+        },
+    )
+    check_plausible(moments)
+    if moments.rows != header.get("rows"):
+        raise MessageError(f"the header counts {header.get('rows')!r} rows and the moments {moments.rows}.")
+    return moments
+
+
+def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
+    """Raise unless the header names this recipe."""
+    if header.get("recipe") != recipe.fingerprint:
+        raise MessageError(
+            f"the message was made with recipe {str(header.get('recipe'))[:12]}… and this is {recipe.fingerprint[:12]}…; "
+            "all sites use one recipe file, so give this site that file and let it send again."
+        )
+
+
+def check_plausible(moments: Moments) -> None:
+    """Raise unless rows on the grid could have made these moments, as far as single entries tell.
+
+    For bound β: N_c ≥ 0, |A_cj| ≤ β N_c, 0 ≤ D_cj ≤ β² N_c, A_cj² ≤ N_c D_cj (Cauchy–Schwarz), and every second
+    moment within ±β² N_c, which is what keeps one site from outweighing the others beyond its count.
+    """
+    layout, n = moments.layout, moments.counts
+    if n.min(initial=0) < 0:
+        raise MessageError(f"class {int(n.argmin())} has a count of {int(n.min())}; counts are never negative.")
+    largest = layout.bound * layout.dim if layout.sketch else layout.bound
+    if int(n.max(initial=0)) > 2**53 or sum(map(int, n)) * largest**2 > 2**63 - 1:
+        raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
+    _check_within("A", moments.sums, layout.bound * n[:, None])
+    squares = moments.squares if layout.has("D") else None
+    for name, limit in (("D", layout.bound**2), ("S", layout.bound**2), ("Z", (layout.bound * layout.dim) ** 2)):
+        if name in moments.blocks:
+            _check_within(name, moments.blocks[name], limit * n[:, None])
+    if "B" in moments.blocks:
+        b = moments.blocks["B"]
+        _check_within("B", b, np.int64(layout.bound**2 * moments.rows))
+        _check_squares("B", moments.sums.sum(axis=0), b[diagonal(layout.dim)], np.int64(moments.rows))
+    if squares is not None:
+        _check_squares("D", moments.sums, squares, n[:, None])
+
+
+def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
+    if np.any(block > limit) or np.any(block < -limit):
+        raise MessageError(
+            f"an entry of {name} is larger than its count of rows on the grid allows; the site must resend."
+        )
+
+
+def _check_squares(name: str, sums: np.ndarray, squares: np.ndarray, counts: Any) -> None:
+    # In float64, whose rounding is far below the one part in 10⁹ granted here.
+    if np.any(squares < 0) or np.any(sums.astype(float) ** 2 > counts.astype(float) * squares * (1 + 1e-9)):
+        raise MessageError(f"the squares in {name} are smaller than the sums in A allow; no rows give such moments.")
+
+
+def _layout_header(layout: Layout) -> dict[str, Any]:
+    return {
+        "classes": layout.classes,
+        "dim": layout.dim,
+        "statistics": list(layout.statistics),
+        "sketch": layout.sketch,
+        "bound": layout.bound,
+        "matrices": "upper triangle",
+    }
+
+
+def _check_layout(came: Any, layout: Layout) -> None:
+    expected = _layout_header(layout)
+    if came == expected:
+        return
+    if isinstance(came, dict) and came.get("matrices") != expected["matrices"]:
+        raise MessageError(
+            f"the message claims matrices in the form {came.get('matrices')!r}; second moments are symmetric and "
+            "travel as their 'upper triangle'."
+        )
+    raise MessageError(f"the message has layout {str(came)[:200]} and the recipe has {expected}.")
+
+
+def _safetensors_header(data: bytes, kind: str, max_header: int) -> tuple[dict[str, Any], dict[str, Any], int]:
+    if len(data) < 10:
+        raise MessageError(f"{len(data)} bytes are too few for a {kind}; the file is truncated or empty.")
+    size = int.from_bytes(data[:8], "little")
+    if size > max_header:
+        raise MessageError(f"the header claims {size:,} bytes and may have {max_header:,}; this is not a ghofl {kind}.")
+    if 8 + size > len(data):
+        raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")
+    header = _json(data[8 : 8 + size], f"the {kind}'s header")
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or set(metadata) != {"ghofl"} or not isinstance(metadata["ghofl"], str):
+        raise MessageError(f"the file is safetensors without ghofl's metadata; it is not a {kind}.")
+    return header, metadata, 8 + size
+
+
+def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    header = _json(metadata["ghofl"].encode(), "ghofl's metadata")
+    schema = header.get("schema")
+    if type(schema) is not int or schema < 1:
+        raise MessageError(f"schema {schema!r} is not a version of this format.")
+    if schema > SCHEMA:
+        raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
+    if header.get("kind") != kind:
+        raise MessageError(f"this file is a {str(header.get('kind'))[:40]!r}, and a {kind!r} was expected.")
+    return header
+
+
+def _tensor(name: str, info: Any, data: bytes, start: int) -> np.ndarray:
+    """One uint8 vector of a safetensors file, checked against the bytes that are there; not copied."""
+    if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
+        raise MessageError(f"tensor {name[:40]!r} has a damaged entry in the header.")
+    if info["dtype"] != "U8":
+        raise MessageError(f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; packed integers are U8.")
+    shape, offsets = info["shape"], info["data_offsets"]
+    whole = all(isinstance(part, list) and all(type(v) is int and v >= 0 for v in part) for part in (shape, offsets))
+    if not whole or len(shape) != 1 or len(offsets) != 2:
+        raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; packed integers are one vector.")
+    low, high = offsets
+    if high - low != shape[0] or start + high > len(data):
+        raise MessageError(
+            f"tensor {name[:40]!r} claims bytes {low} to {high}, which are not there; the file is truncated."
+        )
+    return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
+
+
+def _json(text: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        raise MessageError(f"{what} is not JSON; the file is damaged or not a ghofl file.") from None
+    if not isinstance(value, dict):
+        raise MessageError(f"{what} is not a JSON object; the file is damaged or not a ghofl file.")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key stands twice")
+    return values
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _decompressed(data: bytes, limit: int | None) -> bytes:
+    """The bytes inside a zstd frame, never more than `limit` of them; other bytes as they are."""
+    if data[:4] != ZSTD_MAGIC:
+        return data
+    zstandard = _zstandard()
+    if limit is None:
+        raise MessageError("this file is compressed and may only be read with its recipe at hand.")
+    try:
+        with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data) as reader:
+            plain = reader.read(limit + 1)
+    except zstandard.ZstdError:
+        raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None
+    if len(plain) > limit:
+        raise MessageError(f"the message unpacks to more than the {limit:,} bytes that this recipe allows.")
+    return plain
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("messages in zstd need zstandard: pip install 'ghofl[zstd]'") from None
+    return zstandard

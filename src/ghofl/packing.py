@@ -1,0 +1,118 @@
+"""Integers in the fewest whole bytes, chunk by chunk.
+
+A block of int64 entries is cut into chunks of 256. Each chunk has one code byte: the number of bytes an entry takes
+(0 to 8), plus 16 when the chunk holds a negative entry and is stored in two's complement. Chunks of one width follow
+each other as byte planes (all lowest bytes first), which is also the order a general compressor does best with. A
+chunk of zeros takes its code byte and nothing else, so classes that a site does not have cost next to nothing.
+
+::
+
+    codes   one byte a chunk
+    data    for each slab of 4096 chunks: for each code in ascending order: the chunks' byte planes
+            then, where the entries do not fill the last chunk, that shorter chunk on its own
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from ghofl.errors import MessageError
+
+CHUNK = 256
+SLAB = 4096
+SIGNED = 16
+_UNSIGNED_LIMITS = np.array([2 ** (8 * w) - 1 for w in range(8)], dtype=np.uint64)
+_SIGNED_LIMITS = np.array([-1, *(2 ** (8 * w - 1) - 1 for w in range(1, 8))], dtype=np.int64)
+
+
+def chunks_of(count: int) -> int:
+    """How many chunks, and so code bytes, a block of `count` entries has."""
+    return -(-count // CHUNK)
+
+
+def pack(values: Int64[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " chunks"], UInt8[np.ndarray, " bytes"]]:
+    """Codes and data of a block.
+
+    >>> codes, data = pack(np.array([1, 2, 300]))
+    >>> codes, data
+    (array([2], dtype=uint8), array([ 1,  2, 44,  0,  0,  1], dtype=uint8))
+    """
+    codes, data = [], []
+    for slab in _slabs(values):
+        code = _codes(slab)
+        codes.append(code)
+        for width in np.unique(code):
+            planes = slab[code == width].astype("<i8", copy=False).view(np.uint8)
+            planes = planes.reshape(-1, slab.shape[1], 8)[:, :, : width % SIGNED]
+            data.append(planes.transpose(2, 0, 1).ravel())
+    return _joined(codes), _joined(data)
+
+
+def unpack(
+    codes: UInt8[np.ndarray, " chunks"], data: UInt8[np.ndarray, " bytes"], count: int
+) -> Int64[np.ndarray, " count"]:
+    """The entries of a block; codes and data that do not fit `count` or each other raise `MessageError`.
+
+    >>> unpack(*pack(np.array([-5, 0, 7])), 3)
+    array([-5,  0,  7])
+    """
+    _check(codes, data, count)
+    values = np.zeros(count, dtype=np.int64)
+    chunk = position = 0
+    for slab in _slabs(values):
+        code = codes[chunk : chunk + len(slab)]
+        chunk += len(slab)
+        for width in np.unique(code[code % SIGNED > 0]):
+            rows = np.flatnonzero(code == width)
+            size = int(width % SIGNED) * len(rows) * slab.shape[1]
+            slab[rows] = _from_planes(data[position : position + size], len(rows), slab.shape[1], int(width))
+            position += size
+    return values
+
+
+def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunks entries"]]:
+    """Views of whole chunks, a slab at a time, then of what is left."""
+    whole = len(values) - len(values) % CHUNK
+    for start in range(0, whole, SLAB * CHUNK):
+        yield values[start : min(start + SLAB * CHUNK, whole)].reshape(-1, CHUNK)
+    if whole < len(values):
+        yield values[whole:].reshape(1, -1)
+
+
+def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chunks"]:
+    low, high = slab.min(axis=1), slab.max(axis=1)
+    unsigned = np.searchsorted(_UNSIGNED_LIMITS, np.maximum(high, 0).astype(np.uint64))
+    signed = np.searchsorted(_SIGNED_LIMITS, np.maximum(high, ~low)) + SIGNED  # ~low = −low − 1
+    return np.where(low < 0, signed, unsigned).astype(np.uint8)
+
+
+def _from_planes(
+    data: UInt8[np.ndarray, " bytes"], chunks: int, entries: int, code: int
+) -> Int64[np.ndarray, "chunks entries"]:
+    width = code % SIGNED
+    wide = np.zeros((chunks, entries, 8), dtype=np.uint8)
+    wide[:, :, :width] = data.reshape(width, chunks, entries).transpose(1, 2, 0)
+    if code >= SIGNED and width < 8:
+        wide[:, :, width:] = np.where(wide[:, :, width - 1 : width] & 0x80, 0xFF, 0).astype(np.uint8)
+    return wide.view("<i8")[:, :, 0]
+
+
+def _check(codes: np.ndarray, data: np.ndarray, count: int) -> None:
+    if len(codes) != chunks_of(count):
+        raise MessageError(f"{len(codes)} code bytes came for {count} entries; {chunks_of(count)} were expected.")
+    widths = codes % SIGNED
+    if len(codes) and (codes.max() > SIGNED + 8 or widths.max() > 8 or SIGNED in codes):
+        raise MessageError(
+            "a code byte is none of 0–8 and 17–24; the message is damaged, ask the site to send it again."
+        )
+    sizes = np.full(len(codes), CHUNK, dtype=np.int64)
+    if count % CHUNK:
+        sizes[-1] = count % CHUNK
+    expected = int((sizes * widths).sum())
+    if len(data) != expected:
+        raise MessageError(f"{len(data)} data bytes came where the codes announce {expected}; the message is damaged.")
+
+
+def _joined(parts: list[np.ndarray]) -> UInt8[np.ndarray, " n"]:
+    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint8)
