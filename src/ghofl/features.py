@@ -23,6 +23,7 @@ from ghofl.errors import ClippingWarning, EmbeddingsError
 from ghofl.recipe import Lift, Projection, Recipe
 
 BLOCK = 4096
+HEADROOM = 0.75
 TOLERATED_CLIPPING = 1e-3
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
@@ -209,23 +210,24 @@ def transformed(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray
     return x
 
 
-def calibrated(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4) -> Recipe:
-    """The recipe with grid scale and shift such that about `clipped` of these rows' entries fall outside the grid.
+def calibrated(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4, fit_scale: bool = True) -> Recipe:
+    """The recipe with grid scale and shift such that all but `clipped` of these rows' entries fill 3/4 of the grid.
 
+    The quarter left is headroom: the other sites' entries may be larger than these.
     Meant for rows that are public, or for a site that proposes a recipe: the scale is rounded to two digits, so it
-    tells no more than the rough size of the entries. Empty rows leave the recipe as it is.
+    tells no more than the rough size of the entries. Without `fit_scale` only the shift is fitted. No rows: no change.
     """
-    x = _checked(x[: 8 * BLOCK], recipe.encoder.dim)
+    x = _checked(x[:BLOCK], recipe.encoder.dim)
     if len(x) == 0:
         return recipe
-    size = float(np.quantile(np.abs(transformed(x, recipe)), 1.0 - clipped))
+    size = float(np.quantile(np.abs(transformed(x, recipe)), 1.0 - clipped)) if fit_scale else 0.0
     if size > 0:
-        recipe = replace(recipe, grid=replace(recipe.grid, scale=_round_down(recipe.grid.bound / size, digits=2)))
+        recipe = replace(recipe, grid=replace(recipe.grid, scale=_round_down(HEADROOM * recipe.grid.bound / size, digits=2)))
     space = recipe.projection or recipe.lift
     if space is None:
         return recipe
     features = Features.of(recipe)
-    q, _ = features._on_grid(transformed(x[:BLOCK], recipe))
+    q, _ = features._on_grid(transformed(x, recipe))
     size = float(np.quantile(np.abs(features._product(q)), 1.0 - clipped))
     shift = max(0, int(np.ceil(np.log2(max(size, 1.0) / recipe.grid.bound))))
     if recipe.projection is not None:

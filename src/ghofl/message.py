@@ -161,6 +161,25 @@ def open_envelope(
     return header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}
 
 
+def safetensors_header(data: bytes, kind: str, max_header: int) -> dict[str, Any]:
+    """ghofl's metadata in the bytes of a safetensors file of this kind."""
+    return _ghofl_header(_safetensors_header(data, kind, max_header)[1], kind)
+
+
+def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | None:
+    """ghofl's metadata of a message, total or head, read without its body; nothing when it is none of them."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        size = int.from_bytes(start, "little")
+        if len(start) < 8 or not 2 <= size <= max_header:
+            return None
+        header = file.read(size)
+    try:
+        return _json(_json(header, "")["__metadata__"]["ghofl"].encode(), "")
+    except (MessageError, KeyError, AttributeError, TypeError):
+        return None
+
+
 def decode(header: Mapping[str, Any], body: Mapping[str, np.ndarray], layout: Layout) -> Moments:
     """The moments of an opened envelope, checked against the header and against what rows could have made."""
     _check_layout(header.get("layout"), layout)

@@ -50,7 +50,7 @@ class Layout:
     @classmethod
     def of(cls, recipe: Recipe) -> "Layout":
         """The layout that every site of this recipe fills."""
-        sketch = 0 if recipe.sketch is None else recipe.sketch.dim
+        sketch = 0 if recipe.sketch is None or "S" in recipe.statistics else recipe.sketch.dim
         return cls(len(recipe.classes), recipe.dim, recipe.statistics, sketch, recipe.grid.bound)
 
     @property
@@ -67,8 +67,8 @@ class Layout:
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
 
     def has(self, statistic: str) -> bool:
-        """Whether a statistic is stored or can be derived: B and D follow from S."""
-        return statistic in self.shapes or (statistic in "BD" and "S" in self.shapes)
+        """Whether a statistic is stored or can be derived: B, D and any sketch follow from S."""
+        return statistic in self.shapes or (statistic in "BDZ" and "S" in self.shapes)
 
     def __str__(self) -> str:
         blocks = ",".join(self.shapes)
@@ -176,18 +176,23 @@ class Moments:
         return unpacked(self.blocks["S"][c], self.layout.dim)
 
     def of_sketch(self, sketch: Int[np.ndarray, "dim sketch"]) -> "Moments":
-        """The moments (N, A, S) of the sketch z = Rᵀx: its sums follow from A, its second moments are Z."""
+        """The moments (N, A, S) of the sketch z = Rᵀx: sums follow from A; second moments are Z, or follow from S."""
         self.require("Z")
-        layout = Layout(self.layout.classes, self.layout.sketch, ("S",), bound=self.layout.bound * self.layout.dim)
+        layout = Layout(self.layout.classes, sketch.shape[1], ("S",), bound=self.layout.bound * self.layout.dim)
         sums = self.sums @ sketch.astype(np.int64)
-        return Moments(layout, {"N": self.counts, "A": sums, "S": self.blocks["Z"]})
+        return Moments(layout, {"N": self.counts, "A": sums, "S": self._sketched(sketch)})
 
-    def restricted(self, layout: Layout) -> "Moments":
+    def restricted(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> "Moments":
         """The same sums with only the statistics of a coarser layout, as if only those had been collected."""
-        fits = replace(layout, statistics=self.layout.statistics, sketch=self.layout.sketch) == self.layout
-        if not fits or (layout.sketch and layout.sketch != self.layout.sketch):
+        if replace(layout, statistics=self.layout.statistics, sketch=self.layout.sketch) != self.layout:
             raise LayoutError(f"moments of layout {self.layout} do not hold those of layout {layout}.")
-        return Moments(layout, {name: self._block(name) for name in layout.shapes})
+        blocks = {name: self._block(name) for name in layout.statistics}
+        if layout.sketch:
+            self.require("Z")
+            if sketch is None or sketch.shape[1] != layout.sketch:
+                raise LayoutError(f"layout {layout} needs its sketch matrix, {layout.dim} × {layout.sketch}.")
+            blocks["Z"] = self._sketched(sketch)
+        return Moments(layout, blocks)
 
     def require(self, statistic: str) -> None:
         """Raise `MissingStatisticError` unless the statistic is there or can be derived."""
@@ -197,6 +202,17 @@ class Moments:
                 f"statistic {statistic} is not in these moments, which hold {', '.join(self.layout.shapes)}; "
                 f"a recipe with {wish} has it. Sites must send again: it cannot be computed from the others."
             )
+
+    def _sketched(self, sketch: Int[np.ndarray, "dim sketch"]) -> Int64[np.ndarray, "classes triangle"]:
+        if "Z" in self.blocks:
+            return self.blocks["Z"]
+        out = np.zeros((self.layout.classes, triangle(sketch.shape[1])), dtype=np.int64)
+        for c in np.flatnonzero(self.counts):
+            s = self.by_class(int(c))
+            exact = float(np.abs(s).sum(dtype=np.float64)) * float(np.abs(sketch).max()) ** 2 < EXACT_IN_FLOAT64
+            dtype = np.float64 if exact else np.int64
+            out[c] = packed((sketch.T.astype(dtype) @ s.astype(dtype) @ sketch.astype(dtype)).astype(np.int64))
+        return out
 
     def _block(self, name: str) -> Int64[np.ndarray, "..."]:
         if name in self.blocks:
@@ -297,7 +313,7 @@ class MomentsBuilder:
             raise EmbeddingsError(f"feature rows have {x.shape[1]} entries and the layout has dim={self.layout.dim}.")
         if len(x) != len(y):
             raise EmbeddingsError(f"{len(x)} rows came with {len(y)} labels; every row needs one.")
-        if len(y) and not (0 <= y.min() and y.max() < self.layout.classes):
+        if len(y) and not (y.min() >= 0 and y.max() < self.layout.classes):
             bad = y.min() if y.min() < 0 else y.max()
             raise EmbeddingsError(
                 f"label {bad} is not a class number; the recipe's {self.layout.classes} classes are 0 to "

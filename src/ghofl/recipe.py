@@ -140,7 +140,10 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B."""
+    """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B.
+
+    When S is sent too, they follow from it and are not sent again.
+    """
 
     dim: int
     seed: int = 0
@@ -253,7 +256,7 @@ class Recipe:
         dim = self.encoder.dim
         _check(
             len(self.transform.anchor) in (0, dim),
-            f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; give one a dimension.",
+            f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; they must agree.",
         )
         _check(
             self.projection is None or self.lift is None,
@@ -268,9 +271,9 @@ class Recipe:
             self.projection.given_matrix(dim)
         if self.sketch is not None:
             _check(
-                "B" in self.statistics,
-                "a sketch travels beside the full B: write statistics = ['B'] with it"
-                + (" instead of 'S', which already holds every class covariance." if "S" in self.statistics else "."),
+                "B" in self.statistics or "S" in self.statistics,
+                f"a sketch travels beside the full B and statistics are {list(self.statistics)}; "
+                "write statistics = ['B'] with it.",
             )
             _check(
                 self.sketch.dim < self.dim,

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.special
@@ -11,6 +11,7 @@ from jaxtyping import Float, Int64
 from ghofl.gaussians import Gaussians
 
 
+@runtime_checkable
 class Head(Protocol):
     """A rule that scores features for every class; built from Gaussians, never from rows.
 

@@ -1,0 +1,232 @@
+"""A head with its recipe: raw embeddings in, labels out."""
+
+import dataclasses
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int64, Num
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_safetensors
+from safetensors.numpy import save as save_safetensors
+
+from ghofl import files
+from ghofl.aggregation import Total
+from ghofl.errors import HeadError, MessageError, MissingStatisticError, RecipeError
+from ghofl.features import Features
+from ghofl.gaussians import Gaussians
+from ghofl.heads import HEADS, PAPER, Head, SketchedQDA
+from ghofl.message import SCHEMA, safetensors_header
+from ghofl.moments import Layout
+from ghofl.recipe import Recipe
+
+PRESETS: dict[str, Mapping[str, Mapping[str, Any]]] = {"default": {}, "paper": PAPER}
+MAX_HEADER = 256 * 2**20
+_SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSpec:
+    """The name of a head and its options, written ``lda`` or ``rda(blend=0.9, shrinkage=0.05)``.
+
+    >>> HeadSpec.parse("rda(blend=0.9)")
+    HeadSpec(name='rda', options={'blend': 0.9})
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
+        """A spec from its text; options that are not written come from the preset."""
+        match = _SPEC.fullmatch(text)
+        if match is None:
+            raise HeadError(f"{text!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'.")
+        if preset not in PRESETS:
+            raise HeadError(f"preset {preset!r} is unknown; known are {', '.join(PRESETS)}.")
+        name = _known(match[1])
+        options = dict(PRESETS[preset].get(name, {}))
+        for part in filter(None, (p.strip() for p in (match[2] or "").split(","))):
+            key, _, value = part.partition("=")
+            options[key.strip()] = _number(value, part)
+        _check_options(name, options)
+        return cls(name, options)
+
+    @classmethod
+    def parse_list(cls, text: str, preset: str = "default") -> dict[str, "HeadSpec"]:
+        """Specs from a list separated by commas, each under the text it was written as."""
+        parts = [p.strip() for p in re.split(r",(?![^()]*\))", text) if p.strip()]
+        if not parts:
+            raise HeadError(f"no head in {text!r}; known are {', '.join(HEADS)}.")
+        return {part: cls.parse(part, preset) for part in parts}
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of statistics that are enough, best first."""
+        return HEADS[self.name].needs
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """A head with its recipe: raw embeddings in, class numbers or probabilities out.
+
+    Guarantees
+    ----------
+    ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted on a total, it is the same whichever
+    way the rows were split over sites.
+
+    Examples
+    --------
+    >>> from ghofl import Encoder, Layout, Message, Moments
+    >>> recipe = Recipe(classes=("low", "high"), encoder=Encoder(dim=2))
+    >>> q, _ = Features.of(recipe).rows(np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 0.0], [3.5, 1.0]]))
+    >>> message = Message.of(Moments.of(q, np.array([0, 0, 1, 1]), Layout.of(recipe)), recipe)
+    >>> classifier = Classifier.fit(Total.of([message], recipe), "lda(shrinkage=0.1)")
+    >>> [recipe.classes[c] for c in classifier.predict(np.array([[0.5, 1.0], [3.0, 0.5]]))]
+    ['low', 'high']
+    """
+
+    recipe: Recipe
+    head: Head
+    options: dict[str, Any] = field(default_factory=dict)
+    sites: int = 0
+    rows: int = 0
+    _features: Features | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def fit(cls, total: Total, spec: str | HeadSpec) -> "Classifier":
+        """The classifier of a total, with the head that `spec` names."""
+        spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
+        refuse_missing(spec, total)
+        features = Features.of(total.recipe)
+        gaussians = Gaussians.estimate(total.moments, features.unit)
+        if HEADS[spec.name] is SketchedQDA:
+            assert features.sketch is not None, "a total with Z has a recipe with a sketch"
+            of_sketch = Gaussians.estimate(total.moments.of_sketch(features.sketch), features.unit)
+            head: Head = SketchedQDA.fit(gaussians, of_sketch, features.sketch, **spec.options)
+        else:
+            head = HEADS[spec.name].fit(gaussians, **spec.options)
+        return cls(total.recipe, head, spec.options, len(total.roster), total.moments.rows, features)
+
+    def scores(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+        """One number a row and class; the largest is the prediction."""
+        return self.head.scores(self.features.values(embeddings))
+
+    def predict(self, embeddings: Num[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
+        """The number of the best class of each row; `recipe.classes` has the names."""
+        return self.head.predict(self.features.values(embeddings))
+
+    def predict_proba(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+        """Probabilities of every class; see the head for what they mean."""
+        return self.head.predict_proba(self.features.values(embeddings))
+
+    @property
+    def features(self) -> Features:
+        """The recipe's map from embeddings to features."""
+        if self._features is None:
+            object.__setattr__(self, "_features", Features.of(self.recipe))
+        assert self._features is not None
+        return self._features
+
+    def to_bytes(self) -> bytes:
+        """The classifier as a safetensors file: the head's arrays, with recipe and options in the metadata."""
+        header = {
+            "schema": SCHEMA,
+            "kind": "head",
+            "head": self.head.name,
+            "options": self.options,
+            "sites": self.sites,
+            "rows": self.rows,
+            "recipe": self.recipe.fingerprint,
+            "recipe_toml": self.recipe.to_toml(),
+        }
+        return save_safetensors(self.head.arrays(), metadata={"ghofl": json.dumps(header, sort_keys=True)})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Classifier":
+        """The classifier in some bytes; anything else raises `MessageError`."""
+        header = safetensors_header(data, "head", MAX_HEADER)
+        try:
+            recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
+            head = _head(str(header.get("head")), load_safetensors(data), recipe)
+        except (SafetensorError, RecipeError, HeadError) as error:
+            raise MessageError(f"the head file is damaged: {error}") from None
+        options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
+        if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
+            raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
+        return cls(recipe, head, options, sites, rows)
+
+    def save(self, path: str | Path) -> None:
+        """Write the classifier to a file."""
+        files.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Classifier":
+        """Read a classifier from a file."""
+        return cls.from_bytes(Path(path).read_bytes())
+
+
+def is_possible(spec: HeadSpec, layout: Layout, recipe: Recipe) -> bool:
+    """Whether a total of this layout has what the head needs."""
+    has_sketch = recipe.sketch is not None
+    return any(all(layout.has(s) and (s != "Z" or has_sketch) for s in need) for need in spec.needs)
+
+
+def refuse_missing(spec: HeadSpec, total: Total) -> None:
+    """Raise `MissingStatisticError` when the total does not hold what the head needs."""
+    if not is_possible(spec, total.moments.layout, total.recipe):
+        need = spec.needs[0]
+        wish = " and ".join("a [sketch] section" if s == "Z" else f"statistics = ['{s}']" for s in need)
+        possible = [name for name in HEADS if is_possible(HeadSpec(name), total.moments.layout, total.recipe)]
+        raise MissingStatisticError(
+            f"head {spec.name!r} needs {wish} in the recipe, and this total holds "
+            f"{', '.join(total.moments.layout.shapes)}. Possible from it: {', '.join(possible)}."
+        )
+
+
+def _known(name: str) -> str:
+    if name not in HEADS:
+        raise HeadError(f"head {name!r} is unknown; known are {', '.join(HEADS)}.")
+    return name
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    internal = {"gaussians", "of_sketch", "sketch"}
+    known = [p for p in inspect.signature(HEADS[name].fit).parameters if p not in internal]
+    for key in options:
+        if key not in known:
+            raise HeadError(f"head {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}.")
+
+
+def _number(text: str, part: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise HeadError(f"option {part!r} is not of the form name=number, e.g. shrinkage=0.05.") from None
+
+
+def _head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
+    """The head that these arrays make, tried on one row so that damaged shapes show here and not in use."""
+    kind = HEADS[_known(name)]
+    expected = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    if set(arrays) != expected:
+        raise HeadError(f"it holds {sorted(arrays)} and a {name!r} head has {sorted(expected)}")
+    if any(a.dtype.kind not in "fi" or np.isnan(a).any() for a in arrays.values()):
+        raise HeadError("an array holds something other than numbers")
+    head = kind.from_arrays(arrays)
+    try:
+        shape = head.scores(np.zeros((1, recipe.dim))).shape
+    except (ValueError, IndexError):
+        shape = None
+    if shape != (1, len(recipe.classes)):
+        raise HeadError(f"its arrays do not score {recipe.dim} features for {len(recipe.classes)} classes")
+    return head

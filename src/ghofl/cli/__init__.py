@@ -1,0 +1,41 @@
+"""The command line: every command parses, calls one library function, and prints."""
+
+from typing import Annotated
+
+import typer
+
+import ghofl
+from ghofl.cli import console, experiment, server, site, use
+
+app = typer.Typer(
+    help="One-shot federated learning: every site sends one message, the server builds one classifier.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command(name="demo")(experiment.demo)
+app.command(name="recipe")(site.recipe)
+app.command(name="moments")(site.moments)
+app.command(name="sum")(server.add_up)
+app.command(name="subtract")(server.subtract)
+app.command(name="head")(server.head)
+app.command(name="evaluate")(use.evaluate)
+app.command(name="predict")(use.predict)
+app.command(name="simulate")(experiment.simulate)
+app.command(name="inspect")(server.inspect)
+
+
+@app.callback()
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
+    if version:
+        console.out.print(ghofl.__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line."""
+    with console.handled():
+        app()

@@ -1,0 +1,112 @@
+"""What all commands share: where text goes, how bad input ends, progress, results as JSON."""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from ghofl import files
+from ghofl.errors import GhoflError
+
+out = Console()
+err = Console(stderr=True)
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+JSON_HELP = "Also write the result as JSON to this file; '-' for standard output, instead of the table."
+
+
+@contextmanager
+def handled() -> Iterator[None]:
+    """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C."""
+    previous = warnings.showwarning
+    warnings.showwarning = _show_warning
+    try:
+        yield
+    except GhoflError as error:
+        _fail(str(error))
+    except (FileNotFoundError, IsADirectoryError, PermissionError, NotADirectoryError) as error:
+        _fail(f"{error.filename}: {error.strerror}. Check the path and try again.")
+    except ValueError as error:  # an option out of its range, refused by the library
+        _fail(str(error))
+    except KeyboardInterrupt:
+        err.print("[yellow]Stopped.[/yellow] Nothing was left half-written.")
+        raise SystemExit(INTERRUPTED) from None
+    finally:
+        warnings.showwarning = previous
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on standard error that takes (what, done, of)."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(what: str, done: int, of: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=of)
+            bar.update(tasks[what], completed=done)
+
+        yield report
+
+
+def present(result: dict[str, Any], table: Table | None, json_path: str | None) -> None:
+    """Print the table, or write the result as JSON where that was asked for."""
+    if json_path == "-":
+        print(json.dumps(result, indent=2))
+        return
+    if table is not None:
+        out.print(table)
+    if json_path is not None:
+        files.write(json_path, json.dumps(result, indent=2) + "\n")
+
+
+def said(result: dict[str, Any], sentence: str, json_path: str | None) -> None:
+    """Say what was done in one sentence, or give the result as JSON."""
+    if json_path != "-":
+        out.print(sentence, highlight=False, soft_wrap=True)
+    present(result, None, json_path)
+
+
+def size(count: float) -> str:
+    """A number of bytes for people."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def refuse_overwriting(path: Path, force: bool) -> None:
+    """A usage error when a file would be lost."""
+    if path.exists() and not force:
+        raise typer.BadParameter(f"{path} exists already; give another name, or --force to replace it.")
+
+
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int,
+    file: TextIO | None = None, line: str | None = None,
+) -> None:  # fmt: skip
+    err.print(f"[yellow]Warning:[/yellow] {message}", highlight=False, soft_wrap=True)
+
+
+def _fail(text: str) -> None:
+    err.print("[bold red]Error:[/bold red] ", end="")
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
+    sys.exit(BAD_INPUT)

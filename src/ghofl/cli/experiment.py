@@ -1,0 +1,108 @@
+"""Commands for trying things out on one machine: `simulate` and `demo`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from ghofl import partition
+from ghofl.classifier import HeadSpec
+from ghofl.cli import console
+from ghofl.cli.site import Json
+from ghofl.demo import run
+from ghofl.embeddings import class_numbers, load_rows
+from ghofl.recipe import Grid
+from ghofl.simulate import Dataset, Simulation, all_heads, recipe_for
+from ghofl.simulate import simulate as run_simulation
+
+
+def simulate(
+    embeddings: Annotated[Path, typer.Option(help="An .npz with x_train, y_train, x_test and y_test.")],
+    clients: Annotated[int, typer.Option(help="How many clients the training rows are split over.")],
+    alpha: Annotated[float | None, typer.Option(help="Dirichlet skew of classes over clients.")] = None,
+    classes_per_client: Annotated[int | None, typer.Option(help="Classes each client has.")] = None,
+    iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
+    power: Annotated[float, typer.Option(help="Signed power transform; 0.5 is the square root, 1 none.")] = 1.0,
+    project: Annotated[int | None, typer.Option(help="Project to this many dimensions.")] = None,
+    lift: Annotated[int | None, typer.Option(help="Lift to this many random features.")] = None,
+    sketch: Annotated[int | None, typer.Option(help="Class covariances of a sketch of this size.")] = None,
+    bits: Annotated[int, typer.Option(help="Bits of the grid, 2 to 16.")] = Grid().bits,
+    scale: Annotated[
+        float | None, typer.Option(help="Grid steps in one unit of the embedding; fitted to the rows if not given.")
+    ] = None,
+    heads: Annotated[str, typer.Option(help="Heads separated by commas, with options in brackets, or 'all'.")] = "lda",
+    preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
+    seed: Annotated[int, typer.Option(help="Seed of the split and of the public matrices.")] = 0,
+    json: Json = None,
+) -> None:
+    """Split training rows over clients, run every message through bytes, and score heads of the total.
+
+    Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
+    """
+    data = _dataset(embeddings)
+    if heads == "all":
+        specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)
+    else:
+        specs = HeadSpec.parse_list(heads, preset)
+    if any("Z" in need for spec in specs.values() for need in spec.needs) and sketch is None:
+        raise typer.BadParameter("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
+    parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
+    recipe = recipe_for(
+        data, specs.values(), power=power, bits=bits, scale=scale, project=project, lift=lift, sketch=sketch, seed=seed
+    )
+    with console.progress() as report:
+        result = run_simulation(data, parts, recipe, specs, report)
+    result.clipping.warn(recipe)
+    console.present({**result.to_dict(), "seed": seed}, _table(result), json)
+
+
+def demo() -> None:
+    """Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.
+
+    Example: ghofl demo
+    """
+    run(console.out)
+
+
+def _dataset(path: Path) -> Dataset:
+    train, test = load_rows(path, "train"), load_rows(path, "test")
+    assert train.y is not None and test.y is not None
+    if train.y.dtype.kind in "iu":
+        classes = tuple(map(str, range(int(train.y.max(initial=0)) + 1)))
+    else:
+        classes = tuple(sorted({str(label) for label in train.y}))
+    return Dataset(train.x, class_numbers(train.y, classes), test.x, class_numbers(test.y, classes), classes)
+
+
+def _parts(
+    y: np.ndarray, clients: int, alpha: float | None, count: int | None, iid: bool, rng: np.random.Generator
+) -> partition.Parts:
+    if (alpha is not None) + (count is not None) + iid > 1:
+        raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
+    if alpha is not None:
+        return partition.dirichlet_by_class(y, clients, alpha, rng)
+    if count is not None:
+        return partition.classes_per_client(y, clients, count, rng)
+    return partition.iid(y, clients, rng)
+
+
+def _table(result: Simulation) -> Table:
+    empty = f", {result.empty_clients} of them empty" if result.empty_clients else ""
+    table = Table(
+        title=f"{result.clients} clients{empty}, {result.total.moments.rows:,} rows, "
+        f"total {result.total.moments.sha256[:16]}…"
+    )
+    table.add_column("head")
+    for name in ("accuracy %", "a client sends", "fit s", "ms a sample"):
+        table.add_column(name, justify="right")
+    for name, head in result.heads.items():
+        table.add_row(
+            name,
+            f"{100 * head.accuracy:.2f}",
+            console.size(head.payload_bytes),
+            f"{head.fit_seconds:.2f}",
+            f"{head.ms_per_sample:.3f}",
+        )
+    return table

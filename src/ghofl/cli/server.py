@@ -1,0 +1,187 @@
+"""Commands of the server: `sum`, `subtract`, `head` and `inspect`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from ghofl.aggregation import Aggregator, Total
+from ghofl.classifier import Classifier, HeadSpec
+from ghofl.cli import console
+from ghofl.cli.site import Force, Json
+from ghofl.errors import MessageError, RecipeError
+from ghofl.message import ZSTD_MAGIC, Message, peek
+from ghofl.moments import Layout
+from ghofl.recipe import Recipe
+
+TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
+
+
+def add_up(
+    messages: Annotated[list[Path], typer.Argument(help="Message files of sites.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
+    to: Annotated[Path | None, typer.Option(help="A total to add late joiners to.")] = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At the server: add messages up, one at a time, each site once.
+
+    Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
+    """
+    console.refuse_overwriting(output, force)
+    if (recipe is None) == (to is None):
+        raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
+    start = None if to is None else Total.load(to)
+    agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
+    aggregator = Aggregator(agreed, start)
+    with console.progress() as report:
+        for i, path in enumerate(messages):
+            report("messages", i, len(messages))
+            try:
+                aggregator.add(Message.load(path, agreed))
+            except MessageError as error:
+                raise MessageError(f"{path}: {error}") from None
+    total = aggregator.total()
+    total.save(output)
+    console.present(_total_result(total, output), _roster_table(total), json)
+
+
+def subtract(
+    total: TotalFile,
+    messages: Annotated[list[Path], typer.Argument(help="Messages of the sites to take out.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Take sites out of a total, exactly: the result is the total that never had them.
+
+    Example: ghofl subtract total.ghofl south.ghofl -o total-without-south.ghofl
+    """
+    console.refuse_overwriting(output, force)
+    rest = Total.load(total)
+    for path in messages:
+        rest = rest - Message.load(path, rest.recipe)
+    rest.save(output)
+    console.present(_total_result(rest, output), _roster_table(rest), json)
+
+
+def head(
+    total: TotalFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
+    head: Annotated[str, typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.")] = "lda",
+    preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Build a head from a total. The file carries the recipe, so raw embeddings go in.
+
+    Example: ghofl head total.ghofl --head lda -o lda.safetensors
+    """
+    console.refuse_overwriting(output, force)
+    classifier = Classifier.fit(Total.load(total), HeadSpec.parse(head, preset))
+    classifier.save(output)
+    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
+    console.said(
+        {**result, "bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites},
+        f"Wrote [bold]{output}[/bold]: {classifier.head.name} from {classifier.rows:,} rows of {classifier.sites} sites, "
+        f"{console.size(output.stat().st_size)}.",
+        json,
+    )
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A recipe, message, total or head.")],
+    recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="Check a message against this recipe.")] = None,
+    json: Json = None,
+) -> None:
+    """Say what is in a file: recipe, message, total or head.
+
+    Example: ghofl inspect total.ghofl
+    """
+    result = _inspected(file, None if recipe is None else Recipe.load(recipe))
+    table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
+    for key, value in result.items():
+        table.add_row(key, _short(value))
+    console.present(result, table, json)
+
+
+def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
+    header = peek(file)
+    with open(file, "rb") as opened:
+        is_compressed = opened.read(4) == ZSTD_MAGIC
+    if header is None and not is_compressed:
+        try:
+            return _recipe_result(Recipe.load(file))
+        except RecipeError as error:
+            raise MessageError(f"{file} is not a ghofl file; as a recipe it fails: {error}") from None
+    if header is None or header.get("kind") == "message":
+        if recipe is None:
+            return {
+                **_plain(header or {"kind": "message", "compressed": True}),
+                "checked": "no: give --recipe to check it",
+            }
+        message = Message.load(file, recipe)
+        return {"kind": "message", "id": message.id, "site": message.site, **_moments_result(message.moments, recipe)}
+    if header.get("kind") == "total":
+        return {"kind": "total", **_total_result(Total.load(file), file)}
+    classifier = Classifier.load(file)
+    return {
+        "kind": "head",
+        "head": classifier.head.name,
+        "options": classifier.options,
+        "sites": classifier.sites,
+        "rows": classifier.rows,
+        "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
+        **{f"recipe {key}": value for key, value in _recipe_result(classifier.recipe).items() if key != "kind"},
+    }
+
+
+def _recipe_result(recipe: Recipe) -> dict[str, Any]:
+    layout = Layout.of(recipe)
+    return {"kind": "recipe", "fingerprint": recipe.fingerprint, **recipe.to_dict(), "entries": layout.entries}
+
+
+def _moments_result(moments: Any, recipe: Recipe) -> dict[str, Any]:
+    counts = {name: int(n) for name, n in zip(recipe.classes, moments.counts, strict=True)}
+    return {
+        "recipe": recipe.fingerprint,
+        "layout": str(moments.layout),
+        "rows": moments.rows,
+        "moments_sha256": moments.sha256,
+        "counts": counts,
+        "classes without rows": int(np.count_nonzero(moments.counts == 0)),
+    }
+
+
+def _total_result(total: Total, path: Path) -> dict[str, Any]:
+    return {
+        "file": str(path),
+        "sites": len(total.roster),
+        "total_sha256": total.moments.sha256,
+        **_moments_result(total.moments, total.recipe),
+        "roster": [{"site": e.name, "id": e.id, "rows": e.rows} for e in total.roster],
+    }
+
+
+def _roster_table(total: Total) -> Table:
+    table = Table(title=f"{len(total.roster)} sites, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…")
+    table.add_column("site")
+    table.add_column("id")
+    table.add_column("rows", justify="right")
+    for entry in total.roster[:20]:
+        table.add_row(entry.site or "–", entry.id[:8], f"{entry.rows:,}")
+    if len(total.roster) > 20:
+        table.add_row(f"and {len(total.roster) - 20} more", "", "")
+    return table
+
+
+def _plain(header: dict[str, Any]) -> dict[str, Any]:
+    return {str(key)[:40]: value for key, value in header.items()}
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 300 else text[:300] + "…"

@@ -1,0 +1,101 @@
+"""Commands for a finished head: `evaluate` and `predict`."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from ghofl import files
+from ghofl.classifier import Classifier
+from ghofl.cli import console
+from ghofl.cli.site import Force, Json
+from ghofl.embeddings import class_numbers, load_rows
+from ghofl.evaluation import Confusion
+
+BLOCK = 2048
+HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
+EmbeddingsFile = Annotated[Path, typer.Argument(help="An .npz of embeddings.")]
+
+
+def evaluate(
+    head: HeadFile,
+    embeddings: EmbeddingsFile,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    json: Json = None,
+) -> None:
+    """Compare a head's predictions with labels.
+
+    Example: ghofl evaluate lda.safetensors test.npz
+    """
+    classifier = Classifier.load(head)
+    rows = load_rows(embeddings, split)
+    assert rows.y is not None
+    y = class_numbers(rows.y, classifier.recipe.classes)
+    result = Confusion.of(y, _probabilities(classifier, rows.x).argmax(axis=1), len(classifier.recipe.classes))
+    table = Table(title=f"{classifier.head.name} on {result.rows:,} rows")
+    table.add_column("measure")
+    table.add_column("%", justify="right")
+    table.add_row("accuracy", f"{100 * result.accuracy:.2f}")
+    table.add_row("balanced accuracy", f"{100 * result.balanced_accuracy:.2f}")
+    recalls = {
+        name: float(recall)
+        for name, recall in zip(classifier.recipe.classes, result.recalls, strict=True)
+        if np.isfinite(recall)
+    }
+    for name, recall in sorted(recalls.items(), key=lambda item: item[1])[:3]:
+        table.add_row(f"recall of {name} (among the lowest)", f"{100 * recall:.2f}")
+    console.present(
+        {
+            "head": classifier.head.name,
+            "rows": result.rows,
+            "accuracy": result.accuracy,
+            "balanced_accuracy": result.balanced_accuracy,
+            "recalls": recalls,
+            "confusion": result.counts.tolist(),
+        },
+        table,
+        json,
+    )
+
+
+def predict(
+    head: HeadFile,
+    embeddings: EmbeddingsFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The CSV file to write: row, label, probability.")],
+    split: Annotated[str, typer.Option(help="Read x_SPLIT.")] = "",
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Predict labels of embeddings.
+
+    Example: ghofl predict lda.safetensors new.npz -o predictions.csv
+    """
+    console.refuse_overwriting(output, force)
+    classifier = Classifier.load(head)
+    rows = load_rows(embeddings, split, labelled=False)
+    probabilities = _probabilities(classifier, rows.x)
+    best = probabilities.argmax(axis=1)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "label", "probability"])
+    for i, c in enumerate(best):
+        writer.writerow([i, classifier.recipe.classes[c], f"{probabilities[i, c]:.6f}"])
+    files.write(output, text.getvalue())
+    console.said(
+        {"file": str(output), "rows": len(best), "head": classifier.head.name},
+        f"Wrote [bold]{output}[/bold]: {len(best):,} predictions of {classifier.head.name}.",
+        json,
+    )
+
+
+def _probabilities(classifier: Classifier, x: np.ndarray) -> np.ndarray:
+    parts = [np.zeros((0, len(classifier.recipe.classes)))]
+    with console.progress() as report:
+        for start in range(0, len(x), BLOCK):
+            parts.append(classifier.predict_proba(x[start : start + BLOCK]))
+            report("rows", min(start + BLOCK, len(x)), len(x))
+    return np.concatenate(parts)

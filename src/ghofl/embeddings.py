@@ -1,0 +1,86 @@
+"""Files of embeddings and labels, and labels as class numbers."""
+
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64, Num, Shaped
+
+from ghofl.errors import EmbeddingsError
+
+_NUMERIC = "fiu"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Embeddings and, where the file has them, their labels (class numbers or names)."""
+
+    x: Num[np.ndarray, "n dim"] = field(repr=False)
+    y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
+
+
+def load_rows(path: str | Path, split: str = "", labelled: bool = True) -> Rows:
+    """The rows of an .npz file: arrays ``x`` and ``y``, or ``x_train``/``y_train`` with split ``train``, and so on.
+
+    Without a split, ``x``/``y`` are read, or ``x_train``/``y_train`` where only those are there. Nothing pickled is
+    ever loaded.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not hasattr(archive, "files"):
+                raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
+            suffix = _suffix(archive.files, split, path)
+            x = archive["x" + suffix]
+            y = archive["y" + suffix] if labelled else None
+    except (ValueError, zipfile.BadZipFile, KeyError, EOFError) as error:
+        if isinstance(error, EmbeddingsError):
+            raise
+        raise EmbeddingsError(
+            f"{path} cannot be read as an .npz of embeddings ({error}); write one with numpy.savez(path, x=..., y=...)."
+        ) from None
+    return _checked(Rows(x, y), path)
+
+
+def class_numbers(labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...]) -> Int64[np.ndarray, " n"]:
+    """Labels as positions in `classes`: whole numbers are positions already, texts are looked up.
+
+    >>> class_numbers(np.array(["dog", "cat"]), ("cat", "dog"))
+    array([1, 0])
+    """
+    if labels.dtype.kind in "iu":
+        numbers = labels.astype(np.int64)
+        outside = (numbers < 0) | (numbers >= len(classes))
+    elif labels.dtype.kind == "U":
+        position = {name: i for i, name in enumerate(classes)}
+        numbers = np.array([position.get(str(label), -1) for label in labels], dtype=np.int64)
+        outside = numbers < 0
+    else:
+        raise EmbeddingsError(
+            f"labels have dtype {labels.dtype}; write class numbers (integers) or class names (texts)."
+        )
+    if outside.any():
+        raise EmbeddingsError(
+            f"label {labels[outside][0]!r} of row {int(outside.argmax())} is not in the recipe's {len(classes)} classes "
+            f"({', '.join(classes[:5])}{', …' if len(classes) > 5 else ''}); {int(outside.sum())} rows have such a label."
+        )
+    return numbers
+
+
+def _suffix(names: list[str], split: str, path: Path) -> str:
+    wanted = [f"_{split}"] if split else ["", "_train"]
+    for suffix in wanted:
+        if "x" + suffix in names:
+            return suffix
+    raise EmbeddingsError(f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}.")
+
+
+def _checked(rows: Rows, path: Path) -> Rows:
+    if rows.x.ndim != 2 or rows.x.dtype.kind not in _NUMERIC:
+        raise EmbeddingsError(
+            f"{path}: embeddings have shape {rows.x.shape} and dtype {rows.x.dtype}; expected numbers, one row a sample."
+        )
+    if rows.y is not None and rows.y.shape != (len(rows.x),):
+        raise EmbeddingsError(f"{path}: labels have shape {rows.y.shape} for {len(rows.x)} rows; expected one a row.")
+    return rows

@@ -1,0 +1,50 @@
+"""How often predictions are right: additive counts first, rates from them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int64, Integer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Confusion:
+    """How often class i was predicted as class j; counts of sites add up to the counts of all.
+
+    >>> result = Confusion.of(np.array([0, 0, 1]), np.array([0, 1, 1]), classes=2)
+    >>> result.counts
+    array([[1, 1], [0, 1]])
+    >>> round(result.accuracy, 3), result.balanced_accuracy
+    (0.667, 0.75)
+    """
+
+    counts: Int64[np.ndarray, "classes classes"] = field(repr=False)
+
+    @classmethod
+    def of(cls, y: Integer[np.ndarray, " n"], predicted: Integer[np.ndarray, " n"], classes: int) -> "Confusion":
+        """The counts of one set of rows."""
+        flat = np.bincount(y.astype(np.int64) * classes + predicted, minlength=classes * classes)
+        return cls(flat.reshape(classes, classes).astype(np.int64))
+
+    def __add__(self, other: "Confusion") -> "Confusion":
+        return Confusion(self.counts + other.counts)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were judged."""
+        return int(self.counts.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """The share of rows whose class was predicted."""
+        return float(np.trace(self.counts) / max(1, self.rows))
+
+    @property
+    def recalls(self) -> np.ndarray:
+        """The share of each class's rows that was predicted as that class; NaN for a class without rows."""
+        rows = self.counts.sum(axis=1)
+        return np.where(rows > 0, np.diag(self.counts) / np.maximum(rows, 1), np.nan)
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """The mean recall over classes that have rows."""
+        return float(np.nanmean(self.recalls)) if self.rows else 0.0

@@ -1,0 +1,146 @@
+"""Rows over clients, for experiments: every split is a list of row numbers a client, drawn from a given generator.
+
+Clients without rows are allowed; they are part of what skewed splits look like. `empty` counts them.
+"""
+
+import numpy as np
+from jaxtyping import Int64, Integer, Shaped
+
+from ghofl.errors import PartitionError
+
+Parts = list[Int64[np.ndarray, " _"]]
+
+
+def iid(labels: Integer[np.ndarray, " n"], clients: int, rng: np.random.Generator) -> Parts:
+    """Rows shuffled and dealt out evenly.
+
+    >>> [len(part) for part in iid(np.zeros(7, dtype=int), 3, np.random.default_rng(0))]
+    [3, 2, 2]
+    """
+    _check_clients(clients)
+    return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
+
+
+def dirichlet_by_class(
+    labels: Integer[np.ndarray, " n"], clients: int, alpha: float, rng: np.random.Generator
+) -> Parts:
+    """Each class is spread over clients in proportions drawn from Dirichlet(α): the usual label skew.
+
+    >>> parts = dirichlet_by_class(np.arange(100) % 5, 4, 0.1, np.random.default_rng(0))
+    >>> sorted(np.concatenate(parts).tolist()) == list(range(100))
+    True
+    """
+    _check_clients(clients)
+    _check_alpha(alpha)
+    owner = np.empty(len(labels), dtype=np.int64)
+    for c in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == c))
+        shares = _dirichlet(alpha, clients, rng)
+        cuts = np.rint(np.cumsum(shares)[:-1] * len(rows)).astype(np.int64)
+        owner[rows] = np.repeat(np.arange(clients), np.diff(cuts, prepend=0, append=len(rows)))
+    return _parts(owner, clients)
+
+
+def dirichlet_by_client(
+    labels: Integer[np.ndarray, " n"], clients: int, alpha: float, rng: np.random.Generator
+) -> Parts:
+    """Each client draws class proportions from Dirichlet(α); rows of a class go to clients in proportion to them.
+
+    This is the split in the paper's text (p_u ~ Dir(α 1_C)); its code does `dirichlet_by_class`.
+
+    >>> parts = dirichlet_by_client(np.arange(100) % 5, 4, 0.1, np.random.default_rng(0))
+    >>> sorted(np.concatenate(parts).tolist()) == list(range(100))
+    True
+    """
+    _check_clients(clients)
+    _check_alpha(alpha)
+    classes = np.unique(labels)
+    shares = np.stack([_dirichlet(alpha, len(classes), rng) for _ in range(clients)])
+    owner = np.empty(len(labels), dtype=np.int64)
+    for column, c in zip(shares.T, classes, strict=True):
+        rows = np.flatnonzero(labels == c)
+        weights = column / column.sum() if column.sum() > 0 else np.full(clients, 1.0 / clients)
+        owner[rows] = rng.choice(clients, size=len(rows), p=weights)
+    return _parts(owner, clients)
+
+
+def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: int, rng: np.random.Generator) -> Parts:
+    """Every client has rows of at most `count` classes; each class is dealt evenly to the clients that have it.
+
+    Classes are handed out round by round from shuffled decks, so that all are in use before any is used again.
+
+    >>> y = np.arange(100) % 5
+    >>> parts = classes_per_client(y, 10, 2, np.random.default_rng(0))
+    >>> max(len(set(y[part])) for part in parts)
+    2
+    """
+    _check_clients(clients)
+    classes = np.unique(labels)
+    if not 1 <= count <= len(classes):
+        raise PartitionError(f"{count} classes a client were asked for; the labels have 1 to {len(classes)}.")
+    if clients * count < len(classes):
+        raise PartitionError(
+            f"{clients} clients with {count} classes each cannot hold {len(classes)} classes; "
+            f"use at least {-(-len(classes) // count)} clients or more classes a client."
+        )
+    holders = _deal(classes, clients, count, rng)
+    owner = np.empty(len(labels), dtype=np.int64)
+    for c in classes:
+        rows = rng.permutation(np.flatnonzero(labels == c))
+        for client, part in zip(holders[c], np.array_split(rows, len(holders[c])), strict=True):
+            owner[part] = client
+    return _parts(owner, clients)
+
+
+def by_column(column: Shaped[np.ndarray, " n"]) -> tuple[list[str], Parts]:
+    """One client a distinct value of a column (hospital, device, year), in sorted order, with their names.
+
+    >>> by_column(np.array(["b", "a", "b"]))[0]
+    ['a', 'b']
+    """
+    names, owner = np.unique(column, return_inverse=True)
+    return [str(name) for name in names], _parts(owner, len(names))
+
+
+def empty(parts: Parts) -> int:
+    """How many clients have no rows."""
+    return sum(len(part) == 0 for part in parts)
+
+
+def _deal(classes: np.ndarray, clients: int, count: int, rng: np.random.Generator) -> dict[int, list[int]]:
+    holders: dict[int, list[int]] = {int(c): [] for c in classes}
+    deck: list[int] = []
+    for client in range(clients):
+        hand: set[int] = set()
+        while len(hand) < count:
+            if not set(deck) - hand:
+                deck += rng.permutation(classes).tolist()
+            card = next(c for c in deck if c not in hand)
+            deck.remove(card)
+            hand.add(card)
+        for c in hand:
+            holders[c].append(client)
+    return holders
+
+
+def _dirichlet(alpha: float, size: int, rng: np.random.Generator) -> np.ndarray:
+    shares = rng.dirichlet(np.full(size, alpha))
+    if np.isfinite(shares).all() and shares.sum() > 0:
+        return shares
+    # For a tiny α all gamma draws can underflow; the limit of the distribution is one client taking all.
+    return np.eye(size)[rng.integers(size)]
+
+
+def _parts(owner: np.ndarray, clients: int) -> Parts:
+    order = np.argsort(owner, kind="stable")
+    return np.split(order, np.searchsorted(owner[order], np.arange(1, clients)))
+
+
+def _check_clients(clients: int) -> None:
+    if clients < 1:
+        raise PartitionError(f"{clients} clients were asked for; at least one is needed.")
+
+
+def _check_alpha(alpha: float) -> None:
+    if not (np.isfinite(alpha) and alpha > 0):
+        raise PartitionError(f"alpha is {alpha}; it must be positive (0.1 is skewed, 100 nearly even).")
