@@ -60,6 +60,8 @@ def exact_product(q: Int[np.ndarray, "n dim"], matrix: Int[np.ndarray, "dim k"],
 class Clipping:
     """How many entries fell outside the grid, and how far the largest reached (1 = the edge of the grid).
 
+    A projection or lift has a grid of its own after it; of the two, the one that clips the larger share is told.
+
     >>> Clipping(entries=1000, clipped=2) + Clipping(entries=1000, clipped=0, reach=0.5)
     Clipping(entries=2000, clipped=2, reach=0.5, space='grid')
     """
@@ -70,11 +72,13 @@ class Clipping:
     space: str = "grid"
 
     def __add__(self, other: "Clipping") -> "Clipping":
+        if self.space != other.space and self.entries and other.entries:
+            return max(self, other, key=lambda clipping: clipping.share)
         return Clipping(
             self.entries + other.entries,
             self.clipped + other.clipped,
             max(self.reach, other.reach),
-            other.space if other.clipped > self.clipped else self.space,
+            self.space if self.entries else other.space,
         )
 
     @property
@@ -158,16 +162,16 @@ class Features:
         """Integer features of embeddings, and how many entries were clipped on the way."""
         x = _checked(x, self.recipe.encoder.dim)
         out = np.empty((len(x), self.recipe.dim), dtype=np.int16)
-        clipping = Clipping()
+        on_grid, after = Clipping(), Clipping()
         for start in range(0, len(x), BLOCK):
             block = slice(start, start + BLOCK)
             q, clipped = self._on_grid(transformed(x[block], self.recipe))
-            clipping += clipped
+            on_grid += clipped
             if self.matrix is not None:
                 q, clipped = self._through_matrix(q)
-                clipping += clipped
+                after += clipped
             out[block] = q
-        return out, clipping
+        return out, on_grid + after
 
     def values(self, x: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n features"]:
         """Features of embeddings as floats, in the units of the embedding."""

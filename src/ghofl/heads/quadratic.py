@@ -99,10 +99,16 @@ class RDA(Head):
 
 
 def default_blend(gaussians: Gaussians) -> float:
-    """λ from the dimension d and the rows a class n: d / (d + n/4), and at least 0.5."""
-    per_class = gaussians.rows / gaussians.present
-    dim = gaussians.means.shape[1]
-    return max(0.5, dim / (dim + per_class / 4.0))
+    """λ from the dimension d and the rows a class n::
+
+        λ = 1 − 128/(d + 128) · n/(n + 150)
+
+    Real embeddings are not Gaussian, and a class covariance is trusted too much the more dimensions it has and the
+    fewer rows it comes from. The two constants were chosen on held-out training rows of CIFAR-10 and CIFAR-100 over
+    d = 64 … 1280 and n = 90 … 4500; within a point of the best λ in each of those sixteen settings.
+    """
+    n = gaussians.rows / gaussians.present
+    return 1.0 - 128.0 / (gaussians.means.shape[1] + 128.0) * n / (n + 150.0)
 
 
 def blended(gaussians: Gaussians, blend: float, shrinkage: float) -> Callable[[int], Float[np.ndarray, "dim dim"]]:

@@ -1,0 +1,66 @@
+"""Bounding what leaks: clip, sensitivity, noise, `Guarantee`, repair, minimum counts, rounding.
+
+::
+
+    rows      →  clip_rows            no row is longer than the radius
+    radius    →  sensitivity          so no record moves the moments by more than this
+    budget    →  noise_plan           so this much noise, block by block, keeps (ε, δ)
+    moments   →  add_noise            on the total (central), in shares (distributed), or on every message (local)
+    plan      →  Guarantee            what is promised, to whom, and on what it rests
+    total     →  apply_min_count      small classes are dropped or merged
+    total     →  repaired             counts, sums and covariances that some rows could have
+"""
+
+from ghofl.privacy.bounds import (
+    Sensitivity,
+    clip_rows,
+    clip_vector,
+    grid_radius,
+    length,
+    record_bounds,
+    sensitivity,
+    sketch_norm,
+)
+from ghofl.privacy.counts import MinCount, SiteWarning, apply_min_count, site_warning
+from ghofl.privacy.errors import CompositionError, PrivacyError
+from ghofl.privacy.guarantee import Guarantee, compose, delta_of, epsilon_of, sigma_for
+from ghofl.privacy.lattice import on_lattice, share_sigma, slack
+from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
+from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
+from ghofl.privacy.repair import noise_shrinkage, repaired
+from ghofl.privacy.rounding import restored, rounded
+
+__all__ = [  # noqa: RUF022 in story order
+    "grid_radius",
+    "clip_rows",
+    "clip_vector",
+    "sketch_norm",
+    "record_bounds",
+    "length",
+    "Sensitivity",
+    "sensitivity",
+    "sigma_for",
+    "epsilon_of",
+    "delta_of",
+    "on_lattice",
+    "share_sigma",
+    "slack",
+    "NoisePlan",
+    "noise_plan",
+    "NoiseStream",
+    "discrete_gaussian",
+    "reach",
+    "add_noise",
+    "Guarantee",
+    "compose",
+    "rounded",
+    "restored",
+    "site_warning",
+    "SiteWarning",
+    "apply_min_count",
+    "MinCount",
+    "repaired",
+    "noise_shrinkage",
+    "PrivacyError",
+    "CompositionError",
+]

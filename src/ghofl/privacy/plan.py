@@ -1,0 +1,218 @@
+"""How much noise each block of the moments gets, and adding it.
+
+One budget covers all blocks. Giving block b a public share p_b of it, with Σ p_b = 1, means scales w_b = Δ_b/√p_b in
+`bounds`, where a record then moves the whole vector by 1, and noise of::
+
+    σ_b = z · Δ_b / √p_b          z = sigma_for(ε, δ, 1)          μ² = Σ_b Δ_b²/σ_b² = 1/z²
+
+whatever the radius. (One σ for all entries is the share p_b ∝ Δ_b²: on a grid with R = 100 the counts would be left
+10⁻⁸ of the budget.) In a symmetric matrix the diagonal gets σ_b and the rest σ_b/√2, because a record's change is
+measured by ‖x xᵀ‖_F: the noise is a matrix of the Gaussian orthogonal ensemble, alike in every direction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+from jaxtyping import Int64
+
+from ghofl.errors import LayoutError
+from ghofl.moments import Layout, Moments, diagonal
+from ghofl.privacy import lattice
+from ghofl.privacy.bounds import SYMMETRIC, Sensitivity, record_bounds, sensitivity
+from ghofl.privacy.errors import PrivacyError
+from ghofl.privacy.guarantee import Guarantee, sigma_for
+from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
+from ghofl.recipe import Privacy
+
+# Chosen for LDA (docs/privacy.md, "Sharing the budget"): means are divided by the rows of one class, B by all rows.
+SHARES = {"N": 1.0, "A": 6.0, "D": 3.0, "B": 3.0, "S": 3.0, "Z": 3.0}
+
+
+@dataclass(frozen=True, slots=True)
+class NoisePlan:
+    """The noise of one release, block by block, and what it promises.
+
+    `multiplier` is σ over the sensitivity, `scales` are the public w_b, `shifts` the rounding of messages by block.
+    Central noise is added to the total; a share of distributed noise, or the whole of local noise, to each message.
+
+    Guarantees
+    ----------
+    Moments of clipped rows, plus noise of this plan, keep `guarantee`.
+
+    Examples
+    --------
+    >>> privacy = Privacy(radius=1.0, epsilon=1.0, delta=1e-5)
+    >>> plan = noise_plan(Layout(classes=10, dim=64), radius=100, privacy=privacy)
+    >>> {name: round(sigma) for name, sigma in plan.sigmas.items()}
+    {'N': 12, 'A': 482, 'B': 68112}
+    >>> plan.sensitivity.unit, plan.guarantee.epsilon
+    ('record', 1.0)
+    """
+
+    layout: Layout
+    radius: int
+    epsilon: float
+    delta: float
+    multiplier: float
+    sensitivity: Sensitivity
+    scales: Mapping[str, float]
+    shifts: Mapping[str, int]
+    mechanism: str
+    min_cohort: int
+    client_rows: int | None = None
+
+    @property
+    def sigmas(self) -> dict[str, float]:
+        """The standard deviation that the promise needs, by block: of the diagonal in a symmetric one."""
+        size = self.multiplier * self.sensitivity.value
+        return {name: size * scale / 2 ** self.shifts.get(name, 0) for name, scale in self.scales.items()}
+
+    @property
+    def limit(self) -> float | None:
+        """The length that `clip_vector` cuts a client's moments to (with these scales), or none for the unit record."""
+        if self.sensitivity.unit == "record":
+            return None
+        return self.sensitivity.value / (1 if self.sensitivity.neighbours == "add-remove" else 2)
+
+    def parameter(self, name: str, off_diagonal: bool = False) -> float:
+        """The parameter of the discrete Gaussian that one call of `add_noise` draws for the entries of a block."""
+        sigma = self.sigmas[name] / (sqrt(2.0) if off_diagonal else 1.0)
+        if self.mechanism == "distributed":
+            return lattice.share_sigma(sigma, self.min_cohort)
+        return lattice.on_lattice(sigma)
+
+    def deviation(self, name: str, messages: int = 1, off_diagonal: bool = False) -> float:
+        """The standard deviation of the noise in a total of so many messages."""
+        added = 1 if self.mechanism == "central" else messages
+        return self.parameter(name, off_diagonal) * sqrt(added)
+
+    def reach(self, messages: int = 1) -> int:
+        """A size that no entry of the noise in a total exceeds, but with probability 2⁻¹²⁸."""
+        return max(reach(self.deviation(name, messages), self.layout.entries) for name in self.sigmas)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release promises."""
+        shares = self.min_cohort if self.mechanism == "distributed" else 1
+        epsilon, delta = lattice.discrete(self.epsilon, self.delta, self.layout.entries, shares)
+        return Guarantee(
+            epsilon=epsilon,
+            delta=delta,
+            mu=1 / self.multiplier,
+            sigmas={name: self.deviation(name, shares) for name in self.sigmas},
+            unit=self.sensitivity.unit,
+            neighbours=self.sensitivity.neighbours,
+            mechanism=self.mechanism,
+            assumptions=_assumptions(self),
+            min_cohort=self.min_cohort,
+        )
+
+
+def noise_plan(
+    layout: Layout,
+    radius: int,
+    privacy: Privacy,
+    *,
+    shares: Mapping[str, float] | None = None,
+    sketch_norm: float | None = None,
+    shifts: Mapping[str, int] | None = None,
+    client_rows: int | None = None,
+) -> NoisePlan:
+    """The noise that keeps the recipe's (ε, δ) for rows clipped to `radius` steps of the grid.
+
+    `shares` are the parts of the budget by block, public and chosen without the data, in any unit; the other options
+    are those of `sensitivity`.
+    """
+    if privacy.epsilon is None or privacy.delta is None:
+        raise PrivacyError("this recipe has no privacy.epsilon and privacy.delta; write both to have noise.")
+    scales = _scales(record_bounds(layout, radius, sketch_norm), SHARES if shares is None else shares)
+    bound = sensitivity(
+        layout,
+        radius,
+        privacy.unit,
+        privacy.neighbours,
+        scales=scales,
+        sketch_norm=sketch_norm,
+        shifts=shifts,
+        client_rows=client_rows,
+    )
+    return NoisePlan(
+        layout=layout,
+        radius=radius,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        multiplier=sigma_for(privacy.epsilon, privacy.delta),
+        sensitivity=bound,
+        scales=scales,
+        shifts=dict(shifts or {}),
+        mechanism=privacy.noise,
+        min_cohort=privacy.min_cohort,
+        client_rows=client_rows,
+    )
+
+
+def add_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = None) -> Moments:
+    """The moments plus noise of the plan: once on a total for central noise, on every message for the other two.
+
+    Fresh noise comes from the operating system's entropy unless a `stream` is given. The sum is exact, or raises
+    `MomentsOverflowError`.
+
+    Examples
+    --------
+    >>> layout = Layout(classes=2, dim=3)
+    >>> plan = noise_plan(layout, radius=10, privacy=Privacy(radius=1.0, epsilon=1.0, delta=1e-5))
+    >>> add_noise(Moments.zeros(layout), plan, NoiseStream(b"a test")).counts
+    array([ 1, -9])
+    """
+    if moments.layout != plan.layout:
+        raise LayoutError(f"the noise was planned for layout {plan.layout}; these moments have {moments.layout}.")
+    stream = NoiseStream() if stream is None else stream
+    return moments + Moments(plan.layout, {name: _noise(plan, name, stream) for name in plan.layout.shapes})
+
+
+def _noise(plan: NoisePlan, name: str, stream: NoiseStream) -> Int64[np.ndarray, "..."]:
+    shape = plan.layout.shapes[name]
+    if name not in SYMMETRIC:
+        return discrete_gaussian(plan.parameter(name), shape, stream)
+    noise = discrete_gaussian(plan.parameter(name, off_diagonal=True), shape, stream)
+    on_diagonal = diagonal(plan.layout.sketch if name == "Z" else plan.layout.dim)
+    noise[..., on_diagonal] = discrete_gaussian(plan.parameter(name), (*shape[:-1], len(on_diagonal)), stream)
+    return noise
+
+
+def _scales(bounds: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
+    """w_b = Δ_b/√p_b, with the shares of the stored blocks made to add up to one."""
+    wrong = [name for name in bounds if not 0 < shares.get(name, 0) < float("inf")]
+    if wrong:
+        raise PrivacyError(
+            f"shares is {dict(shares)}; every stored block ({', '.join(bounds)}) needs a positive share of the budget, "
+            f"and {', '.join(wrong)} has none."
+        )
+    total = sum(shares[name] for name in bounds)
+    return {name: bound / sqrt(shares[name] / total) for name, bound in bounds.items()}
+
+
+def _assumptions(plan: NoisePlan) -> tuple[str, ...]:
+    rows = f"Every row was cut to {plan.radius} steps of the grid by clip_rows, and no record is more than one row."
+    client = (
+        f"Every client's moments were cut to {plan.client_rows} full rows' worth by clip_vector before noise; "
+        "who takes part is not hidden."
+    )
+    return (
+        client if plan.sensitivity.unit == "client" else rows,
+        "Recipe, radius, shares of the budget and list of sites were chosen without looking at the protected data.",
+        _WHO_IS_TRUSTED[plan.mechanism].format(cohort=plan.min_cohort),
+        "Noise is the discrete Gaussian; its distance from the continuous one is inside epsilon and delta.",
+        "AES-256-CTR keyed by the operating system's entropy cannot be told from uniform bits, and nobody measures the "
+        "time that drawing the noise takes.",
+    )
+
+
+_WHO_IS_TRUSTED = {
+    "central": "Whoever adds the noise sees the exact total and is trusted with it; only the noisy total leaves.",
+    "distributed": "At least {cohort} of the clients in the total add their noise and keep it to themselves, not "
+    "counting a client that is itself protected, and secure aggregation shows nothing but the total.",
+    "local": "Every site adds the whole noise to its own message before it leaves; nobody else is trusted.",
+}

@@ -1,0 +1,76 @@
+"""Messages on a coarser grid: fewer bits to mask and send, and a stated price in accuracy and sensitivity.
+
+A block with shift s travels as v / 2^s, rounded::
+
+    half up        ⌊v/2^s + ½⌋               off by at most half a step; the same for everybody
+    stochastic     ⌊v/2^s + u⌋, u ~ U[0,1)    off by less than a step, right on average: errors of n sites grow as √n
+
+Rounding comes before noise, and lets one record move an entry by one more step: pass the same shifts to `sensitivity`
+or `noise_plan`. Rounding a message that already has its whole (local) noise is free, as is rounding the noisy total.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Int64
+
+from ghofl.errors import MomentsOverflowError
+from ghofl.moments import INT64_MAX, Layout, Moments
+from ghofl.privacy.errors import PrivacyError
+from ghofl.privacy.noise import NoiseStream
+
+LARGEST_SHIFT = 40
+
+
+def rounded(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | None = None) -> Moments:
+    """The moments in steps of 2^shift by block: half up, or at random without bias when a `stream` is given.
+
+    Guarantees
+    ----------
+    They add like any moments, and `restored` brings a total back to its units: off by at most half a step a message
+    (half up), or less than one step (stochastic), with mean zero.
+
+    Examples
+    --------
+    >>> layout = Layout(classes=2, dim=2, statistics=("A",))
+    >>> moments = Moments.of(np.array([[100, -70]]), np.array([0]), layout)
+    >>> coarse = rounded(moments, {"A": 3})
+    >>> coarse.sums[0], restored(coarse, {"A": 3}).sums[0]
+    (array([13, -9]), array([104, -72]))
+    """
+    _refuse(moments.layout, shifts)
+    return Moments(
+        moments.layout, {name: _round(block, shifts.get(name, 0), stream) for name, block in moments.blocks.items()}
+    )
+
+
+def restored(moments: Moments, shifts: Mapping[str, int]) -> Moments:
+    """Rounded moments, or a total of them, in the units they had."""
+    _refuse(moments.layout, shifts)
+    for name, shift in shifts.items():
+        largest = int(np.abs(moments.blocks[name]).max(initial=0)) << shift
+        if largest > INT64_MAX:
+            raise MomentsOverflowError(
+                f"block {name} times 2^{shift} reaches {largest}, beyond the 64-bit integers; were these rounded?"
+            )
+    return Moments(moments.layout, {name: block * 2 ** shifts.get(name, 0) for name, block in moments.blocks.items()})
+
+
+def _round(block: Int64[np.ndarray, "..."], shift: int, stream: NoiseStream | None) -> Int64[np.ndarray, "..."]:
+    if not shift:
+        return block
+    step = 2**shift
+    if stream is None:
+        carry = np.int64(step // 2)
+    else:
+        carry = (stream.words(block.size) >> np.uint64(64 - shift)).astype(np.int64).reshape(block.shape)
+    # The part below a step is taken apart first, so that nothing near the edge of int64 overflows.
+    return (block >> shift) + (((block & (step - 1)) + carry) >> shift)
+
+
+def _refuse(layout: Layout, shifts: Mapping[str, int]) -> None:
+    for name, shift in shifts.items():
+        if name not in layout.shapes:
+            raise PrivacyError(f"shifts names block {name!r}; these moments hold {', '.join(layout.shapes)}.")
+        if not 0 <= shift <= LARGEST_SHIFT:
+            raise PrivacyError(f"the shift of {name} is {shift}; write a number from 0 to {LARGEST_SHIFT}.")

@@ -1,0 +1,63 @@
+"""Secure aggregation: the server learns the sum of the sites' integer vectors, and nothing else about them.
+
+Dropout-resilient double masking (Bonawitz et al. 2017) on a neighbour graph (Bell et al. 2020), exact in Z_2^b. Pure
+functions over bytes and arrays: whatever carries the bytes is the engine's business. `rounds` draws who sends what.
+"""
+
+from ghofl.secure.client import ClientState, advertise, endorse, mask, reveal, share
+from ghofl.secure.errors import (
+    PlanError,
+    RefusedError,
+    RingError,
+    RoundFailedError,
+    SecureError,
+    SharingError,
+    WireError,
+)
+from ghofl.secure.graph import Graph, Plan, arrange, plan
+from ghofl.secure.keys import Identity
+from ghofl.secure.masking import Ring
+from ghofl.secure.refusals import Policy
+from ghofl.secure.rounds import Agreement, Participant
+from ghofl.secure.server import Release, ServerState, advance, finish, open_round, receive
+from ghofl.secure.sharing import Share, combine, split
+from ghofl.secure.simulate import STAGES, Outcome, simulate_round
+from ghofl.secure.unmasking import Blame
+
+__all__ = [  # noqa: RUF022  (story order)
+    "Ring",
+    "Share",
+    "split",
+    "combine",
+    "Plan",
+    "plan",
+    "Graph",
+    "arrange",
+    "Identity",
+    "Participant",
+    "Agreement",
+    "Policy",
+    "ClientState",
+    "advertise",
+    "share",
+    "mask",
+    "endorse",
+    "reveal",
+    "ServerState",
+    "open_round",
+    "receive",
+    "advance",
+    "finish",
+    "Release",
+    "Blame",
+    "STAGES",
+    "Outcome",
+    "simulate_round",
+    "SecureError",
+    "RingError",
+    "SharingError",
+    "PlanError",
+    "WireError",
+    "RefusedError",
+    "RoundFailedError",
+]

@@ -1,0 +1,246 @@
+"""A client's side of a round: five small functions, each from a state and a message to a new state and a reply.
+
+::
+
+    advertise ─▶ share ─▶ mask ─▶ endorse ─▶ reveal          (endorse and reveal are the two halves of unmasking)
+
+States are values that can be saved and loaded, so a process may stop between any two stages. **Save the new state
+before sending the reply**, and never go back to an older one. Apart from `advertise` nothing is drawn at random, so a
+stage that is run again from the same state and message gives the same bytes.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from jaxtyping import Int64
+
+from ghofl.secure import keys, refusals
+from ghofl.secure.errors import WireError
+from ghofl.secure.keys import Entropy, Identity, Secrets
+from ghofl.secure.messages import (
+    Advertisement,
+    Box,
+    Endorsement,
+    Endorsements,
+    Inbox,
+    KeyList,
+    MaskedVector,
+    Opened,
+    Reveal,
+    Shares,
+    Survivors,
+    read,
+)
+from ghofl.secure.refusals import Policy, refuse
+from ghofl.secure.rounds import Agreement
+from ghofl.secure.sharing import SHARE_BYTES, Share, split
+from ghofl.secure.wire import from_bytes, to_bytes
+
+CLIENT_STAGES = ("advertised", "shared", "masked", "endorsed", "revealed")
+MAX_STATE_BYTES = 2**30
+
+Letter = TypeVar("Letter", KeyList, Inbox, Endorsements)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientState:
+    """All that a client remembers between two stages. It holds the secrets of the round: keep it as safe as a key.
+
+    `used_rounds` are the ids of this and all earlier rounds; hand them to the next `advertise`.
+    """
+
+    agreement: Agreement
+    seat: int
+    stage: str
+    used_rounds: tuple[str, ...]
+    secrets: Secrets = field(repr=False)
+    peers: tuple[Advertisement, ...] = field(default=(), repr=False)
+    inbox: tuple[Box, ...] = field(default=(), repr=False)
+    survivors: bytes = b""
+    vanished: bytes = b""
+
+    def __post_init__(self) -> None:
+        seats = [self.seat, *(peer.seat for peer in self.peers), *(box.seat for box in self.inbox)]
+        if self.stage not in CLIENT_STAGES or max(seats) >= self.agreement.plan.clients:
+            raise WireError(f"this client state, at stage {self.stage[:20]!r}, does not fit its round; it was damaged.")
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes, secrets included."""
+        return to_bytes(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "ClientState":
+        """The state that was saved."""
+        return from_bytes(cls, data, limit=MAX_STATE_BYTES)
+
+
+def advertise(
+    agreement: Agreement,
+    name: str,
+    identity: Identity,
+    used_rounds: Sequence[str] = (),
+    policy: Policy | None = None,
+    entropy: Entropy = os.urandom,
+) -> tuple[ClientState, bytes]:
+    """Stage 1: draw the secrets of this round and sign their public side.
+
+    Refuses a round id that was used before, and a participant list or plan that does not meet the policy.
+    """
+    seat = refusals.check_agreement(agreement, name, identity.public, used_rounds, policy or Policy())
+    secrets = Secrets.fresh(entropy)
+    unsigned = Advertisement(
+        round=agreement.digest,
+        seat=seat,
+        cipher_key=keys.public_key(secrets.cipher_key),
+        mask_key=keys.public_key(secrets.mask_key),
+        seed_commitment=keys.commitment(agreement.context("seed", seat), secrets.mask_seed),
+        signature=bytes(keys.SIGNATURE_BYTES),
+    )
+    signed = replace(unsigned, signature=identity.sign(agreement.context("keys", seat) + unsigned.signed))
+    state = ClientState(agreement, seat, "advertised", (*used_rounds, agreement.round_id), secrets)
+    return state, to_bytes(signed)
+
+
+def share(state: ClientState, key_list: bytes) -> tuple[ClientState, bytes]:
+    """Stage 2: check the neighbours' keys and seal shares of both secrets for each of them.
+
+    Refuses keys that are not signed by a neighbour on the participant list, and lists that are too short.
+    """
+    _expect(state, "advertised")
+    peers = _addressed(KeyList, state, key_list).advertisements
+    refusals.check_peers(state.agreement, state.seat, peers)
+    state = replace(state, stage="shared", peers=peers)
+    return state, to_bytes(Shares(state.agreement.digest, state.seat, _boxes(state)))
+
+
+def mask(state: ClientState, inbox: bytes, vector: Int64[np.ndarray, " entries"]) -> tuple[ClientState, bytes]:
+    """Stage 3: hide the vector under its own mask and one mask for every neighbour that shared.
+
+    Refuses boxes of clients that are not on the signed key list, too few boxes, and entries beyond the bound.
+    """
+    _expect(state, "shared")
+    agreement, boxes = state.agreement, _addressed(Inbox, state, inbox).boxes
+    refusals.check_inbox(agreement, state.seat, {peer.seat for peer in state.peers}, boxes)
+    if len(vector) != agreement.entries:
+        refuse(agreement, state.seat, f"mask {len(vector)} entries where {agreement.entries} were agreed on")
+    pairs = _pair_seeds(state, [box.seat for box in boxes])
+    plus = [state.secrets.mask_seed, *(seed for seat, seed in pairs.items() if seat > state.seat)]
+    minus = [seed for seat, seed in pairs.items() if seat < state.seat]
+    ring = agreement.plan.ring
+    elements = ring.masked(ring.encode(vector, agreement.plan.bound), plus, minus)
+    message = MaskedVector(agreement.digest, state.seat, ring.pack(elements))
+    return replace(state, stage="masked", inbox=boxes), to_bytes(message)
+
+
+def endorse(state: ClientState, survivors: bytes, identity: Identity) -> tuple[ClientState, bytes]:
+    """Stage 4, first half: check the survivor list and sign it.
+
+    Refuses a list that is too short or too thin somewhere on the ring, that lacks this client, that names a client
+    both as survivor and as vanished, or that does not fit the boxes that came.
+    """
+    _expect(state, "masked")
+    agreement, shown = state.agreement, read(Survivors, survivors, state.agreement)
+    survives, vanished = agreement.marks(shown.survivors), agreement.marks(shown.vanished)
+    refusals.check_survivors(agreement, state.seat, {box.seat for box in state.inbox}, survives, vanished)
+    signature = identity.sign(agreement.survivors_content(state.seat, shown.survivors, shown.vanished))
+    state = replace(state, stage="endorsed", survivors=shown.survivors, vanished=shown.vanished)
+    return state, to_bytes(Endorsement(agreement.digest, state.seat, signature))
+
+
+def reveal(state: ClientState, endorsements: bytes) -> tuple[ClientState, bytes]:
+    """Stage 4, second half: give back one share of every neighbour, of its seed or of its key but never both.
+
+    Refuses when fewer than the threshold of its circle signed the same survivor list, and always a second time.
+    """
+    _expect(state, "endorsed")
+    signed = _addressed(Endorsements, state, endorsements).endorsements
+    refusals.check_endorsements(state.agreement, state.seat, state.survivors, state.vanished, signed)
+    survives = state.agreement.marks(state.survivors)
+    seeds, mask_keys, spoilt = [Opened(state.seat, _own_seed_share(state))], [], []
+    private = keys.private_key(state.secrets.cipher_key)
+    for box in state.inbox:
+        pair = _open(state, private, box)
+        if pair is None:
+            spoilt.append(box.seat)
+        elif survives[box.seat]:
+            seeds.append(Opened(box.seat, pair[0]))
+        else:
+            mask_keys.append(Opened(box.seat, pair[1]))
+    message = Reveal(state.agreement.digest, state.seat, tuple(seeds), tuple(mask_keys), tuple(spoilt))
+    return replace(state, stage="revealed"), to_bytes(message)
+
+
+def _pair_seeds(state: ClientState, seats: Sequence[int]) -> dict[int, bytes]:
+    publics, private = {peer.seat: peer.mask_key for peer in state.peers}, keys.private_key(state.secrets.mask_key)
+    return {seat: state.agreement.pair_seed(private, publics[seat], state.seat, seat) for seat in sorted(seats)}
+
+
+def _boxes(state: ClientState) -> tuple[Box, ...]:
+    """A box for every member of the circle whose keys came, the empty one for itself included."""
+    publics = {peer.seat: peer.cipher_key for peer in state.peers}
+    holders = sorted([state.seat, *publics])
+    seeds = _shares(state, state.secrets.mask_seed, "seed", holders)
+    mask_keys = _shares(state, state.secrets.mask_key, "key", holders)
+    private = keys.private_key(state.secrets.cipher_key)
+    return tuple(
+        _box(state, private, holder, publics.get(holder), seed.content, key.content)
+        for holder, seed, key in zip(holders, seeds, mask_keys, strict=True)
+    )
+
+
+def _box(
+    state: ClientState, private: X25519PrivateKey, holder: int, public: bytes | None, seed: bytes, key: bytes
+) -> Box:
+    agreement = state.agreement
+    seed_commitment = keys.commitment(agreement.context("seed share", state.seat, holder), seed)
+    key_commitment = keys.commitment(agreement.context("key share", state.seat, holder), key)
+    box = Box(holder, b"", seed_commitment, key_commitment)
+    if public is None:
+        return box
+    context = agreement.context("box", state.seat, holder)
+    box_key = keys.pair_key(private, public, context)
+    return replace(box, sealed=keys.seal(box_key, seed + key, context + box.commitments))
+
+
+def _open(state: ClientState, private: X25519PrivateKey, box: Box) -> tuple[bytes, bytes] | None:
+    """The seed share and the key share in a box, or nothing when they are not what their dealer committed to."""
+    agreement, dealer, holder = state.agreement, box.seat, state.seat
+    public = next(peer.cipher_key for peer in state.peers if peer.seat == dealer)
+    context = agreement.context("box", dealer, holder)
+    content = keys.unseal(keys.pair_key(private, public, context), box.sealed, context + box.commitments)
+    if content is None:
+        return None
+    seed, key = content[:SHARE_BYTES], content[SHARE_BYTES:]
+    is_seed = keys.is_committed(box.seed_commitment, agreement.context("seed share", dealer, holder), seed)
+    is_key = keys.is_committed(box.key_commitment, agreement.context("key share", dealer, holder), key)
+    return (seed, key) if is_seed and is_key else None
+
+
+def _own_seed_share(state: ClientState) -> bytes:
+    circle = state.agreement.graph.circle_of(state.seat)
+    return _shares(state, state.secrets.mask_seed, "seed", circle)[circle.index(state.seat)].content
+
+
+def _shares(state: ClientState, secret: bytes, kind: str, holders: Sequence[int]) -> tuple[Share, ...]:
+    """The shares of a secret; the polynomial is the client's own for this round, whoever holds shares of it."""
+    seed = keys.commitment(kind.encode(), state.secrets.polynomial_seed)
+    points = [holder + 1 for holder in holders]
+    return split(secret, points, state.agreement.plan.threshold, keys.entropy_of(seed))
+
+
+def _addressed(kind: type[Letter], state: ClientState, data: bytes) -> Letter:
+    letter = read(kind, data, state.agreement)
+    if letter.seat != state.seat:
+        raise WireError(f"a {kind.__name__} for seat {letter.seat} came to seat {state.seat}.")
+    return letter
+
+
+def _expect(state: ClientState, stage: str) -> None:
+    if state.stage == "revealed":
+        refuse(state.agreement, state.seat, "do anything more: it has unmasked, and does so once a round")
+    if state.stage != stage:
+        refuse(state.agreement, state.seat, f"do this now: it has {state.stage}, and this follows when it has {stage}")

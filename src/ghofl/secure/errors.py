@@ -1,0 +1,43 @@
+"""What secure aggregation raises on purpose. No text of these errors ever holds a key, a seed or a share.
+
+::
+
+    GhoflError
+    └── SecureError
+        ├── RingError         (OverflowError)    a total that would not fit, or an entry beyond the bound
+        ├── SharingError      (ValueError)       secrets that cannot be split or put together
+        ├── PlanError         (ValueError)       a cohort, or assumptions about it, that cannot work
+        ├── WireError         (ValueError)       bytes that are not the message or state we asked for
+        ├── RefusedError      (PermissionError)  a client that will not do what it was asked
+        └── RoundFailedError  (RuntimeError)     too few clients are left: nothing is released
+"""
+
+from ghofl.errors import GhoflError
+
+
+class SecureError(GhoflError):
+    """Base of every error of secure aggregation."""
+
+
+class RingError(SecureError, OverflowError):
+    """A total that would not fit the largest ring, or an entry beyond the agreed bound."""
+
+
+class SharingError(SecureError, ValueError):
+    """Secrets that cannot be split, or shares that cannot be put together."""
+
+
+class PlanError(SecureError, ValueError):
+    """A cohort, or assumptions about it, for which no safe round exists."""
+
+
+class WireError(SecureError, ValueError):
+    """Bytes that are not the message or the state that was expected."""
+
+
+class RefusedError(SecureError, PermissionError):
+    """A client that will not do what it was asked, because it would give something away."""
+
+
+class RoundFailedError(SecureError, RuntimeError):
+    """Too few clients are left, or one cheated: nothing is released."""

@@ -1,0 +1,27 @@
+"""Shared by all tests: hypothesis settings, small federations, and where real data lies."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "ghofl", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.load_profile("ghofl")
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real embeddings beside the checkout, or named by GHOFL_DATA; tests skip where it is not there."""
+    folder = Path(os.environ.get("GHOFL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data at {folder}; set GHOFL_DATA to the folder that holds embeddings/")
+    return folder

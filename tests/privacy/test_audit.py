@@ -1,0 +1,83 @@
+"""An attacker who knows everything but one record cannot beat the claimed ε; with too little noise he is seen to.
+
+With S stored, the classes of one noisy total are independent releases: the record is in class c or it is not. The
+attacker's score is the exact log likelihood ratio; thresholds come from one half of the releases, and the other half
+bounds ε from below by Clopper–Pearson intervals of 99.9 %.
+"""
+
+from dataclasses import replace
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ghofl.moments import Layout, Moments, diagonal
+from ghofl.privacy import NoiseStream, add_noise, clip_rows, noise_plan
+from ghofl.recipe import Privacy
+
+RELEASES, DIM, RADIUS = 60_000, 2, 50
+LAYOUT = Layout(RELEASES, DIM, ("S",))
+PRIVACY = Privacy(radius=1.0, epsilon=1.0, delta=1e-5)
+
+
+def scores(moments, plan, record, messages=1):
+    """⟨release, φ⟩ in units of the noise variance, one for each class."""
+    vech = np.outer(record, record)[np.triu_indices(DIM)]
+    variance = np.full(len(vech), plan.deviation("S", messages, off_diagonal=True) ** 2)
+    variance[diagonal(DIM)] = plan.deviation("S", messages) ** 2
+    return (
+        moments.counts / plan.deviation("N", messages) ** 2
+        + moments.sums @ record / plan.deviation("A", messages) ** 2
+        + moments.blocks["S"] @ (vech / variance)
+    )
+
+
+def lower_bound(without, with_it, delta):
+    """The largest ε that both error rates refute, at thresholds chosen on the other half."""
+    half = RELEASES // 2
+    thresholds = np.quantile(np.concatenate([without[:half], with_it[:half]]), np.linspace(0.5, 0.995, 60))
+    false = [stats.beta.ppf(0.999, k + 1, half - k) for k in (np.sum(without[half:] > t) for t in thresholds)]
+    true = [stats.beta.ppf(0.001, k, half - k + 1) for k in (np.sum(with_it[half:] > t) for t in thresholds)]
+    return max(log(max(t - delta, 1e-12) / f) for t, f in zip(true, false, strict=True))
+
+
+def attack(plan, messages=1, copies=1):
+    """The lower bound of ε for a record of full length that is there, `copies` times, or not."""
+    record = clip_rows(np.array([[30, 47]]), RADIUS)[0]
+    shift = [copies, copies * record, copies * np.outer(record, record)[np.triu_indices(DIM)]]
+    empty = Moments.zeros(LAYOUT)
+    stream = NoiseStream(b"audit")
+
+    def noise():
+        return sum((add_noise(empty, plan, stream) for _ in range(messages)), start=empty)
+
+    present = noise()
+    moved = {name: block + by for (name, block), by in zip(present.blocks.items(), shift, strict=True)}
+    without, with_it = scores(noise(), plan, record, messages), scores(Moments(LAYOUT, moved), plan, record, messages)
+    return lower_bound(without, with_it, plan.delta)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_the_best_attack_on_central_noise_stays_below_the_claim(epsilon):
+    bound = attack(noise_plan(LAYOUT, RADIUS, replace(PRIVACY, epsilon=epsilon)))
+    assert 0.35 * epsilon < bound <= epsilon
+
+
+def test_the_best_attack_on_the_smallest_cohort_stays_below_the_claim():
+    privacy = replace(PRIVACY, noise="distributed", secure=True, min_cohort=4)
+    bound = attack(noise_plan(LAYOUT, RADIUS, privacy), messages=4)
+    assert 0.35 < bound <= 1.0
+
+
+def test_the_attack_notices_a_record_that_is_there_three_times():
+    """The audit has teeth: what breaks the claim is caught."""
+    assert attack(noise_plan(LAYOUT, RADIUS, PRIVACY), copies=3) > 1.0
+
+
+def test_the_attacker_sees_the_mu_of_the_guarantee():
+    plan = noise_plan(LAYOUT, RADIUS, PRIVACY)
+    record = np.array([30, 40])
+    seen = scores(add_noise(Moments.zeros(LAYOUT), plan, NoiseStream(b"mu")), plan, record)
+    # The score of pure noise has the variance Σ φ²/σ², which is μ² for a record of full length (less the lattice's 4).
+    assert sqrt(seen.var()) == pytest.approx(plan.guarantee.mu, rel=0.03)

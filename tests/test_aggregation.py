@@ -1,0 +1,162 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from federations import blobs, moments_of, recipe_of, total_of
+from ghofl import Aggregator, Layout, Message, Moments, Total
+from ghofl.errors import MessageError, MomentsOverflowError, RosterError
+from ghofl.message import encode
+
+RECIPE = recipe_of()
+
+
+@pytest.fixture
+def messages(rng):
+    x, y = blobs(rng)
+    parts = np.array_split(np.arange(len(y)), 5)
+    return [Message.of(moments_of(RECIPE, x[p], y[p]), RECIPE, f"site-{i}") for i, p in enumerate(parts)]
+
+
+def test_the_total_does_not_depend_on_the_order_of_messages(messages):
+    totals = [Total.of(order, RECIPE) for order in itertools.islice(itertools.permutations(messages), 0, 120, 17)]
+    assert all(total == totals[0] for total in totals)
+    assert len({total.to_bytes() for total in totals}) == 1
+
+
+def test_the_total_is_the_total_of_the_union(rng):
+    x, y = blobs(rng)
+    assert total_of(RECIPE, x, y, sites=1).moments == total_of(RECIPE, x, y, sites=7).moments
+
+
+def test_a_message_is_counted_once(messages):
+    aggregator = Aggregator(RECIPE)
+    aggregator.add(messages[0])
+    before = aggregator.total()
+    with pytest.raises(RosterError, match="'site-0' .* is already in the total"):
+        aggregator.add(messages[0])
+    assert aggregator.total() == before
+
+
+def test_a_site_that_sends_a_second_message_is_refused(messages):
+    again = Message.of(messages[1].moments, RECIPE, "site-0")
+    with pytest.raises(RosterError, match="subtract its earlier message"):
+        Total.of([messages[0], again], RECIPE)
+
+
+def test_sites_without_a_name_are_told_apart_by_their_message(messages):
+    anonymous = [Message.of(m.moments, RECIPE) for m in messages]
+    total = Total.of(anonymous, RECIPE)
+    assert len(total.roster) == 5
+    with pytest.raises(RosterError):
+        total + anonymous[0]
+
+
+def test_unlearning_a_site_is_exact(messages):
+    total = Total.of(messages, RECIPE)
+    without = Total.of(messages[:2] + messages[3:], RECIPE)
+    assert total - messages[2] == without
+    assert (total - messages[2]).to_bytes() == without.to_bytes()
+    assert total - messages[2] + messages[2] == total
+
+
+def test_a_late_joiner_gives_the_total_of_all(messages):
+    early = Total.of(messages[:4], RECIPE)
+    assert early + messages[4] == Total.of(messages, RECIPE)
+    assert len(early.roster) == 4
+
+
+def test_a_total_given_out_does_not_change_when_more_is_added(messages):
+    aggregator = Aggregator(RECIPE)
+    aggregator.add(messages[0])
+    first = aggregator.total()
+    digest = first.moments.sha256
+    aggregator.add(messages[1])
+    assert first.moments.sha256 == digest
+
+
+def test_a_site_that_is_not_inside_cannot_be_subtracted(messages):
+    total = Total.of(messages[:2], RECIPE)
+    with pytest.raises(RosterError, match=r"'site-3' .* is not in this total, which holds 'site-0', 'site-1'"):
+        total - messages[3]
+    with pytest.raises(RosterError, match="which holds nobody"):
+        Total.of([], RECIPE) - messages[3]
+
+
+def test_messages_of_other_recipes_are_refused(messages):
+    other = recipe_of(scale=33.0)
+    with pytest.raises(MessageError, match="give this site that file"):
+        Total.of(messages, other)
+    with pytest.raises(MessageError, match="made with recipe"):
+        Total.of([], other) - messages[0]
+
+
+def test_a_total_that_could_overflow_is_refused():
+    recipe = recipe_of(bits=16, statistics=())
+    moments = Moments.zeros(Layout.of(recipe))
+    moments.counts[0] = 2**33
+    message = Message.of(moments, recipe, "huge")
+    with pytest.raises(MomentsOverflowError, match="adding 'other' gives"):
+        Total.of([message, Message.of(moments, recipe, "other")], recipe)
+
+
+def test_a_total_survives_its_file(messages, tmp_path):
+    total = Total.of(messages, RECIPE)
+    total.save(tmp_path / "total.ghofl")
+    assert Total.load(tmp_path / "total.ghofl") == total
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"recipe_toml": "classes = 3"}, "a recipe that does not work"),
+        ({"recipe": "00" * 32}, "made with recipe 0000"),
+        ({"roster": "everyone"}, "roster is damaged"),
+        ({"roster": [["a", "b"]]}, "roster is damaged"),
+        ({"roster": [["a", "b", 1]]}, "does not account for its rows"),
+        ({"roster": [["a", "b", 150], ["a", "c", 150]]}, "does not account for its rows"),
+        ({"kind": "message"}, "this file is a 'message'"),
+    ],
+)
+def test_a_damaged_total_is_refused(messages, values, says):
+    total = Total.of(messages, RECIPE)
+    header = {
+        "kind": "total",
+        "recipe": RECIPE.fingerprint,
+        "recipe_toml": RECIPE.to_toml(),
+        "roster": [[e.id, e.site, e.rows] for e in total.roster],
+    }
+    with pytest.raises(MessageError, match=says):
+        Total.from_bytes(encode(total.moments, {**header, **values}))
+
+
+def test_a_compressed_total_is_refused_since_its_size_cannot_be_checked(messages):
+    data = encode(messages[0].moments, {"kind": "total"}, zstd=True)
+    with pytest.raises(MessageError, match="with its recipe at hand"):
+        Total.from_bytes(data)
+
+
+@pytest.mark.slow
+def test_ten_thousand_messages_are_totalled_without_holding_them(rng):
+    """10 classes, 256 dimensions, LDA's statistics: memory stays at a few times one message."""
+    import tracemalloc
+
+    recipe = recipe_of(dim=256, classes=10, statistics=("B",), bits=8)
+    layout = Layout.of(recipe)
+    x = rng.integers(-127, 128, size=(100, 10, 256))
+    y = rng.integers(10, size=(100, 10))
+    distinct = [Moments.of(a, b, layout) for a, b in zip(x, y, strict=True)]
+
+    def arriving():
+        for i in range(10_000):
+            yield Message.from_bytes(Message.of(distinct[i % 100], recipe, f"site-{i}").to_bytes(), recipe)
+
+    tracemalloc.start()
+    total = Total.of(arriving(), recipe)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    once = sum(distinct, start=Moments.zeros(layout))
+    assert all(np.array_equal(total.moments.blocks[k], 100 * once.blocks[k]) for k in layout.shapes)
+    assert len(total.roster) == 10_000
+    roster_lines = 10_000 * 1_000
+    assert peak < 20 * 8 * layout.entries + roster_lines

@@ -1,0 +1,171 @@
+import hashlib
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federations import recipe_of
+from ghofl import Features, Lift, Projection, Transform
+from ghofl.errors import ClippingWarning, EmbeddingsError
+from ghofl.features import Clipping, calibrated, exact_product, rademacher, shift_of, transformed
+
+SPACES = [
+    {},
+    {"projection": Projection(dim=3)},
+    {"projection": Projection.of_matrix(np.arange(18).reshape(6, 3) - 9, shift=3)},
+    {"statistics": ("B",), "lift": Lift(dim=15, seed=3)},
+]
+TRANSFORMS = [
+    Transform(),
+    Transform(power=0.5),
+    Transform(power=0.7, unit_length=True),
+    Transform(unit_length=True, anchor=(0.1,) * 6),
+]
+
+
+@pytest.mark.parametrize("space", SPACES, ids=["none", "rademacher", "matrix", "lift"])
+@pytest.mark.parametrize("transform", TRANSFORMS, ids=["none", "root", "unit", "anchor"])
+def test_a_row_does_not_depend_on_its_batch(space, transform, rng):
+    features = Features.of(recipe_of(transform=transform, **space))
+    x = rng.normal(size=(97, 6)) * 5
+    whole, _ = features.rows(x)
+    alone = np.concatenate([features.rows(x[i : i + 1])[0] for i in range(len(x))])
+    assert np.array_equal(whole, alone)
+    assert np.array_equal(whole, features.rows(np.asfortranarray(x))[0])
+    assert np.array_equal(whole[::-1], features.rows(x[::-1])[0])
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(1, 20), st.integers(1, 20))
+def test_the_signs_are_the_documented_bit_stream(seed, rows, columns):
+    text = f"ghofl rademacher 1|lift|{seed}|{rows}|{columns}".encode()
+    stream = hashlib.shake_256(text).digest(rows * columns // 8 + 1)
+    expected = [1 - 2 * (stream[i // 8] >> (i % 8) & 1) for i in range(rows * columns)]
+    assert rademacher(seed, rows, columns, "lift").ravel().tolist() == expected
+
+
+def test_signs_are_balanced_and_differ_by_seed_and_purpose():
+    signs = rademacher(0, 200, 200, "projection").astype(int)
+    assert abs(signs.sum()) < 5 * 200
+    assert not np.array_equal(signs, rademacher(1, 200, 200, "projection"))
+    assert not np.array_equal(signs, rademacher(0, 200, 200, "sketch"))
+
+
+@pytest.mark.parametrize("bits", [2, 8, 16])
+def test_a_projection_is_integer_arithmetic(bits, rng):
+    recipe = recipe_of(dim=50, bits=bits, scale=3.0, projection=Projection(dim=7, shift=2))
+    x = rng.normal(size=(40, 50)) * 2.0**bits / 30
+    grid, _ = Features.of(recipe_of(dim=50, bits=bits, scale=3.0)).rows(x)
+    signs = rademacher(0, 50, 7, "projection").astype(np.int64)
+    expected = np.clip((grid.astype(np.int64) @ signs + 2) >> 2, -recipe.grid.bound, recipe.grid.bound)
+    assert np.array_equal(Features.of(recipe).rows(x)[0], expected)
+
+
+def test_a_lift_is_the_positive_part_of_a_projection(rng):
+    lift = Features.of(recipe_of(statistics=("B",), lift=Lift(dim=12, shift=1)))
+    signs = rademacher(0, 6, 12, "lift").astype(np.int64)
+    x = rng.normal(size=(30, 6))
+    grid, _ = Features.of(recipe_of()).rows(x)
+    assert np.array_equal(lift.rows(x)[0], np.clip((grid @ signs + 1) >> 1, 0, recipe_of().grid.bound))
+
+
+def test_products_beyond_float_precision_are_refused():
+    q, matrix = np.ones((1, 2), dtype=np.int16), np.ones((2, 1), dtype=np.int16)
+    assert exact_product(q, matrix, 2**24).dtype == np.float32
+    assert exact_product(q, matrix, 2**25).dtype == np.float64
+    with pytest.raises(EmbeddingsError, match="2\\^53"):
+        exact_product(q, matrix, 2**54)
+
+
+def test_values_are_the_embedding_up_to_half_a_step(rng):
+    x = rng.normal(size=(50, 6))
+    features = Features.of(recipe_of(scale=32.0))
+    assert np.abs(features.values(x) - x).max() <= 0.5 / 32 + 1e-12
+
+
+def test_a_projection_keeps_lengths_on_average(rng):
+    x = rng.normal(size=(50, 400))
+    features = Features.of(recipe_of(dim=400, bits=14, scale=256.0, projection=Projection(dim=300)))
+    ratio = np.linalg.norm(features.values(x), axis=1) ** 2 / (np.linalg.norm(x, axis=1) ** 2 * 300 / 400)
+    assert ratio.mean() == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_order_is_anchor_then_power_then_length():
+    recipe = recipe_of(dim=2, transform=Transform(power=0.5, unit_length=True, anchor=(1.0, 0.0)))
+    assert transformed(np.array([[10.0, -16.0]]), recipe) == pytest.approx(np.array([[0.6, -0.8]]))
+
+
+def test_a_row_of_zeros_stays_zero_at_unit_length():
+    recipe = recipe_of(transform=Transform(unit_length=True))
+    assert not transformed(np.zeros((1, 6)), recipe).any()
+
+
+def test_clipped_entries_are_counted_and_the_warning_says_the_scale_to_use(rng):
+    recipe = recipe_of(bits=8, scale=100.0)
+    x = rng.uniform(-1, 1, size=(200, 6))
+    x[0, 0], x[1, 1] = 2.0, -2.54
+    clipped_before = np.count_nonzero(np.abs(np.rint(x * 100)) > 127)
+    _, clipping = Features.of(recipe).rows(x)
+    assert clipping.clipped == clipped_before == 2
+    assert clipping.reach == pytest.approx(2.0)
+    with pytest.warns(ClippingWarning, match=r"grid.scale = 50 clips none"):
+        clipping.warn(recipe)
+    assert Features.of(recipe_of(bits=8, scale=50.0)).rows(x)[1].clipped == 0
+
+
+def test_a_little_clipping_is_quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Clipping(entries=10_000, clipped=10, reach=1.5).warn(recipe_of())
+
+
+@pytest.mark.parametrize("kind", ["projection", "lift"])
+def test_clipping_in_a_projected_space_names_the_shift_that_clips_none(kind, rng):
+    space = {"projection": Projection(dim=3, shift=0)} if kind == "projection" else {"lift": Lift(dim=9, shift=0)}
+    recipe = recipe_of(dim=6, bits=6, scale=10.0, statistics=("B",), **space)
+    x = rng.uniform(2, 3, size=(50, 6))
+    _, clipping = Features.of(recipe).rows(x)
+    with pytest.warns(ClippingWarning, match=rf"{kind}.shift = 2 clips none"):
+        clipping.warn(recipe)
+    better = {"projection": Projection(dim=3, shift=2)} if kind == "projection" else {"lift": Lift(dim=9, shift=2)}
+    assert Features.of(recipe_of(dim=6, bits=6, scale=10.0, statistics=("B",), **better)).rows(x)[1].clipped == 0
+
+
+@pytest.mark.parametrize("space", SPACES[:2] + SPACES[3:], ids=["none", "rademacher", "lift"])
+def test_a_calibrated_recipe_clips_almost_nothing_and_uses_most_of_the_grid(space, rng):
+    x = np.abs(rng.normal(size=(3000, 6))) * 77
+    recipe = calibrated(recipe_of(bits=9, **space), x)
+    q, clipping = Features.of(recipe).rows(x)
+    assert clipping.share < 1e-3
+    assert np.abs(q).max() > recipe.grid.bound / 3
+
+
+def test_calibration_without_rows_or_with_zeros_changes_nothing():
+    assert calibrated(recipe_of(), np.zeros((0, 6))) == recipe_of()
+    assert calibrated(recipe_of(), np.zeros((5, 6))) == recipe_of()
+
+
+def test_the_default_shift_is_half_the_bits_of_the_dimension():
+    assert shift_of(Projection(dim=8), 1280) == 5
+    assert shift_of(Projection(dim=8, shift=0), 1280) == 0
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (np.zeros((3, 5)), r"shape \(3, 5\) and the recipe expects rows of 6"),
+        (np.full((3, 6), np.nan), "row 0 holds a number that is not finite"),
+        (np.array([[0.0] * 6, [np.inf] * 6]), r"row 1 .*\(1 of 2 rows do\)"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(x, says):
+    with pytest.raises(EmbeddingsError, match=says):
+        Features.of(recipe_of()).rows(x)
+
+
+def test_integer_and_half_precision_embeddings_are_taken(rng):
+    x = rng.integers(-9, 9, size=(10, 6))
+    features = Features.of(recipe_of())
+    assert np.array_equal(features.rows(x)[0], features.rows(x.astype(np.float16))[0])
+    assert features.rows(x[:0])[0].shape == (0, 6)

@@ -1,0 +1,222 @@
+import json
+import tracemalloc
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load, save
+
+from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
+from ghofl import Layout, Message, Moments, Projection
+from ghofl.errors import MessageError
+from ghofl.message import MAX_HEADER, check_plausible, peek, size_limit
+
+RECIPE = recipe_of(statistics=("D", "B"))
+
+
+def message_of(recipe=RECIPE, site="north") -> Message:
+    x, y = blobs(np.random.default_rng(0))
+    return Message.of(moments_of(recipe, x, y), recipe, site)
+
+
+def changed(data: bytes, edit_header=None, edit_tensors=None) -> bytes:
+    """The message written again with other contents, by a sender who knows the format."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["ghofl"])
+    tensors = load(data)
+    if edit_header:
+        edit_header(header)
+    if edit_tensors:
+        tensors = edit_tensors(dict(tensors))
+    return save(tensors, metadata={"ghofl": json.dumps(header)})
+
+
+def with_moments(edit, recipe=RECIPE) -> bytes:
+    """A well-formed message of moments that no rows could have made."""
+    moments = message_of(recipe).moments
+    blocks = {name: block.copy() for name, block in moments.blocks.items()}
+    edit(blocks)
+    return Message(recipe.fingerprint, "0" * 32, "evil", Moments(moments.layout, blocks)).to_bytes()
+
+
+@pytest.mark.parametrize("zstd", [False, True])
+@pytest.mark.parametrize(
+    "recipe",
+    [recipe_of(statistics=s) for s in ((), ("D",), ("B",), ("D", "B"), ("S",))]
+    + [sketched_recipe(), recipe_of(projection=Projection(dim=2))],
+    ids=lambda r: ",".join(r.statistics),
+)
+def test_a_message_survives_bytes(recipe, zstd):
+    message = message_of(recipe)
+    assert Message.from_bytes(message.to_bytes(zstd), recipe) == message
+
+
+def test_a_message_survives_a_file(tmp_path):
+    message = message_of()
+    message.save(tmp_path / "north.ghofl")
+    assert Message.load(tmp_path / "north.ghofl", RECIPE) == message
+    assert peek(tmp_path / "north.ghofl")["site"] == "north"
+
+
+def test_two_messages_of_the_same_moments_have_different_ids():
+    assert message_of().id != message_of().id
+
+
+def test_a_message_is_a_plain_safetensors_file():
+    assert set(load(message_of().to_bytes())) == {f"{s}.{part}" for s in "NADB" for part in ("codes", "data")}
+
+
+def test_a_class_the_site_does_not_have_costs_next_to_nothing(rng):
+    recipe = recipe_of(dim=100, classes=20)
+    x = rng.normal(size=(50, 100))
+    one = Message.of(moments_of(recipe, x, np.zeros(50, dtype=int)), recipe)
+    assert len(one.to_bytes()) < 8 * 5050 + 3000
+
+
+HOSTILE_BYTES = [
+    ("nothing", lambda d: b"", "too few"),
+    ("truncated header", lambda d: d[:100], "truncated"),
+    ("truncated body", lambda d: d[:-1], "truncated"),
+    ("huge header", lambda d: (2**62).to_bytes(8, "little") + d[8:], "claims 4,611,686,018,427,387,904 bytes"),
+    ("header longer than the file", lambda d: (60_000).to_bytes(8, "little") + d[8:500], "of a file of"),
+    ("text", lambda d: b"Dear server, please find attached our data.", "not a ghofl message"),
+    ("not JSON", lambda d: d[:8] + b"{" * 50 + d[58:], "not JSON"),
+    ("flipped bit in the body", lambda d: d[:-1] + bytes([d[-1] ^ 1]), "sha256"),
+    ("too long", lambda d: d + bytes(10**6), "this recipe allows"),
+    ("damaged zstd", lambda d: zstandard.compress(d)[:200], "zstd|truncated|too few"),
+    ("zstd bomb", lambda d: zstandard.compress(bytes(10**9)), "unpacks to more than"),
+    ("other metadata", lambda d: save(load(d), metadata={"x": "y"}), "without ghofl's metadata"),
+    ("no metadata", lambda d: save(load(d)), "without ghofl's metadata"),
+]
+HOSTILE_HEADERS = [
+    ("newer schema", {"schema": 99}, "schema 99 is newer than 1"),
+    ("strange schema", {"schema": "1"}, "not a version"),
+    ("a total", {"kind": "total"}, "this file is a 'total'"),
+    ("other recipe", {"recipe": "ab" * 32}, "made with recipe ababab"),
+    ("no recipe", {"recipe": None}, "made with recipe None"),
+    ("path as id", {"id": "../../etc/passwd"}, "not 32 hexadecimal digits"),
+    ("id of another type", {"id": 3}, "not 32 hexadecimal digits"),
+    ("control characters in the site", {"site": "a\x1b[2J"}, "printable characters"),
+    ("long site", {"site": "a" * 65}, "printable characters"),
+    ("other layout", {"layout": {"classes": 3}}, "form None"),
+    ("square matrices", {"layout": {"matrices": "full"}}, "travel as their 'upper triangle'"),
+    ("wrong row count", {"rows": 10**9}, "header counts 1000000000 rows"),
+]
+HOSTILE_TENSORS = [
+    ("float tensor", lambda t: {**t, "A.data": np.zeros(3, np.float32)}, "dtype F32"),
+    ("matrix tensor", lambda t: {**t, "A.data": np.zeros((2, 2), np.uint8)}, "packed integers are one vector"),
+    ("missing tensor", lambda t: {k: v for k, v in t.items() if k != "B.data"}, "tensors"),
+    ("extra tensor", lambda t: {**t, "S.data": np.zeros(3, np.uint8)}, "tensors"),
+]
+HOSTILE_MOMENTS = [
+    ("negative count", lambda b: b["N"].__setitem__(0, -1), "count of -1"),
+    ("count beyond the ring", lambda b: b["N"].__setitem__(0, 2**60), "no site has so many"),
+    ("sum beyond its count", lambda b: b["A"].__setitem__((0, 0), 10**12), "an entry of A"),
+    ("square beyond its count", lambda b: b["D"].__setitem__((0, 0), 10**15), "an entry of D"),
+    ("negative square", lambda b: b["D"].__setitem__((0, 0), -1), "squares in D"),
+    ("squares under the sums", lambda b: b["D"].__setitem__((0, 0), 1), "squares in D"),
+    ("second moment beyond its count", lambda b: b["B"].__setitem__(1, 10**15), "an entry of B"),
+    ("negative diagonal", lambda b: b["B"].__setitem__(0, -5), "squares in B"),
+    ("rows of a class without rows", lambda b: b["N"].__setitem__(2, 0), "an entry of A"),
+]
+
+
+@pytest.mark.parametrize(("edit", "says"), [c[1:] for c in HOSTILE_BYTES], ids=[c[0] for c in HOSTILE_BYTES])
+def test_hostile_bytes_give_one_clear_error(edit, says):
+    with pytest.raises(MessageError, match=says):
+        Message.from_bytes(edit(message_of().to_bytes()), RECIPE)
+
+
+@pytest.mark.parametrize(("values", "says"), [c[1:] for c in HOSTILE_HEADERS], ids=[c[0] for c in HOSTILE_HEADERS])
+def test_a_hostile_header_gives_one_clear_error(values, says):
+    with pytest.raises(MessageError, match=says):
+        Message.from_bytes(changed(message_of().to_bytes(), lambda h: h.update(values)), RECIPE)
+
+
+@pytest.mark.parametrize(("edit", "says"), [c[1:] for c in HOSTILE_TENSORS], ids=[c[0] for c in HOSTILE_TENSORS])
+def test_hostile_tensors_give_one_clear_error(edit, says):
+    with pytest.raises(MessageError, match=says):
+        Message.from_bytes(changed(message_of().to_bytes(), edit_tensors=edit), RECIPE)
+
+
+@pytest.mark.parametrize(("edit", "says"), [c[1:] for c in HOSTILE_MOMENTS], ids=[c[0] for c in HOSTILE_MOMENTS])
+def test_moments_that_no_rows_could_have_made_are_refused(edit, says):
+    with pytest.raises(MessageError, match=says):
+        Message.from_bytes(with_moments(edit), RECIPE)
+
+
+@pytest.mark.parametrize("name", ["S", "Z"])
+def test_class_second_moments_beyond_their_count_are_refused(name):
+    recipe = recipe_of(statistics=("S",)) if name == "S" else sketched_recipe()
+    with pytest.raises(MessageError, match=f"an entry of {name}"):
+        Message.from_bytes(with_moments(lambda b: b[name].__setitem__((0, 1), 10**16), recipe), recipe)
+
+
+@given(layouts(), st.integers(0, 2**32))
+def test_moments_of_any_rows_on_the_grid_are_plausible(layout, seed):
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-layout.bound, 0, layout.bound], size=(20, layout.dim))
+    check_plausible(Moments.of(x, rng.integers(layout.classes, size=20), layout))
+
+
+@given(st.binary(max_size=400))
+def test_random_bytes_never_crash_the_reader(data):
+    with pytest.raises(MessageError):
+        Message.from_bytes(data, RECIPE)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_one_changed_byte_is_refused_or_harmless(position, value):
+    data = bytearray(message_of().to_bytes())
+    data[position % len(data)] = value
+    try:
+        read = Message.from_bytes(bytes(data), RECIPE)
+    except MessageError:
+        return
+    assert read.moments == message_of().moments
+
+
+@pytest.mark.parametrize("bomb", ["zstd", "header"])
+def test_a_bomb_is_refused_without_a_large_allocation(bomb):
+    if bomb == "zstd":
+        data = zstandard.compress(bytes(10**9))
+    else:
+        data = (10**12).to_bytes(8, "little") + b"{}" * 1000
+    tracemalloc.start()
+    with pytest.raises(MessageError):
+        Message.from_bytes(data, RECIPE)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * size_limit(Layout.of(RECIPE), MAX_HEADER)
+
+
+def test_a_file_too_large_for_the_recipe_is_not_read(tmp_path):
+    with open(tmp_path / "big", "wb") as file:
+        file.truncate(10**10)  # sparse: takes no disk
+    with pytest.raises(MessageError, match="more than the"):
+        Message.load(tmp_path / "big", RECIPE)
+
+
+def test_a_duplicate_key_in_the_header_is_refused():
+    data = message_of().to_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = data[8 : 8 + size].rstrip()
+    doubled = header[:-1] + b',"A.data":' + json.dumps(json.loads(header)["A.data"]).encode() + b"}"
+    with pytest.raises(MessageError, match="not JSON"):
+        Message.from_bytes(len(doubled).to_bytes(8, "little") + doubled + data[8 + size :], RECIPE)
+
+
+def test_moments_of_another_recipe_make_no_message():
+    with pytest.raises(MessageError, match="are not of this recipe"):
+        Message.of(Moments.zeros(Layout(2, 2)), RECIPE)
+    with pytest.raises(MessageError, match="site name"):
+        Message.of(message_of().moments, RECIPE, "tab\there")
+
+
+def test_a_message_names_itself_by_site_or_id():
+    assert message_of(site="north").name == "north"
+    anonymous = message_of(site="")
+    assert anonymous.name == anonymous.id[:8]
+    assert anonymous.rows == 300
