@@ -34,7 +34,9 @@ def moments_of(recipe: Recipe, x, y) -> Moments:
 
 def total_of(recipe: Recipe, x, y, sites=1) -> Total:
     parts = np.array_split(np.arange(len(y)), sites)
-    return Total.of((Message.of(moments_of(recipe, x[p], y[p]), recipe, f"site-{i}") for i, p in enumerate(parts)), recipe)
+    return Total.of(
+        (Message.of(moments_of(recipe, x[p], y[p]), recipe, f"site-{i}") for i, p in enumerate(parts)), recipe
+    )
 
 
 def gaussians_of(recipe: Recipe, x, y) -> Gaussians:
@@ -42,7 +44,9 @@ def gaussians_of(recipe: Recipe, x, y) -> Gaussians:
 
 
 def integer_rows(rng, layout: Layout, rows: int):
-    return rng.integers(-layout.bound, layout.bound + 1, size=(rows, layout.dim)), rng.integers(layout.classes, size=rows)
+    return rng.integers(-layout.bound, layout.bound + 1, size=(rows, layout.dim)), rng.integers(
+        layout.classes, size=rows
+    )
 
 
 @st.composite

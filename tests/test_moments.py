@@ -89,7 +89,9 @@ def test_a_sketch_sent_beside_b_is_the_sketch_of_s(dataset, seed):
     assert sent.of_sketch(sketch) == s.of_sketch(sketch)
     assert s.restricted(with_sketch, sketch) == sent
     z = (x @ sketch).astype(np.int64)
-    assert sent.of_sketch(sketch) == Moments.of(z, y, Layout(layout.classes, 1, ("S",), bound=layout.bound * layout.dim))
+    assert sent.of_sketch(sketch) == Moments.of(
+        z, y, Layout(layout.classes, 1, ("S",), bound=layout.bound * layout.dim)
+    )
 
 
 @pytest.mark.parametrize("bound", [1, 39, 127, 4095, 32767])

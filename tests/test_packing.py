@@ -18,7 +18,9 @@ def test_unpacking_gives_back_what_was_packed(values):
 @given(st.integers(0, 8), st.booleans(), st.integers(0, 2**32))
 def test_an_entry_takes_the_fewest_whole_bytes(width, is_signed, seed):
     rng = np.random.default_rng(seed)
-    low, high = (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1) if is_signed and width else (0, 2 ** (8 * width) - 1)
+    low, high = (
+        (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1) if is_signed and width else (0, 2 ** (8 * width) - 1)
+    )
     high = min(high, 2**63 - 1)
     values = rng.integers(low, high, size=CHUNK, endpoint=True)
     values[:2] = low, high

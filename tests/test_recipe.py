@@ -84,7 +84,10 @@ BAD = [
     ('classes = ["a", "b"]\n[encoder]\ndim = 2\n[transform]\npower = 0.0', "above 0 and at most 4"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 2\n[transform]\nanchor = [1.0]', "they must agree"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 2\n[projection]\ndim = 3', "For more, write [lift]"),
-    ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[projection]\ndim = 3\n[lift]\ndim = 20', "both [projection] and [lift]"),
+    (
+        'classes = ["a", "b"]\n[encoder]\ndim = 9\n[projection]\ndim = 3\n[lift]\ndim = 20',
+        "both [projection] and [lift]",
+    ),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[projection]\ndim = 3\nmatrix = "AAAA"', "9 × 3 int16 entries are 54"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[projection]\ndim = 3\nmatrix = "*"', "not base64"),
     ('classes = ["a", "b"]\nstatistics = ["D"]\n[encoder]\ndim = 9\n[sketch]\ndim = 3', "beside the full B"),

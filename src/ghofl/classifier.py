@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from jaxtyping import Float, Int64, Num
@@ -215,18 +215,19 @@ def _number(text: str, part: str) -> int | float:
 
 
 def _head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
-    """The head that these arrays make, tried on one row so that damaged shapes show here and not in use."""
+    """The head that these arrays make, once their names, numbers and shapes are those of such a head."""
     kind = HEADS[_known(name)]
     expected = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if set(arrays) != expected:
         raise HeadError(f"it holds {sorted(arrays)} and a {name!r} head has {sorted(expected)}")
-    if any(a.dtype.kind not in "fi" or np.isnan(a).any() for a in arrays.values()):
-        raise HeadError("an array holds something other than numbers")
-    head = kind.from_arrays(arrays)
-    try:
-        shape = head.scores(np.zeros((1, recipe.dim))).shape
-    except (ValueError, IndexError):
-        shape = None
-    if shape != (1, len(recipe.classes)):
-        raise HeadError(f"its arrays do not score {recipe.dim} features for {len(recipe.classes)} classes")
-    return head
+    axes, sizes = get_type_hints(kind), {"classes": len(recipe.classes), "dim": recipe.dim}
+    for field_name, array in arrays.items():
+        if array.dtype.kind not in "fi" or np.isnan(array).any():
+            raise HeadError(f"its {field_name} hold something other than numbers")
+        names = axes[field_name].dim_str.split()  # the shape in the field's annotation, e.g. "classes dim"
+        same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
+        if array.ndim != len(names) or not all(same):
+            raise HeadError(
+                f"its {field_name} have shape {array.shape} where ({', '.join(names)}) of {sizes} was expected"
+            )
+    return kind.from_arrays(arrays)

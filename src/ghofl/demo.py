@@ -24,8 +24,8 @@ def run(console: Console) -> None:
     specs = all_heads(sketch=True)
     recipe = recipe_for(data, specs.values(), sketch=16)
     console.print(
-        f"\n[bold]ghofl[/bold]: {len(data.y_train):,} digits over {CLIENTS} clients, classes skewed by Dirichlet({ALPHA}). "
-        "Each client sends [bold]one[/bold] message.\n",
+        f"\n[bold]ghofl[/bold]: {len(data.y_train):,} digits over {CLIENTS} clients, classes skewed by "
+        f"Dirichlet({ALPHA}). Each client sends [bold]one[/bold] message.\n",
         highlight=False,
     )
     with console.status("clients compute moments, the server builds heads …"):
@@ -43,8 +43,8 @@ def digits() -> Dataset:
         from sklearn.datasets import load_digits
     except ImportError:
         raise MissingExtraError("the demo's digits come from scikit-learn: pip install 'ghofl[demo]'") from None
-    bunch = load_digits()
-    x, y = bunch.data.astype(np.float32), bunch.target.astype(np.int64)
+    x, y = load_digits(return_X_y=True)
+    x, y = np.asarray(x, dtype=np.float32), np.asarray(y, dtype=np.int64)
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[: len(y) // 5], order[len(y) // 5 :]
     return Dataset(x[train], y[train], x[test], y[test], tuple(map(str, range(10))))

@@ -28,19 +28,21 @@ def load_rows(path: str | Path, split: str = "", labelled: bool = True) -> Rows:
     """
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not hasattr(archive, "files"):
-                raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
+        with archive:
             suffix = _suffix(archive.files, split, path)
             x = archive["x" + suffix]
             y = archive["y" + suffix] if labelled else None
+    except EmbeddingsError:
+        raise
     except (ValueError, zipfile.BadZipFile, KeyError, EOFError) as error:
-        if isinstance(error, EmbeddingsError):
-            raise
         raise EmbeddingsError(
             f"{path} cannot be read as an .npz of embeddings ({error}); write one with numpy.savez(path, x=..., y=...)."
         ) from None
-    return _checked(Rows(x, y), path)
+    _check(x, y, path)
+    return Rows(x, y)
 
 
 def class_numbers(labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...]) -> Int64[np.ndarray, " n"]:
@@ -62,8 +64,9 @@ def class_numbers(labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...]) ->
         )
     if outside.any():
         raise EmbeddingsError(
-            f"label {labels[outside][0]!r} of row {int(outside.argmax())} is not in the recipe's {len(classes)} classes "
-            f"({', '.join(classes[:5])}{', …' if len(classes) > 5 else ''}); {int(outside.sum())} rows have such a label."
+            f"label {labels[outside].tolist()[0]!r} of row {int(outside.argmax())} is not in the recipe's "
+            f"{len(classes)} classes ({', '.join(classes[:5])}{', …' if len(classes) > 5 else ''}); "
+            f"{int(outside.sum())} rows have such a label."
         )
     return numbers
 
@@ -76,11 +79,10 @@ def _suffix(names: list[str], split: str, path: Path) -> str:
     raise EmbeddingsError(f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}.")
 
 
-def _checked(rows: Rows, path: Path) -> Rows:
-    if rows.x.ndim != 2 or rows.x.dtype.kind not in _NUMERIC:
+def _check(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
+    if x.ndim != 2 or x.dtype.kind not in _NUMERIC:
         raise EmbeddingsError(
-            f"{path}: embeddings have shape {rows.x.shape} and dtype {rows.x.dtype}; expected numbers, one row a sample."
+            f"{path}: embeddings have shape {x.shape} and dtype {x.dtype}; expected numbers, one row a sample."
         )
-    if rows.y is not None and rows.y.shape != (len(rows.x),):
-        raise EmbeddingsError(f"{path}: labels have shape {rows.y.shape} for {len(rows.x)} rows; expected one a row.")
-    return rows
+    if y is not None and y.shape != (len(x),):
+        raise EmbeddingsError(f"{path}: labels have shape {y.shape} for {len(x)} rows; expected one a row.")

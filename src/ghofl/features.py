@@ -52,7 +52,7 @@ def exact_product(q: Int[np.ndarray, "n dim"], matrix: Int[np.ndarray, "dim k"],
     if bound <= EXACT_IN_FLOAT64:
         return q.astype(np.float64) @ matrix.astype(np.float64)
     raise EmbeddingsError(
-        f"a projected entry could reach {bound}, and exact products stop at 2^53; use fewer grid bits or smaller entries."
+        f"a projected entry could reach {bound}, and exact products stop at 2^53; use fewer grid bits."
     )
 
 
@@ -226,7 +226,9 @@ def calibrated(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-
         return recipe
     size = float(np.quantile(np.abs(transformed(x, recipe)), 1.0 - clipped)) if fit_scale else 0.0
     if size > 0:
-        recipe = replace(recipe, grid=replace(recipe.grid, scale=_round_down(HEADROOM * recipe.grid.bound / size, digits=2)))
+        recipe = replace(
+            recipe, grid=replace(recipe.grid, scale=_round_down(HEADROOM * recipe.grid.bound / size, digits=2))
+        )
     space = recipe.projection or recipe.lift
     if space is None:
         return recipe

@@ -74,4 +74,4 @@ def _directions(gaussians: Gaussians, shrinkage: float) -> tuple[np.ndarray, np.
     m = scipy.linalg.solve_triangular(lower, apart.T, lower=True, check_finite=False)
     u, s, _ = np.linalg.svd(m, full_matrices=False)
     keep = max(1, min(gaussians.present - 1, len(s)))
-    return scipy.linalg.solve_triangular(lower, u[:, :keep], lower=True, trans="T", check_finite=False), s[:keep] ** 2
+    return scipy.linalg.solve_triangular(lower, u[:, :keep], lower=True, trans=1, check_finite=False), s[:keep] ** 2

@@ -51,7 +51,8 @@ def cholesky(sigma: Float[np.ndarray, "d d"], what: str) -> Float[np.ndarray, "d
 def whitener(sigma: Float[np.ndarray, "d d"], what: str) -> tuple[Float[np.ndarray, "d d"], float]:
     """W = L⁻ᵀ (upper triangular, so ‖xᵀW‖² = xᵀΣ⁻¹x) and log|Σ|."""
     lower = cholesky(sigma, what)
-    inverse, info = scipy.linalg.lapack.dtrtri(lower, lower=1)
+    (trtri,) = scipy.linalg.get_lapack_funcs(("trtri",), (lower,))
+    inverse, info = trtri(lower, lower=1)
     assert info == 0, "a Cholesky factor has a positive diagonal"
     return np.ascontiguousarray(inverse.T), 2.0 * float(np.log(lower.diagonal()).sum())
 

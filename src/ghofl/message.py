@@ -96,7 +96,7 @@ class Message:
             raise MessageError(f"the message id {str(header.get('id'))[:40]!r} is not 32 hexadecimal digits.")
         if not isinstance(header.get("site"), str) or not _SITE.fullmatch(header["site"]):
             raise MessageError(f"the site name {str(header.get('site'))[:40]!r} is not up to 64 printable characters.")
-        return cls(recipe.fingerprint, header["id"], header["site"], decode(header, body, layout))
+        return cls(header["recipe"], header["id"], header["site"], decode(header, body, layout))
 
     def save(self, path: str | Path, zstd: bool = False) -> None:
         """Write the message to a file."""
@@ -209,9 +209,10 @@ def decode(header: Mapping[str, Any], body: Mapping[str, np.ndarray], layout: La
 
 def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
     """Raise unless the header names this recipe."""
-    if header.get("recipe") != recipe.fingerprint:
+    here, there = recipe.fingerprint, header.get("recipe")
+    if here != there:
         raise MessageError(
-            f"the message was made with recipe {str(header.get('recipe'))[:12]}… and this is {recipe.fingerprint[:12]}…; "
+            f"the message was made with recipe {str(there)[:12]}… and this is {here[:12]}…; "
             "all sites use one recipe file, so give this site that file and let it send again."
         )
 

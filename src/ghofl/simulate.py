@@ -29,7 +29,7 @@ class Dataset:
 
     x_train: Num[np.ndarray, "n dim"] = field(repr=False)
     y_train: Int64[np.ndarray, " n"] = field(repr=False)
-    x_test: Num[np.ndarray, "m dim"] = field(repr=False)
+    x_test: Num[np.ndarray, "m test_dim"] = field(repr=False)
     y_test: Int64[np.ndarray, " m"] = field(repr=False)
     classes: tuple[str, ...]
 

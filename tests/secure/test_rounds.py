@@ -53,7 +53,7 @@ def test_the_secure_total_is_the_plain_total_of_the_survivors(clients, fraction,
 
 def quick_plan(clients, fraction):
     """Fewer neighbours and a lower threshold than `plan` gives: sums are the same, and quickly seen."""
-    return Plan(clients, 20, 6, 1, 32, 1000, int(clients * fraction), 0)
+    return Plan(clients, 16, 4, 1, 32, 1000, int(clients * fraction), 0)
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.3])

@@ -28,11 +28,20 @@ app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 
 
-@app.callback()
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
-    if version:
-        console.out.print(ghofl.__version__)
+def _version(asked: bool) -> bool:
+    if asked:
+        print(ghofl.__version__)
         raise typer.Exit
+    return asked
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    pass
 
 
 def main() -> None:

@@ -38,7 +38,9 @@ def handled() -> Iterator[None]:
         _fail(f"{error.filename}: {error.strerror}. Check the path and try again.")
     except ValueError as error:  # an option out of its range, refused by the library
         _fail(str(error))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
+        if isinstance(error, SystemExit) and error.code != INTERRUPTED:
+            raise
         err.print("[yellow]Stopped.[/yellow] Nothing was left half-written.")
         raise SystemExit(INTERRUPTED) from None
     finally:

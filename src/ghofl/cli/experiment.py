@@ -68,7 +68,8 @@ def demo() -> None:
 
 def _dataset(path: Path) -> Dataset:
     train, test = load_rows(path, "train"), load_rows(path, "test")
-    assert train.y is not None and test.y is not None
+    assert train.y is not None
+    assert test.y is not None
     if train.y.dtype.kind in "iu":
         classes = tuple(map(str, range(int(train.y.max(initial=0)) + 1)))
     else:

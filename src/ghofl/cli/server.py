@@ -86,8 +86,8 @@ def head(
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     console.said(
         {**result, "bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites},
-        f"Wrote [bold]{output}[/bold]: {classifier.head.name} from {classifier.rows:,} rows of {classifier.sites} sites, "
-        f"{console.size(output.stat().st_size)}.",
+        f"Wrote [bold]{output}[/bold]: {classifier.head.name} from {classifier.rows:,} rows of "
+        f"{classifier.sites} sites, {console.size(output.stat().st_size)}.",
         json,
     )
 

@@ -121,7 +121,7 @@ class Plan:
 
 @functools.lru_cache(maxsize=64)
 def plan(clients: int, bound: int, dropout: float = 0.1, corruption: float = 0.1, sigma: int = 40) -> Plan:
-    """The cheapest plan whose privacy and liveness failures are both at most 2^−sigma, see `Plan`.
+    """A plan with few neighbours whose privacy and liveness failures are both at most 2^−sigma, see `Plan`.
 
     `bound` is the largest absolute entry of a site's vector; `dropout` and `corruption` are fractions of the cohort.
     The neighbour count is found by bisection. With fewer than 32 clients, or when no ring graph will do, the graph is

@@ -25,7 +25,6 @@ CHUNK = 2**15  # entries masked at a time: vector, stream and zeros stay in the 
 BATCH = 64  # ciphers kept open at a time
 
 _LOW_STREAM, _HIGH_STREAM = bytes(16), bytes([128]) + bytes(15)
-_PIECES = {32: ("u4",), 40: ("u4", "u1"), 48: ("u4", "u2"), 56: ("u4", "u2", "u1"), 64: ("u8",)}
 
 Elements = UInt[np.ndarray, " entries"]
 
@@ -103,10 +102,7 @@ class Ring:
 
     def pack(self, elements: Elements) -> bytes:
         """Elements as bits/8 bytes each, little-endian."""
-        packed = np.empty(len(elements), dtype=self._record)
-        for piece, column in self._columns(elements):
-            packed[piece] = column
-        return packed.tobytes()
+        return elements.view(self._low_bytes)["low"].tobytes()
 
     def unpack(self, data: bytes, entries: int) -> Elements:
         """The elements in packed bytes, which must hold exactly `entries` of them."""
@@ -115,10 +111,8 @@ class Ring:
                 f"a masked vector of {len(data)} bytes came; {entries} entries of {self.width} bytes "
                 f"are {entries * self.width}."
             )
-        packed = np.frombuffer(data, dtype=self._record)
         elements = np.zeros(entries, dtype=self.dtype)
-        for piece, column in self._columns(elements):
-            column[:] = packed[piece]
+        elements.view(self._low_bytes)["low"] = np.frombuffer(data, dtype=f"V{self.width}")
         return elements
 
     def masked(self, elements: Elements, plus: Sequence[bytes] = (), minus: Sequence[bytes] = ()) -> Elements:
@@ -144,17 +138,9 @@ class Ring:
                     sign(chunk, stream.words(len(chunk), scratch), out=chunk)
 
     @property
-    def _record(self) -> np.dtype:
-        return np.dtype([(piece, f"<{piece}") for piece in _PIECES[self.bits]])
-
-    def _columns(self, elements: np.ndarray) -> list[tuple[str, np.ndarray]]:
-        """Every piece of a packed entry with the part of the elements it holds, as views."""
-        columns, offset = [], 0
-        for piece in _PIECES[self.bits]:
-            size = int(piece[1:])
-            columns.append((piece, elements.view(f"<{piece}")[offset // size :: elements.itemsize // size]))
-            offset += size
-        return columns
+    def _low_bytes(self) -> np.dtype:
+        """An element seen as the bytes that travel, and others that do not."""
+        return np.dtype({"names": ["low"], "formats": [f"V{self.width}"], "itemsize": self.dtype.itemsize})
 
 
 class _Scratch:
@@ -181,14 +167,14 @@ def _mask_halves(
     chunk: np.ndarray, signs: Sequence[np.ufunc], low: list[_Stream], high: list[_Stream], scratch: _Scratch
 ) -> None:
     """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream an entry instead of eight."""
-    lows, highs = chunk.astype("<u4"), (chunk >> np.uint64(32)).astype("u1")
+    lows, highs, carry = chunk.astype("<u4"), (chunk >> np.uint64(32)).astype("u1"), np.empty(len(chunk), dtype=bool)
     for sign, words, tops in zip(signs, low, high, strict=True):
         word = words.words(len(chunk), scratch)
         if sign is np.add:
             lows += word
-            carry = lows < word
+            np.less(lows, word, out=carry)
         else:
-            carry = lows < word
+            np.less(lows, word, out=carry)
             lows -= word
         sign(highs, tops.words(len(chunk), scratch), out=highs)
         sign(highs, carry.view("u1"), out=highs)

@@ -1,0 +1,32 @@
+"""Real embeddings where they are at hand: in the folder GHOFL_DATA names, or in ../shared/data beside the checkout."""
+
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+CLASSES = {"cifar10": 10, "cifar100": 100}
+FOLDER = Path(os.environ.get("GHOFL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def is_there() -> bool:
+    return (FOLDER / "embeddings" / "cifar10-mobilenetv2.npz").is_file()
+
+
+@cache
+def embeddings(name: str) -> dict[str, np.ndarray]:
+    """Training and test embeddings of CIFAR by MobileNetV2; the file stores 100 times their square roots as bytes."""
+    with np.load(FOLDER / "embeddings" / f"{name}-mobilenetv2.npz") as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    for key in ("x_train", "x_test"):
+        arrays[key] = (arrays[key] / np.float32(100)) ** 2
+    for key in ("y_train", "y_test"):
+        arrays[key] = arrays[key].astype(np.int64)
+    return arrays
+
+
+def paper_bytes(statistic: str, classes: int, dim: int) -> int:
+    """What the paper's float32 message has: counts, sums and D, triangular B, or triangular S."""
+    second = {"": 0, "D": classes * dim, "B": dim * (dim + 1) // 2, "S": classes * dim * (dim + 1) // 2}
+    return 4 * (classes + classes * dim + second[statistic])

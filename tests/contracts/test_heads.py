@@ -1,0 +1,143 @@
+"""What every head promises, checked for every head."""
+
+import numpy as np
+import pytest
+
+from federations import blobs, recipe_of, sketched_recipe, total_of
+from ghofl import HEADS, Classifier, HeadSpec
+from ghofl.classifier import is_possible
+from ghofl.errors import MissingStatisticError
+from ghofl.moments import Layout
+
+NAMES = sorted(HEADS)
+
+
+def recipe_for(name, **overrides):
+    need = HEADS[name].needs[0]
+    if "Z" in need:
+        return sketched_recipe(**overrides)
+    return recipe_of(statistics=need, **overrides)
+
+
+def fitted(name, x, y, sites=1, **overrides) -> Classifier:
+    return Classifier.fit(total_of(recipe_for(name, **overrides), x, y, sites), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_head_classifies_separable_blobs(name, rng):
+    x, y = blobs(rng, spread=8.0)
+    assert np.mean(fitted(name, x, y).predict(x) == y) > 0.9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_split_and_order_of_sites_do_not_matter_to_the_bit(name, rng):
+    x, y = blobs(rng)
+    shuffled = rng.permutation(len(y))
+    one, many = fitted(name, x, y, 1), fitted(name, x[shuffled], y[shuffled], 13)
+    assert one.scores(x[:50]).tobytes() == many.scores(x[:50]).tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_of_a_row_do_not_depend_on_other_rows(name, rng):
+    """To rounding: a BLAS may add in another order for another batch size."""
+    x, y = blobs(rng)
+    head = fitted(name, x, y)
+    alone = np.concatenate([head.scores(x[i : i + 1]) for i in range(20)])
+    assert alone == pytest.approx(head.scores(x)[:20], rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_class_nobody_has_is_never_predicted_and_nothing_is_nan(name, rng):
+    """Class seen by no client: score −inf, probability 0, never NaN."""
+    x, y = blobs(rng)
+    head = fitted(name, x, y, classes=6)
+    scores, probabilities = head.scores(x), head.predict_proba(x)
+    assert np.all(scores[:, 4:] == -np.inf)
+    assert np.isfinite(scores[:, :4]).all()
+    assert not probabilities[:, 4:].any()
+    assert head.predict(x).max() < 4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_class_with_one_row_works(name, rng):
+    x, y = blobs(rng)
+    keep = (y != 3) | (np.arange(len(y)) == np.flatnonzero(y == 3)[0])
+    scores = fitted(name, x[keep], y[keep]).scores(x)
+    assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fewer_rows_than_dimensions_work_with_default_options(name, rng):
+    x, y = blobs(rng, rows=40, dim=30)
+    head = fitted(name, x, y, dim=30)
+    assert np.isfinite(head.scores(x)).all()
+    assert np.mean(head.predict(x) == y) > 0.6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_constant_feature_is_harmless(name, rng):
+    x, y = blobs(rng, spread=8.0)
+    x[:, 2] = 1.0
+    head = fitted(name, x, y)
+    assert np.isfinite(head.scores(x)).all()
+    assert np.mean(head.predict(x) == y) > 0.8
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_probabilities_are_probabilities_and_agree_with_the_prediction(name, rng):
+    x, y = blobs(rng)
+    head = fitted(name, x, y)
+    probabilities = head.predict_proba(x)
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(x)))
+    assert np.all(probabilities >= 0)
+    assert np.array_equal(probabilities.argmax(axis=1), head.predict(x))
+    assert np.array_equal(head.scores(x).argmax(axis=1), head.predict(x))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_saved_head_scores_the_same_to_the_bit(name, rng, tmp_path):
+    x, y = blobs(rng)
+    head = fitted(name, x, y, classes=5)
+    head.save(tmp_path / "head.safetensors")
+    again = Classifier.load(tmp_path / "head.safetensors")
+    assert again.scores(x).tobytes() == head.scores(x).tobytes()
+    assert again.recipe == head.recipe
+    assert (again.rows, again.sites, again.options) == (head.rows, head.sites, head.options)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scaling_all_embeddings_and_the_grid_changes_no_prediction(name, rng):
+    """Heads know no absolute size (naive Bayes' floor apart, which these rows do not reach)."""
+    x, y = blobs(rng)
+    small, large = fitted(name, x, y, scale=32.0), fitted(name, x * 16, y, scale=2.0)
+    assert np.array_equal(small.predict(x), large.predict(x * 16))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_rows_give_no_predictions(name, rng):
+    x, y = blobs(rng)
+    assert fitted(name, x, y).predict(x[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_alternative_in_needs_is_enough(name, rng):
+    x, y = blobs(rng)
+    predictions = []
+    for need in HEADS[name].needs:
+        recipe = sketched_recipe() if "Z" in need else recipe_of(statistics=need)
+        assert is_possible(HeadSpec(name), Layout.of(recipe), recipe)
+        predictions.append(Classifier.fit(total_of(recipe, x, y), name).predict(x))
+    assert all(np.array_equal(predictions[0], p) for p in predictions)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if HEADS[name].needs != ((),)])
+def test_a_missing_statistic_stops_the_fit_and_names_the_recipe(name, rng):
+    x, y = blobs(rng)
+    with pytest.raises(MissingStatisticError, match=rf"head '{name}' needs .* Possible from it: nearest_mean"):
+        Classifier.fit(total_of(recipe_of(statistics=()), x, y), name)
+
+
+def test_every_head_is_tested_under_the_name_the_issue_gives_it():
+    assert set(NAMES) == {
+        "nearest_mean", "spherical", "fedcgs", "nb", "lda", "qda", "low_rank_qda", "rda", "sketched_qda", "ridge",
+    }  # fmt: skip

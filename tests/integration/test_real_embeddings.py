@@ -1,0 +1,98 @@
+"""Accuracy and payload on real MobileNetV2 embeddings of CIFAR, by the command that users run."""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_data]
+
+CLASSES = {"cifar10": 10, "cifar100": 100}
+# The paper's payload in float32, triangular matrices: bytes for C classes and k dimensions.
+PAPER_BYTES = {
+    "nb": lambda c, k: 4 * (c + 2 * c * k),
+    "lda": lambda c, k: 4 * (c + c * k + k * (k + 1) // 2),
+    "qda": lambda c, k: 4 * (c + c * k + c * k * (k + 1) // 2),
+}
+
+
+@pytest.fixture(scope="session")
+def simulate(real_data, tmp_path_factory):
+    """Run `ghofl simulate` on decoded embeddings and return its JSON; equal calls run once."""
+    folder = tmp_path_factory.mktemp("embeddings")
+
+    @cache
+    def decoded(name: str) -> Path:
+        stored = np.load(real_data / "embeddings" / f"{name}-mobilenetv2.npz")
+        arrays = {key: stored[key] for key in stored.files}
+        for key in ("x_train", "x_test"):
+            arrays[key] = (arrays[key] / np.float32(100)) ** 2
+        np.savez(folder / name, **arrays)
+        return folder / f"{name}.npz"
+
+    @cache
+    def run(name: str, *arguments: str) -> dict:
+        done = subprocess.run(
+            [sys.executable, "-m", "ghofl", "simulate", "--embeddings", decoded(name), *arguments, "--json", "-"],
+            capture_output=True, text=True, timeout=900,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+SKEWED = ("--clients", "10", "--alpha", "0.1")
+PAPER = (*SKEWED, "--preset", "paper", "--heads", "spherical,nb,lda,qda")
+FIGURES = {
+    "cifar10": {"spherical": (77.35, 0.2), "nb": (79.15, 0.2), "lda": (86.46, 0.2), "qda": (85.07, 0.3)},
+    "cifar100": {"nb": (57.0, 0.2), "lda": (64.5, 0.2), "qda": (67.3, 0.3)},
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_paper_heads_reach_their_figures(simulate, name):
+    heads = simulate(name, *PAPER)["heads"]
+    for head, (figure, tolerance) in FIGURES[name].items():
+        assert 100 * heads[head]["accuracy"] == pytest.approx(figure, abs=tolerance), head
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_message_is_at_most_three_quarters_of_the_papers(simulate, name):
+    heads = simulate(name, *PAPER)["heads"]
+    for head, size in PAPER_BYTES.items():
+        assert heads[head]["payload_bytes"] <= 0.75 * size(CLASSES[name], 1280), head
+
+
+def test_rda_on_square_roots_beats_the_paper_on_cifar10(simulate):
+    heads = simulate("cifar10", *SKEWED, "--power", "0.5", "--heads", "rda(blend=0.95,shrinkage=0.05),rda")["heads"]
+    assert heads["rda(blend=0.95,shrinkage=0.05)"]["accuracy"] >= 0.874
+    assert heads["rda"]["accuracy"] >= 0.872
+
+
+def test_rda_and_sketched_qda_on_square_roots_beat_the_paper_on_cifar100(simulate):
+    chosen = "rda(blend=0.9,shrinkage=0.05),sketched_qda"
+    heads = simulate("cifar100", *SKEWED, "--power", "0.5", "--sketch", "256", "--heads", chosen)["heads"]
+    assert heads["rda(blend=0.9,shrinkage=0.05)"]["accuracy"] >= 0.711
+    assert heads["sketched_qda"]["accuracy"] >= 0.689
+
+
+def test_the_total_of_real_embeddings_is_the_same_for_every_split(simulate):
+    splits = [
+        ("--clients", "1"),
+        ("--clients", "10"),
+        ("--clients", "100"),
+        ("--clients", "1000"),
+        ("--clients", "10", "--alpha", "0.05"),
+        ("--clients", "10", "--alpha", "0.1"),
+        ("--clients", "10", "--alpha", "0.5", "--seed", "5"),
+        ("--clients", "10", "--classes-per-client", "1"),
+        ("--clients", "10", "--classes-per-client", "2"),
+    ]
+    results = [simulate("cifar10", *split, "--heads", "lda") for split in splits]
+    assert len({result["total_sha256"] for result in results}) == 1
+    assert len({result["heads"]["lda"]["accuracy"] for result in results}) == 1

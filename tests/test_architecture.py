@@ -1,0 +1,36 @@
+"""The architecture is a test: imports point one way, and the core imports nothing heavy."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_imports_point_up_the_story():
+    from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+    assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), cache_dir=None) == EXIT_STATUS_SUCCESS
+
+
+def test_every_module_has_a_place_in_the_layers():
+    layers = (ROOT / "pyproject.toml").read_text().split("layers = [")[1].split("]")[0]
+    for path in (ROOT / "src" / "ghofl").iterdir():
+        if path.name not in ("__init__.py", "py.typed", "__pycache__"):
+            assert f"ghofl.{path.stem}" in layers, f"{path.name} is in no layer of pyproject.toml"
+
+
+def test_importing_ghofl_needs_no_edge_library():
+    code = (
+        "import sys, ghofl; heavy = {'torch', 'timm', 'transformers', 'flwr', 'sklearn', 'typer', 'rich', 'zstandard'};"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_nothing_is_ever_unpickled():
+    for path in (ROOT / "src").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "import pickle" not in text, path
+        assert "allow_pickle=True" not in text, path

@@ -1,0 +1,108 @@
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load, save
+
+from federations import blobs, recipe_of, total_of
+from ghofl import Classifier, HeadSpec, Projection
+from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
+
+
+@pytest.fixture
+def saved(rng):
+    return Classifier.fit(total_of(recipe_of(), *blobs(rng)), "lda").to_bytes()
+
+
+def rewritten(data: bytes, header=None, tensors=None) -> bytes:
+    size = int.from_bytes(data[:8], "little")
+    old = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["ghofl"])
+    return save({**load(data), **(tensors or {})}, metadata={"ghofl": json.dumps({**old, **(header or {})})})
+
+
+def test_a_spec_has_options_in_brackets():
+    assert HeadSpec.parse(" rda( blend = 0.9 , shrinkage=0.05) ").options == {"blend": 0.9, "shrinkage": 0.05}
+    assert list(HeadSpec.parse_list("lda, rda(blend=1,shrinkage=0.5),nb")) == [
+        "lda",
+        "rda(blend=1,shrinkage=0.5)",
+        "nb",
+    ]
+
+
+def test_a_preset_fills_in_what_is_not_written():
+    assert HeadSpec.parse("lda", "paper").options == {"shrinkage": 0.05}
+    assert HeadSpec.parse("lda(shrinkage=0.2)", "paper").options == {"shrinkage": 0.2}
+    assert HeadSpec.parse("lda").options == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("ldaa", "head 'ldaa' is unknown; known are nearest_mean"),
+        ("lda(", "is not a head"),
+        ("lda(shrink=0.1)", "head 'lda' has no option 'shrink'; it has shrinkage"),
+        ("spherical(x=1)", "it has none"),
+        ("lda(shrinkage=some)", "is not of the form name=number"),
+        ("lda(shrinkage)", "is not of the form name=number"),
+    ],
+)
+def test_a_bad_spec_says_what_to_write(text, says):
+    with pytest.raises(HeadError, match=says.replace("(", r"\(")):
+        HeadSpec.parse(text)
+
+
+def test_an_unknown_preset_and_an_empty_list_are_refused():
+    with pytest.raises(HeadError, match="known are default, paper"):
+        HeadSpec.parse("lda", "papers")
+    with pytest.raises(HeadError, match="no head"):
+        HeadSpec.parse_list(" , ")
+
+
+def test_raw_embeddings_go_in_through_the_recipe(rng):
+    x, y = blobs(rng, spread=8.0, dim=40)
+    recipe = recipe_of(dim=40, projection=Projection(dim=10))
+    classifier = Classifier.fit(total_of(recipe, x, y), "lda")
+    assert np.mean(classifier.predict(x) == y) > 0.9
+
+
+def test_options_reach_the_head(rng):
+    x, y = blobs(rng)
+    total = total_of(recipe_of(), x, y)
+    assert not np.allclose(
+        Classifier.fit(total, "lda(shrinkage=0.9)").scores(x), Classifier.fit(total, "lda").scores(x)
+    )
+
+
+def test_a_fit_that_cannot_be_done_says_what_to_change(rng):
+    x, y = blobs(rng, rows=20)
+    with pytest.raises(NotPositiveDefiniteError, match="Use a shrinkage above 0"):
+        Classifier.fit(total_of(recipe_of(), x, y), "qda(shrinkage=0)")
+    with pytest.raises(ValueError, match="blend is 2"):
+        Classifier.fit(total_of(recipe_of(), x, y), "rda(blend=2)")
+    with pytest.raises(ValueError, match="rank is -1"):
+        Classifier.fit(total_of(recipe_of(), x, y), "low_rank_qda(rank=-1)")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"header": {"head": "svm"}}, "head 'svm' is unknown"),
+        ({"header": {"kind": "total"}}, "this file is a 'total'"),
+        ({"header": {"schema": 2}}, "newer"),
+        ({"header": {"recipe_toml": "x"}}, "damaged"),
+        ({"header": {"options": 3}}, "metadata is damaged"),
+        ({"tensors": {"weights": np.zeros((4, 5))}}, "its weights have shape"),
+        ({"tensors": {"weights": np.zeros((3, 6))}}, "its weights have shape"),
+        ({"tensors": {"weights": np.full((4, 6), np.nan)}}, "something other than numbers"),
+        ({"tensors": {"more": np.zeros(3)}}, "and a 'lda' head has"),
+    ],
+)
+def test_a_damaged_head_is_refused(saved, change, says):
+    with pytest.raises(MessageError, match=says):
+        Classifier.from_bytes(rewritten(saved, **change))
+
+
+def test_truncated_bytes_are_not_a_head(saved):
+    for cut in (0, 5, 100, len(saved) - 1):
+        with pytest.raises(MessageError):
+            Classifier.from_bytes(saved[:cut])

@@ -1,0 +1,178 @@
+"""The documentation says what the code does: it is generated from it, run against it, and its links lead somewhere."""
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from ghofl import Layout
+from ghofl.cli import app
+from ghofl.demo import digits
+from ghofl.features import rademacher
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+CLASSES = np.array(["cat", "dog", "bird"])
+
+
+def _generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ghofl_docs_generate", ROOT / "docs" / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+if not (ROOT / "docs" / "generate.py").exists():
+    pytest.skip("the pages are not beside the tests", allow_module_level=True)
+GENERATOR = _generator()
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def _commands(text: str) -> list[str]:
+    return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("ghofl ")]
+
+
+def _site(folder: Path, name: str, rows: int, dim: int, rng: np.random.Generator, classes: int = 3) -> None:
+    y = rng.integers(classes, size=rows)
+    x = rng.normal(size=(rows, dim)) + 2.0 * np.eye(3, dim)[y]
+    np.savez(folder / f"{name}.npz", x=x, y=CLASSES[y])
+
+
+def test_the_command_line_page_is_what_the_commands_say_now() -> None:
+    assert GENERATOR.CLI.read_text(encoding="utf-8") == GENERATOR.cli(), "docs/cli.md is out of date: run make docs"
+
+
+def test_the_table_of_heads_in_the_readme_is_what_the_heads_say_now() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert text == GENERATOR.with_heads(text), "the table of heads in README.md is out of date: run make docs"
+
+
+@pytest.mark.parametrize(("need", "text"), GENERATOR.SIZES.items())
+def test_the_size_the_table_gives_is_the_size_of_the_layout(need: tuple[str, ...], text: str) -> None:
+    c, d, k = 7, 33, 5
+    layout = Layout(c, d, tuple(s for s in need if s != "Z"), sketch=k if "Z" in need else 0)
+    assert eval(text.replace("·", "*"), {"C": c, "d": d, "k": k}) == layout.entries
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_an_example_whose_options_exist(name: str) -> None:
+    words = shlex.split(GENERATOR.example(COMMANDS[name]))
+    assert words[:2] == ["ghofl", name], f"ghofl {name} --help has no line 'Example: ghofl {name} ...'"
+    known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
+    assert {word for word in words if word.startswith("-")} <= known
+
+
+def test_the_python_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = _blocks(README, "python")
+    exec(compile(example, "README.md", "exec"), {})
+    accuracy, sha256 = capsys.readouterr().out.split()
+    assert float(accuracy) > 0.9
+    assert re.fullmatch("[0-9a-f]{64}", sha256)
+
+
+def test_the_shell_example_of_the_readme_runs_in_a_real_shell(tmp_path: Path, rng: np.random.Generator) -> None:
+    (script,) = (block for block in _blocks(README, "sh") if "ghofl moments" in block)
+    for name, rows in (("north", 120), ("south", 60), ("test", 50)):
+        _site(tmp_path, name, rows, 64, rng)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    ran = subprocess.run(["sh", "-e", "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert (tmp_path / "without-south.ghofl").exists()
+
+
+def test_the_walk_through_with_files_runs_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """A line that ends in `# refused: TEXT` must fail, and say TEXT."""
+    for name, rows in (("north", 120), ("south", 60), ("east", 30), ("west", 40), ("new", 20), ("test", 50)):
+        _site(tmp_path, name, rows, 64, rng)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-files.md", "sh") for line in _commands(block)]
+    assert len(lines) > 10
+    for line in lines:
+        command, _, refusal = line.partition("# refused: ")
+        _run(command, refusal)
+    assert Path("total.ghofl").read_bytes() == Path("back.ghofl").read_bytes()
+
+
+def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = digits()
+    np.savez(
+        tmp_path / "digits.npz", x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test
+    )
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-simulate.md", "sh") for line in _commands(block)]
+    said = {line: _run(line) for line in lines}
+    totals = [json.loads(text)["total_sha256"] for line, text in said.items() if line.endswith("--json -")]
+    assert len(totals) == 3
+    assert len(set(totals)) == 1
+
+
+def _run(command: str, refusal: str = "") -> str:
+    result = CliRunner().invoke(app, shlex.split(command)[1:])
+    if refusal:
+        # What a terminal draws around a usage error breaks lines; words are what counts.
+        said = " ".join(re.sub(r"[^\w.,;:'/-]+", " ", f"{result.output} {result.exception}").split())
+        assert result.exit_code != 0, f"{command} was not refused"
+        assert refusal.strip() in said, f"{command} said {said}"
+    else:
+        assert result.exit_code == 0, f"{command} failed: {result.exception!r} {result.output}"
+    return result.stdout
+
+
+@pytest.mark.parametrize("page", ["how-to-simulate.md", "math.md", "message-format.md"])
+def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = _blocks(ROOT / "docs" / page, "python")
+    assert examples
+    for example in examples:
+        exec(compile(example, page, "exec"), {"__name__": page})
+
+
+def test_the_signs_in_the_mathematics_page_are_the_library_s() -> None:
+    """The page's own few lines of Rademacher signs, written without numpy, give the library's matrices."""
+    (code,) = (block for block in _blocks(ROOT / "docs" / "math.md", "python") if "def signs" in block)
+    names: dict = {}
+    exec(compile(code, "math.md", "exec"), names)
+    for rows, columns, purpose in ((2, 4, "projection"), (33, 7, "lift"), (5, 1, "sketch")):
+        assert names["signs"](3, rows, columns, purpose) == rademacher(3, rows, columns, purpose).tolist()
+
+
+def _links(page: Path) -> list[str]:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"[a-z]+:", link)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    for link in _links(page):
+        target, _, anchor = link.partition("#")
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), f"{page.name} links to {link}, which is not there"
+        if anchor and file.suffix == ".md":
+            headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in slugs, f"{page.name} links to {link}, and that page has no such heading"
+
+
+def test_the_readme_leads_to_every_page_of_the_docs() -> None:
+    linked = {(ROOT / link.partition("#")[0]).resolve() for link in _links(README)}
+    assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} <= linked

@@ -1,0 +1,58 @@
+import numpy as np
+import pytest
+
+from ghofl.embeddings import class_numbers, load_rows
+from ghofl.errors import EmbeddingsError
+
+
+def test_rows_are_read_by_split(tmp_path, rng):
+    x = rng.normal(size=(5, 3))
+    np.savez(tmp_path / "a.npz", x_train=x, y_train=np.arange(5), x_test=x[:2], y_test=np.array(["b", "a"]))
+    assert np.array_equal(load_rows(tmp_path / "a.npz").x, x)
+    assert load_rows(tmp_path / "a.npz", "test").y.tolist() == ["b", "a"]
+    assert load_rows(tmp_path / "a.npz", "test", labelled=False).y is None
+
+
+@pytest.mark.parametrize(
+    ("arrays", "says"),
+    [
+        ({"embeddings": np.zeros((2, 2))}, "holds embeddings; expected an array x"),
+        ({"x": np.zeros((2, 2))}, "cannot be read"),
+        ({"x": np.zeros(2), "y": np.zeros(2)}, r"shape \(2,\)"),
+        ({"x": np.array([["a", "b"]]), "y": np.zeros(1)}, "expected numbers"),
+        ({"x": np.zeros((2, 2)), "y": np.zeros(3)}, r"labels have shape \(3,\) for 2 rows"),
+        ({"x": np.array([[{}]]), "y": np.zeros(1)}, "allow_pickle|pickle"),
+    ],
+)
+def test_a_file_that_does_not_fit_says_how_to_write_one(tmp_path, arrays, says):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(EmbeddingsError, match=says):
+        load_rows(tmp_path / "a.npz")
+
+
+def test_other_files_are_refused(tmp_path):
+    (tmp_path / "a.npz").write_bytes(b"not an archive")
+    with pytest.raises(EmbeddingsError, match="cannot be read"):
+        load_rows(tmp_path / "a.npz")
+    np.save(tmp_path / "b.npy", np.zeros((2, 2)))
+    with pytest.raises(EmbeddingsError, match="one bare array"):
+        load_rows(tmp_path / "b.npy")
+
+
+def test_labels_become_class_numbers():
+    assert class_numbers(np.array([1, 0], dtype=np.uint8), ("a", "b")).tolist() == [1, 0]
+    assert class_numbers(np.array(["b", "a"]), ("a", "b")).tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (np.array([0, 2]), "label .*2.* of row 1 is not in the recipe's 2 classes"),
+        (np.array([-1]), "of row 0"),
+        (np.array(["a", "c", "c"]), "label .*'c'.* of row 1 .* 2 rows"),
+        (np.array([0.0]), "dtype float64"),
+    ],
+)
+def test_unknown_labels_are_named(labels, says):
+    with pytest.raises(EmbeddingsError, match=says):
+        class_numbers(labels, ("a", "b"))

@@ -1,0 +1,97 @@
+import numpy as np
+import pytest
+
+from federations import blobs, gaussians_of, moments_of, recipe_of
+from ghofl import Features, Gaussians, Layout, Moments
+from ghofl.errors import EmbeddingsError, MissingStatisticError
+
+
+@pytest.fixture
+def data(rng):
+    x, y = blobs(rng)
+    return Features.of(recipe_of()).values(x), x, y
+
+
+def test_means_and_priors_are_those_of_the_rows(data):
+    values, x, y = data
+    gaussians = gaussians_of(recipe_of(), x, y)
+    for c in range(4):
+        assert gaussians.means[c] == pytest.approx(values[y == c].mean(axis=0), abs=1e-12)
+        assert np.exp(gaussians.log_priors[c]) == pytest.approx(np.mean(y == c))
+
+
+def test_covariances_are_those_of_the_rows(data):
+    values, x, y = data
+    gaussians = gaussians_of(recipe_of(), x, y)
+    centred = values - gaussians.means[y]
+    assert gaussians.pooled() == pytest.approx(centred.T @ centred / (len(y) - 4), abs=1e-10)
+    assert gaussians.total_covariance() == pytest.approx(np.cov(values.T, bias=True), abs=1e-10)
+    for c in range(4):
+        assert gaussians.by_class(c) == pytest.approx(np.cov(values[y == c].T), abs=1e-10)
+        assert gaussians.variances()[c] == pytest.approx(values[y == c].var(axis=0), abs=1e-10)
+
+
+@pytest.mark.parametrize("statistics", [("D",), ("B",)])
+def test_shared_variances_follow_from_squares_or_from_the_matrix(data, statistics):
+    _, x, y = data
+    some = gaussians_of(recipe_of(statistics=statistics), x, y)
+    assert some.pooled_variances() == pytest.approx(gaussians_of(recipe_of(), x, y).pooled().diagonal(), rel=1e-9)
+
+
+def test_a_class_nobody_has_has_no_prior_and_the_mean_of_all(data):
+    """Class seen by no client: prior −inf, never NaN."""
+    _, x, y = data
+    gaussians = gaussians_of(recipe_of(classes=6), x, y)
+    assert gaussians.log_priors[4] == gaussians.log_priors[5] == -np.inf
+    assert gaussians.present == 4
+    assert gaussians.means[5] == pytest.approx(gaussians.centre)
+    assert gaussians.by_class(5) == pytest.approx(gaussians.pooled())
+    assert gaussians.pooled() == pytest.approx(gaussians_of(recipe_of(), x, y).pooled())
+
+
+def test_a_class_with_one_row_takes_the_shared_covariance(data):
+    values, x, y = data
+    keep = (y != 3) | (np.arange(len(y)) == np.flatnonzero(y == 3)[0])
+    gaussians = gaussians_of(recipe_of(), x[keep], y[keep])
+    assert gaussians.means[3] == pytest.approx(values[y == 3][0])
+    assert gaussians.by_class(3) is gaussians.pooled()
+    diagonal = gaussians_of(recipe_of(statistics=("D",)), x[keep], y[keep])
+    assert diagonal.variances()[3] == pytest.approx(diagonal.pooled_variances(), rel=1e-9)
+
+
+def test_one_row_in_all_gives_a_covariance_of_zeros():
+    gaussians = gaussians_of(recipe_of(), np.ones((1, 6)), np.array([2]))
+    assert not gaussians.pooled().any()
+    assert np.isfinite(gaussians.means).all()
+
+
+def test_a_total_without_rows_is_refused():
+    with pytest.raises(EmbeddingsError, match="at least one site with data"):
+        Gaussians.estimate(Moments.zeros(Layout(2, 3)))
+
+
+def test_missing_statistics_say_which_recipe_has_them(data):
+    _, x, y = data
+    bare = gaussians_of(recipe_of(statistics=()), x, y)
+    for ask, letter in ((bare.pooled, "B"), (bare.variances, "D"), (lambda: bare.by_class(0), "S")):
+        with pytest.raises(MissingStatisticError, match=rf"statistics = \['{letter}'\]"):
+            ask()
+
+
+def test_mapped_gaussians_are_those_of_mapped_rows(data, rng):
+    values, x, y = data
+    basis = rng.normal(size=(6, 2))
+    mapped = gaussians_of(recipe_of(), x, y).mapped(basis)
+    z = values @ basis
+    assert mapped.means[1] == pytest.approx(z[y == 1].mean(axis=0))
+    assert mapped.by_class(1) == pytest.approx(np.cov(z[y == 1].T))
+
+
+def test_large_sums_lose_nothing_to_cancellation(rng):
+    """A mean far from zero at 16 bits: the covariance is still that of the rows."""
+    recipe = recipe_of(bits=16, scale=100.0)
+    x = 300.0 + rng.normal(size=(2000, 6))
+    y = np.zeros(2000, dtype=int)
+    values = Features.of(recipe).values(x)
+    estimated = Gaussians.estimate(moments_of(recipe, x, y), Features.of(recipe).unit)
+    assert estimated.by_class(0) == pytest.approx(np.cov(values.T), rel=1e-6, abs=1e-6)

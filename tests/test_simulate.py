@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+
+from federations import blobs
+from ghofl import HeadSpec, partition
+from ghofl.demo import digits
+from ghofl.errors import EmbeddingsError, HeadError
+from ghofl.simulate import Dataset, all_heads, need_of, recipe_for, simulate
+
+
+@pytest.fixture(scope="module")
+def data():
+    return digits()
+
+
+def run(data, parts, heads="lda", **options):
+    specs = HeadSpec.parse_list(heads)
+    return simulate(data, parts, recipe_for(data, specs.values(), **options), specs)
+
+
+def splits(y):
+    for clients in (1, 10, 100, 1000):
+        yield partition.iid(y, clients, np.random.default_rng(clients))
+    for alpha in (0.05, 0.1, 0.5):
+        yield partition.dirichlet_by_class(y, 10, alpha, np.random.default_rng(1))
+        yield partition.dirichlet_by_client(y, 30, alpha, np.random.default_rng(1))
+    for classes in (1, 2):
+        yield partition.classes_per_client(y, 20, classes, np.random.default_rng(1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heads", ["lda,nb", "qda"])
+def test_every_split_gives_the_same_total_and_accuracy_to_the_bit(data, heads):
+    results = [run(data, parts, heads) for parts in splits(data.y_train)]
+    assert len({r.total.moments.sha256 for r in results}) == 1
+    assert len({tuple(h.accuracy for h in r.heads.values()) for r in results}) == 1
+
+
+def test_all_heads_do_well_on_digits(data):
+    specs = all_heads(sketch=True)
+    parts = partition.dirichlet_by_class(data.y_train, 10, 0.1, np.random.default_rng(0))
+    result = simulate(data, parts, recipe_for(data, specs.values(), sketch=16), specs)
+    assert {name for name, head in result.heads.items() if head.accuracy < 0.85} == set()
+    assert result.heads["rda"].accuracy > 0.97
+    payloads = {name: head.payload_bytes for name, head in result.heads.items()}
+    assert payloads["nearest_mean"] < payloads["nb"] < payloads["lda"] < payloads["sketched_qda"] < payloads["qda"]
+
+
+def test_a_head_alone_sends_what_it_is_said_to_send(data):
+    parts = partition.iid(data.y_train, 5, np.random.default_rng(0))
+    together = run(data, parts, "nb,lda,sketched_qda,qda,spherical", sketch=8, scale=3.0)
+    for name in ("nb", "lda", "qda"):
+        alone = run(data, parts, name, scale=3.0)
+        assert alone.heads[name].payload_bytes == pytest.approx(together.heads[name].payload_bytes, abs=64)
+        assert alone.heads[name].accuracy == together.heads[name].accuracy
+    alone = run(data, parts, "sketched_qda", sketch=8, scale=3.0)
+    assert alone.heads["sketched_qda"].payload_bytes == together.heads["sketched_qda"].payload_bytes
+    assert alone.heads["sketched_qda"].accuracy == together.heads["sketched_qda"].accuracy
+
+
+def test_a_projection_and_a_lift_run(data):
+    parts = partition.iid(data.y_train, 3, np.random.default_rng(0))
+    assert run(data, parts, "lda", project=32).heads["lda"].accuracy > 0.85
+    lifted = run(data, parts, "ridge,lda", lift=512)
+    assert lifted.heads["ridge"].accuracy > 0.96
+    assert set(all_heads(lift=True)).isdisjoint({"qda", "rda", "low_rank_qda", "sketched_qda"})
+
+
+def test_empty_clients_are_counted_and_do_not_dilute_the_payload(data):
+    rows = np.arange(len(data.y_train))
+    none = rows[:0]
+    one, padded = run(data, [rows], "lda"), run(data, [none, rows, none], "lda")
+    assert padded.empty_clients == 2
+    assert padded.heads["lda"].payload_bytes == one.heads["lda"].payload_bytes
+    assert padded.total.moments == one.total.moments
+
+
+def test_progress_is_told_to_the_end(data):
+    told = []
+    specs = HeadSpec.parse_list("nb")
+    parts = partition.iid(data.y_train, 4, np.random.default_rng(0))
+    simulate(data, parts, recipe_for(data, specs.values()), specs, lambda *what: told.append(what))
+    assert told[0] == ("clients", 0, 4)
+    assert told[-1] == ("heads", 1, 1)
+
+
+def test_heads_ask_for_the_fewest_statistics(data):
+    def statistics(heads, **options):
+        return recipe_for(data, HeadSpec.parse_list(heads).values(), **options).statistics
+
+    assert statistics("nearest_mean") == ("N", "A")
+    assert statistics("spherical") == ("N", "A", "D")
+    assert statistics("spherical,lda") == ("N", "A", "B")
+    assert statistics("nb,lda") == ("N", "A", "D", "B")
+    assert statistics("nb,qda,ridge") == ("N", "A", "S")
+    assert statistics("sketched_qda", sketch=4) == ("N", "A", "B")
+
+
+def test_a_head_the_recipe_cannot_serve_is_refused_before_clients_run(data):
+    recipe = recipe_for(data, HeadSpec.parse_list("nb").values())
+    with pytest.raises(HeadError, match="needs B, which this recipe does not ask for"):
+        need_of(HeadSpec("lda"), recipe)
+
+
+def test_training_and_test_rows_must_have_one_length(rng):
+    x, y = blobs(rng)
+    with pytest.raises(EmbeddingsError, match="training rows have 6 numbers and test rows 5"):
+        Dataset(x, y, x[:, :5], y, tuple("abcd"))
