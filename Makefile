@@ -14,8 +14,8 @@ test: .venv/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs/generate.py
+	$(BIN)/ruff format --check src tests benchmarks docs/generate.py
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 

@@ -17,8 +17,12 @@ RUNS = [
     ("square root, sketch 128", ["--power", "0.5", "--sketch", "128", "--heads", "sketched_qda"]),
     (
         "projection 256",
-        ["--project", "256", "--heads"]
-        + ["lda,qda,rda,low_rank_qda(rank=4),low_rank_qda(rank=8),low_rank_qda(rank=16)"],
+        [
+            "--project",
+            "256",
+            "--heads",
+            "lda,qda,rda,low_rank_qda(rank=4),low_rank_qda(rank=8),low_rank_qda(rank=16)",
+        ],
     ),
     ("projection 256, square root", ["--project", "256", "--power", "0.5", "--heads", "lda,qda,rda"]),
 ]

@@ -37,9 +37,9 @@ def table(results: list[dict]) -> str:
         "| dataset | power | bits | scale | NB % | NB bytes / paper | LDA % | LDA bytes / paper |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for r in results:
-        lines.append(
-            f"| {r['dataset']} | {r['power']:g} | {r['bits']} | {r['scale']:g} | {100 * r['nb_accuracy']:.2f} "
-            f"| {r['nb_of_paper']:.2f} | {100 * r['lda_accuracy']:.2f} | {r['lda_of_paper']:.2f} |"
-        )
+    lines += [
+        f"| {r['dataset']} | {r['power']:g} | {r['bits']} | {r['scale']:g} | {100 * r['nb_accuracy']:.2f} "
+        f"| {r['nb_of_paper']:.2f} | {100 * r['lda_accuracy']:.2f} | {r['lda_of_paper']:.2f} |"
+        for r in results
+    ]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from federations import blobs, moments_of, recipe_of, total_of
-from ghofl import Aggregator, Layout, Message, Moments, Total
+from ghofl import Aggregator, Layout, Message, Moments, Privacy, Total
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.message import encode
 
@@ -85,6 +85,19 @@ def test_a_site_that_is_not_inside_cannot_be_subtracted(messages):
         Total.of([], RECIPE) - messages[3]
 
 
+def test_a_message_with_a_known_id_and_other_moments_cannot_be_subtracted(messages):
+    forged = Message(messages[0].fingerprint, messages[0].id, messages[0].site, messages[1].moments)
+    with pytest.raises(RosterError, match="the very message that was added"):
+        Total.of(messages, RECIPE) - forged
+
+
+def test_a_recipe_with_privacy_gets_no_plain_message(messages):
+    """Fails closed: what a recipe promises is kept or nothing is sent."""
+    private = recipe_of(privacy=Privacy(min_count=5))
+    with pytest.raises(MessageError, match="keeps none of its promises"):
+        Message.of(messages[0].moments, private)
+
+
 def test_messages_of_other_recipes_are_refused(messages):
     other = recipe_of(scale=33.0)
     with pytest.raises(MessageError, match="give this site that file"):
@@ -115,8 +128,8 @@ def test_a_total_survives_its_file(messages, tmp_path):
         ({"recipe": "00" * 32}, "made with recipe 0000"),
         ({"roster": "everyone"}, "roster is damaged"),
         ({"roster": [["a", "b"]]}, "roster is damaged"),
-        ({"roster": [["a", "b", 1]]}, "does not account for its rows"),
-        ({"roster": [["a", "b", 150], ["a", "c", 150]]}, "does not account for its rows"),
+        ({"roster": [["a", "b", 1, ""]]}, "does not account for its rows"),
+        ({"roster": [["a", "b", 150, ""], ["a", "c", 150, ""]]}, "does not account for its rows"),
         ({"kind": "message"}, "this file is a 'message'"),
     ],
 )
@@ -126,7 +139,7 @@ def test_a_damaged_total_is_refused(messages, values, says):
         "kind": "total",
         "recipe": RECIPE.fingerprint,
         "recipe_toml": RECIPE.to_toml(),
-        "roster": [[e.id, e.site, e.rows] for e in total.roster],
+        "roster": [[e.id, e.site, e.rows, e.sha256] for e in total.roster],
     }
     with pytest.raises(MessageError, match=says):
         Total.from_bytes(encode(total.moments, {**header, **values}))

@@ -139,7 +139,7 @@ BAD = [
     (["moments", "wide.npz", "-r", "recipe.toml", "-o", "x"], "the recipe expects rows of 6"),
     (["moments", "nan.npz", "-r", "recipe.toml", "-o", "x"], "not finite"),
     (["moments", "label.npz", "-r", "recipe.toml", "-o", "x"], "label 17 of row 0"),
-    (["moments", "north.npz", "-r", "recipe.toml", "-o", "no/such/folder/x"], "No such file or directory"),
+    (["moments", "north.npz", "-r", "recipe.toml", "-o", "no/such/folder/x"], "no/such/folder: No such folder"),
     (["moments", "north.npz", "-r", "recipe.toml", "-o", "north.ghofl"], "exists already"),
     (["sum", "north.ghofl", "north.ghofl", "-r", "recipe.toml", "-o", "x"], "already in the total"),
     (["sum", "north.npz", "-r", "recipe.toml", "-o", "x"], "north.npz: "),
@@ -164,6 +164,13 @@ BAD = [
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--alpha", "1", "--iid"], "one of --alpha"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--heads", "sketched_qda"], "needs --sketch"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--power", "0"], "transform.power is 0"),
+    (["simulate", "--embeddings", "all.npz", "--clients", "2", "--scale", "0"], "grid.scale is 0"),
+    (["simulate", "--embeddings", "all.npz", "--clients", "2", "--json", "no/x.json"], "make it first"),
+    (["head", "total.ghofl", "--head", "low_rank_qda(rank=1.5)", "-o", "x"], "rank is 1.5"),
+    (["head", "total.ghofl", "--head", "low_rank_qda(shrinkage=3)", "-o", "x"], "shrinkage is 3"),
+    (["head", "total.ghofl", "--head", "nb(shrinkage=-3)", "-o", "x"], "shrinkage is -3"),
+    (["head", "total.ghofl", "--head", "nb(floor=0)", "-o", "x"], "floor is 0"),
+    (["head", "total.ghofl", "--head", "ridge(penalty=-1)", "-o", "x"], "penalty is -1"),
     (["inspect", "missing"], "No such file"),
 ]
 

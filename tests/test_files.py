@@ -38,5 +38,5 @@ def test_permissions_follow_the_umask(tmp_path):
 
 
 def test_a_missing_folder_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="No such folder: .*no'"):
         files.write(tmp_path / "no" / "a", "x")

@@ -18,6 +18,7 @@ from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.recipe import Recipe
 
 MAX_TOTAL_HEADER = 512 * 2**20
+FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,12 @@ class Entry:
     id: str
     site: str
     rows: int
+    sha256: str
+
+    @classmethod
+    def of(cls, message: Message) -> "Entry":
+        """The line of a message: who, how many rows, and the hash of what was added."""
+        return cls(message.id, message.site, message.rows, message.moments.sha256)
 
     @property
     def name(self) -> str:
@@ -40,7 +47,7 @@ class Total:
 
     Guarantees
     ----------
-    ``total + message - message == total`` up to the order of nothing: moments and roster are the same, to the bit.
+    ``total + message - message == total``, roster included, to the bit.
     A site is never inside twice.
 
     Examples
@@ -80,6 +87,11 @@ class Total:
                 f"message {message.name!r} (id {message.id[:8]}…) is not in this total, which holds "
                 f"{_names(self.roster)}; subtract a message that was added."
             )
+        if entry != Entry.of(message):
+            raise RosterError(
+                f"message {message.name!r} has the id of one that was added and other moments; "
+                "subtract the very message that was added."
+            )
         return Total(self.recipe, self.moments - message.moments, tuple(e for e in self.roster if e != entry))
 
     def to_bytes(self) -> bytes:
@@ -88,14 +100,14 @@ class Total:
             "kind": "total",
             "recipe": self.recipe.fingerprint,
             "recipe_toml": self.recipe.to_toml(),
-            "roster": [[e.id, e.site, e.rows] for e in self.roster],
+            "roster": [[e.id, e.site, e.rows, e.sha256] for e in self.roster],
         }
         return encode(self.moments, header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Total":
         """The total in some bytes, with the same checks as a message."""
-        header, body = open_envelope(data, None, "total", MAX_TOTAL_HEADER)
+        header, body = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS)
         recipe = _recipe_in(header)
         moments = decode(header, body, Layout.of(recipe))
         return cls(recipe, moments, _roster_in(header, moments))
@@ -139,7 +151,7 @@ class Aggregator:
         self._refuse_overflow(message)
         for name, block in self._blocks.items():
             block += message.moments.blocks[name]
-        self._enter(Entry(message.id, message.site, message.rows))
+        self._enter(Entry.of(message))
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
@@ -173,7 +185,7 @@ def _recipe_in(header: Mapping[str, Any]) -> Recipe:
 def _roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     lines = header.get("roster")
     if not isinstance(lines, list) or not all(
-        isinstance(line, list) and [type(v) for v in line] == [str, str, int] for line in lines
+        isinstance(line, list) and [type(v) for v in line] == [str, str, int, str] for line in lines
     ):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)

@@ -14,6 +14,7 @@ from ghofl.simulate import Dataset, Simulation, all_heads, recipe_for, simulate,
 
 ALPHA = 0.1
 CLIENTS = 10
+HASH = 32
 # ImageNet ResNet-18, 11,689,512 float32 parameters: what each client of FedAvg sends in each of many rounds.
 FEDAVG_BYTES = 4 * 11_689_512
 
@@ -68,16 +69,16 @@ def _heads_table(result: Simulation) -> Table:
     table = Table(title="One message a client, one classifier")
     table.add_column("head")
     table.add_column("accuracy %", justify="right")
-    table.add_column("", justify="left")
+    table.add_column("from 50 %", min_width=10, no_wrap=True)
     table.add_column("a client sends", justify="right")
-    table.add_column("of FedAvg's model", justify="right")
+    table.add_column("of FedAvg", justify="right")
     for name, head in result.heads.items():
-        bar = "█" * round(20 * max(0.0, head.accuracy - 0.5) / 0.5)
+        bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         share = head.payload_bytes / FEDAVG_BYTES
         table.add_row(
             name, f"{100 * head.accuracy:.1f}", f"[green]{bar}[/green]", f"{head.payload_bytes:,} B", f"{share:.3%}"
         )
-    table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round. Bars start at 50 %."
+    table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round."
     return table
 
 
@@ -86,9 +87,9 @@ def _invariance_table(totals: dict[int, Total]) -> Table:
     assert len(hashes) == 1, "the same rows gave different totals"
     table = Table(title="However the rows are split, the total is the same, to the bit")
     table.add_column("clients", justify="right")
-    table.add_column("sha256 of the total")
+    table.add_column(f"sha256 of the total (first {HASH} digits)")
     for clients, total in totals.items():
-        table.add_row(str(clients), total.moments.sha256)
+        table.add_row(str(clients), total.moments.sha256[:HASH])
     return table
 
 
@@ -100,11 +101,11 @@ def _unlearning(data: Dataset, recipe: Recipe, console: Console) -> None:
     table = Table(title="A client leaves: subtracting its message is exact unlearning")
     table.add_column("total")
     table.add_column("rows", justify="right")
-    table.add_column("sha256")
+    table.add_column(f"sha256 (first {HASH} digits)")
     for name, total in (
         ("all ten clients", everyone),
         ("minus client-3", after),
         ("made without client-3", without),
     ):
-        table.add_row(name, f"{total.moments.rows:,}", total.moments.sha256)
+        table.add_row(name, f"{total.moments.rows:,}", total.moments.sha256[:HASH])
     console.print(table)

@@ -33,13 +33,17 @@ def load_rows(path: str | Path, split: str = "", labelled: bool = True) -> Rows:
             raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
         with archive:
             suffix = _suffix(archive.files, split, path)
+            if labelled and "y" + suffix not in archive.files:
+                raise EmbeddingsError(
+                    f"{path} holds x{suffix} without its labels y{suffix}; save both with numpy.savez."
+                )
             x = archive["x" + suffix]
             y = archive["y" + suffix] if labelled else None
     except EmbeddingsError:
         raise
-    except (ValueError, zipfile.BadZipFile, KeyError, EOFError) as error:
+    except (ValueError, zipfile.BadZipFile, EOFError):
         raise EmbeddingsError(
-            f"{path} cannot be read as an .npz of embeddings ({error}); write one with numpy.savez(path, x=..., y=...)."
+            f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
         ) from None
     _check(x, y, path)
     return Rows(x, y)

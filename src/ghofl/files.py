@@ -1,5 +1,6 @@
 """Files that are there whole or not at all."""
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,7 +13,9 @@ from typing import BinaryIO
 def replacing(path: str | Path) -> Iterator[BinaryIO]:
     """An open binary file that becomes `path` when the block ends well, and vanishes when it does not."""
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent or Path("."))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

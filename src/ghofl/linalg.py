@@ -13,11 +13,16 @@ def shrink(sigma: Float[np.ndarray, "d d"], amount: float) -> Float[np.ndarray, 
     >>> shrink(np.diag([1.0, 3.0]), 0.5)
     array([[1.5, 0. ], [0. , 2.5]])
     """
-    if not 0 <= amount <= 1:
-        raise ValueError(f"shrinkage is {amount}; it lies between 0 (as measured) and 1 (a sphere).")
+    check_share("shrinkage", amount, "as measured", "a sphere")
     out = (1.0 - amount) * sigma
     np.fill_diagonal(out, out.diagonal() + amount * np.trace(sigma) / len(sigma))
     return out
+
+
+def check_share(name: str, value: float, at_zero: str, at_one: str) -> None:
+    """Raise unless an option lies between 0 and 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value}; it lies between 0 ({at_zero}) and 1 ({at_one}).")
 
 
 def oas(sigma: Float[np.ndarray, "d d"], rows: float) -> float:

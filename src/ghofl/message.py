@@ -27,10 +27,11 @@ from safetensors.numpy import save as save_safetensors
 from ghofl import files, packing
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.moments import Layout, Moments, diagonal
-from ghofl.recipe import Recipe
+from ghofl.recipe import Privacy, Recipe
 
 SCHEMA = 1
 MAX_HEADER = 64 * 2**10
+FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ID = re.compile(r"[0-9a-f]{32}")
 _SITE = re.compile(r"[^\x00-\x1f\x7f]{0,64}")
@@ -67,6 +68,11 @@ class Message:
             raise MessageError(
                 f"moments of layout {moments.layout} are not of this recipe, which has {Layout.of(recipe)}."
             )
+        if recipe.privacy != Privacy():
+            raise MessageError(
+                "the recipe has a [privacy] section, and a plain message keeps none of its promises; "
+                "remove the section, or use the commands that apply it."
+            )
         if not _SITE.fullmatch(site):
             raise MessageError(f"site name {site[:80]!r} is not allowed; write up to 64 printable characters.")
         return cls(recipe.fingerprint, secrets.token_hex(16), site, moments)
@@ -90,7 +96,7 @@ class Message:
     def from_bytes(cls, data: bytes, recipe: Recipe) -> "Message":
         """The message in some bytes, checked against the recipe."""
         layout = Layout.of(recipe)
-        header, body = open_envelope(data, layout, "message", MAX_HEADER)
+        header, body = open_envelope(data, layout, "message", MAX_HEADER, FIELDS)
         check_fingerprint(header, recipe)
         if not isinstance(header.get("id"), str) or not _ID.fullmatch(header["id"]):
             raise MessageError(f"the message id {str(header.get('id'))[:40]!r} is not 32 hexadecimal digits.")
@@ -144,7 +150,7 @@ def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> b
 
 
 def open_envelope(
-    data: bytes, layout: Layout | None, kind: str, max_header: int
+    data: bytes, layout: Layout | None, kind: str, max_header: int, fields: set[str]
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the uint8 tensors of some bytes, after every check that needs no large allocation.
 
@@ -158,6 +164,9 @@ def open_envelope(
         )
     tensors, metadata, start = _safetensors_header(data, kind, max_header)
     header = _ghofl_header(metadata, kind)
+    if set(header) != fields:
+        raise MessageError(f"the {kind}'s header has the fields {sorted(header)[:20]}; expected {sorted(fields)}.")
+    _check_coverage(tensors, len(data) - start)
     return header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}
 
 
@@ -283,7 +292,9 @@ def _safetensors_header(data: bytes, kind: str, max_header: int) -> tuple[dict[s
         raise MessageError(f"{len(data)} bytes are too few for a {kind}; the file is truncated or empty.")
     size = int.from_bytes(data[:8], "little")
     if size > max_header:
-        raise MessageError(f"the header claims {size:,} bytes and may have {max_header:,}; this is not a ghofl {kind}.")
+        raise MessageError(
+            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes."
+        )
     if 8 + size > len(data):
         raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")
     header = _json(data[8 : 8 + size], f"the {kind}'s header")
@@ -323,6 +334,25 @@ def _tensor(name: str, info: Any, data: bytes, start: int) -> np.ndarray:
     return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
 
 
+def _check_coverage(tensors: Mapping[str, Any], size: int) -> None:
+    """Raise unless the tensors follow each other without gaps to the end of the file."""
+    spans = []
+    for info in tensors.values():
+        span = info.get("data_offsets") if isinstance(info, dict) else None
+        if not isinstance(span, list) or len(span) != 2 or any(type(v) is not int for v in span):
+            raise MessageError("a tensor has a damaged entry in the header; the file is damaged or not a ghofl file.")
+        spans.append(tuple(span))
+    end = 0
+    for low, high in sorted(spans):
+        if low != end:
+            raise MessageError(f"tensors leave a gap or overlap at byte {end}; the file is damaged.")
+        end = high
+    if end > size:
+        raise MessageError(f"tensors claim {end} bytes and {size} are there; the file is truncated.")
+    if end < size:
+        raise MessageError(f"{size - end} bytes belong to no tensor; the file is damaged or not a ghofl file.")
+
+
 def _json(text: bytes, what: str) -> dict[str, Any]:
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
@@ -352,13 +382,14 @@ def _decompressed(data: bytes, limit: int | None) -> bytes:
     if limit is None:
         raise MessageError("this file is compressed and may only be read with its recipe at hand.")
     try:
-        with zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(data) as reader:
-            plain = reader.read(limit + 1)
+        size = zstandard.frame_content_size(data)
+        if size > limit:
+            raise MessageError(f"the message unpacks to {size:,} bytes and this recipe allows {limit:,}.")
+        if size < 0:
+            raise MessageError("the zstd frame does not say how much it holds; write messages with 'ghofl moments'.")
+        return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
     except zstandard.ZstdError:
         raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None
-    if len(plain) > limit:
-        raise MessageError(f"the message unpacks to more than the {limit:,} bytes that this recipe allows.")
-    return plain
 
 
 def _zstandard() -> Any:

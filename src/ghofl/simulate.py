@@ -153,7 +153,7 @@ def recipe_for(
         encoder=Encoder(dim=data.x_train.shape[1]),
         statistics=_statistics(list(specs)),
         transform=Transform(power=power),
-        grid=Grid(bits=bits, scale=scale or Grid().scale),
+        grid=Grid(bits=bits, scale=Grid().scale if scale is None else scale),
         projection=None if project is None else Projection(dim=project, seed=seed),
         lift=None if lift is None else Lift(dim=lift, seed=seed),
         sketch=None if sketch is None else Sketch(dim=sketch, seed=seed),

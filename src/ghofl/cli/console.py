@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from ghofl import files
-from ghofl.errors import GhoflError
+from ghofl.errors import GhoflError, MessageError, RosterError
 
 out = Console()
 err = Console(stderr=True)
@@ -93,6 +93,26 @@ def size(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1000
     return f"{count:.1f} GB"
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 site, 2 sites."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors inside say which file they are about."""
+    try:
+        yield
+    except (MessageError, RosterError) as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def refuse_missing_folder(json_path: str | None) -> None:
+    """A usage error before the work, not after it, when the JSON could not be written."""
+    if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
+        raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
 
 
 def refuse_overwriting(path: Path, force: bool) -> None:

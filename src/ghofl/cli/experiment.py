@@ -13,6 +13,7 @@ from ghofl.cli import console
 from ghofl.cli.site import Json
 from ghofl.demo import run
 from ghofl.embeddings import class_numbers, load_rows
+from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Grid
 from ghofl.simulate import Dataset, Simulation, all_heads, recipe_for
 from ghofl.simulate import simulate as run_simulation
@@ -41,6 +42,7 @@ def simulate(
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
+    console.refuse_missing_folder(json)
     data = _dataset(embeddings)
     if heads == "all":
         specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)
@@ -71,6 +73,8 @@ def _dataset(path: Path) -> Dataset:
     assert train.y is not None
     assert test.y is not None
     if train.y.dtype.kind in "iu":
+        if train.y.min(initial=0) < 0:
+            raise EmbeddingsError(f"{path}: labels start at {train.y.min()}; class numbers start at 0.")
         classes = tuple(map(str, range(int(train.y.max(initial=0)) + 1)))
     else:
         classes = tuple(sorted({str(label) for label in train.y}))

@@ -34,16 +34,14 @@ def add_up(
     console.refuse_overwriting(output, force)
     if (recipe is None) == (to is None):
         raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
-    start = None if to is None else Total.load(to)
+    start = None if to is None else _load_total(to)
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
     aggregator = Aggregator(agreed, start)
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
-            try:
+            with console.naming(path):
                 aggregator.add(Message.load(path, agreed))
-            except MessageError as error:
-                raise MessageError(f"{path}: {error}") from None
     total = aggregator.total()
     total.save(output)
     console.present(_total_result(total, output), _roster_table(total), json)
@@ -61,9 +59,10 @@ def subtract(
     Example: ghofl subtract total.ghofl south.ghofl -o total-without-south.ghofl
     """
     console.refuse_overwriting(output, force)
-    rest = Total.load(total)
+    rest = _load_total(total)
     for path in messages:
-        rest = rest - Message.load(path, rest.recipe)
+        with console.naming(path):
+            rest = rest - Message.load(path, rest.recipe)
     rest.save(output)
     console.present(_total_result(rest, output), _roster_table(rest), json)
 
@@ -81,13 +80,13 @@ def head(
     Example: ghofl head total.ghofl --head lda -o lda.safetensors
     """
     console.refuse_overwriting(output, force)
-    classifier = Classifier.fit(Total.load(total), HeadSpec.parse(head, preset))
+    classifier = Classifier.fit(_load_total(total), HeadSpec.parse(head, preset))
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     console.said(
         {**result, "bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites},
         f"Wrote [bold]{output}[/bold]: {classifier.head.name} from {classifier.rows:,} rows of "
-        f"{classifier.sites} sites, {console.size(output.stat().st_size)}.",
+        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}.",
         json,
     )
 
@@ -101,11 +100,17 @@ def inspect(
 
     Example: ghofl inspect total.ghofl
     """
-    result = _inspected(file, None if recipe is None else Recipe.load(recipe))
+    with console.naming(file):
+        result = _inspected(file, None if recipe is None else Recipe.load(recipe))
     table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
     for key, value in result.items():
         table.add_row(key, _short(value))
     console.present(result, table, json)
+
+
+def _load_total(path: Path) -> Total:
+    with console.naming(path):
+        return Total.load(path)
 
 
 def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
@@ -116,7 +121,7 @@ def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         try:
             return _recipe_result(Recipe.load(file))
         except RecipeError as error:
-            raise MessageError(f"{file} is not a ghofl file; as a recipe it fails: {error}") from None
+            raise MessageError(f"it is not a ghofl file; as a recipe it fails: {error}") from None
     if header is None or header.get("kind") == "message":
         if recipe is None:
             return {
@@ -167,7 +172,9 @@ def _total_result(total: Total, path: Path) -> dict[str, Any]:
 
 
 def _roster_table(total: Total) -> Table:
-    table = Table(title=f"{len(total.roster)} sites, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…")
+    table = Table(
+        title=f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
+    )
     table.add_column("site")
     table.add_column("id")
     table.add_column("rows", justify="right")

@@ -54,7 +54,7 @@ def recipe(
         encoder=Encoder(dim=_dim(dim, rows), name=encoder),
         statistics=tuple(s.strip() for s in statistics.split(",") if s.strip()),
         transform=Transform(power=power, unit_length=unit_length),
-        grid=Grid(bits=bits, scale=scale or Grid().scale),
+        grid=Grid(bits=bits, scale=Grid().scale if scale is None else scale),
         projection=None if project is None else Projection(dim=project, seed=seed),
         lift=None if lift is None else Lift(dim=lift, seed=seed),
         sketch=None if sketch is None else Sketch(dim=sketch, seed=seed),
@@ -77,7 +77,7 @@ def moments(
     output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
     site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
-    zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs ghofl[zstd]).")] = False,
+    zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:

@@ -31,7 +31,7 @@ def evaluate(
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
-    classifier = Classifier.load(head)
+    classifier = _load_head(head)
     rows = load_rows(embeddings, split)
     assert rows.y is not None
     y = class_numbers(rows.y, classifier.recipe.classes)
@@ -75,7 +75,7 @@ def predict(
     Example: ghofl predict lda.safetensors new.npz -o predictions.csv
     """
     console.refuse_overwriting(output, force)
-    classifier = Classifier.load(head)
+    classifier = _load_head(head)
     rows = load_rows(embeddings, split, labelled=False)
     probabilities = _probabilities(classifier, rows.x)
     best = probabilities.argmax(axis=1)
@@ -90,6 +90,11 @@ def predict(
         f"Wrote [bold]{output}[/bold]: {len(best):,} predictions of {classifier.head.name}.",
         json,
     )
+
+
+def _load_head(path: Path) -> Classifier:
+    with console.naming(path):
+        return Classifier.load(path)
 
 
 def _probabilities(classifier: Classifier, x: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
+from ghofl.linalg import check_share
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,10 @@ class LowRankQDA(Head):
     offsets: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, rank: int = 16, shrinkage: float = 0.1) -> "LowRankQDA":
+    def fit(cls, gaussians: Gaussians, rank: float = 16, shrinkage: float = 0.1) -> "LowRankQDA":
         """The head of class covariances cut to `rank` directions, shrunk by `shrinkage`."""
         classes, dim = gaussians.means.shape
+        check_share("shrinkage", shrinkage, "as measured", "a sphere")
         rank = min(_checked(rank), dim)
         precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
         offsets = gaussians.log_priors.copy()
@@ -70,10 +72,12 @@ class LowRankQDA(Head):
         return out
 
 
-def _checked(rank: int) -> int:
-    if rank < 0:
-        raise ValueError(f"rank is {rank}; write 0 for a diagonal, or how many directions a class keeps.")
-    return rank
+def _checked(rank: float) -> int:
+    if rank != int(rank) or rank < 0:
+        raise ValueError(
+            f"rank is {rank}; it is a whole number: write 0 for a diagonal, or how many directions a class keeps."
+        )
+    return int(rank)
 
 
 def _split(

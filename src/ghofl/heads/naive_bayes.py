@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
+from ghofl.linalg import check_share
 
 FLOOR = 1e-6
 
@@ -42,6 +43,9 @@ class NaiveBayes(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, shrinkage: float = 0.0, floor: float = FLOOR) -> "NaiveBayes":
         """The head of class variances pulled towards the shared ones by `shrinkage`, none below `floor`."""
+        check_share("shrinkage", shrinkage, "class variances", "shared ones")
+        if not floor > 0:
+            raise ValueError(f"floor is {floor}; a variance must stay above 0.")
         own, shared = gaussians.variances(), gaussians.pooled_variances()
         v = np.maximum((1.0 - shrinkage) * own + shrinkage * shared, floor)
         mu = gaussians.means

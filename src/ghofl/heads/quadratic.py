@@ -113,8 +113,7 @@ def default_blend(gaussians: Gaussians) -> float:
 
 def blended(gaussians: Gaussians, blend: float, shrinkage: float) -> Callable[[int], Float[np.ndarray, "dim dim"]]:
     """The class covariances Σ_c(λ, γ) of `RDA`."""
-    if not 0 <= blend <= 1:
-        raise ValueError(f"blend is {blend}; it lies between 0 (QDA) and 1 (LDA).")
+    linalg.check_share("blend", blend, "QDA", "LDA")
     pooled = gaussians.pooled()
     return lambda c: linalg.shrink((1.0 - blend) * gaussians.by_class(c) + blend * pooled, shrinkage)
 

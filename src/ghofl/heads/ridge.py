@@ -47,14 +47,15 @@ class Ridge(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, penalty: float | None = None) -> "Ridge":
         """The head with penalty λ = `penalty` (in units of the mean eigenvalue of G), or chosen by GCV."""
+        if penalty is not None and not penalty >= 0:
+            raise ValueError(f"penalty is {penalty}; it is 0 or more, or left out to be chosen by cross-validation.")
         n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
         values, vectors = scipy.linalg.eigh(gaussians.total_covariance() * rows, check_finite=False)
         values = np.maximum(values, 0.0)
         q = vectors.T @ ((gaussians.means - m).T * n)
         unit = max(float(values.mean()), np.finfo(float).tiny)
-        penalties = GRID if penalty is None else np.array([penalty])
-        best = min(penalties * unit, key=lambda p: _gcv(p, values, q, n, rows)) if penalty is None else penalty * unit
-        weights = (vectors @ (q / (values + best)[:, None])).T
+        best = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows)) if penalty is None else penalty * unit
+        weights = (vectors @ (q / np.maximum(values + best, np.finfo(float).tiny)[:, None])).T
         return cls(np.ascontiguousarray(weights), np.where(n > 0, n / rows - weights @ m, -np.inf))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
