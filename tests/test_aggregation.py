@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from federations import blobs, moments_of, recipe_of, total_of
-from ghofl import Aggregator, Layout, Message, Moments, Privacy, Total
+from ghofl import Aggregator, Layout, Message, Moments, Total
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.message import encode
 
@@ -89,13 +89,6 @@ def test_a_message_with_a_known_id_and_other_moments_cannot_be_subtracted(messag
     forged = Message(messages[0].fingerprint, messages[0].id, messages[0].site, messages[1].moments)
     with pytest.raises(RosterError, match="the very message that was added"):
         Total.of(messages, RECIPE) - forged
-
-
-def test_a_recipe_with_privacy_gets_no_plain_message(messages):
-    """Fails closed: what a recipe promises is kept or nothing is sent."""
-    private = recipe_of(privacy=Privacy(min_count=5))
-    with pytest.raises(MessageError, match="keeps none of its promises"):
-        Message.of(messages[0].moments, private)
 
 
 def test_messages_of_other_recipes_are_refused(messages):

@@ -42,8 +42,10 @@ def test_a_preset_fills_in_what_is_not_written():
         ("lda(", "is not a head"),
         ("lda(shrink=0.1)", "head 'lda' has no option 'shrink'; it has shrinkage"),
         ("spherical(x=1)", "it has none"),
-        ("lda(shrinkage=some)", "is not of the form name=number"),
-        ("lda(shrinkage)", "is not of the form name=number"),
+        ("lda(shrinkage=some)", "option shrinkage=some of head 'lda' is a text"),
+        ("lda(shrinkage)", "is not of the form name=value"),
+        ("proto_hyper(base=3)", "option base=3 of head 'proto_hyper' is a number; its default is 'lda'"),
+        ("best(x=1)", "'best' takes no options"),
     ],
 )
 def test_a_bad_spec_says_what_to_write(text, says):
@@ -94,7 +96,7 @@ def test_a_fit_that_cannot_be_done_says_what_to_change(rng):
         ({"tensors": {"weights": np.zeros((4, 5))}}, "its weights have shape"),
         ({"tensors": {"weights": np.zeros((3, 6))}}, "its weights have shape"),
         ({"tensors": {"weights": np.full((4, 6), np.nan)}}, "something other than numbers"),
-        ({"tensors": {"more": np.zeros(3)}}, "and a 'lda' head has"),
+        ({"tensors": {"more": np.zeros(3)}}, "and such a head has"),
     ],
 )
 def test_a_damaged_head_is_refused(saved, change, says):

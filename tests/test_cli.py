@@ -12,7 +12,10 @@ from typer.testing import CliRunner
 from federations import blobs
 from ghofl.cli import app, console
 
-COMMANDS = ["demo", "recipe", "moments", "sum", "subtract", "head", "evaluate", "predict", "simulate", "inspect"]
+COMMANDS = [
+    "demo", "recipe", "moments", "sum", "subtract", "release", "head", "evaluate", "select", "predict", "simulate",
+    "inspect", "audit",
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -72,6 +75,32 @@ def test_a_site_and_a_server_do_the_whole_job_with_files(folder):
     assert not [p for p in os.listdir() if p.endswith(".part")]
 
 
+def test_sites_choose_between_heads_by_counts(folder):
+    federation()
+    for name in ("nearest_mean", "student"):
+        ghofl("head", "total.ghofl", "--head", name, "-o", f"{name}.safetensors")
+        for site in ("north", "south"):
+            report = f"{site}-{name}.json"
+            ghofl("evaluate", f"{name}.safetensors", f"{site}.npz", "--site", site, "--json", report)
+    result = json.loads(ghofl("select", *sorted(map(str, folder.glob("*-*.json"))), "--json", "-"))
+    assert {found["head"] for found in result["heads"]} == {"student", "nearest_mean"}
+    assert result["heads"][0]["accuracy"] >= result["heads"][1]["accuracy"] > 0.9
+    assert result["heads"][0]["rows"] == 300
+    assert result["heads"][0]["sites"] == ["north", "south"]
+
+
+def test_a_budget_gives_a_recipe_and_its_reason(folder):
+    text = ghofl("recipe", "small.toml", "--budget", "3kB", "--classes", 4, "--dim", 6, "--site-rows", 150)
+    assert "Chosen for 3kB: head" in " ".join(text.split())
+    arguments = ["--embeddings", "all.npz", "--clients", 3, "--budget", "10kB", "--heads", "best"]
+    assert "Recipe for 10kB" in " ".join(
+        process("simulate", *arguments, "--json", "out.json", cwd=folder).stderr.split()
+    )
+    simulated = json.loads((folder / "out.json").read_text())
+    assert simulated["heads"]["best"]["payload_bytes"] < 10_000
+    ghofl("recipe", "x.toml", "--budget", "many", "--classes", 4, "--dim", 6, code=2)
+
+
 def test_unlearning_and_late_joining_with_files_are_exact(folder):
     federation()
     ghofl("sum", "north.ghofl", "-r", "recipe.toml", "-o", "only-north.ghofl")
@@ -107,7 +136,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     result = json.loads(out.read_text())
     assert {"total_sha256", "clients", "rows", "heads"} <= set(result)
     assert (result["clients"], result["rows"], len(result["total_sha256"])) == (7, 300, 64)
-    assert len(result["heads"]) == 10
+    assert len(result["heads"]) == 14
     for head in result["heads"].values():
         assert set(head) == {"accuracy", "payload_bytes", "fit_seconds", "ms_per_sample"}
         assert 0.5 < head["accuracy"] <= 1.0

@@ -126,6 +126,24 @@ def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monke
     assert len(set(totals)) == 1
 
 
+def test_the_walk_through_of_private_runs_runs_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    data = digits()
+    arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(tmp_path / "digits.npz", **arrays)
+    np.savez(tmp_path / "public.npz", x=data.x_test)
+    np.savez(tmp_path / "public-labelled.npz", x=data.x_test, y=data.y_test)
+    for name, rows in (("north", slice(0, 700)), ("south", slice(700, None))):
+        np.savez(tmp_path / f"{name}.npz", x=data.x_train[rows], y=data.y_train[rows])
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-private-runs.md", "sh") for line in _commands(block)]
+    assert len(lines) > 15
+    for line in lines:
+        command, _, refusal = line.partition("# refused: ")
+        _run(command, refusal)
+
+
 def _run(command: str, refusal: str = "") -> str:
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     if refusal:
@@ -138,7 +156,7 @@ def _run(command: str, refusal: str = "") -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("page", ["how-to-simulate.md", "math.md", "message-format.md"])
+@pytest.mark.parametrize("page", ["how-to-simulate.md", "how-to-private-runs.md", "math.md", "message-format.md"])
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = _blocks(ROOT / "docs" / page, "python")

@@ -1,5 +1,7 @@
 import hashlib
+import math
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import recipe_of
-from ghofl import Features, Lift, Projection, Transform
+from ghofl import Features, Lift, Projection, Sketch, Transform
 from ghofl.errors import ClippingWarning, EmbeddingsError
 from ghofl.features import Clipping, calibrated, exact_product, rademacher, shift_of, transformed
 
@@ -63,11 +65,33 @@ def test_a_projection_is_integer_arithmetic(bits, rng):
 
 
 def test_a_lift_is_the_positive_part_of_a_projection(rng):
-    lift = Features.of(recipe_of(statistics=("B",), lift=Lift(dim=12, shift=1)))
+    lift = Features.of(recipe_of(statistics=("B",), lift=Lift(dim=12, shift=1, centred=False)))
     signs = rademacher(0, 6, 12, "lift").astype(np.int64)
     x = rng.normal(size=(30, 6))
     grid, _ = Features.of(recipe_of()).rows(x)
     assert np.array_equal(lift.rows(x)[0], np.clip((grid @ signs + 1) >> 1, 0, recipe_of().grid.bound))
+
+
+@pytest.mark.parametrize("shift", [0, 2])
+def test_a_centred_lift_takes_each_rows_mean_out_in_integer_arithmetic(shift, rng):
+    """Against Python fractions: floor(((q − mean q) R) / 2^shift + 1/2), cut at zero."""
+    lift = Features.of(recipe_of(statistics=("B",), lift=Lift(dim=12, shift=shift)))
+    signs = rademacher(0, 6, 12, "lift").astype(object)
+    x = rng.normal(size=(30, 6))
+    grid = Features.of(recipe_of()).rows(x)[0].astype(object)
+    for row, found in zip(grid, lift.rows(x)[0], strict=True):
+        centred = [Fraction(int(v)) - Fraction(int(sum(row)), 6) for v in row]
+        exact = [sum(c * int(r) for c, r in zip(centred, column, strict=True)) for column in signs.T]
+        assert found.tolist() == [min(511, max(0, math.floor(e / 2**shift + Fraction(1, 2)))) for e in exact]
+
+
+def test_a_lift_can_keep_the_features_before_it(rng):
+    recipe = recipe_of(statistics=("B",), lift=Lift(dim=12, keep=True), sketch=Sketch(dim=6, kept=True))
+    x = rng.normal(size=(30, 6))
+    rows, _ = Features.of(recipe).rows(x)
+    assert recipe.dim == rows.shape[1] == 18
+    assert np.array_equal(rows[:, :6], Features.of(recipe_of()).rows(x)[0])
+    assert np.array_equal(Features.of(recipe).sketch, np.eye(18, 6))
 
 
 def test_products_beyond_float_precision_are_refused():
@@ -122,13 +146,21 @@ def test_a_little_clipping_is_quiet():
 
 @pytest.mark.parametrize("kind", ["projection", "lift"])
 def test_clipping_in_a_projected_space_names_the_shift_that_clips_none(kind, rng):
-    space = {"projection": Projection(dim=3, shift=0)} if kind == "projection" else {"lift": Lift(dim=9, shift=0)}
+    space = (
+        {"projection": Projection(dim=3, shift=0)}
+        if kind == "projection"
+        else {"lift": Lift(dim=9, shift=0, centred=False)}
+    )
     recipe = recipe_of(dim=6, bits=6, scale=10.0, statistics=("B",), **space)
     x = rng.uniform(2, 3, size=(50, 6))
     _, clipping = Features.of(recipe).rows(x)
     with pytest.warns(ClippingWarning, match=rf"{kind}.shift = 2 clips none"):
         clipping.warn(recipe)
-    better = {"projection": Projection(dim=3, shift=2)} if kind == "projection" else {"lift": Lift(dim=9, shift=2)}
+    better = (
+        {"projection": Projection(dim=3, shift=2)}
+        if kind == "projection"
+        else {"lift": Lift(dim=9, shift=2, centred=False)}
+    )
     assert Features.of(recipe_of(dim=6, bits=6, scale=10.0, statistics=("B",), **better)).rows(x)[1].clipped == 0
 
 

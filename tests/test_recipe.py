@@ -93,6 +93,7 @@ BAD = [
     ('classes = ["a", "b"]\nstatistics = ["D"]\n[encoder]\ndim = 9\n[sketch]\ndim = 3', "beside the full B"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[sketch]\ndim = 9', "statistics = ['S'] instead"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[lift]\ndim = 20\nseed = -1', "lift.seed is -1"),
+    ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[lift]\ndim = 20\n[sketch]\ndim = 9\nkept = true', "keep = true"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[privacy]\nepsilon = 1.0', "come together"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[privacy]\nepsilon = 1.0\ndelta = 1e-5', "needs privacy.radius"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 9\n[privacy]\nunit = "row"', "write one of 'record', 'client'"),

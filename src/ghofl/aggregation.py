@@ -2,38 +2,61 @@
 
 Only the total is kept, never the messages, so ten thousand sites need no more memory than one. The roster says who
 is inside; a message id or site name that is already there is refused, and one that is not cannot be subtracted.
+
+A total that carries noise, or has lost its small classes, is *released*: it is what others may see, and nothing is
+added to it or taken out of it. (Noise of single messages is part of those messages: such totals add like any other.)
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int64
 
 from ghofl import files
-from ghofl.errors import MessageError, MomentsOverflowError, RecipeError, RosterError
+from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RecipeError, RosterError
 from ghofl.message import Message, check_fingerprint, decode, encode, open_envelope
 from ghofl.moments import INT64_MAX, Layout, Moments
+from ghofl.plausible import check_plausible
+from ghofl.privacy import (
+    Guarantee,
+    MinCount,
+    NoiseStream,
+    from_vector,
+    noisy,
+    plan_of,
+    shifts_of,
+    without_small_classes,
+)
 from ghofl.recipe import Recipe
 
 MAX_TOTAL_HEADER = 512 * 2**20
 FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
+OPTIONAL = frozenset({"guarantee", "small_classes"})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One site's line in the roster."""
+    """One site's line in the roster; a released total, or one of a secure round, does not tell rows and hash."""
 
     id: str
     site: str
-    rows: int
+    rows: int | None
     sha256: str
 
     @classmethod
     def of(cls, message: Message) -> "Entry":
         """The line of a message: who, how many rows, and the hash of what was added."""
         return cls(message.id, message.site, message.rows, message.moments.sha256)
+
+    @classmethod
+    def hidden(cls, site: str) -> "Entry":
+        """The line of a site of which only the name is told."""
+        return cls(secrets.token_hex(16), site, None, "")
 
     @property
     def name(self) -> str:
@@ -47,8 +70,8 @@ class Total:
 
     Guarantees
     ----------
-    ``total + message - message == total``, roster included, to the bit.
-    A site is never inside twice.
+    ``total + message - message == total``, roster included, to the bit, unless it is released; then both raise.
+    A site is never inside twice. `guarantee` is what the noise inside promises, and nothing without noise.
 
     Examples
     --------
@@ -65,6 +88,8 @@ class Total:
     recipe: Recipe
     moments: Moments
     roster: tuple[Entry, ...] = field(default=())
+    guarantee: Guarantee | None = None
+    small_classes: MinCount | None = None
 
     @classmethod
     def of(cls, messages: Iterable[Message], recipe: Recipe) -> "Total":
@@ -74,6 +99,62 @@ class Total:
             aggregator.add(message)
         return aggregator.total()
 
+    @classmethod
+    def of_round(cls, vector: Int64[np.ndarray, " entries"], recipe: Recipe, sites: Sequence[str]) -> "Total":
+        """The total that a round of secure aggregation released: the sum of the vectors of these sites.
+
+        Noise of the sites is in it. Fewer sites than privacy.min_cohort would have too little, and raise.
+        """
+        _refuse_cohort(recipe, len(sites))
+        plan = plan_of(recipe)
+        guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
+        return cls(recipe, from_vector(vector, recipe), tuple(map(Entry.hidden, sites)), guarantee)
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the total has noise of its own or lost its small classes, so that nothing adds to it any more."""
+        of_its_own = self.guarantee is not None and self.guarantee.mechanism != "local"
+        return of_its_own or self.small_classes is not None
+
+    def released(self, stream: NoiseStream | None = None) -> "Total":
+        """The total as others may see it: with the recipe's central noise, and without its small classes.
+
+        Rows and hashes of single sites, which are exact, leave the roster. Every call on an exact total draws new
+        noise and is another release: `privacy.compose` says what several promise together.
+        """
+        if self.small_classes is not None:
+            raise PrivacyError("this total is released already; release the total that it was made from, if at all.")
+        _refuse_cohort(self.recipe, len(self.roster))
+        plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
+        if plan is not None and guarantee is None:
+            moments, guarantee = noisy(moments, self.recipe, stream), plan.guarantee
+        if self.recipe.privacy.min_count:
+            moments, small = without_small_classes(moments, self.recipe)
+        if guarantee is None and small is None:
+            return self
+        roster = tuple(replace(e, rows=None, sha256="") for e in self.roster)
+        return Total(self.recipe, moments, roster, guarantee, small)
+
+    def for_heads(self) -> "Total":
+        """The total that heads may be built from: with all that the recipe promises, or `PrivacyError`."""
+        if plan_of(self.recipe) is not None and self.guarantee is None:
+            raise PrivacyError(
+                f"the recipe promises epsilon = {self.recipe.privacy.epsilon} by noise on the total, and this total has "
+                "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.released) adds it, once."
+            )
+        _refuse_cohort(self.recipe, len(self.roster))
+        return self.released() if self.recipe.privacy.min_count and self.small_classes is None else self
+
+    def deviation(self, statistic: str, off_diagonal: bool = False) -> float:
+        """The standard deviation of noise and rounding in a stored block, in steps of the grid; 0 where it is exact."""
+        plan, messages = plan_of(self.recipe), max(1, len(self.roster))
+        step = 2.0 ** shifts_of(self.recipe).get(statistic, 0)
+        rounding = messages / 12.0 if step > 1 else 0.0  # the variance of a uniform number, once a message
+        noise = 0.0
+        if plan is not None and self.guarantee is not None:
+            noise = plan.deviation(statistic, messages, off_diagonal)
+        return step * sqrt(rounding + noise**2)
+
     def __add__(self, message: Message) -> "Total":
         aggregator = Aggregator(self.recipe, self)
         aggregator.add(message)
@@ -81,6 +162,7 @@ class Total:
 
     def __sub__(self, message: Message) -> "Total":
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
+        _refuse_released(self, "subtract from")
         entry = next((e for e in self.roster if e.id == message.id), None)
         if entry is None:
             raise RosterError(
@@ -92,7 +174,8 @@ class Total:
                 f"message {message.name!r} has the id of one that was added and other moments; "
                 "subtract the very message that was added."
             )
-        return Total(self.recipe, self.moments - message.moments, tuple(e for e in self.roster if e != entry))
+        roster = tuple(e for e in self.roster if e != entry)
+        return replace(self, moments=self.moments - message.moments, roster=roster)
 
     def to_bytes(self) -> bytes:
         """The total as bytes, with its recipe and roster in the header."""
@@ -102,15 +185,21 @@ class Total:
             "recipe_toml": self.recipe.to_toml(),
             "roster": [[e.id, e.site, e.rows, e.sha256] for e in self.roster],
         }
+        if self.guarantee is not None:
+            header["guarantee"] = self.guarantee.to_dict()
+        if self.small_classes is not None:
+            header["small_classes"] = asdict(self.small_classes)
         return encode(self.moments, header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Total":
         """The total in some bytes, with the same checks as a message."""
-        header, body = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS)
+        header, body = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
         recipe = _recipe_in(header)
         moments = decode(header, body, Layout.of(recipe))
-        return cls(recipe, moments, _roster_in(header, moments))
+        total = cls(recipe, moments, _roster_in(header, moments), guarantee_in(header, recipe), _small_in(header))
+        check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
+        return total
 
     def save(self, path: str | Path) -> None:
         """Write the total to a file."""
@@ -126,7 +215,15 @@ class Aggregator:
     """Adds messages one at a time in bounded memory: one set of moments and a line of roster a site."""
 
     def __init__(self, recipe: Recipe, start: Total | None = None) -> None:
+        _refuse_released(start, "add to")
+        if recipe.privacy.secure:
+            raise MessageError(
+                "the recipe asks for secure aggregation, where messages are never seen one by one; its totals come "
+                "from secure rounds (Total.of_round)."
+            )
         self.recipe = recipe
+        plan = plan_of(recipe)
+        self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
         self._fingerprint = recipe.fingerprint
         self._layout = Layout.of(recipe)
         blocks = Moments.zeros(self._layout).blocks if start is None else start.moments.blocks
@@ -148,16 +245,19 @@ class Aggregator:
             raise RosterError(
                 f"site {message.site!r} is already in the total; subtract its earlier message before adding a new one."
             )
-        self._refuse_overflow(message)
-        for name, block in self._blocks.items():
-            block += message.moments.blocks[name]
+        if self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
+            self._blocks = dict((Moments(self._layout, self._blocks) + message.moments).blocks)
+        else:
+            self._refuse_overflow(message)
+            for name, block in self._blocks.items():
+                block += message.moments.blocks[name]
         self._enter(Entry.of(message))
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
         blocks = {name: block.copy() for name, block in self._blocks.items()}
         roster = tuple(sorted(self._roster.values(), key=lambda e: (e.site, e.id)))
-        return Total(self.recipe, Moments(self._layout, blocks), roster)
+        return Total(self.recipe, Moments(self._layout, blocks), roster, self._guarantee)
 
     def _enter(self, entry: Entry) -> None:
         self._roster[entry.id] = entry
@@ -184,14 +284,57 @@ def _recipe_in(header: Mapping[str, Any]) -> Recipe:
 
 def _roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     lines = header.get("roster")
+    types = ([str, str, int, str], [str, str, type(None), str])
     if not isinstance(lines, list) or not all(
-        isinstance(line, list) and [type(v) for v in line] == [str, str, int, str] for line in lines
+        isinstance(line, list) and [type(v) for v in line] in types for line in lines
     ):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)
-    if len({e.id for e in roster}) != len(roster) or sum(e.rows for e in roster) != moments.rows:
+    told = [e.rows for e in roster if e.rows is not None]
+    is_short = len(told) == len(roster) and sum(told) != moments.rows
+    if len({e.id for e in roster}) != len(roster) or is_short:
         raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
     return roster
+
+
+def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
+    """The guarantee in a header, which must be the one that the recipe's noise gives."""
+    values, plan = header.get("guarantee"), plan_of(recipe)
+    if values is None:
+        return None
+    try:
+        guarantee = Guarantee.from_dict(values)
+    except (PrivacyError, TypeError, KeyError, AttributeError, ValueError) as error:
+        raise MessageError(f"the guarantee in the file is damaged: {error}") from None
+    if plan is None or not guarantee.agrees_with(plan.guarantee):
+        raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
+    return guarantee
+
+
+def _small_in(header: Mapping[str, Any]) -> MinCount | None:
+    values = header.get("small_classes")
+    if values is None:
+        return None
+    try:
+        return MinCount(**{**values, "small": tuple(values["small"])})
+    except (TypeError, KeyError):
+        raise MessageError("what the total says about small classes is damaged; release it again.") from None
+
+
+def _refuse_released(total: Total | None, verb: str) -> None:
+    if total is not None and total.is_released:
+        raise PrivacyError(
+            f"cannot {verb} a released total: its noise, or its missing classes, are those of the sites that were in it. "
+            f"{verb.capitalize()} the exact total, and release the result: a release of its own."
+        )
+
+
+def _refuse_cohort(recipe: Recipe, sites: int) -> None:
+    if sites < recipe.privacy.min_cohort:
+        raise PrivacyError(
+            f"a total of {sites} sites may not be used: privacy.min_cohort is {recipe.privacy.min_cohort}. "
+            "Wait for more sites."
+        )
 
 
 def _names(roster: tuple[Entry, ...]) -> str:

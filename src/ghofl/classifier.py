@@ -1,33 +1,38 @@
 """A head with its recipe: raw embeddings in, labels out."""
 
-import dataclasses
 import inspect
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
+import scipy.special
 from jaxtyping import Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 from safetensors.numpy import save as save_safetensors
 
 from ghofl import files
-from ghofl.aggregation import Total
+from ghofl.aggregation import Total, guarantee_in
+from ghofl.best import best_head
+from ghofl.calibration import temperature_of
 from ghofl.errors import HeadError, MessageError, MissingStatisticError, RecipeError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads import HEADS, PAPER, Head, SketchedQDA
+from ghofl.heads import HEADS, PAPER, Blend, Head, SketchedQDA
 from ghofl.message import SCHEMA, safetensors_header
 from ghofl.moments import Layout
+from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 
 PRESETS: dict[str, Mapping[str, Mapping[str, Any]]] = {"default": {}, "paper": PAPER}
 MAX_HEADER = 256 * 2**20
 _SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
+_WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
+BEST = "best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +55,12 @@ class HeadSpec:
         if preset not in PRESETS:
             raise HeadError(f"preset {preset!r} is unknown; known are {', '.join(PRESETS)}.")
         name = _known(match[1])
+        if name == BEST and match[2]:
+            raise HeadError("'best' takes no options: it follows from what the total holds.")
         options = dict(PRESETS[preset].get(name, {}))
         for part in filter(None, (p.strip() for p in (match[2] or "").split(","))):
             key, _, value = part.partition("=")
-            options[key.strip()] = _number(value, part)
+            options[key.strip()] = _value(value.strip(), part)
         _check_options(name, options)
         return cls(name, options)
 
@@ -67,8 +74,11 @@ class HeadSpec:
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
-        """The sets of statistics that are enough, best first."""
-        return HEADS[self.name].needs
+        """The sets of statistics that are enough, best first; the best head takes what there is."""
+        if self.name == BEST:
+            return (("S",), ("B",), ("D",), ())
+        parts = self.options.get("parts") if self.name == Blend.name else None
+        return HEADS[self.name].needs if parts is None else (_needs_of(str(parts)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +88,8 @@ class Classifier:
     Guarantees
     ----------
     ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted on a total, it is the same whichever
-    way the rows were split over sites.
+    way the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
+    minimum counts tell.
 
     Examples
     --------
@@ -96,22 +107,25 @@ class Classifier:
     options: dict[str, Any] = field(default_factory=dict)
     sites: int = 0
     rows: int = 0
+    guarantee: Guarantee | None = None
+    revealed: str = ""
+    temperature: float = 1.0
     _features: Features | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def fit(cls, total: Total, spec: str | HeadSpec) -> "Classifier":
         """The classifier of a total, with the head that `spec` names."""
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
+        spec = resolved(spec, total.moments.layout, total.recipe)
         refuse_missing(spec, total)
+        total = total.for_heads()
         features = Features.of(total.recipe)
-        gaussians = Gaussians.estimate(total.moments, features.unit)
-        if HEADS[spec.name] is SketchedQDA:
-            assert features.sketch is not None, "a total with Z has a recipe with a sketch"
-            of_sketch = Gaussians.estimate(total.moments.of_sketch(features.sketch), features.unit)
-            head: Head = SketchedQDA.fit(gaussians, of_sketch, features.sketch, **spec.options)
-        else:
-            head = HEADS[spec.name].fit(gaussians, **spec.options)
-        return cls(total.recipe, head, spec.options, len(total.roster), total.moments.rows, features)
+        gaussians = Gaussians.of_total(total, features)
+        head = _fitted(spec, total, features, gaussians)
+        temperature = temperature_of(head, gaussians)
+        revealed = "" if total.small_classes is None else total.small_classes.revealed
+        sites, rows = len(total.roster), total.moments.rows
+        return cls(total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, temperature, features)
 
     def scores(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """One number a row and class; the largest is the prediction."""
@@ -122,8 +136,8 @@ class Classifier:
         return self.head.predict(self.features.values(embeddings))
 
     def predict_proba(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """Probabilities of every class; see the head for what they mean."""
-        return self.head.predict_proba(self.features.values(embeddings))
+        """Probabilities of every class, calibrated without data: the softmax of scores over the head's temperature."""
+        return scipy.special.softmax(self.scores(embeddings) / self.temperature, axis=1)
 
     @property
     def features(self) -> Features:
@@ -144,6 +158,9 @@ class Classifier:
             "rows": self.rows,
             "recipe": self.recipe.fingerprint,
             "recipe_toml": self.recipe.to_toml(),
+            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
+            "revealed": self.revealed,
+            "temperature": self.temperature,
         }
         return save_safetensors(self.head.arrays(), metadata={"ghofl": json.dumps(header, sort_keys=True)})
 
@@ -159,7 +176,10 @@ class Classifier:
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
-        return cls(recipe, head, options, sites, rows)
+        revealed, temperature = str(header.get("revealed", "")), header.get("temperature")
+        if type(temperature) is not float or not 0 < temperature < float("inf"):
+            raise MessageError(f"the head's temperature is {str(temperature)[:20]}; it must be a positive number.")
+        return cls(recipe, head, options, sites, rows, guarantee_in(header, recipe), revealed, temperature)
 
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file."""
@@ -169,6 +189,28 @@ class Classifier:
     def load(cls, path: str | Path) -> "Classifier":
         """Read a classifier from a file."""
         return cls.from_bytes(Path(path).read_bytes())
+
+
+def resolved(spec: HeadSpec, layout: Layout, recipe: Recipe) -> HeadSpec:
+    """The spec itself, or for 'best' the strongest head that this layout allows."""
+    return HeadSpec.parse(best_head(layout, recipe).spec) if spec.name == BEST else spec
+
+
+def _needs_of(parts: str) -> tuple[str, ...]:
+    """What the parts of a blend need together."""
+    needs: set[str] = set()
+    for part in parts.split("+"):
+        known = HEADS.get(part)
+        needs |= {"B", "Z"} if part.startswith("z.") else set(known.needs[0] if known else ())
+    return tuple(sorted(needs))
+
+
+def _fitted(spec: HeadSpec, total: Total, features: Features, gaussians: Gaussians) -> Head:
+    """The head of a spec; those that look at a sketch are given it."""
+    kind = HEADS[spec.name]
+    if kind not in (SketchedQDA, Blend) or features.sketch is None or not total.moments.layout.has("Z"):
+        return kind.fit(gaussians, **spec.options)
+    return kind.fit(gaussians, Gaussians.of_sketch(total, features), features.sketch, **spec.options)
 
 
 def is_possible(spec: HeadSpec, layout: Layout, recipe: Recipe) -> bool:
@@ -190,20 +232,27 @@ def refuse_missing(spec: HeadSpec, total: Total) -> None:
 
 
 def _known(name: str) -> str:
-    if name not in HEADS:
-        raise HeadError(f"head {name!r} is unknown; known are {', '.join(HEADS)}.")
+    if name not in HEADS and name != BEST:
+        raise HeadError(f"head {name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
     return name
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    internal = {"gaussians", "of_sketch", "sketch"}
-    known = [p for p in inspect.signature(HEADS[name].fit).parameters if p not in internal]
-    for key in options:
+    if name == BEST:
+        return
+    internal = {"gaussians", "of_sketch", "sketch", "move"}
+    known = {k: p for k, p in inspect.signature(HEADS[name].fit).parameters.items() if k not in internal}
+    for key, value in options.items():
         if key not in known:
             raise HeadError(f"head {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}.")
+        if isinstance(value, str) != (known[key].annotation in (str, "str")):
+            raise HeadError(
+                f"option {key}={value} of head {name!r} is a {'text' if isinstance(value, str) else 'number'}; "
+                f"its default is {known[key].default!r}."
+            )
 
 
-def _number(text: str, part: str) -> int | float:
+def _value(text: str, part: str) -> int | float | str:
     try:
         return int(text)
     except ValueError:
@@ -211,23 +260,16 @@ def _number(text: str, part: str) -> int | float:
     try:
         return float(text)
     except ValueError:
-        raise HeadError(f"option {part!r} is not of the form name=number, e.g. shrinkage=0.05.") from None
+        if _WORD.fullmatch(text):
+            return text
+        raise HeadError(f"option {part!r} is not of the form name=value, e.g. shrinkage=0.05 or base=lda.") from None
 
 
 def _head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
-    """The head that these arrays make, once their names, numbers and shapes are those of such a head."""
-    kind = HEADS[_known(name)]
-    expected = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    if set(arrays) != expected:
-        raise HeadError(f"it holds {sorted(arrays)} and a {name!r} head has {sorted(expected)}")
-    axes, sizes = get_type_hints(kind), {"classes": len(recipe.classes), "dim": recipe.dim}
-    for field_name, array in arrays.items():
-        if array.dtype.kind not in "fi" or np.isnan(array).any():
-            raise HeadError(f"its {field_name} hold something other than numbers")
-        names = axes[field_name].dim_str.split()  # the shape in the field's annotation, e.g. "classes dim"
-        same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
-        if array.ndim != len(names) or not all(same):
-            raise HeadError(
-                f"its {field_name} have shape {array.shape} where ({', '.join(names)}) of {sizes} was expected"
-            )
-    return kind.from_arrays(arrays)
+    """The head that these arrays make."""
+    if name not in HEADS:
+        raise HeadError(f"head {name[:40]!r} is unknown; known are {', '.join(HEADS)}")
+    try:
+        return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})
+    except ValueError as error:
+        raise HeadError(str(error)) from None

@@ -4,6 +4,9 @@
 
     GhoflError
     ├── RecipeError              (ValueError)       what the sites agreed on cannot work
+    ├── DatasetError             (ValueError)       samples that cannot be found or have no such column
+    ├── SampleError              (ValueError)       one sample that cannot be read
+    ├── EncoderError             (ValueError)       an encoder that is unknown, or weights that do not fit it
     ├── EmbeddingsError          (ValueError)       rows or labels that do not fit the recipe
     ├── LayoutError              (ValueError)       moments that cannot be added or restricted
     ├── MomentsOverflowError     (OverflowError)    a sum that would leave the 64-bit integers
@@ -13,6 +16,7 @@
     ├── NotPositiveDefiniteError (ArithmeticError)  a covariance that cannot be inverted
     ├── HeadError                (ValueError)       an unknown head or option
     ├── PartitionError           (ValueError)       a split that cannot be made
+    ├── PrivacyError             (ValueError)       a bound, a budget or a noise level that cannot work
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
 """
 
@@ -23,6 +27,18 @@ class GhoflError(Exception):
 
 class RecipeError(GhoflError, ValueError):
     """What the sites agreed on cannot work."""
+
+
+class DatasetError(GhoflError, ValueError):
+    """Samples that cannot be found, or that lack the column asked for."""
+
+
+class SampleError(GhoflError, ValueError):
+    """One sample that cannot be read: a broken image, an empty text."""
+
+
+class EncoderError(GhoflError, ValueError):
+    """An encoder that is unknown, or weights that do not fit it."""
 
 
 class EmbeddingsError(GhoflError, ValueError):
@@ -59,6 +75,10 @@ class HeadError(GhoflError, ValueError):
 
 class PartitionError(GhoflError, ValueError):
     """A split of rows over clients that cannot be made."""
+
+
+class PrivacyError(GhoflError, ValueError):
+    """A bound, a budget or a noise level that cannot work."""
 
 
 class MissingExtraError(GhoflError, ImportError):

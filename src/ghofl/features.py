@@ -4,10 +4,13 @@
 
     x  →  x − anchor  →  sign(x)|x|^p  →  x/‖x‖₂  →  q = clip(rint(x·scale), ±bound)      the grid
     q  →  clip(round(q R / 2^shift), ±bound)                                             projection
-    q  →  clip(relu(round(q R / 2^shift)), 0..bound)                                      lift
+    q  →  clip(relu(round((q − q̄) R / 2^shift)), 0..bound)                               lift, q̄ the row's mean
+    q  →  q · min(1, radius/‖q‖₂), rounded so that it is no longer                        privacy.radius
 
-The grid comes before every matrix product, and the products of small integers are exact, so that the features of
-a row never depend on the rows computed with it, on the BLAS or on the number of threads.
+The radius comes last, because what it bounds is what is added up: lengths after a projection or lift are not those
+before it, and a clipped row must not be moved again. The grid comes before every matrix product, and the products of
+small integers are exact, so that the features of a row never depend on the rows computed with it, on the BLAS or on
+the number of threads.
 
 The public signs of R come from `rademacher`, a bit stream anyone can write again in a few lines.
 """
@@ -19,8 +22,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float, Int, Int16, Num
 
+from ghofl.clipping import clip_rows, grid_radius
 from ghofl.errors import ClippingWarning, EmbeddingsError
-from ghofl.recipe import Lift, Projection, Recipe
+from ghofl.recipe import Grid, Lift, Projection, Recipe
 
 BLOCK = 4096
 HEADROOM = 0.75
@@ -111,6 +115,48 @@ def shift_of(space: Projection | Lift, dim: int) -> int:
     return int(np.log2(dim) / 2) if space.shift is None else space.shift
 
 
+def unit_of(recipe: Recipe) -> float:
+    """What one integer step of a feature is worth in the units of the embedding."""
+    space, step = recipe.projection or recipe.lift, 1.0 / recipe.grid.scale
+    if space is None or (recipe.lift is not None and recipe.lift.keep):
+        return step  # kept and lifted features share the grid's step
+    # Signs divided by √dim keep the size of entries on average, as the paper's randn(d, k)/√d does.
+    return step * 2.0 ** shift_of(space, recipe.encoder.dim) / float(np.sqrt(recipe.encoder.dim))
+
+
+def radius_of(recipe: Recipe) -> int | None:
+    """privacy.radius in steps of the grid, rounded down, or none where the recipe has none."""
+    return None if recipe.privacy.radius is None else grid_radius(recipe.privacy.radius, unit_of(recipe))
+
+
+def unit_scale(grid: Grid, dim: int) -> float:
+    """A grid scale for rows of length 1, chosen without any: it ends at eight times the size of an average entry.
+
+    >>> unit_scale(Grid(bits=8), 1280)
+    560.0
+    """
+    return _round_down(grid.bound * float(np.sqrt(dim)) / 8.0, digits=2)
+
+
+def usual_length(recipe: Recipe) -> float:
+    """The length that a row of length 1 usually has as features: 1, or what the projection or lift makes of it.
+
+    ‖R‖_F/d for a projection by R/√d of d dimensions, which is √(k/d) for signs; a lift keeps the positive half.
+
+    >>> from ghofl.recipe import Encoder
+    >>> usual_length(Recipe(("a", "b"), Encoder(dim=64), projection=Projection(dim=16)))
+    0.5
+    """
+    matrix = Features.of(recipe).matrix
+    if matrix is None:
+        return 1.0
+    size = float(np.sqrt(np.square(matrix.astype(np.float64)).sum())) / recipe.encoder.dim
+    if recipe.lift is None:
+        return size
+    kept = unit_of(recipe) * recipe.grid.scale if recipe.lift.keep else 0.0
+    return float(np.hypot(size / np.sqrt(2.0), kept))
+
+
 @dataclass(frozen=True, slots=True)
 class Features:
     """The recipe's map from embeddings to integers, with its public matrices at hand.
@@ -120,7 +166,8 @@ class Features:
 
     Guarantees
     ----------
-    Each row's result depends on that row and the recipe alone. Every entry is within ±`recipe.grid.bound`.
+    Each row's result depends on that row and the recipe alone. Every entry is within ±`recipe.grid.bound`, and no row
+    is longer than `radius`, in integers.
 
     Examples
     --------
@@ -131,7 +178,7 @@ class Features:
     """
 
     recipe: Recipe
-    matrix: Int[np.ndarray, "dim features"] | None = field(repr=False)
+    matrix: Int[np.ndarray, "dim projected"] | None = field(repr=False)
     sketch: Int[np.ndarray, "features sketch"] | None = field(repr=False)
 
     @classmethod
@@ -142,35 +189,34 @@ class Features:
             given = recipe.projection.given_matrix(dim)
             matrix = rademacher(recipe.projection.seed, dim, recipe.dim, "projection") if given is None else given
         elif recipe.lift is not None:
-            matrix = rademacher(recipe.lift.seed, dim, recipe.dim, "lift")
-        sketch = (
-            None if recipe.sketch is None else rademacher(recipe.sketch.seed, recipe.dim, recipe.sketch.dim, "sketch")
-        )
-        return cls(recipe, matrix, sketch)
+            matrix = rademacher(recipe.lift.seed, dim, recipe.lift.dim, "lift")
+        return cls(recipe, matrix, _sketch_matrix(recipe))
 
     @property
     def unit(self) -> float:
         """What one integer step is worth in the units of the embedding."""
-        space = self.recipe.projection or self.recipe.lift
-        step = 1.0 / self.recipe.grid.scale
-        if space is None:
-            return step
-        # Signs divided by √dim keep lengths on average, as the paper's randn(d, k)/√d does.
-        return step * 2.0 ** shift_of(space, self.recipe.encoder.dim) / float(np.sqrt(self.recipe.encoder.dim))
+        return unit_of(self.recipe)
+
+    @property
+    def radius(self) -> int | None:
+        """The longest row, in steps of the grid, or none where the recipe has no privacy.radius."""
+        return radius_of(self.recipe)
 
     def rows(self, x: Num[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n features"], Clipping]:
         """Integer features of embeddings, and how many entries were clipped on the way."""
         x = _checked(x, self.recipe.encoder.dim)
         out = np.empty((len(x), self.recipe.dim), dtype=np.int16)
-        on_grid, after = Clipping(), Clipping()
+        on_grid, after, radius = Clipping(), Clipping(), self.radius
         for start in range(0, len(x), BLOCK):
             block = slice(start, start + BLOCK)
             q, clipped = self._on_grid(transformed(x[block], self.recipe))
             on_grid += clipped
             if self.matrix is not None:
-                q, clipped = self._through_matrix(q)
+                projected, clipped = self._through_matrix(q)
                 after += clipped
-            out[block] = q
+                is_kept = self.recipe.lift is not None and self.recipe.lift.keep
+                q = np.hstack([q, projected]) if is_kept else projected
+            out[block] = q if radius is None else clip_rows(q, radius)
         return out, on_grid + after
 
     def values(self, x: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n features"]:
@@ -180,17 +226,25 @@ class Features:
     def _on_grid(self, x: Float[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n dim"], Clipping]:
         return _clip(np.rint(x * self.recipe.grid.scale), self.recipe.grid.bound, "grid")
 
-    def _product(self, q: Int16[np.ndarray, "n dim"], slack: int = 0) -> Num[np.ndarray, "n features"]:
+    def _product(self, q: Int16[np.ndarray, "n dim"], slack: int = 0) -> tuple[Num[np.ndarray, "n projected"], int]:
+        """Whole numbers and their common divisor: q R, or d q R − (Σ_j q_j)(Σ_j R_j) and d where rows are centred."""
         assert self.matrix is not None
         reach = int(np.abs(self.matrix.astype(np.int64)).sum(axis=0).max()) * self.recipe.grid.bound
-        return exact_product(q, self.matrix, reach + slack)
+        y = exact_product(q, self.matrix, reach + slack)
+        if self.recipe.lift is None or not self.recipe.lift.centred:
+            return y, 1
+        rows, columns = q.sum(axis=1, dtype=np.float64), self.matrix.sum(axis=0, dtype=np.float64)
+        return q.shape[1] * y.astype(np.float64) - np.outer(rows, columns), q.shape[1]
 
-    def _through_matrix(self, q: Int16[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n features"], Clipping]:
+    def _through_matrix(self, q: Int16[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n projected"], Clipping]:
         space = self.recipe.projection or self.recipe.lift
         assert space is not None
         shift = shift_of(space, q.shape[1])
-        y = self._product(q, slack=2**shift)
-        if shift:
+        y, divisor = self._product(q, slack=2**shift)
+        if divisor > 1:
+            # A quotient of whole numbers far below 2^53 is never rounded across a whole number: half up, exactly.
+            y = np.floor((2.0 * y + divisor * 2**shift) / (divisor * 2 ** (shift + 1)))
+        elif shift:
             # Whole numbers, and division by a power of two, are exact: this is integer rounding, half up.
             y = np.floor((y + y.dtype.type(2 ** (shift - 1))) * y.dtype.type(2.0**-shift))
         if self.recipe.lift is not None:
@@ -234,12 +288,21 @@ def calibrated(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-
         return recipe
     features = Features.of(recipe)
     q, _ = features._on_grid(transformed(x, recipe))
-    size = float(np.quantile(np.abs(features._product(q)), 1.0 - clipped))
+    y, divisor = features._product(q)
+    size = float(np.quantile(np.abs(y), 1.0 - clipped)) / divisor
     shift = max(0, int(np.ceil(np.log2(max(size, 1.0) / recipe.grid.bound))))
     if recipe.projection is not None:
         return replace(recipe, projection=replace(recipe.projection, shift=shift))
     assert recipe.lift is not None
     return replace(recipe, lift=replace(recipe.lift, shift=shift))
+
+
+def _sketch_matrix(recipe: Recipe) -> Int[np.ndarray, "features sketch"] | None:
+    if recipe.sketch is None:
+        return None
+    if recipe.sketch.kept:
+        return np.eye(recipe.dim, recipe.sketch.dim, dtype=np.int8)
+    return rademacher(recipe.sketch.seed, recipe.dim, recipe.sketch.dim, "sketch")
 
 
 def _checked(x: Num[np.ndarray, "n dim"], dim: int) -> Num[np.ndarray, "n dim"]:

@@ -10,18 +10,25 @@ Classes with few rows have a meaning, always the same one:
 - a class nobody has: prior 0, so its score is −∞ and it is never predicted; its mean is the mean of all rows;
 - a class with one row: its mean is that row, and the shared covariance (or variance) stands in for its own;
 - fewer rows than dimensions: its covariance is singular as measured, and heads shrink it.
+
+Of a total with noise, the moments are repaired first (`ghofl.privacy.repaired`), and covariances are shrunk by what the
+noise in them is known to be: the shared one towards a sphere, those of classes towards the shared one. What a head
+shrinks by itself comes on top.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Num
 
 from ghofl import linalg
-from ghofl.errors import EmbeddingsError, MissingStatisticError
+from ghofl.aggregation import Total
+from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError
+from ghofl.features import Features
 from ghofl.moments import Moments
+from ghofl.privacy import diagonal_shrinkage, noise_shrinkage, repaired
 
 ClassCovariance = Callable[[int], Float[np.ndarray, "dim dim"]]
 
@@ -56,22 +63,93 @@ class Gaussians:
 
     @classmethod
     def estimate(cls, moments: Moments, unit: float = 1.0) -> "Gaussians":
-        """The Gaussians of a total whose integer features are worth `unit` each."""
-        if moments.rows == 0:
-            raise EmbeddingsError("the total holds no rows; a head needs at least one site with data.")
-        counts = moments.counts.astype(np.float64)
-        centre = moments.sums.sum(axis=0) / counts.sum()
-        means = np.where(counts[:, None] > 0, moments.sums / np.maximum(counts, 1.0)[:, None], centre)
-        pooled = _pooled(moments, counts, means) * unit**2 if moments.layout.has("B") else None
-        variances = _variances(moments, counts, means) * unit**2 if moments.layout.has("D") else None
-        by_class = _class_covariances(moments, counts, means, unit, pooled) if moments.layout.has("S") else None
-        return cls(counts, means * unit, pooled, variances, by_class)
+        """The Gaussians of exact moments whose integer features are worth `unit` each."""
+        has = moments.layout.has
+        return _estimated(
+            _Sums(
+                moments.counts.astype(np.float64),
+                moments.sums,
+                moments.squares if has("D") else None,
+                moments.pooled() if has("B") else None,
+                moments.by_class if has("S") else None,
+            ),
+            unit,
+        )
+
+    @classmethod
+    def of_total(cls, total: Total, features: Features) -> "Gaussians":
+        """The Gaussians of a total, in the units of the embedding: repaired where it has noise or was rounded."""
+        if _is_exact(total):
+            return cls.estimate(total.moments, features.unit)
+        blocks = repaired(total.moments, features.radius, features.sketch)
+        return cls.of_repaired(blocks, features.unit, _deviations(total))
+
+    @classmethod
+    def of_sketch(cls, total: Total, features: Features) -> "Gaussians":
+        """The Gaussians of the sketch z = Rᵀx of a total."""
+        assert features.sketch is not None, "asked for a sketch where the recipe has one"
+        sketched = total.moments.of_sketch(features.sketch)
+        if _is_exact(total):
+            return cls.estimate(sketched, features.unit)
+        if "Z" in total.moments.blocks:
+            sigma = total.deviation("Z", off_diagonal=True)
+        else:  # Z = RᵀSR, whose entry (i, j) has the noise of S times ‖R_i‖ ‖R_j‖
+            spread = float(np.square(features.sketch.astype(np.float64)).sum()) / features.sketch.shape[1]
+            sigma = total.deviation("S", off_diagonal=True) * spread
+        return cls.of_repaired(repaired(sketched), features.unit, {"S": sigma})
+
+    @classmethod
+    def of_repaired(
+        cls, blocks: Mapping[str, Float[np.ndarray, "..."]], unit: float, noise: Mapping[str, float]
+    ) -> "Gaussians":
+        """The Gaussians of what `privacy.repaired` gives, shrunk for noise of these deviations.
+
+        `noise` has the deviation of D, and of the off-diagonal entries of B and S, in the units of the blocks.
+
+        Examples
+        --------
+        >>> blocks = {"N": np.array([2.0, 2.0]), "A": np.array([[2.0, 2.0], [10.0, 2.0]])}
+        >>> blocks["B"] = np.array([[56.0, 16.0], [16.0, 8.0]])
+        >>> Gaussians.of_repaired(blocks, 1.0, noise={"B": 1.0}).pooled().round(2)
+        array([[2.  , 1.7], [1.7, 2.  ]])
+        """
+        if not blocks["N"].any():
+            raise PrivacyError("the noise left no class with a row; heads need a larger epsilon or more rows.")
+        by_class = blocks.get("S")
+        pooled = blocks["B"] if "B" in blocks else None if by_class is None else by_class.sum(axis=0)
+        squares = blocks["D"] if "D" in blocks else None if by_class is None else np.einsum("cii->ci", by_class)
+        classes, own = len(blocks["N"]), noise.get("S", 0.0)
+        levels = {"D": np.sqrt(2.0) * own, "B": np.sqrt(classes) * own, "S": own} | dict(noise)
+        sums = _Sums(
+            blocks["N"], blocks["A"], squares, pooled, None if by_class is None else lambda c: by_class[c], levels
+        )
+        return _estimated(sums, unit)
 
     def mapped(self, basis: Float[np.ndarray, "dim k"]) -> "Gaussians":
         """The Gaussians of z = basisᵀ x. Variances along new directions need S (or, with one for all, B)."""
         pooled = None if self._pooled is None else basis.T @ self._pooled @ basis
         by_class = None if self._by_class is None else (lambda c: basis.T @ self.by_class(c) @ basis)
         return Gaussians(self.counts, self.means @ basis, pooled, None, by_class)
+
+    def shifted(self, by: Float[np.ndarray, " dim"]) -> "Gaussians":
+        """The Gaussians of x − by."""
+        return replace(self, means=self.means - by)
+
+    def diagonal(self) -> "Gaussians":
+        """The same Gaussians with independent features: all that D alone can tell."""
+        variances = self.variances()
+        shared = np.diag(self.pooled_variances())
+        return Gaussians(self.counts, self.means, shared, variances, lambda c: np.diag(variances[c]))
+
+    @property
+    def has_class_covariances(self) -> bool:
+        """Whether every class has a covariance of its own."""
+        return self._by_class is not None
+
+    @property
+    def has_shared_covariance(self) -> bool:
+        """Whether the shared covariance is known."""
+        return self._pooled is not None
 
     @property
     def rows(self) -> float:
@@ -128,29 +206,79 @@ class Gaussians:
         return self.counts @ own / max(1.0, self.rows - self.present)
 
 
-def _pooled(moments: Moments, counts: np.ndarray, means: np.ndarray) -> np.ndarray:
-    weighted = means * np.sqrt(counts)[:, None]
-    within = moments.pooled() - weighted.T @ weighted
-    return within / max(1.0, counts.sum() - np.count_nonzero(counts))
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over rows, as integers or repaired, and the deviation of the noise in D, and off the diagonal of B and S."""
+
+    counts: Float[np.ndarray, " classes"]
+    sums: Num[np.ndarray, "classes dim"]
+    squares: Num[np.ndarray, "classes dim"] | None
+    second: Num[np.ndarray, "dim dim"] | None
+    by_class: Callable[[int], Num[np.ndarray, "dim dim"]] | None
+    noise: Mapping[str, float] = field(default_factory=dict)
+
+    def amount(self, covariance: Float[np.ndarray, "dim dim"], rows: float, statistic: str) -> float:
+        """How far to shrink a covariance of so many rows, by what the noise in its scatter is known to be."""
+        sigma = self.noise.get(statistic, 0.0)
+        return noise_shrinkage(sigma / rows, len(covariance), float(np.trace(covariance))) if sigma else 0.0
 
 
-def _variances(moments: Moments, counts: np.ndarray, means: np.ndarray) -> np.ndarray:
-    own = np.maximum(moments.squares / np.maximum(counts, 1.0)[:, None] - means**2, 0.0)
-    shared = counts @ np.where(counts[:, None] > 1, own, 0.0) / max(1.0, counts.sum() - np.count_nonzero(counts))
+def _estimated(sums: _Sums, unit: float) -> Gaussians:
+    counts = sums.counts
+    if not counts.sum() > 0:
+        raise EmbeddingsError("the total holds no rows; a head needs at least one site with data.")
+    centre = sums.sums.sum(axis=0) / counts.sum()
+    means = np.where(counts[:, None] > 0, sums.sums / np.maximum(counts, 1.0)[:, None], centre)
+    pooled = None if sums.second is None else _pooled(sums, means) * unit**2
+    variances = None if sums.squares is None else _variances(sums, means) * unit**2
+    by_class = None if sums.by_class is None else _class_covariances(sums, means, unit, pooled)
+    return Gaussians(counts, means * unit, pooled, variances, by_class)
+
+
+def _pooled(sums: _Sums, means: np.ndarray) -> np.ndarray:
+    weighted = means * np.sqrt(sums.counts)[:, None]
+    rows = max(1.0, sums.counts.sum() - np.count_nonzero(sums.counts))
+    measured = (sums.second - weighted.T @ weighted) / rows
+    amount = sums.amount(measured, rows, "B")
+    return linalg.shrink(measured, amount) if amount else measured
+
+
+def _variances(sums: _Sums, means: np.ndarray) -> np.ndarray:
+    counts, sigma = sums.counts, sums.noise.get("D", 0.0)
+    rows = max(1.0, counts.sum() - np.count_nonzero(counts))
+    own = np.maximum(sums.squares / np.maximum(counts, 1.0)[:, None] - means**2, 0.0)
+    shared = counts @ np.where(counts[:, None] > 1, own, 0.0) / rows
+    if sigma:  # as for matrices: the shared variances towards their mean, those of classes towards the shared ones
+        amount = diagonal_shrinkage(np.array([sigma * np.sqrt(np.count_nonzero(counts)) / rows]), shared[None])
+        shared = (1.0 - amount) * shared + amount * shared.mean()
+        amounts = diagonal_shrinkage(sigma / np.maximum(counts, 1.0), own)[:, None]
+        own = (1.0 - amounts) * own + amounts * shared
     return np.where(counts[:, None] > 1, own, shared)
 
 
-def _class_covariances(
-    moments: Moments, counts: np.ndarray, means: np.ndarray, unit: float, pooled: np.ndarray | None
-) -> ClassCovariance:
+def _class_covariances(sums: _Sums, means: np.ndarray, unit: float, pooled: np.ndarray | None) -> ClassCovariance:
     def covariance(c: int) -> Float[np.ndarray, "dim dim"]:
-        if counts[c] < 2:
-            assert pooled is not None, "B follows from S"
+        assert pooled is not None, "B follows from S"
+        n = float(sums.counts[c])
+        if n < 2:
             return pooled
-        scatter = moments.by_class(c) - counts[c] * np.outer(means[c], means[c])
-        return scatter * (unit**2 / (counts[c] - 1.0))
+        assert sums.by_class is not None
+        scatter = sums.by_class(c) - n * np.outer(means[c], means[c])
+        measured = scatter * (unit**2 / (n - 1.0))
+        # The noise of one class is that of the shared covariance times the square root of the number of classes.
+        amount = sums.amount(scatter / (n - 1.0), n - 1.0, "S")
+        return (1.0 - amount) * measured + amount * pooled if amount else measured
 
     return covariance
+
+
+def _is_exact(total: Total) -> bool:
+    return total.guarantee is None and not total.recipe.privacy.rounding
+
+
+def _deviations(total: Total) -> dict[str, float]:
+    """The deviation of the noise in the stored second moments: of D, and off the diagonal of B and S."""
+    return {name: total.deviation(name, off_diagonal=name != "D") for name in "DBS" if name in total.moments.blocks}
 
 
 def _there(value, statistic: str, what: str):  # type: ignore[no-untyped-def]

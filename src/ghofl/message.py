@@ -17,7 +17,7 @@ import json
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,8 +26,11 @@ from safetensors.numpy import save as save_safetensors
 
 from ghofl import files, packing
 from ghofl.errors import MessageError, MissingExtraError
-from ghofl.moments import Layout, Moments, diagonal
-from ghofl.recipe import Privacy, Recipe
+from ghofl.features import radius_of
+from ghofl.moments import Layout, Moments
+from ghofl.plausible import check_plausible, check_radius
+from ghofl.privacy import NoiseStream, leaving, restored, rounded, shifts_of
+from ghofl.recipe import Recipe
 
 SCHEMA = 1
 MAX_HEADER = 64 * 2**10
@@ -60,22 +63,27 @@ class Message:
     id: str
     site: str
     moments: Moments
+    shifts: Mapping[str, int] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, moments: Moments, recipe: Recipe, site: str = "") -> "Message":
-        """A new message of a site, with a fresh random id."""
+    def of(cls, moments: Moments, recipe: Recipe, site: str = "", stream: NoiseStream | None = None) -> "Message":
+        """A new message of a site, with a fresh random id, after what the recipe's [privacy] asks of a site.
+
+        `moments` are exact. Local noise is drawn here, from the operating system's entropy unless a `stream` is given.
+        """
         if moments.layout != Layout.of(recipe):
             raise MessageError(
                 f"moments of layout {moments.layout} are not of this recipe, which has {Layout.of(recipe)}."
             )
-        if recipe.privacy != Privacy():
+        if recipe.privacy.secure:
             raise MessageError(
-                "the recipe has a [privacy] section, and a plain message keeps none of its promises; "
-                "remove the section, or use the commands that apply it."
+                "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
+                "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
             )
         if not _SITE.fullmatch(site):
             raise MessageError(f"site name {site[:80]!r} is not allowed; write up to 64 printable characters.")
-        return cls(recipe.fingerprint, secrets.token_hex(16), site, moments)
+        check_radius(moments, radius_of(recipe))
+        return cls(recipe.fingerprint, secrets.token_hex(16), site, leaving(moments, recipe, stream), shifts_of(recipe))
 
     @property
     def rows(self) -> int:
@@ -90,19 +98,21 @@ class Message:
     def to_bytes(self, zstd: bool = False) -> bytes:
         """The message as bytes, smaller (and slower) when `zstd` is asked for."""
         header = {"kind": "message", "recipe": self.fingerprint, "id": self.id, "site": self.site}
-        return encode(self.moments, header, zstd)
+        return encode(rounded(self.moments, self.shifts), header, zstd)
 
     @classmethod
     def from_bytes(cls, data: bytes, recipe: Recipe) -> "Message":
         """The message in some bytes, checked against the recipe."""
-        layout = Layout.of(recipe)
+        layout, shifts = Layout.of(recipe), shifts_of(recipe)
         header, body = open_envelope(data, layout, "message", MAX_HEADER, FIELDS)
         check_fingerprint(header, recipe)
         if not isinstance(header.get("id"), str) or not _ID.fullmatch(header["id"]):
             raise MessageError(f"the message id {str(header.get('id'))[:40]!r} is not 32 hexadecimal digits.")
         if not isinstance(header.get("site"), str) or not _SITE.fullmatch(header["site"]):
             raise MessageError(f"the site name {str(header.get('site'))[:40]!r} is not up to 64 printable characters.")
-        return cls(header["recipe"], header["id"], header["site"], decode(header, body, layout))
+        moments = restored(decode(header, body, layout), shifts)
+        check_plausible(moments, recipe)
+        return cls(header["recipe"], header["id"], header["site"], moments, shifts)
 
     def save(self, path: str | Path, zstd: bool = False) -> None:
         """Write the message to a file."""
@@ -150,7 +160,7 @@ def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> b
 
 
 def open_envelope(
-    data: bytes, layout: Layout | None, kind: str, max_header: int, fields: set[str]
+    data: bytes, layout: Layout | None, kind: str, max_header: int, fields: set[str], optional: frozenset = frozenset()
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The header and the uint8 tensors of some bytes, after every check that needs no large allocation.
 
@@ -164,7 +174,7 @@ def open_envelope(
         )
     tensors, metadata, start = _safetensors_header(data, kind, max_header)
     header = _ghofl_header(metadata, kind)
-    if set(header) != fields:
+    if set(header) - optional != fields:
         raise MessageError(f"the {kind}'s header has the fields {sorted(header)[:20]}; expected {sorted(fields)}.")
     _check_coverage(tensors, len(data) - start)
     return header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}
@@ -190,7 +200,7 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
 
 
 def decode(header: Mapping[str, Any], body: Mapping[str, np.ndarray], layout: Layout) -> Moments:
-    """The moments of an opened envelope, checked against the header and against what rows could have made."""
+    """The moments of an opened envelope, checked against the header; `check_plausible` checks the rest."""
     _check_layout(header.get("layout"), layout)
     expected = {f"{name}.{part}" for name in layout.shapes for part in ("codes", "data")}
     if set(body) != expected:
@@ -210,7 +220,6 @@ def decode(header: Mapping[str, Any], body: Mapping[str, np.ndarray], layout: La
             for name, shape in layout.shapes.items()
         },
     )
-    check_plausible(moments)
     if moments.rows != header.get("rows"):
         raise MessageError(f"the header counts {header.get('rows')!r} rows and the moments {moments.rows}.")
     return moments
@@ -224,44 +233,6 @@ def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
             f"the message was made with recipe {str(there)[:12]}… and this is {here[:12]}…; "
             "all sites use one recipe file, so give this site that file and let it send again."
         )
-
-
-def check_plausible(moments: Moments) -> None:
-    """Raise unless rows on the grid could have made these moments, as far as single entries tell.
-
-    For bound β: N_c ≥ 0, |A_cj| ≤ β N_c, 0 ≤ D_cj ≤ β² N_c, A_cj² ≤ N_c D_cj (Cauchy–Schwarz), and every second
-    moment within ±β² N_c, which is what keeps one site from outweighing the others beyond its count.
-    """
-    layout, n = moments.layout, moments.counts
-    if n.min(initial=0) < 0:
-        raise MessageError(f"class {int(n.argmin())} has a count of {int(n.min())}; counts are never negative.")
-    largest = layout.bound * layout.dim if layout.sketch else layout.bound
-    if int(n.max(initial=0)) > 2**53 or sum(map(int, n)) * largest**2 > 2**63 - 1:
-        raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
-    _check_within("A", moments.sums, layout.bound * n[:, None])
-    squares = moments.squares if layout.has("D") else None
-    for name, limit in (("D", layout.bound**2), ("S", layout.bound**2), ("Z", (layout.bound * layout.dim) ** 2)):
-        if name in moments.blocks:
-            _check_within(name, moments.blocks[name], limit * n[:, None])
-    if "B" in moments.blocks:
-        b = moments.blocks["B"]
-        _check_within("B", b, np.int64(layout.bound**2 * moments.rows))
-        _check_squares("B", moments.sums.sum(axis=0), b[diagonal(layout.dim)], np.int64(moments.rows))
-    if squares is not None:
-        _check_squares("D", moments.sums, squares, n[:, None])
-
-
-def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
-    if np.any(block > limit) or np.any(block < -limit):
-        raise MessageError(
-            f"an entry of {name} is larger than its count of rows on the grid allows; the site must resend."
-        )
-
-
-def _check_squares(name: str, sums: np.ndarray, squares: np.ndarray, counts: Any) -> None:
-    # In float64, whose rounding is far below the one part in 10⁹ granted here.
-    if np.any(squares < 0) or np.any(sums.astype(float) ** 2 > counts.astype(float) * squares * (1 + 1e-9)):
-        raise MessageError(f"the squares in {name} are smaller than the sums in A allow; no rows give such moments.")
 
 
 def _layout_header(layout: Layout) -> dict[str, Any]:

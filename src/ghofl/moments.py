@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer
+from jaxtyping import Int, Int64, Integer, Num
 
 from ghofl.errors import EmbeddingsError, LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.features import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64, exact_product
@@ -179,7 +179,7 @@ class Moments:
         """The moments (N, A, S) of the sketch z = Rᵀx: sums follow from A; second moments are Z, or follow from S."""
         self.require("Z")
         layout = Layout(self.layout.classes, sketch.shape[1], ("S",), bound=self.layout.bound * self.layout.dim)
-        sums = self.sums @ sketch.astype(np.int64)
+        sums = np.ascontiguousarray(apply(self.sums, sketch.astype(np.int64)))
         return Moments(layout, {"N": self.counts, "A": sums, "S": self._sketched(sketch)})
 
     def restricted(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> "Moments":
@@ -304,8 +304,10 @@ class MomentsBuilder:
             if "S" in self._blocks:
                 add_products(np.concatenate(parts), self._blocks["S"][c])
             if self._sketch is not None:
-                z = exact_product(np.concatenate(parts), self._sketch, self.layout.bound * self.layout.dim)
-                add_products(z.astype(np.int64), self._blocks["Z"][c])
+                rows = np.concatenate(parts)
+                if not is_leading(self._sketch):
+                    rows = exact_product(rows, self._sketch, self.layout.bound * self.layout.dim).astype(np.int64)
+                add_products(rows[:, : self.layout.sketch], self._blocks["Z"][c])
         self._buffers, self._buffered = {}, 0
 
     def _checked(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -332,6 +334,17 @@ class MomentsBuilder:
             raise MomentsOverflowError(
                 f"{rows} rows with entries up to {largest} could leave the 64-bit integers; use fewer grid bits."
             )
+
+
+def is_leading(sketch: Int[np.ndarray, "dim sketch"]) -> bool:
+    """Whether a sketch matrix picks the leading features, as a kept one does: an identity above zeros."""
+    k = sketch.shape[1]
+    return int(np.count_nonzero(sketch)) == k <= len(sketch) and bool((sketch[range(k), range(k)] == 1).all())
+
+
+def apply(x: Num[np.ndarray, "n dim"], sketch: Int[np.ndarray, "dim sketch"]) -> Num[np.ndarray, "n sketch"]:
+    """`x @ sketch`, without the product where the sketch picks leading features."""
+    return x[:, : sketch.shape[1]] if is_leading(sketch) else x @ sketch
 
 
 def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, " triangle"]) -> None:

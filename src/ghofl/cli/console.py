@@ -1,6 +1,7 @@
 """What all commands share: where text goes, how bad input ends, progress, results as JSON."""
 
 import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -10,8 +11,18 @@ from typing import Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
+from rich.text import Text
 
 from ghofl import files
 from ghofl.errors import GhoflError, MessageError, RosterError
@@ -48,12 +59,13 @@ def handled() -> Iterator[None]:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error that takes (what, done, of)."""
+def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar on standard error that takes (what, done, of); `rate` adds how many a second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
+        *([_Rate()] if rate else []),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
@@ -66,6 +78,14 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(tasks[what], completed=done)
 
         yield report
+
+
+class _Rate(ProgressColumn):
+    """How many a second, lately."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 def present(result: dict[str, Any], table: Table | None, json_path: str | None) -> None:
@@ -113,6 +133,15 @@ def refuse_missing_folder(json_path: str | None) -> None:
     """A usage error before the work, not after it, when the JSON could not be written."""
     if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
         raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
+
+
+def bytes_of(text: str) -> int:
+    """The number of bytes in a text such as 5MB, 800kB or 1.5GB."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([kKMG]?)B?\s*", text)
+    try:
+        return round(float(match[1]) * {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}[match[2]])  # type: ignore[index]
+    except (TypeError, ValueError):
+        raise typer.BadParameter(f"{text!r} is not a size; write e.g. 5MB, 800kB or 1GB.") from None
 
 
 def refuse_overwriting(path: Path, force: bool) -> None:

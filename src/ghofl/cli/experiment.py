@@ -1,5 +1,6 @@
 """Commands for trying things out on one machine: `simulate` and `demo`."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -8,14 +9,17 @@ import typer
 from rich.table import Table
 
 from ghofl import partition
-from ghofl.classifier import HeadSpec
-from ghofl.cli import console
+from ghofl.best import propose
+from ghofl.classifier import BEST, HeadSpec
+from ghofl.cli import console, private
 from ghofl.cli.site import Json
 from ghofl.demo import run
 from ghofl.embeddings import class_numbers, load_rows
 from ghofl.errors import EmbeddingsError
-from ghofl.recipe import Grid
-from ghofl.simulate import Dataset, Simulation, all_heads, recipe_for
+from ghofl.features import calibrated
+from ghofl.recipe import Grid, Privacy
+from ghofl.secure import STAGES
+from ghofl.simulate import Cohort, Dataset, Simulation, all_heads, recipe_for
 from ghofl.simulate import simulate as run_simulation
 
 
@@ -33,9 +37,36 @@ def simulate(
     scale: Annotated[
         float | None, typer.Option(help="Grid steps in one unit of the embedding; fitted to the rows if not given.")
     ] = None,
-    heads: Annotated[str, typer.Option(help="Heads separated by commas, with options in brackets, or 'all'.")] = "lda",
+    heads: Annotated[
+        str, typer.Option(help="Heads separated by commas, with options in brackets, 'all', or 'best'.")
+    ] = "lda",
     preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
-    seed: Annotated[int, typer.Option(help="Seed of the split and of the public matrices.")] = 0,
+    budget: Annotated[
+        str | None, typer.Option(help="Choose the recipe for messages of this size, e.g. 5MB; instead of its options.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split, the public matrices and who vanishes.")] = 0,
+    unit_length: Annotated[bool, typer.Option("--unit-length", help="Scale every row to length 1.")] = False,
+    anchor: private.Anchor = None,
+    epsilon: private.Epsilon = None,
+    delta: private.Delta = None,
+    radius: private.Radius = None,
+    unit: private.Unit = private.DEFAULTS.unit,
+    neighbours: private.Neighbours = private.DEFAULTS.neighbours,
+    noise: private.Noise = private.DEFAULTS.noise,
+    secure: private.Secure = False,
+    min_count: private.MinCount = 0,
+    merge_into: private.MergeInto = "",
+    client_rows: private.ClientRows = None,
+    rounding: private.Rounding = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGE=SHARE",
+            help=f"Let this share of the clients vanish before a stage of the secure round: {', '.join(STAGES)}.",
+        ),
+    ] = None,
+    assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
+    assume_corruption: Annotated[float, typer.Option(help="Share of clients that may work with the server.")] = 0.1,
     json: Json = None,
 ) -> None:
     """Split training rows over clients, run every message through bytes, and score heads of the total.
@@ -48,14 +79,33 @@ def simulate(
         specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)
     else:
         specs = HeadSpec.parse_list(heads, preset)
-    if any("Z" in need for spec in specs.values() for need in spec.needs) and sketch is None:
+    if any("Z" in need for spec in specs.values() for need in spec.needs) and sketch is None and budget is None:
         raise typer.BadParameter("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
     parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
-    recipe = recipe_for(
-        data, specs.values(), power=power, bits=bits, scale=scale, project=project, lift=lift, sketch=sketch, seed=seed
-    )
+    cohort = Cohort(_drops(drop or [], secure), assume_dropout, assume_corruption, seed)
+    public_anchor, public = private.load_anchor(anchor)
+    space = {"power": power, "bits": bits, "scale": scale, "project": project, "lift": lift, "sketch": sketch}
+    space |= {
+        "keep": lift is not None and heads == BEST,
+        "seed": seed,
+        "anchor": public_anchor,
+        "unit_length": unit_length,
+        "public": public,
+    }
+    promise = {"epsilon": epsilon, "delta": delta, "radius": radius, "unit": unit, "neighbours": neighbours}
+    promise |= {"noise": noise, "secure": secure, "min_count": min_count, "merge_into": merge_into}
+    promise |= {"client_rows": client_rows, "rounding": rounding}
+    if noise == "distributed" and epsilon is not None:
+        promise["min_cohort"] = cohort.honest_survivors(clients)
+    is_private = None if epsilon is None else Privacy(1.0, epsilon, private.DELTA)
+    recipe = private.with_privacy(recipe_for(data, specs.values(), **space, privacy=is_private), promise)
+    if budget is not None:
+        rows = len(data.y_train) // max(1, clients)
+        proposal = propose(console.bytes_of(budget), data.classes, data.x_train.shape[1], rows)
+        recipe = calibrated(proposal.recipe, data.x_train)
+        console.err.print(f"Recipe for {budget}: {proposal.why}.", highlight=False)
     with console.progress() as report:
-        result = run_simulation(data, parts, recipe, specs, report)
+        result = run_simulation(data, parts, recipe, specs, report, cohort)
     result.clipping.warn(recipe)
     console.present({**result.to_dict(), "seed": seed}, _table(result), json)
 
@@ -93,11 +143,41 @@ def _parts(
     return partition.iid(y, clients, rng)
 
 
+def _drops(texts: list[str], secure: bool) -> dict[str, float]:
+    """Shares of clients by the stage before which they vanish."""
+    if texts and not secure:
+        raise typer.BadParameter("--drop is about the stages of a secure round; give --secure too.")
+    out: dict[str, float] = {}
+    for text in texts:
+        stage, _, share = text.partition("=")
+        if stage not in STAGES or not re.fullmatch(r"0(\.\d+)?|1(\.0+)?|\.\d+", share):
+            raise typer.BadParameter(
+                f"--drop {text} is not STAGE=SHARE, e.g. mask=0.1; stages are {', '.join(STAGES)}."
+            )
+        out[stage] = out.get(stage, 0.0) + float(share)
+    return out
+
+
+def _caption(result: Simulation) -> str:
+    lines = [private.guarantee_text(result.total.guarantee)] if result.total.guarantee is not None else []
+    if result.secure_round is not None:
+        plan, sent = result.secure_round.plan, console.size(result.secure_round.sent_bytes)
+        lines.append(
+            f"Secure round: {len(result.secure_round.survivors)} of {plan.clients} clients survived, {plan.neighbours} "
+            f"neighbours, threshold {plan.threshold}, {plan.bits} bits an entry, a client sent {sent}."
+        )
+    if result.total.small_classes is not None:
+        lines.append(result.total.small_classes.revealed)
+    return "\n".join(lines)
+
+
 def _table(result: Simulation) -> Table:
     empty = f", {result.empty_clients} of them empty" if result.empty_clients else ""
     table = Table(
         title=f"{result.clients} clients{empty}, {result.total.moments.rows:,} rows, "
-        f"total {result.total.moments.sha256[:16]}…"
+        f"total {result.total.moments.sha256[:16]}…",
+        caption=_caption(result) or None,
+        caption_justify="left",
     )
     table.add_column("head")
     for name in ("accuracy %", "a client sends", "fit s", "ms a sample"):

@@ -1,4 +1,4 @@
-"""Commands of the server: `sum`, `subtract`, `head` and `inspect`."""
+"""Commands of the server: `sum`, `subtract`, `release`, `head` and `inspect`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,11 +9,12 @@ from rich.table import Table
 
 from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.cli import console
+from ghofl.cli import console, private
 from ghofl.cli.site import Force, Json
 from ghofl.errors import MessageError, RecipeError
 from ghofl.message import ZSTD_MAGIC, Message, peek
 from ghofl.moments import Layout
+from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
@@ -67,6 +68,29 @@ def subtract(
     console.present(_total_result(rest, output), _roster_table(rest), json)
 
 
+def release(
+    total: TotalFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Make a total that others may see: with the noise the recipe promises, and without its small classes.
+
+    Each release of one total spends its epsilon again. Nothing adds to a released total: keep the exact one for that.
+
+    Example: ghofl release total.ghofl -o released.ghofl
+    """
+    console.refuse_overwriting(output, force)
+    released = _load_total(total).released()
+    released.save(output)
+    small = f" {released.small_classes}" if released.small_classes is not None else ""
+    console.said(
+        _total_result(released, output),
+        f"Wrote [bold]{output}[/bold]: {private.guarantee_text(released.guarantee)}{small}",
+        json,
+    )
+
+
 def head(
     total: TotalFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
@@ -83,10 +107,13 @@ def head(
     classifier = Classifier.fit(_load_total(total), HeadSpec.parse(head, preset))
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
+    result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
     console.said(
-        {**result, "bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites},
+        {**result, **_promise(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote [bold]{output}[/bold]: {classifier.head.name} from {classifier.rows:,} rows of "
-        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}.",
+        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
+        + (f" {private.guarantee_text(classifier.guarantee)}" if classifier.guarantee else "")
+        + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
 
@@ -140,6 +167,8 @@ def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         "sites": classifier.sites,
         "rows": classifier.rows,
         "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
+        **_promise(classifier.guarantee),
+        **({"small classes": classifier.revealed} if classifier.revealed else {}),
         **{f"recipe {key}": value for key, value in _recipe_result(classifier.recipe).items() if key != "kind"},
     }
 
@@ -167,8 +196,18 @@ def _total_result(total: Total, path: Path) -> dict[str, Any]:
         "sites": len(total.roster),
         "total_sha256": total.moments.sha256,
         **_moments_result(total.moments, total.recipe),
+        **_promise(total.guarantee),
+        **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
+        "is released": total.is_released,
         "roster": [{"site": e.name, "id": e.id, "rows": e.rows} for e in total.roster],
     }
+
+
+def _promise(guarantee: Guarantee | None) -> dict[str, Any]:
+    """What noise promises, as plain values; nothing without noise."""
+    if guarantee is None:
+        return {}
+    return {"promise": private.guarantee_text(guarantee), "guarantee": guarantee.to_dict()}
 
 
 def _roster_table(total: Total) -> Table:
@@ -179,7 +218,7 @@ def _roster_table(total: Total) -> Table:
     table.add_column("id")
     table.add_column("rows", justify="right")
     for entry in total.roster[:20]:
-        table.add_row(entry.site or "–", entry.id[:8], f"{entry.rows:,}")
+        table.add_row(entry.site or "–", entry.id[:8], "not told" if entry.rows is None else f"{entry.rows:,}")
     if len(total.roster) > 20:
         table.add_row(f"and {len(total.roster) - 20} more", "", "")
     return table

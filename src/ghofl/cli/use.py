@@ -10,11 +10,13 @@ import typer
 from rich.table import Table
 
 from ghofl import files
+from ghofl.calibration import expected_calibration_error
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json
 from ghofl.embeddings import class_numbers, load_rows
 from ghofl.evaluation import Confusion
+from ghofl.selection import Report, best_of
 
 BLOCK = 2048
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
@@ -25,6 +27,7 @@ def evaluate(
     head: HeadFile,
     embeddings: EmbeddingsFile,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     json: Json = None,
 ) -> None:
     """Compare a head's predictions with labels.
@@ -35,12 +38,15 @@ def evaluate(
     rows = load_rows(embeddings, split)
     assert rows.y is not None
     y = class_numbers(rows.y, classifier.recipe.classes)
-    result = Confusion.of(y, _probabilities(classifier, rows.x).argmax(axis=1), len(classifier.recipe.classes))
+    probabilities = _probabilities(classifier, rows.x)
+    result = Confusion.of(y, probabilities.argmax(axis=1), len(classifier.recipe.classes))
+    calibration = expected_calibration_error(probabilities, y)
     table = Table(title=f"{classifier.head.name} on {result.rows:,} rows")
     table.add_column("measure")
     table.add_column("%", justify="right")
     table.add_row("accuracy", f"{100 * result.accuracy:.2f}")
     table.add_row("balanced accuracy", f"{100 * result.balanced_accuracy:.2f}")
+    table.add_row("expected calibration error", f"{100 * calibration:.2f}")
     recalls = {
         name: float(recall)
         for name, recall in zip(classifier.recipe.classes, result.recalls, strict=True)
@@ -50,16 +56,40 @@ def evaluate(
         table.add_row(f"recall of {name} (among the lowest)", f"{100 * recall:.2f}")
     console.present(
         {
-            "head": classifier.head.name,
-            "rows": result.rows,
+            **Report.of(head, site, classifier, result).to_dict(),
+            "expected_calibration_error": calibration,
             "accuracy": result.accuracy,
             "balanced_accuracy": result.balanced_accuracy,
             "recalls": recalls,
-            "confusion": result.counts.tolist(),
         },
         table,
         json,
     )
+
+
+def select(
+    reports: Annotated[list[Path], typer.Argument(help="Reports that sites wrote with 'ghofl evaluate --json'.")],
+    json: Json = None,
+) -> None:
+    """At the server: add up the sites' counts of right and wrong predictions and name the best head.
+
+    Example: ghofl select north-lda.json south-lda.json north-rda.json south-rda.json
+    """
+    totals = best_of(Report.load(path) for path in reports)
+    table = Table(title=f"{console.count(len(totals), 'head')}, best first")
+    for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
+        table.add_column(name)
+    for found in totals:
+        counts = found.confusion
+        cells = (
+            found.head,
+            found.sha256[:12],
+            str(len(found.sites)),
+            f"{counts.rows:,}",
+            f"{100 * counts.accuracy:.2f}",
+        )
+        table.add_row(*cells)
+    console.present({"heads": [found.to_dict() for found in totals]}, table, json)
 
 
 def predict(

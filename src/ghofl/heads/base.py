@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_type_hints, runtime_checkable
 
 import numpy as np
 import scipy.special
@@ -47,12 +47,47 @@ class Head(Protocol):
     def arrays(self) -> dict[str, np.ndarray]:
         """The head as named arrays."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {f.name: np.ascontiguousarray(getattr(self, f.name)) for f in fields}
+        return {f.name: np.array(getattr(self, f.name), order="C") for f in fields}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "Head":
-        """The head that `arrays` came from."""
-        return cls(**arrays)
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "Head":
+        """The head that `arrays` came from, once their names, numbers and shapes are those of such a head."""
+        return cls(**checked_arrays(cls, arrays, axes)[0])
+
+
+def checked_arrays(
+    kind: type, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int], left_out: tuple[str, ...] = ()
+) -> tuple[dict[str, np.ndarray], dict[str, int]]:
+    """The arrays of a head from a file, and the sizes of its axes; `ValueError` when they are not such a head's.
+
+    Shapes are read off the fields' annotations, e.g. "classes dim", and must agree with `axes` and each other.
+    """
+    expected = {f.name for f in dataclasses.fields(kind)} - set(left_out)
+    if set(arrays) != expected:
+        raise ValueError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
+    hints, sizes = get_type_hints(kind), dict(axes)
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fi" or np.isnan(array).any():
+            raise ValueError(f"its {name} hold something other than numbers")
+        names = hints[name].dim_str.split()
+        same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
+        if array.ndim != len(names) or not all(same):
+            raise ValueError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")
+    return dict(arrays), sizes
+
+
+def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a head inside another, under its name."""
+    return {f"{prefix}:{name}": array for name, array in arrays.items()}
+
+
+def prefixed(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+    """Arrays grouped by the name before their first colon; the head's own under the empty name."""
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    for key, array in arrays.items():
+        prefix, colon, name = key.partition(":")
+        groups.setdefault(prefix if colon else "", {})[name if colon else key] = array
+    return groups
 
 
 def linear_scores(

@@ -1,6 +1,7 @@
 """A quadratic head for the price of a linear one and a small sketch."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -9,7 +10,8 @@ from jaxtyping import Float, Int
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA
-from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores
+from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores, student_scores
+from ghofl.moments import apply
 
 
 @dataclass(frozen=True)
@@ -21,12 +23,15 @@ class SketchedQDA(Head):
 
         s_c(x) = LDA_x(x) − LDA_z(z) + RDA_z(z)
 
+    and, as real embeddings have heavier tails than Gaussians, RDA_z is by default the `Student` of the same λ and γ
+    (``dof=0`` for the Gaussian).
+
     The message is B and C k(k+1)/2 numbers instead of C d(d+1)/2. Means and shared covariance of z follow from A
     and B.
 
     Guarantees
     ----------
-    With blend 1 the sketch adds nothing and the head is `LDA` (both with the same shrinkage of z).
+    With blend 1 and dof 0 the sketch adds nothing and the head is `LDA`.
 
     Examples
     --------
@@ -47,6 +52,7 @@ class SketchedQDA(Head):
     means: Float[np.ndarray, "classes k"]
     whiteners: Float[np.ndarray, "classes k k"]
     offsets: Float[np.ndarray, " classes"]
+    dof: Float[np.ndarray, ""]
 
     @classmethod
     def fit(  # type: ignore[override]  # the one head of two spaces: rows and their sketch
@@ -56,8 +62,9 @@ class SketchedQDA(Head):
         sketch: Int[np.ndarray, "dim k"],
         blend: float | None = None,
         shrinkage: float = 0.05,
+        dof: float = 100.0,
     ) -> "SketchedQDA":
-        """The head of the Gaussians of x and of z = Rᵀx; `blend` and `shrinkage` are λ and γ of `RDA` in z."""
+        """The head of the Gaussians of x and of z = Rᵀx; `blend`, `shrinkage` and `dof` are λ, γ and ν in z."""
         blend = default_blend(of_sketch) if blend is None else blend
         linear = LDA.fit(gaussians)
         linear_z = LDA.fit(of_sketch, shrinkage)
@@ -66,9 +73,11 @@ class SketchedQDA(Head):
         weights = linear.weights - linear_z.weights @ sketch.T
         present = gaussians.counts > 0
         bias = np.where(present, linear.bias - np.where(present, linear_z.bias, 0.0), -np.inf)
-        return cls(weights, bias, sketch, quadratic_z.means, quadratic_z.whiteners, quadratic_z.offsets)
+        own = (quadratic_z.means, quadratic_z.whiteners, quadratic_z.offsets)
+        return cls(weights, bias, sketch, *own, np.asarray(float(dof)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
-        quadratic = quadratic_scores(x @ self.sketch, self.means, self.whiteners, self.offsets)
+        of_z = quadratic_scores if self.dof == 0 else partial(student_scores, dof=float(self.dof))
+        quadratic = of_z(apply(x, self.sketch), self.means, self.whiteners, self.offsets)
         return x @ self.weights.T + self.bias + quadratic

@@ -9,13 +9,14 @@
     plan      →  Guarantee            what is promised, to whom, and on what it rests
     total     →  apply_min_count      small classes are dropped or merged
     total     →  repaired             counts, sums and covariances that some rows could have
+
+`release` does all of this as a recipe asks for it.
 """
 
+from ghofl.clipping import clip_rows, grid_radius
 from ghofl.privacy.bounds import (
     Sensitivity,
-    clip_rows,
     clip_vector,
-    grid_radius,
     length,
     record_bounds,
     sensitivity,
@@ -27,7 +28,18 @@ from ghofl.privacy.guarantee import Guarantee, compose, delta_of, epsilon_of, si
 from ghofl.privacy.lattice import on_lattice, share_sigma, slack
 from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
 from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
-from ghofl.privacy.repair import noise_shrinkage, repaired
+from ghofl.privacy.release import (
+    allowances,
+    as_vector,
+    entry_bound,
+    from_vector,
+    leaving,
+    noisy,
+    plan_of,
+    shifts_of,
+    without_small_classes,
+)
+from ghofl.privacy.repair import diagonal_shrinkage, noise_shrinkage, repaired
 from ghofl.privacy.rounding import restored, rounded
 
 __all__ = [  # noqa: RUF022 in story order
@@ -59,8 +71,18 @@ __all__ = [  # noqa: RUF022 in story order
     "SiteWarning",
     "apply_min_count",
     "MinCount",
+    "plan_of",
+    "shifts_of",
+    "leaving",
+    "noisy",
+    "without_small_classes",
+    "allowances",
+    "entry_bound",
+    "as_vector",
+    "from_vector",
     "repaired",
     "noise_shrinkage",
+    "diagonal_shrinkage",
     "PrivacyError",
     "CompositionError",
 ]

@@ -12,65 +12,19 @@ z is its sketch; its blocks are no longer than Δ_N = 1, Δ_A = R, Δ_D = R·min
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite, sqrt
+from math import sqrt
 
 import numpy as np
-from jaxtyping import Float, Int, Integer
+from jaxtyping import Int
 
-from ghofl.features import EXACT_IN_FLOAT64
+from ghofl.clipping import SLACK, refuse_radius
 from ghofl.moments import Layout, Moments, diagonal
 from ghofl.privacy.errors import PrivacyError
 
 SYMMETRIC = ("B", "S", "Z")
 UNITS = ("record", "client")
 NEIGHBOURS = ("add-remove", "replace-one")
-BLOCK = 256  # rows clipped at a time: their temporaries stay in the cache
-LEVELS = 16  # roundings tried by `clip_rows`: from the nearest integer (8/16) to towards zero (16/16)
-SLACK = 2.0**-48  # covers the rounding of the few float operations that a bound goes through
-SUM_SLACK = 2.0**-20  # and of a float sum over up to 2^32 entries
-
-
-def grid_radius(radius: float, step: float) -> int:
-    """The recipe's radius in steps of the grid, rounded down; `step` is `Features.unit`.
-
-    >>> grid_radius(1.0, step=1 / 16)
-    16
-    """
-    on_grid = radius / step
-    if not (isfinite(on_grid) and on_grid >= 1):
-        raise PrivacyError(
-            f"privacy.radius = {radius} is {on_grid:g} steps of the grid; rows need at least one step: "
-            "raise privacy.radius or grid.scale."
-        )
-    return int(on_grid)
-
-
-def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarray, "n dim"]:
-    """Integer rows no longer than `radius`: the long ones are scaled down and rounded, the others untouched.
-
-    A row with ‖q‖ > R becomes ``sign(q) ⌊f|q| + 1 − θ⌋`` with ``f = R/‖q‖`` and θ the first of 8/16, 9/16, … 16/16
-    for which the result is no longer than R: the nearest integers where they fit, and otherwise a little shorter.
-
-    Guarantees
-    ----------
-    Every row of the result has Σ q² ≤ R², in integers. The tests for θ < 1 are exact integer comparisons; at θ = 1
-    each entry is rounded towards zero, so Σ ⌊f|q|⌋² ≤ f² Σ q² ≤ R², where f is taken 2⁻⁴⁸ short of R/‖q‖ to cover
-    its own rounding. A row's result depends on that row alone, and is the same on every platform.
-
-    Examples
-    --------
-    >>> clip_rows(np.array([[3, 4], [30, -41]]), radius=5)
-    array([[ 3, 4], [ 3, -4]])
-    """
-    _refuse_radius(radius)
-    _refuse_large(q)
-    out = q.copy()
-    for start in range(0, len(q), BLOCK):
-        x = q[start : start + BLOCK].astype(np.float64)
-        over = np.flatnonzero(_squared_norms(x) > radius**2)
-        if over.size:
-            out[start + over] = _shortened(x[over], radius).astype(q.dtype)
-    return out
+SUM_SLACK = 2.0**-20  # covers the rounding of a float sum over up to 2^32 entries
 
 
 def clip_vector(moments: Moments, limit: float, scales: Mapping[str, float] | None = None) -> Moments:
@@ -130,7 +84,7 @@ def record_bounds(layout: Layout, radius: int, sketch_norm: float | None = None)
     >>> record_bounds(Layout(classes=10, dim=64, statistics=("D", "B")), radius=200)
     {'N': 1.0, 'A': 200.0, 'D': 25400.0, 'B': 40000.0}
     """
-    _refuse_radius(radius)
+    refuse_radius(radius)
     if layout.sketch and sketch_norm is None:
         raise PrivacyError(
             f"layout {layout} holds class moments of a sketch; pass the sketch_norm of Features.of(recipe).sketch."
@@ -241,39 +195,6 @@ def _formula(terms: Mapping[str, float], radius: int, is_scaled: bool) -> str:
 
 def _scale(scales: Mapping[str, float] | None, name: str) -> float:
     return 1.0 if scales is None else scales[name]
-
-
-def _shortened(x: Float[np.ndarray, "n dim"], radius: int) -> Float[np.ndarray, "n dim"]:
-    """Rows longer than the radius, scaled to it and rounded as `clip_rows` says."""
-    # IEEE square roots, quotients and products are rounded alike everywhere, so no platform disagrees.
-    scaled = np.abs(x) * (radius * (1.0 - SLACK) / np.sqrt(_squared_norms(x)))[:, None]
-    size = np.floor(scaled + 0.5)
-    for level in range(LEVELS // 2 + 1, LEVELS + 1):
-        over = np.flatnonzero(_squared_norms(size) > radius**2)
-        if not over.size:
-            break
-        size[over] = np.floor(scaled[over] + (1 - level / LEVELS))
-    return np.copysign(size, x)
-
-
-def _squared_norms(x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
-    # Whole numbers below 2^53 in every partial sum: exact in any order.
-    return np.einsum("ij,ij->i", x, x)
-
-
-def _refuse_large(q: Integer[np.ndarray, "n dim"]) -> None:
-    largest = max(int(q.max(initial=0)), -int(q.min(initial=0)))
-    if largest**2 * q.shape[1] > EXACT_IN_FLOAT64:
-        raise PrivacyError(
-            f"a row of {q.shape[1]} entries up to {largest} has squares beyond 2^53; rows come from Features.rows."
-        )
-
-
-def _refuse_radius(radius: int) -> None:
-    if radius < 1:
-        raise PrivacyError(
-            f"radius is {radius}; on the grid it is a whole number of steps, at least 1: see grid_radius."
-        )
 
 
 def _refuse_words(unit: str, neighbours: str) -> None:

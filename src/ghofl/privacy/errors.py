@@ -7,11 +7,9 @@
     └── CompositionError    (ValueError)   guarantees that do not add up to one
 """
 
-from ghofl.errors import GhoflError
+from ghofl.errors import GhoflError, PrivacyError
 
-
-class PrivacyError(GhoflError, ValueError):
-    """A bound, a budget or a noise level that cannot work."""
+__all__ = ["CompositionError", "PrivacyError"]
 
 
 class CompositionError(GhoflError, ValueError):

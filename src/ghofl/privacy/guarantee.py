@@ -10,7 +10,7 @@ as μ² = Σ_b Δ_b²/σ_b², and so do several releases: μ² adds up. `lattice
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from math import exp, expm1, isfinite, log, sqrt
+from math import exp, expm1, isclose, isfinite, log, sqrt
 from typing import Any
 
 from scipy.special import log_ndtr
@@ -126,6 +126,18 @@ class Guarantee:
     def epsilon_at(self, delta: float) -> float:
         """The ε of the same noise at another δ."""
         return epsilon_of(1 / self.mu, delta)
+
+    def agrees_with(self, other: "Guarantee") -> bool:
+        """Whether both promise the same; numbers may differ by 10⁻⁶ of themselves, as between two platforms."""
+        ours, theirs = self._numbers(), other._numbers()
+        same_words = all(
+            getattr(self, f) == getattr(other, f) for f in ("unit", "neighbours", "mechanism", "min_cohort")
+        )
+        is_close = ours.keys() == theirs.keys() and all(isclose(ours[k], theirs[k], rel_tol=1e-6) for k in ours)
+        return same_words and is_close and self.releases == other.releases
+
+    def _numbers(self) -> dict[str, float]:
+        return {"epsilon": self.epsilon, "delta": self.delta, "mu": self.mu, **self.sigmas}
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain values."""

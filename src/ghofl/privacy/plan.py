@@ -118,7 +118,6 @@ def noise_plan(
     shares: Mapping[str, float] | None = None,
     sketch_norm: float | None = None,
     shifts: Mapping[str, int] | None = None,
-    client_rows: int | None = None,
 ) -> NoisePlan:
     """The noise that keeps the recipe's (ε, δ) for rows clipped to `radius` steps of the grid.
 
@@ -136,7 +135,7 @@ def noise_plan(
         scales=scales,
         sketch_norm=sketch_norm,
         shifts=shifts,
-        client_rows=client_rows,
+        client_rows=privacy.client_rows,
     )
     return NoisePlan(
         layout=layout,
@@ -149,7 +148,7 @@ def noise_plan(
         shifts=dict(shifts or {}),
         mechanism=privacy.noise,
         min_cohort=privacy.min_cohort,
-        client_rows=client_rows,
+        client_rows=privacy.client_rows,
     )
 
 

@@ -4,7 +4,7 @@ Noise leaves counts below zero and covariances with negative eigenvalues. Everyt
 so it costs no privacy, and it draws nothing, so the same total always gives the same result.
 """
 
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 from jaxtyping import Float, Int, Num
@@ -113,6 +113,22 @@ def noise_shrinkage(sigma: float, dim: int, trace: float) -> float:
         return 1.0
     level = EDGE * 2.0 * sigma * sqrt(dim)
     return level / (level + trace / dim)
+
+
+def diagonal_shrinkage(
+    sigma: Float[np.ndarray, " classes"], variances: Float[np.ndarray, "classes dim"]
+) -> Float[np.ndarray, " classes"]:
+    """How far to shrink noisy variances of each class towards their mean, as `noise_shrinkage` does a matrix.
+
+    A diagonal matrix of noise has spectral norm σ√(2 ln d). All of it is added to every variance: unlike in a matrix,
+    where noise is spread over directions, a single small variance can be all noise, and naive Bayes divides by it.
+    (docs/privacy.md, "Shrinking for noise".)
+
+    >>> diagonal_shrinkage(np.array([0.0, 1.0]), np.ones((2, 100))).round(2)
+    array([0.  , 0.75])
+    """
+    level = sigma * sqrt(2.0 * log(max(2, variances.shape[1])))
+    return level / np.maximum(level + variances.mean(axis=1), np.finfo(float).tiny)
 
 
 def _symmetric(matrix: Num[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:

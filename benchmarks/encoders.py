@@ -1,0 +1,177 @@
+"""Samples a second of an encoder: the loop one writes first against what `ghofl embed` runs.
+
+On another machine, with the weights and images beside it::
+
+    python benchmarks/encoders.py --device cuda --weights mobilenet_v2.safetensors --images FOLDER --json out.json
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import data
+import numpy as np
+import torch
+from torchvision import models
+from torchvision.transforms import v2
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
+
+from ghofl import datasets, encoders
+from ghofl.embed import ahead
+from ghofl.encoders import Runtime, cosines
+from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
+from ghofl.errors import EncoderError
+
+WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
+IMAGES = data.FOLDER / "images" / "cifar10-2k" / "test"
+BATCH = {"cpu": 32, "cuda": 256}
+ROUNDS = 5
+
+
+def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, count: int = 0) -> dict:
+    """Images a second from files to embeddings, every way in turn, several rounds; medians, and cosines to plain."""
+    samples = datasets.load(str(images))
+    samples = samples.only(np.arange(min(len(samples), count or (128 if device == "cpu" else 1000))))
+    ways = {"plain loop": _plain(device, weights)} | _ours(device, weights)
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    rows, refused = {}, {}
+    for name, way in list(ways.items()):  # the first round warms up
+        try:
+            rows[name] = way(samples)
+        except EncoderError as error:
+            refused[name] = str(error)
+            del ways[name]
+    for _ in range(ROUNDS):
+        for name, way in ways.items():
+            started = time.perf_counter()
+            way(samples)
+            seconds[name].append(time.perf_counter() - started)
+    eager = _eager(device, weights, samples)
+    result = {
+        "device": torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} CPU threads",
+        "images": len(samples),
+        "ways": {
+            name: {
+                "images_per_second": len(samples) / float(np.median(seconds[name])),
+                # Ways take turns, so that a busy moment of the machine slows all of a round alike.
+                "times_plain": float(np.median(np.array(seconds["plain loop"]) / np.array(seconds[name]))),
+                "median_cosine_to_plain": float(np.median(cosines(rows[name], rows["plain loop"]))),
+                "median_cosine_to_fp32": float(np.median(cosines(rows[name], eager))),
+            }
+            for name in ways
+        },
+        "refused": refused,
+    }
+    print(table(result), flush=True)
+    return result
+
+
+def table(result: dict) -> str:
+    """One device as Markdown."""
+    lines = [
+        f"MobileNetV2 on {result['device']}, {result['images']} PNG files of 32 pixels to rows, resized to 224.\n",
+        "| way | images/s | × plain | median cosine to plain | to eager fp32, same resize |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for name, way in result["ways"].items():
+        lines.append(
+            f"| {name} | {way['images_per_second']:,.0f} | {way['times_plain']:.1f} "
+            f"| {way['median_cosine_to_plain']:.6f} | {way['median_cosine_to_fp32']:.6f} |"
+        )
+    lines += [f"\n{name} is refused: {why}" for name, why in result["refused"].items()]
+    return "\n".join(lines)
+
+
+def _network(weights: Path) -> torch.nn.Module:
+    from ghofl.encoders import checkpoints
+
+    network = models.mobilenet_v2(weights=None)
+    checkpoints.fit(network, checkpoints.read(weights), "classifier.1", weights)
+    network.classifier = torch.nn.Identity()
+    return network.eval()
+
+
+def _plain(device: str, weights: Path) -> Callable[[datasets.Samples], np.ndarray]:
+    """A DataLoader whose dataset opens and resizes with PIL, and a network in eager fp32."""
+    network = _network(weights).to(device)
+    steps = [v2.Resize((224, 224)), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
+    transform = v2.Compose([*steps, v2.Normalize(IMAGENET_MEAN, IMAGENET_STD)])
+
+    class Files(torch.utils.data.Dataset):
+        def __init__(self, names: list[str]) -> None:
+            self.names = names
+
+        def __len__(self) -> int:
+            return len(self.names)
+
+        def __getitem__(self, i: int) -> torch.Tensor:
+            from PIL import Image
+
+            return transform(Image.open(self.names[i]).convert("RGB"))
+
+    def way(samples: datasets.Samples) -> np.ndarray:
+        loader = torch.utils.data.DataLoader(Files(list(samples.names)), batch_size=BATCH[device])
+        with torch.no_grad():
+            return np.concatenate([network(batch.to(device)).cpu().numpy() for batch in loader])
+
+    return way
+
+
+def _eager(device: str, weights: Path, samples: datasets.Samples) -> np.ndarray:
+    """Full precision without any of our shortcuts, on planes of our own resize."""
+    network, planes = _network(weights).to(device), encoders.Preprocessing().numpy_planes
+    out = []
+    with torch.no_grad():
+        for i in range(0, len(samples), BATCH[device]):
+            batch = np.stack([samples.read(j) for j in range(i, min(i + BATCH[device], len(samples)))])
+            out.append(network(torch.from_numpy(planes(batch)).to(device)).cpu().numpy())
+    return np.concatenate(out)
+
+
+def _ours(device: str, weights: Path) -> dict[str, Callable[[datasets.Samples], np.ndarray]]:
+    def of(encoder: encoders.SampleEncoder) -> Callable[[datasets.Samples], np.ndarray]:
+        size = BATCH[device]
+
+        def way(samples: datasets.Samples) -> np.ndarray:
+            ranges = (range(i, min(i + size, len(samples))) for i in range(0, len(samples), size))
+            batches = ([samples.read(j) for j in block] for block in ranges)
+            return np.concatenate(list(encoder.encode(ahead(batches, 2))))
+
+        return way
+
+    def load(precision: str) -> encoders.SampleEncoder:
+        return encoders.load("torchvision:mobilenet_v2", Runtime(device, precision), weights=weights)
+
+    ways = {"torch fp32": of(load("fp32")), "torch bf16": of(load("bf16"))}
+    if device == "cuda":
+        ways["torch fp16"] = of(load("fp16"))
+    if device == "cpu":
+        from ghofl.encoders.export import export
+
+        with tempfile.TemporaryDirectory() as folder:
+            export(load("fp32"), Path(folder) / "mobilenet_v2.onnx")
+            ways["ONNX Runtime fp32"] = of(encoders.load(f"onnx:{folder}/mobilenet_v2.onnx"))
+    return ways
+
+
+def main() -> None:
+    """Run it by hand."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=list(BATCH))
+    parser.add_argument("--weights", type=Path, default=WEIGHTS)
+    parser.add_argument("--images", type=Path, default=IMAGES)
+    parser.add_argument("--count", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    result = run(options.device, options.weights, options.images, options.count)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Probabilities that mean what they say, without data: a temperature fitted on draws from the Gaussians.
+
+Scores of a head are divided by T before the softmax. T minimises the cross-entropy of labelled draws
+z = μ_c + τ L e from the total's own Gaussians, with the shared covariance L Lᵀ and a dispersion τ above 1, because
+real rows stray further than Gaussian ones. τ was chosen once on held-out training rows of CIFAR-10 (where 1.6 is best
+for LDA, RDA, ridge and Proto-Hyper) and CIFAR-100 (where more would be); it halves the calibration error or better.
+"""
+
+import numpy as np
+import scipy.optimize
+import scipy.special
+from jaxtyping import Float, Integer
+
+from ghofl.gaussians import Gaussians
+from ghofl.heads import Head
+from ghofl.synthesis import draw
+
+DISPERSION = 1.7
+DRAWS = 1000
+BINS = 15
+
+
+def temperature_of(head: Head, gaussians: Gaussians) -> float:
+    """The temperature of a head built from these Gaussians; 1 where they tell no covariance."""
+    if not gaussians.has_shared_covariance:
+        return 1.0
+    shared = Gaussians(gaussians.counts, gaussians.means, gaussians.pooled())
+    per_class = max(1, DRAWS // gaussians.present)
+    drawn = draw(shared, per_class, np.random.default_rng(0), DISPERSION, shrinkage=0.01)
+    return fitted_temperature(head.scores(drawn.z.astype(np.float64)), drawn.y)
+
+
+def fitted_temperature(scores: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"]) -> float:
+    """The T that minimises the mean of −log softmax(scores / T)_y.
+
+    >>> scores = np.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
+    >>> round(fitted_temperature(scores, np.array([0, 0, 0, 1])), 2)
+    1.82
+    """
+
+    def loss(log_t: float) -> float:
+        scaled = scores * np.exp(-log_t)
+        return float(np.mean(scipy.special.logsumexp(scaled, axis=1) - scaled[np.arange(len(y)), y]))
+
+    return float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-7.0, 7.0), method="bounded").x))
+
+
+def expected_calibration_error(probabilities: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"]) -> float:
+    """The mean gap between confidence and accuracy over 15 equal bins of confidence (Guo et al. 2017).
+
+    >>> expected_calibration_error(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1])).__round__(2)
+    0.3
+    """
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == y
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, right - confidence, minlength=BINS)
+    return float(np.abs(gaps).sum() / max(1, len(y)))

@@ -1,0 +1,60 @@
+"""The command that says what a file would reveal: `audit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl import diagnostics
+from ghofl.aggregation import Total
+from ghofl.cli import console
+from ghofl.cli.site import Json
+from ghofl.embeddings import class_numbers, load_rows
+from ghofl.errors import MessageError
+from ghofl.message import Message, peek
+from ghofl.moments import Moments
+from ghofl.privacy import Guarantee, plan_of
+from ghofl.recipe import Recipe
+
+
+def audit(
+    file: Annotated[Path, typer.Argument(help="A message or a total.")],
+    recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe of a message.")] = None,
+    shadow: Annotated[
+        Path | None, typer.Option(help="An .npz of rows like those of the sites, to try membership inference on.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of the shadow rows.")] = "",
+    seed: Annotated[int, typer.Option(help="Seed of which shadow rows play members.")] = 0,
+    json: Json = None,
+) -> None:
+    """Say in words and numbers what a message or a total would reveal to someone who reads it.
+
+    Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
+    """
+    with console.naming(file):
+        moments, agreed, guarantee = _opened(file, None if recipe is None else Recipe.load(recipe))
+    rows = None
+    if shadow is not None:
+        loaded = load_rows(shadow, split)
+        assert loaded.y is not None
+        rows = loaded.x, class_numbers(loaded.y, agreed.classes)
+    found = diagnostics.audit(moments, agreed, guarantee, rows, seed)
+    sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
+    console.said(
+        {"file": str(file), **found.to_dict()},
+        f"{file.name}: {console.count(moments.rows, 'row')} of {len(agreed.classes)} classes.\n{sentences}",
+        json,
+    )
+
+
+def _opened(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None]:
+    """The moments in a message or total, their recipe, and what noise in them promises."""
+    header = peek(file)
+    if header is not None and header.get("kind") == "total":
+        total = Total.load(file)
+        return total.moments, total.recipe, total.guarantee
+    if recipe is None:
+        raise MessageError("a message is read with its recipe; give --recipe recipe.toml.")
+    plan = plan_of(recipe)
+    is_noisy = plan is not None and plan.mechanism == "local"
+    return Message.load(file, recipe).moments, recipe, plan.guarantee if is_noisy and plan is not None else None

@@ -1,0 +1,108 @@
+"""Options and steps that commands on samples share: `embed`, `moments`, `recipe` and `export-encoder`."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl import datasets, encoders
+from ghofl.cli import console
+from ghofl.embed import moments_of_samples
+from ghofl.embeddings import load_rows, refuse_encoder
+from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.features import Clipping, Features
+from ghofl.moments import Moments
+from ghofl.recipe import Encoder, Projection
+
+EncoderName = Annotated[
+    str,
+    typer.Option("--encoder", help="torchvision:NAME, timm:NAME, hf:NAME_OR_FOLDER, onnx:FILE or precomputed:NAME."),
+]
+MaybeEncoder = Annotated[
+    str | None, typer.Option("--encoder", help="With --data: encode with this encoder, as in 'ghofl embed'.")
+]
+Weights = Annotated[
+    Path | None, typer.Option(help="A local checkpoint for torchvision: and timm:, .safetensors or a plain .pth.")
+]
+Pooling = Annotated[str | None, typer.Option(help="For texts: 'mean' or 'cls'; the model's own if not given.")]
+Fit = Annotated[str | None, typer.Option(help="For torchvision: and timm:, 'squash' to a square or 'crop' its middle.")]
+Data = Annotated[
+    str, typer.Option("--data", help="A folder, a file, or a dataset's name; docs/encoders.md lists them.")
+]
+MaybeData = Annotated[str | None, typer.Option("--data", help="With --encoder: samples, as in 'ghofl embed'.")]
+TextColumn = Annotated[str, typer.Option(help="The column of texts.")]
+PathColumn = Annotated[str, typer.Option(help="The column of image files, relative to the table.")]
+RowColumn = Annotated[str, typer.Option(help="The parquet column of embeddings.")]
+LabelColumn = Annotated[str, typer.Option(help="The column of labels.")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1 or mps.")]
+Precision = Annotated[str, typer.Option(help="fp32; bf16 or fp16 are refused where they turn embeddings.")]
+BatchSize = Annotated[int, typer.Option(min=0, help="Samples at once; 0 chooses from the memory there is.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="List and leave out samples that cannot be read.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The encoder that a command's options name."""
+
+    spec: str
+    weights: Path | None = None
+    pooling: str | None = None
+    fit: str | None = None
+    runtime: Runtime = field(default_factory=Runtime)
+
+    def load(self, data: str = "", samples: datasets.Samples | None = None) -> SampleEncoder:
+        """The encoder; a file of embeddings that says who made them keeps saying so."""
+        if samples is None or samples.kind != "row" or not self.spec.startswith("precomputed:"):
+            return encoders.load(self.spec, self.runtime, weights=self.weights, pooling=self.pooling, fit=self.fit)
+        made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
+        if made_by is not None and self.spec == "precomputed:":
+            return encoders.Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
+        return encoders.load(self.spec, self.runtime, dim=len(samples.read(0)))
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """What a recipe takes from a loaded encoder."""
+
+    encoder: Encoder
+    projection: Projection | None
+
+
+def identified(
+    spec: str, weights: Path | None, pooling: str | None, fit: str | None, project: int | None
+) -> Identified:
+    """The encoder's name, length of row and fingerprint, and a projection from its own classifier if one is asked for."""
+    encoder = Chosen(spec, weights, pooling, fit).load()
+    projection = None if project is None else encoders.projection_from(encoder, project)
+    return Identified(encoders.identity(encoder), projection)
+
+
+def moments(
+    features: Features,
+    chosen: Chosen,
+    data: str,
+    split: str,
+    columns: datasets.Columns,
+    batch_size: int,
+    skip_bad: bool,
+) -> tuple[Moments, Clipping]:
+    """The moments of a command's samples, with progress; samples left out are listed."""
+    samples = datasets.load(data, split, columns)
+    encoder = chosen.load(data, samples)
+    refuse_encoder(encoders.identity(encoder), features.recipe, data)
+    with console.progress(rate=True) as report:
+        sums, clipping, bad = moments_of_samples(
+            samples, encoder, features,
+            runtime=chosen.runtime, batch_size=batch_size, skip_bad=skip_bad, progress=report,
+        )  # fmt: skip
+    told_of_bad(bad)
+    return sums, clipping
+
+
+def told_of_bad(bad: list[tuple[int, str]]) -> None:
+    """List the samples that were left out, on standard error."""
+    for _, why in bad[:20]:
+        console.err.print(f"[yellow]Left out:[/yellow] {why}", highlight=False, soft_wrap=True)
+    if len(bad) > 20:
+        console.err.print(f"[yellow]Left out:[/yellow] {len(bad) - 20} more.", highlight=False)

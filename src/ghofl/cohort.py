@@ -1,0 +1,73 @@
+"""The clients of a simulated secure round: who vanishes, what the plan assumes, and what the round cost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ghofl import secure
+from ghofl.errors import PrivacyError
+from ghofl.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class SecureRound:
+    """What a secure round was planned as, who survived it, and the mean bytes of a client that did."""
+
+    plan: secure.Plan
+    survivors: tuple[str, ...] = field(repr=False)
+    sent_bytes: float
+    received_bytes: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The round as plain values."""
+        names = ("clients", "neighbours", "threshold", "bits", "dropped", "corrupted", "min_survivors")
+        return {
+            "survivors": len(self.survivors),
+            "sent_bytes": round(self.sent_bytes),
+            "received_bytes": round(self.received_bytes),
+            "plan": {name: getattr(self.plan, name) for name in names},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """Who vanishes in a secure round, and what its plan assumes: shares of clients that vanish or are corrupted.
+
+    `drops` says before which stage a share of the clients vanishes: advertise, share, mask, endorse or reveal.
+    """
+
+    drops: Mapping[str, float] = field(default_factory=dict)
+    dropout: float = 0.1
+    corruption: float = 0.1
+    seed: int = 0
+
+    def plan(self, clients: int, bound: int) -> secure.Plan:
+        """The plan of a round under these assumptions."""
+        return secure.plan(clients, bound, self.dropout, self.corruption)
+
+    def honest_survivors(self, clients: int) -> int:
+        """The fewest clients that are in the sum and keep their noise to themselves."""
+        agreed = self.plan(clients, 1)
+        return max(1, agreed.min_survivors - agreed.corrupted)
+
+    def vanishing(self, names: Sequence[str]) -> dict[str, str]:
+        """Before which stage each of some clients vanishes, drawn from the seed."""
+        order = np.random.default_rng(self.seed).permutation(len(names))
+        out, taken = {}, 0
+        for stage, share in self.drops.items():
+            count = int(share * len(names) + 1e-9)
+            out |= {names[i]: stage for i in order[taken : taken + count]}
+            taken += count
+        return out
+
+
+def refuse_few(recipe: Recipe, agreed: secure.Plan) -> None:
+    """Raise when a round may end with fewer honest clients than distributed noise was sized for."""
+    honest = agreed.min_survivors - agreed.corrupted
+    if recipe.privacy.noise == "distributed" and honest < recipe.privacy.min_cohort:
+        raise PrivacyError(
+            f"noise is shared among privacy.min_cohort = {recipe.privacy.min_cohort} clients, and this round may end "
+            f"with {honest} that keep theirs to themselves; lower min_cohort, or assume fewer dropouts."
+        )

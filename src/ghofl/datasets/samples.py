@@ -1,0 +1,139 @@
+"""Samples with their labels, in one fixed order: what a dataset gives and an encoder takes."""
+
+import hashlib
+import io
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped, UInt8
+
+from ghofl.errors import DatasetError, MissingExtraError, SampleError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Samples of one kind (``image``, ``text`` or ``row``), read one at a time.
+
+    `names` say which sample an error is about, `read(i)` gives sample i or raises `SampleError`, and `digest` changes
+    when the samples do. `labels` are class names or numbers, or nothing where there are none.
+    """
+
+    kind: str
+    names: Sequence[str] = field(repr=False)
+    read: Callable[[int], Any] = field(repr=False)
+    digest: str
+    labels: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def classes(self) -> tuple[str, ...]:
+        """The class names that occur, sorted."""
+        return () if self.labels is None else tuple(sorted({str(label) for label in self.labels}))
+
+    def mapped(self, change: Callable[[Any, int], Any], digest: str) -> "Samples":
+        """The same samples, each changed on its way in: `change(sample, i)`."""
+        return replace(self, read=lambda i: change(self.read(i), i), digest=digest_of([self.digest, digest]))
+
+    def only(self, keep: np.ndarray) -> "Samples":
+        """The samples at these positions, in this order."""
+        keep = np.asarray(keep, dtype=np.int64)
+        return Samples(
+            self.kind,
+            [self.names[int(i)] for i in keep],
+            lambda i: self.read(int(keep[i])),
+            digest_of([self.digest, hashlib.sha256(keep.astype("<i8").tobytes()).hexdigest()]),
+            None if self.labels is None else self.labels[keep],
+        )
+
+
+def digest_of(parts: Iterable[str]) -> str:
+    """The sha256 of texts, each told apart from the next by its length."""
+    sha = hashlib.sha256(b"ghofl samples 1\n")
+    for part in parts:
+        data = part.encode("utf-8", "surrogatepass")
+        sha.update(f"{len(data)}:".encode() + data)
+    return sha.hexdigest()
+
+
+def of_texts(texts: Sequence[Any], labels: np.ndarray | None, names: Sequence[str]) -> Samples:
+    """Texts; an empty one, or a value that is no text, is a bad sample."""
+
+    def read(i: int) -> str:
+        text = texts[i]
+        if not isinstance(text, str):
+            raise SampleError(f"{names[i]} is {text!r}, not a text.")
+        if not text.strip():
+            raise SampleError(f"{names[i]} is an empty text.")
+        return text
+
+    return Samples("text", names, read, digest_of(["text", *map(str, texts)]), labels)
+
+
+def of_image_files(paths: Sequence[Path], labels: np.ndarray | None, names: Sequence[str]) -> Samples:
+    """Images from files; they are the same samples as long as path, size and time of change are."""
+
+    def read(i: int) -> np.ndarray:
+        try:
+            return decoded(paths[i].read_bytes(), names[i])
+        except FileNotFoundError:
+            raise SampleError(f"{paths[i]} is not there.") from None
+
+    return Samples("image", names, read, digest_of(["image", *map(_state, paths)]), labels)
+
+
+def of_image_bytes(images: Sequence[bytes], labels: np.ndarray | None, names: Sequence[str], digest: str) -> Samples:
+    """Images from encoded bytes (PNG, JPEG, …)."""
+    return Samples("image", names, lambda i: decoded(images[i], names[i]), digest_of(["bytes", digest]), labels)
+
+
+def of_image_array(images: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
+    """Images from one array of bytes (n, height, width, 3)."""
+    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
+        raise DatasetError(f"{where} has {images.dtype} {images.shape}; expected bytes (n, height, width, 3).")
+    names = [f"{where}[{i}]" for i in range(len(images))]
+    digest = hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest()
+    return Samples("image", names, lambda i: np.array(images[i]), digest_of(["array", digest]), labels)
+
+
+def of_rows(x: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
+    """Rows that are embeddings already."""
+    if x.ndim != 2 or x.dtype.kind not in "fiu":
+        raise DatasetError(f"{where} holds {x.dtype} {x.shape}; expected numbers, one row a sample.")
+
+    def read(i: int) -> np.ndarray:
+        if not np.isfinite(x[i]).all():
+            raise SampleError(f"{where} row {i} holds a number that is not finite.")
+        return np.asarray(x[i], dtype=np.float32)
+
+    digest = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
+    return Samples("row", [f"{where} row {i}" for i in range(len(x))], read, digest_of(["row", digest]), labels)
+
+
+def decoded(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
+    """An image's pixels as bytes, in RGB; anything Pillow cannot read to its end is a bad sample."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise MissingExtraError("images need Pillow, which is not installed: pip install 'ghofl[images]'.") from None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # a decompression bomb, a damaged EXIF: nothing that should pass in silence
+            with Image.open(io.BytesIO(data)) as image:
+                return np.asarray(image.convert("RGB"))
+    # Pillow's readers raise whatever their format's parser does, SyntaxError and struct.error among them.
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"
+        raise SampleError(f"{name} is not an image that can be read ({reason.replace(repr(data[:0]), '')}).") from None
+
+
+def _state(path: Path) -> str:
+    try:
+        state = path.stat()
+    except OSError:
+        return f"{path.absolute()} missing"
+    return f"{path.absolute()} {state.st_size} {state.st_mtime_ns}"

@@ -1,0 +1,229 @@
+"""Samples become an embeddings file, or moments at once; a run that was killed goes on where it stopped."""
+
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from ghofl.datasets import Samples
+from ghofl.datasets.samples import digest_of
+from ghofl.embeddings import Rows, class_numbers
+from ghofl.encoders import Runtime, Sample, SampleEncoder, identity, refuse_kind
+from ghofl.errors import DatasetError, EmbeddingsError, SampleError
+from ghofl.features import Clipping, Features
+from ghofl.journal import Journal
+from ghofl.moments import Layout, Moments, MomentsBuilder
+
+Progress = Callable[[str, int, int], None]
+T = TypeVar("T")
+Bad = tuple[int, str]
+
+# Larger batches gain nothing: caches overflow on a CPU sooner than memory does.
+LARGEST_BATCH = {"image": 32, "text": 1024, "row": 8192}
+LARGEST_BATCH_ON_A_GPU = {"image": 512, "text": 4096, "row": 8192}
+SHARE_OF_MEMORY = 8
+AHEAD = 2
+READERS = min(8, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """Rows in the order of the samples, and the samples left out because they could not be read."""
+
+    rows: Rows
+    bad: list[Bad] = field(repr=False)
+    resumed: int
+
+
+def embed(
+    samples: Samples,
+    encoder: SampleEncoder,
+    cache: Path,
+    *,
+    runtime: Runtime | None = None,
+    batch_size: int = 0,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> Embedded:
+    """The embeddings of samples, each batch kept in `cache` as soon as it is there.
+
+    Guarantees
+    ----------
+    The rows are those of an undisturbed run, to the byte, however often and wherever the process was killed: the
+    folder in the cache is named by the encoder's fingerprint, precision and device, and by the samples, and keeps
+    the batch size it was begun with. No finished batch is computed again.
+    """
+    refuse_kind(encoder, samples.kind)
+    runtime = runtime or Runtime()
+    size = batch_size or batch_size_for(encoder, runtime.device)
+    key = digest_of(
+        [encoder.fingerprint, encoder.name, runtime.precision, runtime.device, str(batch_size), samples.digest]
+    )
+    with Journal(cache / encoder.fingerprint[:16] / key[:32], {"batch_size": size}, encoder.dim) as journal:
+        size, done = journal.plan["batch_size"], len(journal.batches)
+        starts = range(done * size, len(samples), size)
+        report = progress or (lambda *_: None)
+        report("samples", min(done * size, len(samples)), len(samples))
+        for start, (x, bad) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
+            journal.append(x, bad)
+            report("samples", min(start + size, len(samples)), len(samples))
+        _refuse_bad(journal.bad, skip_bad)
+        return Embedded(_rows(journal, samples, encoder), journal.bad, min(done * size, len(samples)))
+
+
+def moments_of_samples(
+    samples: Samples,
+    encoder: SampleEncoder,
+    features: Features,
+    *,
+    runtime: Runtime | None = None,
+    batch_size: int = 0,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Moments, Clipping, list[Bad]]:
+    """The moments of samples, without writing an embedding anywhere: what `embed` and `site_moments` give together."""
+    refuse_kind(encoder, samples.kind)
+    y = _class_numbers(samples, features.recipe.classes)
+    size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
+    layout, starts = Layout.of(features.recipe), range(0, len(samples), size)
+    builder, clipping, all_bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
+    for start, (x, bad) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
+        kept = np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in bad])
+        q, clipped = features.rows(x)
+        builder.add(q, y[kept])
+        clipping, all_bad = clipping + clipped, all_bad + bad
+        if progress is not None:
+            progress("samples", min(start + size, len(samples)), len(samples))
+    return builder.moments(), clipping, all_bad
+
+
+def batch_size_for(encoder: SampleEncoder, device: str = "cpu") -> int:
+    """How many samples fit into an eighth of the memory, rounded down to a power of two.
+
+    It follows from the machine's whole memory, not from what is free now, so that two runs choose alike.
+    """
+    is_gpu = not device.startswith("cpu")
+    largest = (LARGEST_BATCH_ON_A_GPU if is_gpu else LARGEST_BATCH)[encoder.kind]
+    fits = _memory(device) // SHARE_OF_MEMORY // encoder.sample_bytes
+    return 1 << (max(1, min(largest, fits)).bit_length() - 1)
+
+
+def default_cache() -> Path:
+    """Where embeddings are kept unless said otherwise: under XDG_CACHE_HOME, or ~/.cache."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ghofl" / "embeddings"
+
+
+def _encoded(
+    samples: Samples, encoder: SampleEncoder, starts: range, size: int, skip_bad: bool
+) -> Iterator[tuple[Float32[np.ndarray, "n dim"], list[Bad]]]:
+    """Each batch's rows and bad samples; reading runs ahead of encoding in a thread of its own."""
+    bad_of: list[list[Bad]] = []
+
+    def batches() -> Iterator[list]:
+        with ThreadPoolExecutor(READERS) as pool:
+            for start in starts:
+                good, bad = _read(samples, range(start, min(start + size, len(samples))), pool)
+                if bad and not skip_bad:
+                    raise SampleError(_advice(bad))
+                bad_of.append(bad)
+                yield good
+
+    rows = encoder.encode(ahead(batches(), AHEAD))
+    for i, x in enumerate(rows):
+        x = np.asarray(x, dtype=np.float32)
+        if not np.isfinite(x).all():
+            raise EmbeddingsError(
+                f"{encoder.name} gave numbers that are not finite for a sample between {samples.names[starts[i]]} and "
+                f"the {len(x)} after it; its weights may be damaged."
+            )
+        yield x, bad_of[i]
+
+
+def _read(samples: Samples, positions: Iterable[int], pool: ThreadPoolExecutor) -> tuple[list, list[Bad]]:
+    def one(i: int) -> tuple[int, Sample | SampleError]:
+        try:
+            return i, samples.read(i)
+        except SampleError as error:
+            return i, error
+
+    # Decoding an image leaves Python's lock alone; handing a text to a thread would cost more than reading it.
+    read = list((pool.map if samples.kind == "image" else map)(one, positions))
+    bad = [(i, str(sample)) for i, sample in read if isinstance(sample, SampleError)]
+    return [sample for _, sample in read if not isinstance(sample, SampleError)], bad
+
+
+def ahead(items: Iterable[T], depth: int) -> Iterator[T]:
+    """The same items, with up to `depth` of them made in advance by a thread."""
+    ready: queue.Queue[tuple[bool, T | BaseException | None]] = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def offer(entry: tuple[bool, T | BaseException | None]) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(entry, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for item in items:
+                if not offer((True, item)):
+                    return
+            offer((False, None))
+        except BaseException as error:  # told to the one who asks for the items
+            offer((False, error))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while True:
+            is_item, value = ready.get()
+            if is_item:
+                yield value  # type: ignore[misc]
+            elif isinstance(value, BaseException):
+                raise value
+            else:
+                return
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _rows(journal: Journal, samples: Samples, encoder: SampleEncoder) -> Rows:
+    kept = np.delete(np.arange(len(samples)), [i for i, _ in journal.bad])
+    labels = None if samples.labels is None else samples.labels[kept]
+    return Rows(journal.rows(), labels, identity(encoder))
+
+
+def _refuse_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
+    """An earlier run with skip_bad may have left samples out that this one was not told to leave out."""
+    if bad and not skip_bad:
+        raise SampleError(_advice(bad))
+
+
+def _advice(bad: Sequence[Bad]) -> str:
+    more = f" {len(bad) - 1} more nearby cannot be read either." if len(bad) > 1 else ""
+    return f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad."
+
+
+def _class_numbers(samples: Samples, classes: tuple[str, ...]) -> Int64[np.ndarray, " n"]:
+    if samples.labels is None:
+        raise DatasetError("the data has no labels, and moments are sums by class; name the label column or folder.")
+    return class_numbers(samples.labels, classes)
+
+
+def _memory(device: str) -> int:
+    if device.startswith("cuda"):
+        import torch
+
+        return torch.cuda.get_device_properties(torch.device(device)).total_memory
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

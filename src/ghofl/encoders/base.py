@@ -1,0 +1,132 @@
+"""What every encoder is: a name, a length of row, a fingerprint, and samples to embeddings."""
+
+import hashlib
+import importlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Num
+
+from ghofl import recipe
+from ghofl.errors import EncoderError, MissingExtraError
+
+# An image as (height, width, 3) bytes, a text, or a row that is an embedding already.
+Sample: TypeAlias = np.ndarray | str
+
+
+@runtime_checkable
+class SampleEncoder(Protocol):
+    """Samples in, embeddings out.
+
+    Guarantees
+    ----------
+    `fingerprint` is the sha256 of weights, preprocessing and pooling: encoders with one fingerprint give embeddings
+    that may be added up, whatever they run on. `encode` gives one array a batch, one row a sample, in order. The
+    same batches on the same machine give the same bytes.
+    """
+
+    @property
+    def name(self) -> str:
+        """How the encoder is asked for, e.g. ``torchvision:mobilenet_v2``."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """What it takes: ``image``, ``text`` or ``row``."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Numbers in one embedding."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of weights, preprocessing and pooling."""
+        ...
+
+    @property
+    def sample_bytes(self) -> int:
+        """Roughly the memory one sample of a batch takes while it is encoded."""
+        ...
+
+    def encode(self, batches: Iterable[Sequence[Sample]]) -> Iterator[Float[np.ndarray, "n dim"]]:
+        """The embeddings of each batch."""
+        ...
+
+
+HALF_PRECISION_COSINE = 0.9995
+PRECISIONS = ("fp32", "bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """Where and how an encoder computes; none of it enters the fingerprint.
+
+    `precision` is ``fp32``, ``bf16`` or ``fp16``; half precision is checked against full on the first batch and refused where
+    the embeddings' median cosine falls below `HALF_PRECISION_COSINE`.
+    """
+
+    device: str = "cpu"
+    precision: str = "fp32"
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise EncoderError(f"precision is {self.precision!r}; write one of {', '.join(PRECISIONS)}.")
+
+
+def identity(encoder: SampleEncoder) -> recipe.Encoder:
+    """What a recipe says about an encoder."""
+    return recipe.Encoder(dim=encoder.dim, name=encoder.name, fingerprint=encoder.fingerprint)
+
+
+def fingerprint(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> str:
+    """The sha256 of weights by name and of everything else that decides an embedding.
+
+    Hashed are the line ``ghofl encoder 1``, the settings as JSON with sorted keys, and for every array in the order
+    of names a line ``name dtype shape`` and its little-endian bytes.
+
+    >>> fingerprint({"w": np.zeros(2, np.float32)}, {"pooling": "mean"})[:12]
+    '3dd6e7cec0a3'
+    """
+    text = json.dumps(settings, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    sha = hashlib.sha256(f"ghofl encoder 1\n{text}\n".encode())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        sha.update(f"{name} {array.dtype.str} {array.shape}\n".encode())
+        sha.update(array.tobytes())
+    return sha.hexdigest()
+
+
+def cosines(a: Num[np.ndarray, "n dim"], b: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
+    """The cosine of the angle between each row of one array and the same row of the other."""
+    a, b = a.astype(np.float64), b.astype(np.float64)
+    lengths = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
+    return np.where(lengths > 0, (a * b).sum(axis=1) / np.where(lengths > 0, lengths, 1.0), 1.0)
+
+
+def doorway(module: str, needs: str, extra: str) -> ModuleType:
+    """A module of an optional dependency, or an error with the line that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"{needs} needs {error.name}, which is not installed: pip install 'ghofl[{extra}]'."
+        ) from None
+
+
+def refuse_kind(encoder: SampleEncoder, kind: str) -> None:
+    """An error when samples of one kind meet an encoder of another."""
+    if encoder.kind != kind:
+        raise EncoderError(
+            f"{encoder.name} takes {_PLURALS[encoder.kind]} and the data holds {_PLURALS[kind]}; "
+            f"choose an encoder for {_PLURALS[kind]}, or name the column to read."
+        )
+
+
+_PLURALS = {"image": "images", "text": "texts", "row": "rows of embeddings"}

@@ -1,0 +1,97 @@
+"""An encoder as one ONNX file, checked against the original before it is written."""
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx  # noqa: F401 - asked for at the doorway, so that its absence is told before the work
+import onnxscript  # noqa: F401
+import torch
+
+from ghofl import files
+from ghofl.encoders import from_onnx
+from ghofl.encoders.base import Runtime, SampleEncoder
+from ghofl.encoders.images import ImageEncoder
+from ghofl.encoders.onnx_file import sealed
+from ghofl.encoders.text import TextEncoder
+from ghofl.encoders.torch_forward import TorchForward
+from ghofl.errors import EncoderError
+
+LARGEST_DIFFERENCE = 1e-3
+TEXTS = ("A short text.", "Another one, which is quite a bit longer than the first of the two.", "three")
+
+
+def export(encoder: SampleEncoder, path: str | Path) -> float:
+    """Write the encoder to `path`; gives the largest difference of an entry from the original's, relative to rows.
+
+    The difference is measured on a few samples through the file just written, and nothing is left there when it is
+    larger than `LARGEST_DIFFERENCE`.
+    """
+    forward = getattr(encoder, "forward", None)
+    if not isinstance(encoder, ImageEncoder | TextEncoder) or not isinstance(forward, TorchForward):
+        raise EncoderError(f"{encoder.name} is no torch encoder; torchvision:, timm: and hf: can be exported.")
+    data = sealed(_network(encoder, forward), _description(encoder))
+    path = Path(path)
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder) / path.name
+        trial.write_bytes(data)
+        difference = _difference(encoder, from_onnx.load(trial, Runtime()))
+    if not difference <= LARGEST_DIFFERENCE:
+        raise EncoderError(
+            f"the exported file differs from {encoder.name} by {difference:.1e} of a row's largest entry, and "
+            f"{LARGEST_DIFFERENCE:.0e} is the most; it was not written."
+        )
+    files.write(path, data)
+    return difference
+
+
+def _network(encoder: ImageEncoder | TextEncoder, forward: TorchForward) -> bytes:
+    n = torch.export.Dim("n", min=1, max=2**16)
+    if isinstance(encoder, TextEncoder):
+        inputs: tuple[torch.Tensor, ...] = (torch.ones(2, 7, dtype=torch.int64), torch.ones(2, 7, dtype=torch.int64))
+        t = torch.export.Dim("t", min=2, max=encoder.tokens.longest)
+        shapes: tuple[dict[int, Any], ...] = ({0: n, 1: t}, {0: n, 1: t})
+        names = ["ids", "mask"]
+    else:
+        size = encoder.preprocessing.size
+        inputs, shapes, names = (torch.zeros(2, 3, size, size),), ({0: n},), ["planes"]
+    with tempfile.TemporaryDirectory() as folder, _quietly():
+        file = Path(folder) / "network.onnx"
+        torch.onnx.export(
+            forward.module.cpu(), inputs, str(file), dynamo=True, dynamic_shapes=shapes, input_names=names,
+            output_names=["rows"], external_data=False, verbose=False,
+        )  # fmt: skip
+        return file.read_bytes()
+
+
+def _description(encoder: ImageEncoder | TextEncoder) -> dict[str, Any]:
+    common = {"name": encoder.name, "dim": encoder.dim, "fingerprint": encoder.fingerprint, "kind": encoder.kind}
+    if isinstance(encoder, TextEncoder):
+        tokens = encoder.tokens
+        return {**common, "tokenizer": tokens.definition, "longest": tokens.longest, "pooling": encoder.pooling}
+    return {**common, "preprocessing": encoder.preprocessing.settings()}
+
+
+def _difference(encoder: SampleEncoder, exported: SampleEncoder) -> float:
+    rng = np.random.default_rng(0)
+    images = [rng.integers(256, size=(h, w, 3)).astype(np.uint8) for h, w in ((32, 32), (40, 57), (32, 32))]
+    batch: Any = list(TEXTS) if encoder.kind == "text" else images
+    a, b = (next(iter(e.encode([batch]))) for e in (encoder, exported))
+    return float((np.abs(a - b).max(axis=1) / np.maximum(np.abs(a).max(axis=1), 1e-12)).max())
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """The exporter warns of its own deprecations and logs its progress; neither is about the user's encoder."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(logging.NOTSET)

@@ -1,0 +1,93 @@
+"""Encoders of ONNX Runtime: no torch at the site."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from ghofl.encoders.base import Runtime, SampleEncoder, fingerprint
+from ghofl.encoders.images import ImageEncoder
+from ghofl.encoders.onnx_file import description_of
+from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.text import TextEncoder
+from ghofl.encoders.tokens import Tokens
+from ghofl.errors import EncoderError
+
+PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
+
+
+def load(path: Path, runtime: Runtime) -> SampleEncoder:
+    """The encoder of a file written by ``ghofl export-encoder``, or of any network from image planes to rows.
+
+    A file of our own has the fingerprint of the encoder it was exported from. Of another, the fingerprint covers the
+    whole file, and images are squashed to its input size with ImageNet's mean and deviation.
+    """
+    if runtime.precision != "fp32":
+        raise EncoderError(f"an ONNX file computes in its own precision; leave out --precision {runtime.precision}.")
+    data = path.read_bytes()
+    session = _session(data, path, runtime)
+    name, described = f"onnx:{path.name}", description_of(data, path)
+    if described is None:
+        return _foreign(name, data, session, path)
+    dim, mark = int(described["dim"]), str(described["fingerprint"])
+    if described["kind"] == "text":
+        tokens = Tokens.of(described["tokenizer"], int(described["longest"]))
+        return TextEncoder(name, dim, mark, described["pooling"], tokens, _TokenForward(session))
+    preprocessing = Preprocessing.of(described["preprocessing"])
+    classifier = described.get("classifier")
+    return ImageEncoder(
+        name, dim, mark, preprocessing, _ImageForward(session, preprocessing),
+        None if classifier is None else np.array(classifier, dtype=np.float32),
+    )  # fmt: skip
+
+
+class _ImageForward:
+    def __init__(self, session: Any, preprocessing: Preprocessing) -> None:
+        self.session, self.preprocessing = session, preprocessing
+        self.input = session.get_inputs()[0].name
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        x = self.session.run(None, {self.input: self.preprocessing.numpy_planes(images)})[0]
+        return x.reshape(len(images), -1)
+
+
+class _TokenForward:
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.inputs = [given.name for given in session.get_inputs()]
+
+    def __call__(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return self.session.run(None, dict(zip(self.inputs, (ids, mask), strict=True)))[0]
+
+
+def _session(data: bytes, path: Path, runtime: Runtime) -> Any:
+    device = runtime.device.partition(":")[0]
+    if PROVIDERS.get(device) not in onnxruntime.get_available_providers():
+        raise EncoderError(
+            f"ONNX Runtime has no device {runtime.device!r} here; write --device cpu"
+            + (", or pip install onnxruntime-gpu." if device == "cuda" else ".")
+        )
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise EncoderError(f"{path} is not an ONNX file that ONNX Runtime can run ({reason[:160]}).") from None
+
+
+def _foreign(name: str, data: bytes, session: Any, path: Path) -> ImageEncoder:
+    inputs = session.get_inputs()
+    shape = list(inputs[0].shape)
+    if len(inputs) != 1 or len(shape) != 4 or shape[1] != 3 or shape[2] != shape[3] or not isinstance(shape[2], int):
+        raise EncoderError(
+            f"{path} takes {', '.join(f'{i.name} {i.shape}' for i in inputs)}; expected one input (n, 3, size, size), or "
+            "a file written by 'ghofl export-encoder'."
+        )
+    preprocessing = Preprocessing(size=shape[2])
+    forward = _ImageForward(session, preprocessing)
+    dim = forward(np.zeros((1, 8, 8, 3), dtype=np.uint8)).shape[1]
+    mark = fingerprint({"file": np.frombuffer(data, np.uint8)}, {"preprocessing": preprocessing.settings()})
+    return ImageEncoder(name, dim, mark, preprocessing, forward)

@@ -1,0 +1,73 @@
+"""Encoders of timm: any of its networks, pooled as it pools them."""
+
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from timm.data.config import resolve_model_data_config
+
+from ghofl import hub
+from ghofl.encoders import checkpoints
+from ghofl.encoders.base import Runtime
+from ghofl.encoders.images import ImageEncoder
+from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.torch_forward import ImageForward, fingerprint_of
+from ghofl.errors import EncoderError
+
+
+def load(name: str, runtime: Runtime, weights: str | Path | None = None, fit: str | None = None) -> ImageEncoder:
+    """A network by timm's name, with its pretrained weights or a local checkpoint's."""
+    if not timm.is_model(name.split(".")[0]):
+        near = timm.list_models(f"*{name.split('.')[0][:6]}*")[:4]
+        raise EncoderError(f"timm has no network {name!r}{f'; near are {chr(44).join(near)}' if near else ''}.")
+    network, has_classifier = _downloaded(name) if weights is None else _local(name, weights)
+    layer = network.get_classifier()
+    is_linear = has_classifier and isinstance(layer, torch.nn.Linear)
+    classifier = layer.weight.detach().float().numpy().copy() if is_linear else None
+    preprocessing = _preprocessing(resolve_model_data_config(network), fit)
+    network.reset_classifier(0)
+    with torch.inference_mode():
+        dim = network(torch.zeros(1, 3, preprocessing.size, preprocessing.size)).shape[1]
+    if classifier is not None and classifier.shape[1] != dim:
+        classifier = None  # layers between pooling and classifier: its directions are not the embedding's
+    settings = {"network": f"timm:{name}", "preprocessing": preprocessing.settings(), "pooling": "timm"}
+    mark = fingerprint_of(network, settings)
+    return ImageEncoder(
+        f"timm:{name}", dim, mark, preprocessing, ImageForward(network, preprocessing, runtime), classifier
+    )
+
+
+def _downloaded(name: str) -> tuple[Any, bool]:
+    if not hub.is_reachable():
+        raise EncoderError(
+            f"the weights of timm:{name} could not be downloaded (the Hugging Face hub cannot be reached); give a local "
+            "checkpoint with --weights FILE."
+        )
+    try:
+        return timm.create_model(name, pretrained=True).eval(), True
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise EncoderError(
+            f"the weights of timm:{name} could not be had ({reason}); give a local checkpoint with --weights FILE."
+        ) from None
+
+
+def _local(name: str, weights: str | Path) -> tuple[Any, bool]:
+    state = checkpoints.read(weights)
+    network: Any = timm.create_model(name, pretrained=False).eval()
+    path = str(network.pretrained_cfg.get("classifier", "fc"))
+    if f"{path}.weight" in state:
+        network = timm.create_model(name, pretrained=False, num_classes=len(state[f"{path}.weight"])).eval()
+    return network, checkpoints.fit(network, state, path, weights)
+
+
+def _preprocessing(config: dict[str, Any], fit: str | None) -> Preprocessing:
+    return Preprocessing(
+        size=int(config["input_size"][-1]),
+        fit=fit or "crop",
+        share=float(config.get("crop_pct") or 0.875),
+        kernel="bicubic" if config.get("interpolation") == "bicubic" else "bilinear",
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+    )

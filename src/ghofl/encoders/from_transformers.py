@@ -1,0 +1,157 @@
+"""Encoders of Hugging Face transformers: ``hf:NAME`` from the hub, ``hf:FOLDER`` from disk."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+from transformers import AutoConfig, AutoModel, AutoTokenizer
+
+from ghofl import hub
+from ghofl.encoders.base import Runtime, SampleEncoder
+from ghofl.encoders.images import ImageEncoder
+from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.text import TextEncoder
+from ghofl.encoders.tokens import Tokens
+from ghofl.encoders.torch_forward import ImageForward, TokenForward, fingerprint_of
+from ghofl.errors import EncoderError
+
+POOLINGS = ("mean", "cls")
+LONGEST = 512
+# What decides a forward pass beside the weights, under the names most configurations give it.
+CONFIGURED = ("model_type", "hidden_act", "activation", "num_attention_heads", "n_heads", "layer_norm_eps")
+KERNELS = {2: "bilinear", 3: "bicubic"}
+
+
+def load(source: str, runtime: Runtime, pooling: str | None = None) -> SampleEncoder:
+    """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): text or vision, as its files say."""
+    is_local = Path(source).is_dir()
+    name, _, revision = (source, "", "") if is_local else source.partition("@")
+    where: dict[str, Any] = {"local_files_only": is_local or not hub.is_reachable()}
+    if revision:
+        where["revision"] = revision
+    shown = f"hf:{Path(source).resolve().name if is_local else source}"
+    transformers.utils.logging.disable_progress_bar()
+    try:
+        config = AutoConfig.from_pretrained(name, **where)
+        # Weights come from safetensors, or through torch's weights-only reader; no code of the model's is run.
+        model = AutoModel.from_pretrained(name, dtype=torch.float32, trust_remote_code=False, **where).eval()
+        if _file(name, "preprocessor_config.json", where) is not None:
+            return _vision(shown, model, _read(name, "preprocessor_config.json", where), runtime)
+        return _text(shown, name, model, config, runtime, pooling, where)
+    except (OSError, ValueError) as error:
+        raise EncoderError(_unreachable(source, error)) from None
+
+
+class Pooled(torch.nn.Module):
+    """One vector a text: the mean of its tokens' last hidden states, or the first token's."""
+
+    def __init__(self, model: torch.nn.Module, pooling: str) -> None:
+        super().__init__()
+        self.model, self.pooling = model, pooling
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        hidden = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        weight = mask.unsqueeze(-1).to(hidden.dtype)
+        return (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
+
+
+class PooledVision(torch.nn.Module):
+    """One vector an image: the model's pooled output, or its first token where it pools nothing."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, planes: torch.Tensor) -> torch.Tensor:
+        out = self.model(pixel_values=planes)
+        pooled = getattr(out, "pooler_output", None)
+        return out.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1)
+
+
+def _text(
+    shown: str, name: str, model: Any, config: Any, runtime: Runtime, pooling: str | None, where: dict[str, Any]
+) -> TextEncoder:
+    pooling = pooling or _stated_pooling(name, where)
+    if pooling not in POOLINGS:
+        raise EncoderError(f"pooling is {pooling!r}; write one of {', '.join(POOLINGS)}.")
+    tokenizer = AutoTokenizer.from_pretrained(name, **where)
+    if not tokenizer.is_fast:
+        raise EncoderError(f"{shown} has no tokenizer.json, which a site needs to cut texts as all others do.")
+    longest = _longest(name, tokenizer, config, where)
+    tokens = Tokens.of(tokenizer.backend_tokenizer.to_str(), longest)
+    module = Pooled(model, pooling)
+    settings = {"pooling": pooling, "longest": longest, "tokenizer": tokens.definition, **_configured(config)}
+    forward = TokenForward(module, runtime)
+    return TextEncoder(shown, config.hidden_size, fingerprint_of(module, settings), pooling, tokens, forward)
+
+
+def _vision(shown: str, model: Any, settings: dict[str, Any], runtime: Runtime) -> ImageEncoder:
+    module, preprocessing = PooledVision(model), _preprocessing(settings)
+    described = {"preprocessing": preprocessing.settings(), "pooling": "pooled", **_configured(model.config)}
+    with torch.inference_mode():
+        dim = module(torch.zeros(1, 3, preprocessing.size, preprocessing.size)).shape[1]
+    mark = fingerprint_of(module, described)
+    return ImageEncoder(shown, dim, mark, preprocessing, ImageForward(module, preprocessing, runtime))
+
+
+def _configured(config: Any) -> dict[str, Any]:
+    return {key: getattr(config, key) for key in CONFIGURED if getattr(config, key, None) is not None}
+
+
+def _stated_pooling(name: str, where: dict[str, Any]) -> str:
+    """What a sentence-transformers folder says about itself; the mean where nothing is said."""
+    stated = _read(name, "1_Pooling/config.json", where)
+    return "cls" if stated.get("pooling_mode_cls_token") and not stated.get("pooling_mode_mean_tokens") else "mean"
+
+
+def _longest(name: str, tokenizer: Any, config: Any, where: dict[str, Any]) -> int:
+    stated = _read(name, "sentence_bert_config.json", where).get("max_seq_length")
+    limits = (stated, tokenizer.model_max_length, getattr(config, "max_position_embeddings", None), LONGEST)
+    return min(int(limit) for limit in limits if limit)
+
+
+def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
+    """What a preprocessor_config.json asks for, in our terms."""
+    size, crop = _pixels(settings.get("size", 224)), _pixels(settings.get("crop_size") or settings.get("size", 224))
+    cuts = bool(settings.get("do_center_crop", "crop_size" in settings)) and crop <= size
+    return Preprocessing(
+        size=crop if cuts else size,
+        fit="crop" if cuts else "squash",
+        share=crop / size if cuts else 0.875,
+        kernel=KERNELS.get(settings.get("resample", 2), "bilinear"),
+        mean=tuple(settings.get("image_mean", (0.5, 0.5, 0.5))),
+        std=tuple(settings.get("image_std", (0.5, 0.5, 0.5))),
+    )
+
+
+def _pixels(size: int | dict[str, int]) -> int:
+    return size if isinstance(size, int) else int(size.get("shortest_edge") or size.get("height") or 224)
+
+
+def _file(name: str, file: str, where: dict[str, Any]) -> Path | None:
+    """A file of the folder or the hub's repository, where there is one."""
+    if Path(name).is_dir():
+        return Path(name, file) if Path(name, file).is_file() else None
+    try:
+        return Path(hf_hub_download(name, file, **where))
+    except (EntryNotFoundError, LocalEntryNotFoundError):
+        return None
+
+
+def _read(name: str, file: str, where: dict[str, Any]) -> dict[str, Any]:
+    path = _file(name, file, where)
+    return {} if path is None else json.loads(path.read_text(encoding="utf-8"))
+
+
+def _unreachable(source: str, error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return (
+        f"hf:{source} could not be loaded ({first.rstrip('.')}). Give a folder that holds config.json, the tokenizer "
+        "and model.safetensors, or a name of the Hugging Face hub while the hub can be reached."
+    )

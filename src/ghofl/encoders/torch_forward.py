@@ -1,0 +1,86 @@
+"""Forward passes in torch: where, in what precision, in what memory layout."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+
+from ghofl.encoders.base import HALF_PRECISION_COSINE, Runtime, cosines, fingerprint
+from ghofl.encoders.resize import Preprocessing
+from ghofl.errors import EncoderError
+
+
+def device_of(runtime: Runtime) -> torch.device:
+    """The device asked for, or an error when it is not there."""
+    try:
+        device = torch.device(runtime.device)
+    except RuntimeError:
+        raise EncoderError(f"device {runtime.device!r} is unknown; write cpu, cuda, cuda:1 or mps.") from None
+    there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}.get(device.type, lambda: True)
+    if not there():
+        raise EncoderError(f"device {runtime.device!r} is not there on this machine; write --device cpu.")
+    return device
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    """The numbers that decide what a module computes, by name."""
+    state = {name: tensor for name, tensor in module.state_dict().items() if not name.endswith("num_batches_tracked")}
+    return {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()}
+
+
+def fingerprint_of(module: torch.nn.Module, settings: dict[str, Any]) -> str:
+    """The fingerprint of a module and what goes around it."""
+    return fingerprint(weights_of(module), settings)
+
+
+class TorchForward:
+    """A module on a device; arrays in, array out. Half precision is checked on the first call."""
+
+    def __init__(self, module: torch.nn.Module, runtime: Runtime) -> None:
+        self.device, self.runtime = device_of(runtime), runtime
+        self.module = module.eval().requires_grad_(False).to(self.device)
+        self._dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(runtime.precision)
+        self._half = None if self._dtype is None else copy.deepcopy(self.module).to(self._dtype)
+        self._is_checked = False
+
+    def run(self, *inputs: torch.Tensor) -> np.ndarray:
+        """The module's rows for inputs that are on the device already."""
+        if self._half is None:
+            return self.module(*inputs).float().cpu().numpy()
+        x = self._half(*(t.to(self._dtype) if t.is_floating_point() else t for t in inputs)).float().cpu().numpy()
+        if not self._is_checked:
+            self._check(x, self.module(*inputs).float().cpu().numpy())
+        return x
+
+    def _check(self, half: np.ndarray, full: np.ndarray) -> None:
+        cosine = float(np.median(cosines(half, full)))
+        if not cosine >= HALF_PRECISION_COSINE:
+            raise EncoderError(
+                f"{self.runtime.precision} turns embeddings too far from fp32: median cosine {cosine:.6f}, and "
+                f"{HALF_PRECISION_COSINE} is the least; write --precision fp32."
+            )
+        self._is_checked = True
+        self.module = self.module.cpu()
+
+
+class ImageForward(TorchForward):
+    """Byte images to embeddings: moved to the device as bytes, resized there, run channels-last."""
+
+    def __init__(self, module: torch.nn.Module, preprocessing: Preprocessing, runtime: Runtime) -> None:
+        super().__init__(module.to(memory_format=torch.channels_last), runtime)  # type: ignore[call-overload]
+        self.preprocessing = preprocessing
+
+    @torch.inference_mode()
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        pixels = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).float()
+        planes = self.preprocessing.planes(pixels, lambda a: torch.from_numpy(a).to(self.device))
+        return self.run(planes.contiguous(memory_format=torch.channels_last))
+
+
+class TokenForward(TorchForward):
+    """Token numbers and their mask to embeddings."""
+
+    @torch.inference_mode()
+    def __call__(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        return self.run(torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device))

@@ -1,0 +1,91 @@
+"""Whether rows on the recipe's grid could have made some moments, as far as single entries tell."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ghofl.errors import MessageError
+from ghofl.features import radius_of
+from ghofl.moments import Moments, diagonal
+from ghofl.privacy import allowances, plan_of
+from ghofl.recipe import Recipe
+
+
+def check_plausible(
+    moments: Moments, recipe: Recipe | None = None, messages: int = 1, is_released: bool = False
+) -> None:
+    """Raise unless rows on the grid could have made these moments, as far as single entries tell.
+
+    For bound β: N_c ≥ 0, |A_cj| ≤ β N_c, 0 ≤ D_cj ≤ β² N_c, A_cj² ≤ N_c D_cj (Cauchy–Schwarz), and every second
+    moment within ±β² N_c, which is what keeps one site from outweighing the others beyond its count; no class has more
+    length than its count of rows of privacy.radius. Rounding and cutting get their allowance. Where there is
+    noise, each entry gets what the noise may reach, and what sets squares against sums is left out.
+    """
+    allowed = dict.fromkeys(moments.layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
+    _check_entries(moments, allowed)
+    plan = None if recipe is None else plan_of(recipe)
+    if plan is None or (plan.mechanism == "central" and not is_released):
+        _check_all_squares(moments, allowed)
+        check_radius(moments, None if recipe is None else radius_of(recipe), allowed)
+
+
+def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:
+    layout, n = moments.layout, moments.counts + allowed["N"]
+    if n.min(initial=0) < 0:
+        raise MessageError(
+            f"class {int(n.argmin())} has a count of {int(moments.counts.min())}; counts are never negative"
+            + (f" beyond the noise, which reaches {allowed['N']}." if allowed["N"] else ".")
+        )
+    largest = layout.bound * layout.dim if layout.sketch else layout.bound
+    if int(n.max(initial=0)) > 2**53 or sum(map(int, n)) * largest**2 + max(allowed.values()) > 2**63 - 1:
+        raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
+    _check_within("A", moments.sums, layout.bound * n[:, None] + allowed["A"])
+    for name, limit in (("D", layout.bound**2), ("S", layout.bound**2), ("Z", (layout.bound * layout.dim) ** 2)):
+        if name in moments.blocks:
+            _check_within(name, moments.blocks[name], limit * n[:, None] + allowed[name])
+    if "B" in moments.blocks:
+        _check_within("B", moments.blocks["B"], np.int64(layout.bound**2 * int(n.sum()) + allowed["B"]))
+
+
+def _check_all_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
+    layout, n = moments.layout, moments.counts + allowed["N"]
+    if "B" in moments.blocks:
+        diagonal_of_b = moments.blocks["B"][diagonal(layout.dim)] + allowed["B"]
+        _check_squares("B", moments.sums.sum(axis=0), diagonal_of_b, np.int64(n.sum()))
+    if layout.has("D"):
+        _check_squares("D", moments.sums, moments.squares + allowed.get("D", allowed.get("S", 0)), n[:, None])
+
+
+def check_radius(moments: Moments, radius: int | None, allowed: Mapping[str, int] | None = None) -> None:
+    """Raise unless rows no longer than the radius could have made these moments."""
+    if radius is None:
+        return
+    layout, slack = moments.layout, allowed or {}
+    n = (moments.counts + slack.get("N", 0)).astype(float)
+    # In float64, whose rounding is far below the one part in 10⁹ granted here.
+    is_long = np.square(moments.sums.astype(float)).sum(axis=1) > (radius * n) ** 2 * (1 + 1e-9)
+    if layout.has("D"):
+        own = layout.dim * slack.get("D", slack.get("S", 0))
+        is_long |= moments.squares.sum(axis=1, dtype=float) > radius**2 * n * (1 + 1e-9) + own
+    elif "B" in moments.blocks:
+        trace = moments.blocks["B"][diagonal(layout.dim)].sum(dtype=float)
+        is_long |= trace > radius**2 * n.sum() * (1 + 1e-9) + layout.dim * slack.get("B", 0)
+    if is_long.any():
+        raise MessageError(
+            f"the moments hold rows longer than privacy.radius, which is {radius} steps of the grid; "
+            "rows come from Features.of(recipe), which clips them."
+        )
+
+
+def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
+    if np.any(block > limit) or np.any(block < -limit):
+        raise MessageError(
+            f"an entry of {name} is larger than its count of rows on the grid allows; the site must resend."
+        )
+
+
+def _check_squares(name: str, sums: np.ndarray, squares: np.ndarray, counts: Any) -> None:
+    # In float64, whose rounding is far below the one part in 10⁹ granted here.
+    if np.any(squares < 0) or np.any(sums.astype(float) ** 2 > counts.astype(float) * squares * (1 + 1e-9)):
+        raise MessageError(f"the squares in {name} are smaller than the sums in A allow; no rows give such moments.")

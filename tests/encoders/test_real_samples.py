@@ -1,0 +1,82 @@
+"""Real weights on real samples: the stored embeddings are met, and text goes end to end."""
+
+import json
+
+import numpy as np
+import pytest
+from test_cli import ghofl
+
+from ghofl import datasets, encoders, partition
+from ghofl.classifier import HeadSpec
+from ghofl.embed import embed
+from ghofl.embeddings import class_numbers, load_rows
+from ghofl.encoders import cosines
+from ghofl.encoders.export import export
+from ghofl.simulate import Dataset, recipe_for, simulate
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_data]
+
+
+@pytest.fixture(scope="module")
+def few(real_data, tmp_path_factory):
+    """Four real images a class, as links under their own names."""
+    folder = tmp_path_factory.mktemp("cifar10")
+    for source in sorted((real_data / "images" / "cifar10-2k" / "test").iterdir()):
+        (folder / source.name).mkdir()
+        for image in sorted(source.iterdir())[:4]:
+            (folder / source.name / image.name).symlink_to(image)
+    return folder
+
+
+def stored(real_data, names):
+    with np.load(real_data / "embeddings" / "cifar10-mobilenetv2.npz") as arrays:
+        return (arrays["x_test"][[int(name[-9:-4]) for name in names]] / 100.0) ** 2
+
+
+def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, few, tmp_path, monkeypatch):
+    """The stored rows were made on a GPU in TF32 and kept as bytes, so a cosine of 0.999 is what can be asked."""
+    monkeypatch.chdir(tmp_path)
+    encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data / "weights" / "mobilenet_v2.safetensors"]
+    ghofl("embed", *encoder, "--data", few, "--cache", "cache", "-o", "torch.npz")
+    ghofl("export-encoder", *encoder, "-o", "m.onnx")
+    ghofl("embed", "--encoder", "onnx:m.onnx", "--data", few, "--cache", "cache", "-o", "onnx.npz")
+    ours, onnx = load_rows("torch.npz"), load_rows("onnx.npz")
+    assert cosines(ours.x, stored(real_data, datasets.load(str(few)).names)).min() >= 0.999
+    assert np.abs(ours.x - onnx.x).max() <= 1e-3
+    assert ours.encoder.fingerprint == onnx.encoder.fingerprint
+
+
+def test_a_classifier_of_clean_statistics_loses_more_the_more_an_image_is_corrupted(real_data, few, tmp_path):
+    weights = real_data / "weights" / "mobilenet_v2.safetensors"
+    export(encoders.load("torchvision:mobilenet_v2", weights=weights), tmp_path / "m.onnx")
+    encoder = encoders.load(f"onnx:{tmp_path / 'm.onnx'}")
+    clean = datasets.load(str(few))
+    x = np.asarray(embed(clean, encoder, tmp_path).rows.x)
+    for name in ("gaussian_noise", "gaussian_blur", "fog", "contrast"):
+        turned = []
+        for severity in (1, 5):
+            damaged = datasets.corrupted(clean, datasets.Corruption(name, severity))
+            turned.append(np.median(cosines(x, np.asarray(embed(damaged, encoder, tmp_path).rows.x))))
+        assert 1 > turned[0] > turned[1]
+
+
+def test_real_text_goes_from_csv_to_a_classifier(real_data, minilm, tmp_path):
+    """Fifteen training texts and four test texts a class of BANKING77: 77 intents."""
+    encoder, parts = encoders.load(f"hf:{minilm}"), {}
+    for split, count in (("train", 15), ("test", 4)):
+        samples = datasets.load(str(real_data / "text" / "banking77"), split)
+        kept = [np.flatnonzero(samples.labels == name)[:count] for name in samples.classes()]
+        parts[split] = embed(samples.only(np.concatenate(kept)), encoder, tmp_path).rows
+    classes = tuple(sorted(set(parts["train"].y.tolist())))
+    data = Dataset(
+        np.asarray(parts["train"].x), class_numbers(parts["train"].y, classes),
+        np.asarray(parts["test"].x), class_numbers(parts["test"].y, classes), classes,
+    )  # fmt: skip
+    specs = HeadSpec.parse_list("lda,rda(blend=0.9, shrinkage=0.05)")
+    recipe = recipe_for(data, specs.values())
+    found = []
+    for alpha in (0.5, 0.01):
+        split = partition.dirichlet_by_class(data.y_train, 10, alpha, np.random.default_rng(0))
+        found.append(simulate(data, split, recipe, specs))
+    assert found[0].total.moments == found[1].total.moments
+    assert all(head.accuracy > 0.8 for head in found[0].heads.values()), json.dumps(found[0].to_dict()["heads"])

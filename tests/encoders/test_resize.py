@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import interpolate
+
+from ghofl.encoders import Preprocessing
+from ghofl.errors import EncoderError
+
+PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+
+
+def image(shape, seed=0):
+    return np.random.default_rng(seed).integers(256, size=(2, *shape, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (57, 40), (224, 224), (300, 401)])
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+def test_resizing_agrees_with_torch_up_and_down(shape, kernel):
+    """torch computes its weights in float32, which moves a pixel by some 1e-5 of the range."""
+    x = image(shape)
+    expected = interpolate(
+        torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255, size=(224, 224), mode=kernel, antialias=True
+    )
+    assert np.abs(Preprocessing(kernel=kernel, **PLAIN).numpy_planes(x) - expected.numpy()).max() < 5e-5
+
+
+@pytest.mark.parametrize("shape", [(300, 401), (256, 256), (40, 90), (500, 224)])
+def test_cropping_agrees_with_torchvision_s_evaluation_transform(shape):
+    from torchvision.transforms import v2
+
+    x = torch.from_numpy(image(shape)).permute(0, 3, 1, 2).float() / 255
+    transform = v2.Compose([v2.Resize(256, antialias=True), v2.CenterCrop(224)])
+    ours = Preprocessing(fit="crop", share=0.875, **PLAIN).numpy_planes(image(shape))
+    # The longer side is rounded differently (256 · 401/300): a shift of a fraction of a pixel at most.
+    assert np.abs(ours - transform(x).numpy()).mean() < (0.06 if shape[0] != shape[1] else 1e-5)
+
+
+def test_an_image_of_one_colour_stays_of_that_colour():
+    planes = Preprocessing(kernel="bicubic").numpy_planes(np.full((1, 17, 23, 3), 124, np.uint8))
+    expected = (124 / 255 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
+    assert np.allclose(planes, expected.reshape(1, 3, 1, 1), atol=1e-5)
+
+
+def test_the_planes_of_an_image_do_not_depend_on_the_images_beside_it():
+    x = np.concatenate([image((32, 32), seed) for seed in range(4)])
+    alone = np.concatenate([Preprocessing().numpy_planes(x[i : i + 1]) for i in range(len(x))])
+    assert np.allclose(Preprocessing().numpy_planes(x), alone, atol=1e-5)
+
+
+def test_settings_come_back_as_they_were():
+    made = Preprocessing(size=96, fit="crop", share=0.9, kernel="bicubic", mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
+    assert Preprocessing.of(made.settings()) == made
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"fit": "stretch"}, "fit is 'stretch'; write one of squash, crop"),
+        ({"kernel": "nearest"}, "kernel is 'nearest'; known are bilinear, bicubic"),
+        ({"size": 0}, "size 0"),
+        ({"mean": (0.5,)}, "three numbers"),
+    ],
+)
+def test_what_cannot_work_is_refused(wrong, says):
+    with pytest.raises(EncoderError, match=says):
+        Preprocessing(**wrong)

@@ -1,0 +1,137 @@
+import numpy as np
+import pytest
+
+from federations import blobs, gaussians_of, recipe_of, total_of
+from ghofl import Classifier, Features, Gaussians, Lift, Sketch
+from ghofl.heads import LDA, PAPER, RDA, Blend, FisherMix, ProtoHyper, Student
+from ghofl.heads.blend import standardised
+
+
+@pytest.fixture
+def data(rng):
+    x, y = blobs(rng, rows=600, spread=1.5)
+    return Features.of(recipe_of()).values(x), y, gaussians_of(recipe_of(), x, y)
+
+
+def accuracy(head, values, y):
+    return np.mean(head.predict(values) == y)
+
+
+@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+def test_defaults_do_not_fall_behind_lda(kind, data):
+    values, y, gaussians = data
+    assert accuracy(kind.fit(gaussians), values, y) >= accuracy(LDA.fit(gaussians), values, y) - 0.01
+
+
+@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+def test_the_paper_preset_trains_a_working_head(kind, data):
+    values, y, gaussians = data
+    options = {**PAPER[kind.name], "per_class": 500, "learning_rate": 0.02}
+    assert accuracy(kind.fit(gaussians, **options), values, y) > accuracy(LDA.fit(gaussians), values, y) - 0.03
+
+
+@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+def test_a_trained_head_is_a_function_of_its_seed(kind, data):
+    values, _, gaussians = data
+    one, two, other = (kind.fit(gaussians, steps=50, seed=s).scores(values) for s in (1, 1, 2))
+    assert np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("base", ["nb", "lda", "qda"])
+def test_proto_hyper_starts_at_its_base(base, data):
+    """Without a step the residual is zero, and the scores are the base's in the Fisher space."""
+    values, _, gaussians = data
+    head = ProtoHyper.fit(gaussians, base=base, steps=0)
+    z = values @ head.basis - head.shift
+    assert head.scores(values) == pytest.approx(head.base.scores(z))
+    assert head.base.name == base
+
+
+def test_proto_hypers_residual_has_the_rank_asked_for(data):
+    head = ProtoHyper.fit(data[2], rank=2, steps=30)
+    assert np.linalg.matrix_rank(head.inward @ head.outward) == 2
+
+
+def test_a_base_that_cannot_be_had_is_refused(rng, data):
+    with pytest.raises(ValueError, match="write one of nb, lda, qda"):
+        ProtoHyper.fit(data[2], base="svm")
+    pooled_only = gaussians_of(recipe_of(statistics=("B",)), *blobs(rng))
+    with pytest.raises(ValueError, match="write base=lda"):
+        ProtoHyper.fit(pooled_only, base="qda")
+
+
+def test_priors_are_put_back_into_fisher_mix(rng):
+    x, y = blobs(rng, rows=2000, spread=0.7)
+    keep = (y == 0) | (np.arange(len(y)) % 10 == 0)
+    gaussians = gaussians_of(recipe_of(), x[keep], y[keep])
+    with_priors, without = FisherMix.fit(gaussians), FisherMix.fit(gaussians, prior=0)
+    assert with_priors.bias - without.bias == pytest.approx(gaussians.log_priors - np.log(0.25))
+
+
+def test_student_with_many_degrees_of_freedom_is_rda(data):
+    values, _, gaussians = data
+    student = Student.fit(gaussians, blend=0.5, shrinkage=0.1, dof=1e9)
+    rda = RDA.fit(gaussians, blend=0.5, shrinkage=0.1)
+    difference = student.scores(values) - rda.scores(values)
+    assert difference - difference[:, :1] == pytest.approx(np.zeros_like(difference), abs=1e-3)
+
+
+def test_student_is_the_t_density(data):
+    import scipy.stats
+
+    values, _, gaussians = data
+    scores = Student.fit(gaussians, blend=1.0, shrinkage=0.0, dof=7).scores(values)
+    for c in range(4):
+        density = scipy.stats.multivariate_t(gaussians.means[c], gaussians.pooled(), df=7).logpdf(values)
+        constant = scores[:, c] - density - gaussians.log_priors[c]
+        assert constant == pytest.approx(np.full(len(values), constant[0]))
+
+
+def test_a_blend_of_one_head_predicts_as_that_head(data):
+    values, _, gaussians = data
+    alone = LDA.fit(gaussians)
+    assert np.array_equal(Blend.fit(gaussians, parts="lda").predict(values), alone.predict(values))
+
+
+def test_standardised_scores_have_mean_zero_and_deviation_one_over_possible_classes(rng):
+    scores = rng.normal(size=(20, 5)) * 9 + 4
+    scores[:, 3] = -np.inf
+    found = standardised(scores)
+    assert np.all(found[:, 3] == -np.inf)
+    rest = np.delete(found, 3, axis=1)
+    assert rest.mean(axis=1) == pytest.approx(np.zeros(20), abs=1e-12)
+    assert rest.std(axis=1) == pytest.approx(np.ones(20))
+    assert not np.isnan(standardised(np.zeros((2, 3)))).any()
+
+
+def test_a_blend_refuses_parts_it_cannot_have(data):
+    with pytest.raises(ValueError, match="part 'nb' is unknown"):
+        Blend.fit(data[2], parts="nb")
+    with pytest.raises(ValueError, match="no \\[sketch\\] section"):
+        Blend.fit(data[2], parts="lda+z.student")
+
+
+def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
+    """The kept features' S is that of the plain recipe, to the bit, and both spaces have their head."""
+    x, y = blobs(rng, spread=3.0)
+    both = recipe_of(statistics=("B",), lift=Lift(dim=30, keep=True), sketch=Sketch(dim=6, kept=True))
+    total, plain = total_of(both, x, y, sites=3), total_of(recipe_of(), x, y)
+    sketch = Features.of(both).sketch
+    inside = total.moments.of_sketch(sketch)
+    assert np.array_equal(inside.blocks["S"], plain.moments.blocks["S"])
+    assert np.array_equal(inside.sums, plain.moments.sums)
+    blend = Classifier.fit(total, "best")
+    assert blend.head.name == "blend"
+    alone = Student.fit(Gaussians.estimate(plain.moments, Features.of(both).unit))
+    of_z = dict(blend.head.parts)["z.student"]
+    assert of_z.whiteners == pytest.approx(alone.whiteners)
+    assert np.mean(blend.predict(x) == y) > 0.9
+
+
+def test_a_saved_blend_over_a_sketch_scores_the_same(rng, tmp_path):
+    x, y = blobs(rng)
+    both = recipe_of(statistics=("B",), lift=Lift(dim=30, keep=True), sketch=Sketch(dim=6, kept=True))
+    head = Classifier.fit(total_of(both, x, y), "blend(parts=lda+ridge+z.student)")
+    head.save(tmp_path / "h")
+    assert Classifier.load(tmp_path / "h").scores(x).tobytes() == head.scores(x).tobytes()

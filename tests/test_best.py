@@ -1,0 +1,137 @@
+import json
+
+import numpy as np
+import pytest
+
+from federations import blobs, recipe_of, sketched_recipe, total_of
+from ghofl import Classifier, Features, Layout, Lift, Message, Sketch
+from ghofl.best import best_head, propose
+from ghofl.calibration import expected_calibration_error, fitted_temperature
+from ghofl.errors import MessageError, RecipeError, RosterError
+from ghofl.evaluation import Confusion
+from ghofl.selection import Report, best_of
+from ghofl.simulate import site_moments
+
+CLASSES = tuple(map(str, range(20)))
+
+
+@pytest.mark.parametrize(
+    ("recipe", "spec"),
+    [
+        (recipe_of(statistics=()), "nearest_mean"),
+        (recipe_of(statistics=("D",)), "nb"),
+        (recipe_of(statistics=("B",)), "lda"),
+        (recipe_of(statistics=("B",), lift=Lift(dim=30)), "blend(parts=lda+ridge)"),
+        (sketched_recipe(), "sketched_qda"),
+        (recipe_of(statistics=("S",)), "student"),
+        (
+            recipe_of(statistics=("B",), lift=Lift(dim=30, keep=True), sketch=Sketch(dim=6, kept=True)),
+            "blend(parts=lda+z.student)",
+        ),
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_the_best_head_follows_from_what_the_total_holds_and_can_be_fitted(recipe, spec, rng):
+    assert best_head(Layout.of(recipe), recipe).spec == spec
+    x, y = blobs(rng)
+    classifier = Classifier.fit(total_of(recipe, x, y), "best")
+    assert classifier.head.name == spec.split("(")[0]
+    assert np.isfinite(classifier.scores(x)).all()
+
+
+def test_more_budget_never_gives_a_smaller_message_of_worse_expectation():
+    from ghofl.best import _expected
+
+    proposals = [propose(b, CLASSES, 256) for b in (20_000, 60_000, 200_000, 10**6, 10**7, 10**9)]
+    expected = [_expected(p.recipe) for p in proposals]
+    assert expected == sorted(expected)
+    assert len({p.recipe.fingerprint for p in proposals}) >= 4
+
+
+@pytest.mark.parametrize("budget", [20_000, 60_000, 200_000, 10**6, 10**7])
+def test_a_real_message_fits_the_budget_it_was_proposed_for(budget, rng):
+    """Embeddings like those of image encoders: non-negative, a few large entries, correlated."""
+    recipe = propose(budget, CLASSES, 256, rows=2000).recipe
+    y = rng.integers(20, size=2000)
+    x = np.abs(rng.normal(size=(2000, 256)) @ rng.normal(size=(256, 256)) / 16 + rng.normal(size=(20, 256))[y]) ** 2
+    from ghofl.features import calibrated
+
+    features = Features.of(calibrated(recipe, x))
+    moments, _ = site_moments(features, x, y)
+    assert len(Message.of(moments, features.recipe).to_bytes()) <= budget
+
+
+def test_a_budget_too_small_for_anything_says_the_least():
+    with pytest.raises(RecipeError, match="too small: 20 classes need at least"):
+        propose(1000, CLASSES, 256)
+
+
+def test_the_fitted_temperature_is_the_minimum_of_the_cross_entropy(rng):
+    scores = rng.normal(size=(400, 5)) * 3
+    probabilities = np.exp(scores / 2.5) / np.exp(scores / 2.5).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(5, p=p) for p in probabilities])
+    assert fitted_temperature(scores, y) == pytest.approx(2.5, rel=0.25)
+
+
+def test_calibration_error_is_zero_for_calibrated_guesses_and_large_for_sure_wrong_ones(rng):
+    p = rng.uniform(0.5, 1.0, size=200_000)
+    y = (rng.uniform(size=200_000) > p).astype(int)
+    assert expected_calibration_error(np.stack([p, 1 - p], axis=1), y) < 0.01
+    assert expected_calibration_error(np.tile([1.0, 0.0], (10, 1)), np.ones(10, dtype=int)) == pytest.approx(1.0)
+
+
+def test_regression_scores_become_probabilities_by_their_temperature(rng):
+    """Ridge guesses at one-hot labels, whose softmax is nearly uniform; the temperature makes it speak up."""
+    x, y = blobs(rng, rows=3000)
+    classifier = Classifier.fit(total_of(recipe_of(), x[:2000], y[:2000]), "ridge")
+    plain = classifier.head.predict_proba(classifier.features.values(x[2000:]))
+    calibrated = classifier.predict_proba(x[2000:])
+    assert np.array_equal(plain.argmax(axis=1), calibrated.argmax(axis=1))
+    assert expected_calibration_error(plain, y[2000:]) > 0.3
+    assert expected_calibration_error(calibrated, y[2000:]) < 0.15
+
+
+@pytest.mark.parametrize("name", ["lda", "rda", "student", "sketched_qda"])
+def test_gaussian_heads_err_on_the_side_of_doubt(name, rng):
+    """Real rows stray further than Gaussians, so temperatures are above 1; where there is no covariance, exactly 1."""
+    x, y = blobs(rng)
+    recipe = sketched_recipe() if name == "sketched_qda" else recipe_of()
+    assert Classifier.fit(total_of(recipe, x, y), name).temperature > 1.0
+    assert Classifier.fit(total_of(recipe_of(statistics=("D",)), x, y), "nb").temperature == 1.0
+
+
+def report(site, right, wrong, sha="a" * 64):
+    return Report("lda", sha, "r" * 64, (site,), Confusion(np.array([[right, wrong], [0, 0]])))
+
+
+def test_counts_of_sites_choose_the_head(tmp_path):
+    reports = [report("n", 9, 1), report("s", 1, 9), report("n", 6, 4, "b" * 64), report("s", 6, 4, "b" * 64)]
+    for i, r in enumerate(reports):
+        (tmp_path / f"{i}.json").write_text(json.dumps(r.to_dict()))
+    best = best_of(Report.load(tmp_path / f"{i}.json") for i in range(4))
+    assert [b.sha256[0] for b in best] == ["b", "a"]
+    assert best[0].confusion.accuracy == pytest.approx(0.6)
+    assert best[0].sites == ("n", "s")
+
+
+def test_a_site_reports_once_and_on_one_file():
+    with pytest.raises(RosterError, match="'n' reported twice"):
+        report("n", 1, 1) + report("n", 1, 1)
+    with pytest.raises(RosterError, match="different head files"):
+        report("n", 1, 1) + report("s", 1, 1, "b" * 64)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "total"}, {"confusion": [[1]] * 2}, {"confusion": [[-1]]}, {"confusion": [[0.5]]}, {"confusion": None},
+        {"head": 3}, {"sites": "all"}, {"head_sha256": "x" * 65},
+    ],
+)  # fmt: skip
+def test_a_hostile_report_is_refused(change, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps({**report("n", 1, 1).to_dict(), **change}))
+    with pytest.raises(MessageError):
+        Report.load(tmp_path / "r.json")
+    (tmp_path / "r.json").write_text("[" * 100_000)
+    with pytest.raises(MessageError, match="not a report"):
+        Report.load(tmp_path / "r.json")

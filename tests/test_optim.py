@@ -1,0 +1,101 @@
+import array_api_strict
+import numpy as np
+import pytest
+
+from federations import blobs, gaussians_of, recipe_of
+from ghofl.heads import FisherMix, ProtoHyper
+from ghofl.optim import AdamW, softmax, steps_for
+
+
+def test_adamw_takes_the_steps_of_its_formula():
+    """Two steps by hand, with weight decay."""
+    rule = AdamW(learning_rate=0.1, weight_decay=0.5)
+    found = rule.minimise([np.array([2.0])], lambda p, rows: [3.0 * p[0]], 1, 1, 2, np.random.default_rng(0))[0][0]
+    w, m, v = 2.0, 0.0, 0.0
+    for t in (1, 2):
+        g = 3.0 * w
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        w = w * (1 - 0.1 * 0.5) - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    assert found == pytest.approx(w, rel=1e-12)
+
+
+def test_every_batch_is_visited_once_an_epoch():
+    seen = []
+
+    def gradients(parameters, rows):
+        seen.append((rows.start, rows.stop))
+        return [parameters[0] * 0.0]
+
+    AdamW().minimise([np.zeros(1)], gradients, rows=10, batch=4, steps=6, rng=np.random.default_rng(0))
+    assert sorted(seen[:3]) == sorted(seen[3:]) == [(0, 4), (4, 8), (8, 10)]
+    assert steps_for(2, 10, 4) == 6
+
+
+def test_softmax_is_the_softmax(rng):
+    import scipy.special
+
+    scores = rng.normal(size=(5, 3)) * 100
+    assert softmax(scores) == pytest.approx(scipy.special.softmax(scores, axis=1))
+
+
+@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+def test_trained_heads_run_on_any_array_of_the_standard(kind, rng):
+    """A strict implementation of the array API gives the head that numpy gives; a GPU's tensors are such arrays."""
+    x, y = blobs(rng)
+    gaussians = gaussians_of(recipe_of(), x, y)
+    options = {"per_class": 40, "steps": 20, "batch": 32}
+    plain = kind.fit(gaussians, **options)
+    strict = kind.fit(gaussians, **options, move=array_api_strict.asarray)
+    assert strict.scores(x) == pytest.approx(plain.scores(x), rel=1e-4, abs=1e-4)
+
+
+@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+def test_gradients_are_those_of_the_loss(kind, rng, monkeypatch):
+    """The closed-form gradients against central differences of the loss they claim to be of."""
+    caught = {}
+
+    def stop(self, parameters, gradients, *rest):
+        caught["parameters"] = [np.asarray(p, dtype=np.float64) + 0.1 * rng.normal(size=p.shape) for p in parameters]
+        caught["gradients"] = gradients
+        return list(parameters)
+
+    monkeypatch.setattr(AdamW, "minimise", stop)
+    x, y = blobs(rng)
+    drawn = []
+    import ghofl.heads.fisher_mix as mix
+    import ghofl.heads.proto_hyper as hyper
+
+    module = mix if kind is FisherMix else hyper
+    original = module.draw
+
+    def remembered(*arguments, **options):
+        drawn.append(original(*arguments, **options))
+        return drawn[-1]
+
+    monkeypatch.setattr(module, "draw", remembered)
+    kind.fit(gaussians_of(recipe_of(), x, y), per_class=10, extra=0)
+    gradients, parameters = caught["gradients"], caught["parameters"]
+    z, labels = drawn[0].z.astype(np.float64), drawn[0].y
+    if kind is FisherMix:
+
+        def loss(p):
+            scores = z @ p[0] + p[1]
+            return -np.mean(np.log(softmax(scores))[np.arange(len(labels)), labels])
+    else:
+        distilled = gradients.__self__
+
+        def loss(p):
+            scores = np.asarray(distilled.base, dtype=np.float64) + z @ p[0] @ p[1]
+            t, alpha = distilled.temperature, distilled.alpha
+            taught = np.asarray(distilled.taught, dtype=np.float64)
+            distance = np.sum(taught * (np.log(taught + 1e-300) - np.log(softmax(scores / t) + 1e-300)), axis=1)
+            entropy = -np.log(softmax(scores))[np.arange(len(labels)), labels]
+            return np.mean(alpha * t * t * distance + (1 - alpha) * entropy)
+
+    found = gradients(parameters, slice(0, len(labels)))
+    for i, gradient in enumerate(found):
+        for index in list(np.ndindex(gradient.shape))[:: max(1, gradient.size // 7)]:
+            up, down = [p.copy() for p in parameters], [p.copy() for p in parameters]
+            up[i][index] += 1e-4
+            down[i][index] -= 1e-4
+            assert gradient[index] == pytest.approx((loss(up) - loss(down)) / 2e-4, rel=2e-3, abs=2e-5)
