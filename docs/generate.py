@@ -142,12 +142,20 @@ def _head_options(name: str) -> str:
     parameters = inspect.signature(HEADS[name].fit).parameters.values()
     shown = []
     for p in parameters:
-        if p.default is inspect.Parameter.empty:
+        if p.default is inspect.Parameter.empty or p.name in ("of_sketch", "sketch", "move"):
             continue
-        default = "chosen from the total" if p.default is None else f"{p.default:g}"
         paper = PAPER.get(name, {}).get(p.name, p.default)
-        shown.append(f"`{p.name}`: {default}" + (f" (paper: {paper:g})" if paper != p.default else ""))
-    return ", ".join(shown) or "none"
+        shown.append(
+            f"`{p.name}`: {_default(p.default)}" + (f" (paper: {_default(paper)})" if paper != p.default else "")
+        )
+    more = f" and {len(shown) - 5} more" if len(shown) > 6 else ""
+    return ", ".join(shown[:5] if more else shown) + more or "none"
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "chosen from the total"
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
 # ------------------------------------------------------------------------------------------------------ the figure

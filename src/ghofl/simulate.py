@@ -14,6 +14,7 @@ from jaxtyping import Int64, Num
 from ghofl import secure
 from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec, is_possible, resolved
+from ghofl.cohort import Cohort, SecureRound, refuse_few
 from ghofl.errors import EmbeddingsError, HeadError, PrivacyError
 from ghofl.evaluation import Confusion
 from ghofl.features import Clipping, Features, calibrated, unit_scale
