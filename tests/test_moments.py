@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from federations import integer_rows, split_datasets
 from ghofl import Layout, Moments, MomentsBuilder
 from ghofl.errors import EmbeddingsError, LayoutError, MissingStatisticError, MomentsOverflowError
-from ghofl.moments import INT64_MAX, add_products, diagonal, packed, triangle, unpacked
+from ghofl.moments import INT64_MAX
+from ghofl.triangles import add_products, diagonal, packed, triangle, unpacked
 
 
 def plain_moments(x, y, layout, sketch):

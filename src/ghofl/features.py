@@ -25,12 +25,11 @@ from jaxtyping import Float, Int, Int16, Num
 from ghofl.clipping import clip_rows, grid_radius
 from ghofl.errors import ClippingWarning, EmbeddingsError
 from ghofl.recipe import Grid, Lift, Projection, Recipe
+from ghofl.triangles import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64
 
 BLOCK = 4096
 HEADROOM = 0.75
 TOLERATED_CLIPPING = 1e-3
-EXACT_IN_FLOAT32 = 2**24
-EXACT_IN_FLOAT64 = 2**53
 
 
 def rademacher(seed: int, rows: int, columns: int, purpose: str) -> Int[np.ndarray, "rows columns"]:

@@ -14,20 +14,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer, Num
+from jaxtyping import Int, Int64, Integer
 
 from ghofl.errors import EmbeddingsError, LayoutError, MissingStatisticError, MomentsOverflowError
-from ghofl.features import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64, exact_product
+from ghofl.features import exact_product
 from ghofl.recipe import Recipe, stored
+from ghofl.triangles import EXACT_IN_FLOAT64, add_products, apply, diagonal, is_leading, packed, triangle, unpacked
 
 INT64_MAX = 2**63 - 1
-PANEL = 128
 SMALLEST_BUFFER = 4 * 2**20
-
-
-def triangle(dim: int) -> int:
-    """The number of entries of the upper triangle of a dim × dim matrix."""
-    return dim * (dim + 1) // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,79 +331,12 @@ class MomentsBuilder:
             )
 
 
-def is_leading(sketch: Int[np.ndarray, "dim sketch"]) -> bool:
-    """Whether a sketch matrix picks the leading features, as a kept one does: an identity above zeros."""
-    k = sketch.shape[1]
-    return int(np.count_nonzero(sketch)) == k <= len(sketch) and bool((sketch[range(k), range(k)] == 1).all())
-
-
-def apply(x: Num[np.ndarray, "n dim"], sketch: Int[np.ndarray, "dim sketch"]) -> Num[np.ndarray, "n sketch"]:
-    """`x @ sketch`, without the product where the sketch picks leading features."""
-    return x[:, : sketch.shape[1]] if is_leading(sketch) else x @ sketch
-
-
-def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, " triangle"]) -> None:
-    """Add Σ x xᵀ over integer rows to a packed upper triangle, exactly.
-
-    Partial sums of x_i x_j never exceed the largest Σ x_j² (Cauchy–Schwarz), so a block of rows whose column sums of
-    squares stay under 2^24 is multiplied in float32, under 2^53 in float64, otherwise in int64: exact in each case.
-    """
-    dim = rows.shape[1]
-    for block, dtype in _exact_blocks(rows):
-        x = block.astype(dtype)
-        offset = 0
-        for left in range(0, dim, PANEL):
-            right = min(left + PANEL, dim)
-            product = (x[:, left:right].T @ x[:, left:]).astype(np.int64)
-            for i in range(right - left):
-                width = dim - left - i
-                packed[offset : offset + width] += product[i, i:]
-                offset += width
-
-
-def _exact_blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, type]]:
-    """Blocks of rows with the fastest number that multiplies them exactly, each no larger than a part of a panel."""
-    longest = max(512, rows.shape[1] // 4)
-    for start in range(0, len(rows), longest):
-        block = rows[start : start + longest]
-        largest = int(np.einsum("ij,ij->j", block, block, dtype=np.int64).max())
-        if largest <= EXACT_IN_FLOAT32:
-            yield block, np.float32
-        elif largest <= EXACT_IN_FLOAT64:
-            yield block, np.float64
-        else:
-            yield block, np.int64  # a sketch of many dimensions at 16 bits: slow, and as exact as the rest
-
-
 def _by_label(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     order = np.argsort(y, kind="stable")
     present, starts = np.unique(y[order], return_index=True)
     ends = [*starts[1:], len(y)]
     for c, start, end in zip(present, starts, ends, strict=True):
         yield int(c), x[order[start:end]]
-
-
-def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
-    """Where the diagonal lies in a packed upper triangle."""
-    i = np.arange(dim, dtype=np.int64)
-    return i * dim - i * (i - 1) // 2
-
-
-def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.ndarray, "dim dim"]:
-    """The full symmetric matrix of a packed upper triangle."""
-    full = np.empty((dim, dim), dtype=packed.dtype)
-    offset = 0
-    for i in range(dim):
-        width = dim - i
-        full[i, i:] = packed[offset : offset + width]
-        full[i:, i] = full[i, i:]
-        offset += width
-    return full
-
-
-def packed(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:
-    """The upper triangle of a symmetric matrix, row by row."""
-    return full[np.triu_indices(len(full))]
 
 
 def _largest(block: Int64[np.ndarray, "..."]) -> int:

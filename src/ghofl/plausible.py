@@ -7,9 +7,10 @@ import numpy as np
 
 from ghofl.errors import MessageError
 from ghofl.features import radius_of
-from ghofl.moments import Moments, diagonal
+from ghofl.moments import Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
+from ghofl.triangles import diagonal
 
 
 def check_plausible(

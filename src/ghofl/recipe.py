@@ -6,8 +6,6 @@ fingerprint travels in every message and every head: two different fingerprints 
 
 import base64
 import binascii
-import dataclasses
-import difflib
 import hashlib
 import json
 import math
@@ -15,8 +13,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
 import numpy as np
 import tomli_w
@@ -24,6 +21,8 @@ from jaxtyping import Int
 
 from ghofl import files
 from ghofl.errors import RecipeError
+from ghofl.plain import build, canonical, plain
+from ghofl.plain import check as _check
 
 SCHEMA = 1
 STATISTICS = ("N", "A", "D", "B", "S")
@@ -345,12 +344,12 @@ class Recipe:
         The canonical form is the line ``ghofl recipe 1`` and a JSON object of every field, with sorted keys, no
         spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
         """
-        canonical = json.dumps(_canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(f"ghofl recipe {SCHEMA}\n{canonical}".encode()).hexdigest()
+        text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as plain values, without the fields that are not set."""
-        return {"schema": SCHEMA, **_plain(self)}
+        return {"schema": SCHEMA, **plain(self)}
 
     def to_toml(self) -> str:
         """The recipe as a TOML text."""
@@ -369,7 +368,7 @@ class Recipe:
             type(schema) is int and schema == SCHEMA,
             f"this recipe has schema {schema!r} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
         )
-        return _build(cls, values, where="")
+        return build(cls, values, where="")
 
     @classmethod
     def from_toml(cls, text: str) -> "Recipe":
@@ -412,11 +411,6 @@ def stored(statistics: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in STATISTICS if name in asked and not ("S" in asked and name in "DB"))
 
 
-def _check(claim: bool, otherwise: str) -> None:
-    if not claim:
-        raise RecipeError(otherwise)
-
-
 def _check_seed(section: str, seed: int) -> None:
     _check(0 <= seed < 2**63, f"{section}.seed is {seed}; write a whole number from 0 to 2^63 − 1.")
 
@@ -425,58 +419,3 @@ def _check_shift(section: str, shift: int | None) -> None:
     _check(
         shift is None or 0 <= shift <= 40, f"{section}.shift is {shift}; write a number from 0 to 40, or leave it out."
     )
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {name: _plain(v) for name, v in pairs if v is not None and v != () and v != ""}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _canonical(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _canonical(v) for key, v in value.items()}
-    if isinstance(value, list):
-        return [_canonical(v) for v in value]
-    return value.hex() if isinstance(value, float) else value
-
-
-def _build(cls: type, values: Mapping[str, Any], where: str) -> Any:
-    """An instance of a dataclass from plain values, checking every key and type on the way."""
-    fields = {f.name: f for f in dataclasses.fields(cls)}
-    hints = get_type_hints(cls)
-    for key in values:
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(fields)}."
-            raise RecipeError(f"unknown key {where}{key}; {hint}")
-    for name, f in fields.items():
-        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        _check(name in values or not required, f"{where}{name} is missing; {_EXPECTED.get(name, 'it must be given')}.")
-    return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
-
-
-_EXPECTED = {
-    "classes": 'write the class names, e.g. classes = ["cat", "dog"]',
-    "encoder": "write a section [encoder] with dim and name",
-    "dim": "write the number of dimensions, e.g. dim = 512",
-}
-
-
-def _convert(value: Any, hint: Any, key: str) -> Any:
-    if isinstance(hint, UnionType):
-        hint = next(option for option in get_args(hint) if option is not NoneType)
-    if dataclasses.is_dataclass(hint):
-        _check(isinstance(value, dict), f"{key} is {value!r}; it is a section, written [{key}].")
-        return _build(hint, value, f"{key}.")  # type: ignore[arg-type]
-    if get_args(hint):  # tuple[item, ...]
-        _check(isinstance(value, list | tuple), f"{key} is {value!r}; it is a list.")
-        return tuple(_convert(item, get_args(hint)[0], key) for item in value)
-    if hint is float and type(value) is int:
-        return float(value)
-    _check(type(value) is hint, f"{key} is {value!r}; it must be {_WORDS[hint]}.")
-    return value
-
-
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ghofl import Classifier, Features, HeadSpec, Message, Privacy, Total
+from ghofl import Features, Gaussians, HeadSpec, Message, Privacy, Total
+from ghofl.heads import LDA
 from ghofl.privacy import NoiseStream, as_vector, leaving
 from ghofl.simulate import Dataset, recipe_for, site_moments
 
@@ -122,7 +123,9 @@ def noisy_lda(real_data):
     plain = recipe_for(data, [HeadSpec.parse("lda")], anchor=anchor, unit_length=True, public=public)
     plain = replace(plain, privacy=Privacy(radius=1.0))
     parts = np.array_split(np.arange(len(data.y_train)), 10)
-    sites = [site_moments(Features.of(plain), data.x_train[p], data.y_train[p])[0] for p in parts]
+    features = Features.of(plain)
+    sites = [site_moments(features, data.x_train[p], data.y_train[p])[0] for p in parts]
+    test = features.values(data.x_test)
 
     def total(recipe, stream):
         if recipe.privacy.secure:
@@ -135,11 +138,9 @@ def noisy_lda(real_data):
     def accuracy(epsilon: float, **options) -> float:
         privacy = Privacy(radius=1.0, epsilon=epsilon, delta=1e-5, **options)
         recipe = replace(plain, privacy=privacy)
-        draws = [
-            Classifier.fit(total(recipe, NoiseStream(b"draw %d" % seed)), "lda").predict(data.x_test) == data.y_test
-            for seed in range(NOISE_SEEDS)
-        ]
-        return 100 * float(np.mean(draws))
+        totals = (total(recipe, NoiseStream(b"draw %d" % seed)) for seed in range(NOISE_SEEDS))
+        heads = (LDA.fit(Gaussians.of_total(noisy.for_heads(), features)) for noisy in totals)
+        return 100 * float(np.mean([head.predict(test) == data.y_test for head in heads]))
 
     return accuracy
 

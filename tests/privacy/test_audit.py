@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ghofl.moments import Layout, Moments, diagonal
+from ghofl.moments import Layout, Moments
 from ghofl.privacy import NoiseStream, add_noise, clip_rows, noise_plan
 from ghofl.recipe import Privacy
+from ghofl.triangles import diagonal
 
 RELEASES, DIM, RADIUS = 60_000, 2, 50
 LAYOUT = Layout(RELEASES, DIM, ("S",))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from ghofl.features import rademacher
-from ghofl.moments import Layout, Moments, diagonal
+from ghofl.moments import Layout, Moments
 from ghofl.privacy import (
     PrivacyError,
     clip_rows,
@@ -23,6 +23,7 @@ from ghofl.privacy import (
     sketch_norm,
 )
 from ghofl.recipe import Privacy
+from ghofl.triangles import diagonal
 
 DIM, CLASSES, RADIUS = 5, 3, 40
 STATISTICS = [("N", "A"), ("N", "A", "D"), ("N", "A", "B"), ("N", "A", "D", "B"), ("N", "A", "S")]

@@ -12,7 +12,7 @@ from ghofl.heads.base import Head, prefixed, with_prefix
 from ghofl.heads.lda import LDA
 from ghofl.heads.quadratic import QDA, RDA, Student
 from ghofl.heads.ridge import Ridge
-from ghofl.moments import apply
+from ghofl.triangles import apply
 
 PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student)}
 

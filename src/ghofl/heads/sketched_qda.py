@@ -11,7 +11,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA
 from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores, student_scores
-from ghofl.moments import apply
+from ghofl.triangles import apply
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ import numpy as np
 from jaxtyping import Int
 
 from ghofl.clipping import SLACK, refuse_radius
-from ghofl.moments import Layout, Moments, diagonal
+from ghofl.moments import Layout, Moments
 from ghofl.privacy.errors import PrivacyError
+from ghofl.triangles import diagonal
 
 SYMMETRIC = ("B", "S", "Z")
 UNITS = ("record", "client")

@@ -18,13 +18,14 @@ import numpy as np
 from jaxtyping import Int64
 
 from ghofl.errors import LayoutError
-from ghofl.moments import Layout, Moments, diagonal
+from ghofl.moments import Layout, Moments
 from ghofl.privacy import lattice
 from ghofl.privacy.bounds import SYMMETRIC, Sensitivity, record_bounds, sensitivity
 from ghofl.privacy.errors import PrivacyError
 from ghofl.privacy.guarantee import Guarantee, sigma_for
 from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
 from ghofl.recipe import Privacy
+from ghofl.triangles import diagonal
 
 # Chosen for LDA (docs/privacy.md, "Sharing the budget"): means are divided by the rows of one class, B by all rows.
 SHARES = {"N": 1.0, "A": 6.0, "D": 3.0, "B": 3.0, "S": 3.0, "Z": 3.0}

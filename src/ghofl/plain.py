@@ -1,0 +1,72 @@
+"""Recipes to plain values and back, checking every key and type on the way."""
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, get_args, get_type_hints
+
+from ghofl.errors import RecipeError
+
+
+def check(claim: bool, otherwise: str) -> None:
+    """Raise `RecipeError` with this text unless the claim holds."""
+    if not claim:
+        raise RecipeError(otherwise)
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as plain values, without the fields that are not set."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
+        return {name: plain(v) for name, v in pairs if v is not None and v != () and v != ""}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def canonical(value: Any) -> Any:
+    """Plain values with floats as hexadecimal texts, the same on every platform."""
+    if isinstance(value, dict):
+        return {key: canonical(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [canonical(v) for v in value]
+    return value.hex() if isinstance(value, float) else value
+
+
+def build(cls: type, values: Mapping[str, Any], where: str) -> Any:
+    """An instance of a dataclass from plain values, checking every key and type on the way."""
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    hints = get_type_hints(cls)
+    for key in values:
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, n=1)
+            hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(fields)}."
+            raise RecipeError(f"unknown key {where}{key}; {hint}")
+    for name, f in fields.items():
+        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        check(name in values or not required, f"{where}{name} is missing; {_EXPECTED.get(name, 'it must be given')}.")
+    return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
+
+
+_EXPECTED = {
+    "classes": 'write the class names, e.g. classes = ["cat", "dog"]',
+    "encoder": "write a section [encoder] with dim and name",
+    "dim": "write the number of dimensions, e.g. dim = 512",
+}
+
+
+def _convert(value: Any, hint: Any, key: str) -> Any:
+    if isinstance(hint, UnionType):
+        hint = next(option for option in get_args(hint) if option is not NoneType)
+    if dataclasses.is_dataclass(hint):
+        check(isinstance(value, dict), f"{key} is {value!r}; it is a section, written [{key}].")
+        return build(hint, value, f"{key}.")  # type: ignore[arg-type]
+    if get_args(hint):  # tuple[item, ...]
+        check(isinstance(value, list | tuple), f"{key} is {value!r}; it is a list.")
+        return tuple(_convert(item, get_args(hint)[0], key) for item in value)
+    if hint is float and type(value) is int:
+        return float(value)
+    check(type(value) is hint, f"{key} is {value!r}; it must be {_WORDS[hint]}.")
+    return value
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}
