@@ -18,7 +18,7 @@ from ghofl.simulate import Dataset, recipe_for, site_moments
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")
 SEVERITIES = (1, 3, 5)
-A_CLASS = 20
+A_CLASS = 10
 
 
 def run() -> dict:

@@ -65,9 +65,9 @@ def page() -> str:
         parts.append("\n## Trained heads\n\n" + trained.table(stored["trained"]) + "\n")
     if "best" in stored:
         parts.append("\n## The best head for a payload budget\n\n" + best.table(stored["best"]) + "\n")
-    for name in ("encoders", "encoders-cuda"):
-        if name in stored:
-            parts.append("\n## Encoder throughput\n\n" + encoders.table(stored[name]) + "\n")
+    measured = [encoders.table(stored[name]) for name in ("encoders", "encoders-cuda") if name in stored]
+    if measured:
+        parts.append("\n## Encoder throughput\n\n" + "\n\n".join(measured) + "\n")
     if "text" in stored:
         parts.append("\n## Text, all-MiniLM-L6-v2 (384-d)\n" + "\n".join(map(text.table, stored["text"])) + "\n")
     if "corrupted" in stored:

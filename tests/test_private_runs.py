@@ -18,6 +18,7 @@ from ghofl import (
     Moments,
     Privacy,
     Projection,
+    Recipe,
     Sketch,
     Total,
     Transform,
@@ -500,8 +501,10 @@ def test_central_noise_with_files_is_added_once_by_release(folder):
 
 
 def test_local_noise_with_files_needs_no_release(folder):
-    ghofl("recipe", "recipe.toml", "--classes", "10", "--dim", "64", "--scale", "120", "--unit-length", "--epsilon",
-          "8", "--noise", "local")  # fmt: skip
+    ghofl(
+        "recipe", "recipe.toml", "--classes", "10", "--dim", "64", "--unit-length", "--epsilon", "8", "--noise", "local"
+    )
+    assert Recipe.load("recipe.toml").grid.scale == 120.0, "rows of unit length have a grid of their own"
     for site in ("north", "south"):
         said = ghofl("moments", f"{site}.npz", "-r", "recipe.toml", "--site", site, "-o", f"{site}.ghofl")
         assert "Noise for the recipe's epsilon is in it" in said

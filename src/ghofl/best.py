@@ -133,9 +133,9 @@ def _bytes(recipe: Recipe, rows: int) -> int:
         "Z": _width(per_class * (typical * spread) ** 2, 2),
     }
     entries = {name: int(np.prod(shape)) for name, shape in layout.shapes.items()}
-    return 2000 + int(sum(count * (sizes[name] + 1 / 256) for name, count in entries.items()))
+    return 2000 + int(1.02 * sum(count * (sizes[name] + 1 / 256) for name, count in entries.items()))
 
 
 def _width(size: float, signs: int) -> int:
-    """Whole bytes of a signed entry of this size, with a factor of two to spare."""
-    return int(np.ceil((np.log2(2.0 * size) + signs - 1) / 8.0))
+    """Whole bytes of a signed entry of this size, with a factor of two and a half to spare."""
+    return int(np.ceil((np.log2(2.5 * size) + signs - 1) / 8.0))

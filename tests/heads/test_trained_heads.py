@@ -48,6 +48,17 @@ def test_proto_hyper_starts_at_its_base(base, data):
     assert head.base.name == base
 
 
+@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+def test_with_one_covariance_for_all_a_trained_head_stays_at_lda(kind, rng):
+    """Draws of one covariance have LDA as their best linear rule; training on finitely many would only add noise."""
+    x, y = blobs(rng)
+    recipe = recipe_of(statistics=("B",))
+    gaussians, values = gaussians_of(recipe, x, y), Features.of(recipe).values(x)
+    expected = LDA.fit(gaussians, shrinkage=0.05).predict(values)
+    assert np.mean(kind.fit(gaussians).predict(values) == expected) > 0.99
+    assert not np.array_equal(kind.fit(gaussians).scores(values), kind.fit(gaussians, steps=20).scores(values))
+
+
 def test_proto_hypers_residual_has_the_rank_asked_for(data):
     head = ProtoHyper.fit(data[2], rank=2, steps=30)
     assert np.linalg.matrix_rank(head.inward @ head.outward) == 2

@@ -28,19 +28,16 @@ def simulate(real_data, tmp_path_factory):
     return run
 
 
-def test_trained_defaults_beat_lda_and_the_released_settings_on_cifar100(simulate):
-    heads = simulate("cifar100", "--heads", "lda,fisher_mix,proto_hyper")
-    assert heads["fisher_mix"]["accuracy"] >= 0.670
-    assert heads["proto_hyper"]["accuracy"] >= heads["lda"]["accuracy"]
+@pytest.mark.parametrize(("name", "fisher_mix", "proto_hyper"), [("cifar10", 0.866, 0.866), ("cifar100", 0.670, 0.650)])
+def test_trained_defaults_are_never_below_lda(simulate, name, fisher_mix, proto_hyper):
+    """FisherMix also above its released settings, which reach 66.5 on CIFAR-100."""
+    lda = simulate(name, "--heads", "lda(shrinkage=0.05)")["lda(shrinkage=0.05)"]["accuracy"]
+    heads = simulate(name, "--heads", "fisher_mix,proto_hyper")
+    assert heads["fisher_mix"]["accuracy"] >= max(lda, fisher_mix)
+    assert heads["proto_hyper"]["accuracy"] >= max(lda, proto_hyper)
 
 
-def test_trained_defaults_are_not_below_lda_on_cifar10(simulate):
-    heads = simulate("cifar10", "--heads", "lda,fisher_mix,proto_hyper")
-    assert heads["fisher_mix"]["accuracy"] >= heads["lda"]["accuracy"]
-    assert heads["proto_hyper"]["accuracy"] >= heads["lda"]["accuracy"]
-
-
-@pytest.mark.parametrize(("budget", "least"), [("1MB", 0.615), ("5MB", 0.66), ("20MB", 0.692)])
+@pytest.mark.parametrize(("budget", "least"), [("1MB", 0.63), ("5MB", 0.66), ("20MB", 0.692)])
 def test_a_payload_budget_is_kept_and_well_used_on_cifar100(simulate, budget, least):
     head = simulate("cifar100", "--heads", "best", "--budget", budget)["best"]
     assert head["accuracy"] >= least

@@ -14,7 +14,7 @@ from ghofl.cli import samples as options
 from ghofl.embeddings import Rows, class_numbers, load_rows, refuse_encoder
 from ghofl.encoders import Runtime
 from ghofl.errors import RecipeError
-from ghofl.features import Features, calibrated
+from ghofl.features import Features, calibrated, unit_scale
 from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
@@ -101,6 +101,8 @@ def recipe(
         made, why = replace(proposal.recipe, **kept), f" Chosen for {budget}: {proposal.why}."
     if rows is not None:
         made = calibrated(made, rows.x, fit_scale=scale is None)
+    elif unit_length and scale is None:
+        made = replace(made, grid=replace(made.grid, scale=unit_scale(made.grid, made.encoder.dim)))
     promise = {"epsilon": epsilon, "delta": delta, "radius": radius, "unit": unit, "neighbours": neighbours}
     promise |= {"noise": noise, "secure": secure, "min_count": min_count, "merge_into": merge_into}
     promise |= {"min_cohort": min_cohort, "client_rows": client_rows, "rounding": rounding}

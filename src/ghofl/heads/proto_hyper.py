@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ghofl.fisher import SHRINKAGE, Fisher
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, checked_arrays, prefixed, with_prefix
-from ghofl.heads.fisher_mix import Move, enough_draws, informed, widened
+from ghofl.heads.fisher_mix import Move, default_steps, enough_draws, informed, widened
 from ghofl.heads.lda import LDA
 from ghofl.heads.naive_bayes import NaiveBayes
 from ghofl.heads.quadratic import QDA
@@ -30,7 +30,8 @@ class ProtoHyper(Head):
         s(z) = base(z) + z U₁ V₂      z = Vᵀ(x − m),  U₁ k × r,  V₂ r × C
         loss = α T² KL(softmax(t/T) ‖ softmax(s/T)) + (1 − α) CE(softmax(s), y)      t = (1 − q) LDA(z) + q QDA(z)
 
-    The teacher blends LDA and QDA by q; without S it is LDA. The preset ``paper`` has the released settings.
+    The teacher blends LDA and QDA by q; without S it is LDA. The preset ``paper`` has the released settings. With B
+    alone the base is the best there is for draws of one covariance, and by default no step is taken.
 
     Guarantees
     ----------
@@ -65,7 +66,7 @@ class ProtoHyper(Head):
         per_class: int = 0,
         dispersion: float = 1.3,
         extra: int = 128,
-        steps: int = 600,
+        steps: int | None = None,
         epochs: float = 0,
         batch: int = 1024,
         learning_rate: float = 1e-3,
@@ -88,7 +89,8 @@ class ProtoHyper(Head):
         distilled = _Distilled.of(
             drawn, _finite(kept, drawn), _taught(inside, drawn, teacher), temperature, alpha, move
         )
-        count = steps_for(epochs, len(drawn.y), batch) if epochs else steps
+        usual = default_steps(steps, 600, gaussians.has_class_covariances)
+        count = steps_for(epochs, len(drawn.y), batch) if epochs else usual
         optimiser = AdamW(learning_rate, weight_decay)
         found = optimiser.minimise([move(s) for s in start], distilled.gradients, len(drawn.y), batch, count, rng)
         u, v = (on_cpu(p).astype(np.float64) for p in found)
