@@ -10,6 +10,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: .venv/.demo
 	@$(BIN)/ghofl demo
 
+# Two test processes with one BLAS thread each are quicker on two cores than two that share both.
+test: export OPENBLAS_NUM_THREADS = 1
+test: export OMP_NUM_THREADS = 1
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

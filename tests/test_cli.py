@@ -13,8 +13,8 @@ from federations import blobs
 from ghofl.cli import app, console
 
 COMMANDS = [
-    "demo", "recipe", "moments", "sum", "subtract", "release", "head", "evaluate", "select", "predict", "simulate",
-    "inspect", "audit",
+    "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",
+    "select", "predict", "simulate", "inspect", "audit",
 ]  # fmt: skip
 
 

@@ -28,28 +28,33 @@ def few(real_data, tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def exported(real_data, tmp_path_factory):
+    """The real MobileNetV2 as an ONNX file."""
+    path = tmp_path_factory.mktemp("onnx") / "m.onnx"
+    export(encoders.load("torchvision:mobilenet_v2", weights=real_data / "weights" / "mobilenet_v2.safetensors"), path)
+    return path
+
+
 def stored(real_data, names):
     with np.load(real_data / "embeddings" / "cifar10-mobilenetv2.npz") as arrays:
         return (arrays["x_test"][[int(name[-9:-4]) for name in names]] / 100.0) ** 2
 
 
-def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, few, tmp_path, monkeypatch):
+def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, few, exported, tmp_path, monkeypatch):
     """The stored rows were made on a GPU in TF32 and kept as bytes, so a cosine of 0.999 is what can be asked."""
     monkeypatch.chdir(tmp_path)
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data / "weights" / "mobilenet_v2.safetensors"]
     ghofl("embed", *encoder, "--data", few, "--cache", "cache", "-o", "torch.npz")
-    ghofl("export-encoder", *encoder, "-o", "m.onnx")
-    ghofl("embed", "--encoder", "onnx:m.onnx", "--data", few, "--cache", "cache", "-o", "onnx.npz")
+    ghofl("embed", "--encoder", f"onnx:{exported}", "--data", few, "--cache", "cache", "-o", "onnx.npz")
     ours, onnx = load_rows("torch.npz"), load_rows("onnx.npz")
     assert cosines(ours.x, stored(real_data, datasets.load(str(few)).names)).min() >= 0.999
     assert np.abs(ours.x - onnx.x).max() <= 1e-3
     assert ours.encoder.fingerprint == onnx.encoder.fingerprint
 
 
-def test_a_classifier_of_clean_statistics_loses_more_the_more_an_image_is_corrupted(real_data, few, tmp_path):
-    weights = real_data / "weights" / "mobilenet_v2.safetensors"
-    export(encoders.load("torchvision:mobilenet_v2", weights=weights), tmp_path / "m.onnx")
-    encoder = encoders.load(f"onnx:{tmp_path / 'm.onnx'}")
+def test_embeddings_turn_further_the_more_an_image_is_corrupted(few, exported, tmp_path):
+    encoder = encoders.load(f"onnx:{exported}")
     clean = datasets.load(str(few))
     x = np.asarray(embed(clean, encoder, tmp_path).rows.x)
     for name in ("gaussian_noise", "gaussian_blur", "fog", "contrast"):

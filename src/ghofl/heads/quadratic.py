@@ -136,8 +136,8 @@ class Student(Head):
         """The head of blended covariances with ν = `dof` degrees of freedom."""
         if not dof > 0:
             raise ValueError(f"dof is {dof}; degrees of freedom are positive, e.g. 100.")
-        # Heavy tails forgive class covariances more, so half as much again of them is kept.
-        blend = 1.0 - 1.5 * (1.0 - default_blend(gaussians)) if blend is None else blend
+        # Heavy tails forgive class covariances more, so more of them is kept; chosen like the constants of that rule.
+        blend = 1.0 - 1.75 * (1.0 - default_blend(gaussians)) if blend is None else blend
         covariance = blended(gaussians, max(0.0, blend), shrinkage)
         return cls(gaussians.means, *whitened(gaussians, covariance), np.asarray(float(dof)))
 
