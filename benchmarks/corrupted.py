@@ -57,7 +57,7 @@ def table(result: dict) -> str:
             found = [a for key, a in result[family].items() if key.endswith(f" {severity}")]
             mean = np.mean(found, axis=0)
             lines.append(f"| {family} | {severity} | " + " | ".join(f"{100 * a:.1f}" for a in mean) + " |")
-    return "\n".join(lines)
+    return "\n".join([*lines, *([f"\n{result['note']}"] if "note" in result else [])])
 
 
 def _heads(classes: tuple[str, ...]) -> list[Classifier]:

@@ -84,7 +84,7 @@ def table(result: dict) -> str:
             f"| {way['median_cosine_to_plain']:.6f} | {way['median_cosine_to_fp32']:.6f} |"
         )
     lines += [f"\n{name} is refused: {why}" for name, why in result["refused"].items()]
-    return "\n".join(lines)
+    return "\n".join([*lines, *([f"\n{result['note']}"] if "note" in result else [])])
 
 
 def _network(weights: Path) -> torch.nn.Module:

@@ -64,7 +64,7 @@ def table(result: dict) -> str:
         lines.append(
             f"| {name} | {100 * head['accuracy']:.2f} | {sizes} | {head['fit_seconds']:.2f} | {head['ms_per_sample']:.3f} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *([f"\n{result['note']}"] if "note" in result else [])])
 
 
 def is_there() -> bool:

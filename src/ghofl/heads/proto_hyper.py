@@ -169,7 +169,8 @@ def _with_variances(inside: Gaussians) -> Gaussians:
 
 def _finite(head: Head, drawn: Draws) -> np.ndarray:
     """Scores of the draws in float32; a class nobody has keeps a very low score instead of −∞."""
-    return np.maximum(head.scores(drawn.z.astype(np.float64)), -1e4).astype(np.float32)
+    single = type(head)(**{name: array.astype(np.float32) for name, array in head.arrays().items()})
+    return np.maximum(single.scores(drawn.z), np.float32(-1e4)).astype(np.float32)
 
 
 def _taught(inside: Gaussians, drawn: Draws, share: float) -> np.ndarray:
