@@ -15,7 +15,20 @@ from collections.abc import Callable
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from ghofl.secure import STAGES, Agreement, Identity, Participant, Plan, Policy, Ring, client, plan, server
+from ghofl.secure import (
+    STAGES,
+    Agreement,
+    Identity,
+    Participant,
+    Plan,
+    Policy,
+    Ring,
+    client,
+    combine,
+    plan,
+    server,
+    split,
+)
 from ghofl.secure.masking import RING_BITS
 
 
@@ -123,11 +136,49 @@ def report(agreed: Plan, entries: int, gone: int, spent: dict[str, tuple[float, 
     print(f"  together   {total:7.2f} s; the {passes:,.0f} AES passes over masks that are left take {aes:.2f} s of it")
 
 
+def against_flower(entries: int, holders: int, repeats: int) -> None:
+    """Flower's SecAgg+ helpers on the same vector and secret, where `flwr` is installed; what they do is weaker.
+
+    Their mask comes from 32 bits of seed through the Mersenne Twister, and their round averages, clips and rounds.
+    """
+    try:
+        from flwr.common.secure_aggregation.crypto.shamir import combine_shares, create_shares
+        from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+    except ImportError:
+        print("\nflwr is not installed: its SecAgg+ helpers are left out (pip install 'flwr==1.41.*').")
+        return
+    seed, values = os.urandom(32), np.arange(entries, dtype=np.int64)
+    ring = Ring(32)
+    elements = ring.encode(values % 1000, 1000)
+    threshold = holders // 2 + 1
+    ours, theirs = split(seed, range(1, holders + 1), threshold), create_shares(seed, threshold, holders)
+    rows = {
+        "one mask added": (
+            lambda: ring.masked(elements, plus=[seed]),
+            lambda: (values + pseudo_rand_gen(seed, 1 << 32, [(entries,)])[0]) % (1 << 32),
+        ),
+        f"a secret split over {holders}": (
+            lambda: split(seed, range(1, holders + 1), threshold),
+            lambda: create_shares(seed, threshold, holders),
+        ),
+        "and put together again": (
+            lambda: combine(ours[:threshold], threshold),
+            lambda: combine_shares(theirs[:threshold]),
+        ),
+    }
+    print(f"\nAgainst Flower's SecAgg+ helpers, {entries:,} entries\n\n| what | ours ms | Flower's ms | ratio |")
+    print("|---|---:|---:|---:|")
+    for name, (mine, other) in rows.items():
+        a, b = 1000 * best(mine, repeats), 1000 * best(other, repeats)
+        print(f"| {name} | {a:.2f} | {b:.2f} | {b / a:.1f} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer repeats, and a round of 300 clients")
     quick = parser.parse_args().quick
     masking_table(entries=1_000_000, neighbours=31, repeats=3 if quick else 9)
+    against_flower(entries=100_000, holders=57, repeats=5)
     clients = 300 if quick else 1000
     server_round(clients, 100_000, clients // 10, plan(clients, bound=1000, dropout=0.1, corruption=0.0))
 
