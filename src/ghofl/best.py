@@ -52,8 +52,8 @@ EXPECTED = {
     "sketch": ((0, 32, 48, 64, 96, 128, 256, 512, 1280), (0.0, 0.9, 1.1, 1.5, 2.2, 2.6, 3.8, 4.8, 6.2)),
     "lift": ((0, 2048, 4096, 8192, 16384), (0.0, 0.0, 0.1, 0.3, 0.7)),
 }
-PROJECTIONS = (64, 96, 128, 192, 256, 384, 512, 768)
-SKETCHES = (0, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+PROJECTIONS = (64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768)
+SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
 LIFTS = (4096, 8192)
 
 
@@ -133,9 +133,11 @@ def _bytes(recipe: Recipe, rows: int) -> int:
         "Z": _width(per_class * (typical * spread) ** 2, 2),
     }
     entries = {name: int(np.prod(shape)) for name, shape in layout.shapes.items()}
-    return 2000 + int(1.02 * sum(count * (sizes[name] + 1 / 256) for name, count in entries.items()))
+    spare = 1.05 if recipe.projection is None else 1.1  # projected entries are less even, and more chunks stand out
+    return 2000 + int(spare * sum(count * (sizes[name] + 1 / 256) for name, count in entries.items()))
 
 
-def _width(size: float, signs: int) -> int:
-    """Whole bytes of a signed entry of this size, with a factor of two and a half to spare."""
-    return int(np.ceil((np.log2(2.5 * size) + signs - 1) / 8.0))
+def _width(size: float, signs: int) -> float:
+    """Bytes of a signed entry of about this size: whole ones, averaged over chunks that are larger than most."""
+    widths = [np.ceil((np.log2(spread * size) + signs - 1) / 8.0) for spread in (1.0, 2.5, 6.0, 12.0)]
+    return float(np.mean(widths))
