@@ -53,7 +53,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "learning_rate": 8e-4,
         "weight_decay": 3e-4,
         "method": "plain",
-        "energy": 0.995,
+        "energy": 1.0,
         "centred": 0,
         "prior": 0,
     },
@@ -71,7 +71,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3,
         "weight_decay": 5e-4,
         "method": "plain",
-        "energy": 0.995,
+        "energy": 1.0,
     },
 }
 
