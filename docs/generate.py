@@ -43,13 +43,24 @@ def cli() -> str:
         f"It ends with 0 when it did its work, {console.BAD_INPUT} for input it refuses (the text says why), "
         f"and {console.INTERRUPTED} after Ctrl-C. Files are written whole or not at all.",
         "| command | what it does |\n|---|---|\n"
-        + "\n".join(f"| [`{name}`](#ghofl-{name}) | {_cell(_sentence(c))} |" for name, c in group.commands.items()),
+        + "\n".join(
+            f"| [`{name}`](#ghofl-{name.replace(' ', '-')}) | {_cell(_sentence(c))} |" for name, c in commands().items()
+        ),
     ]
     options = [p for p in group.params if p.name != "help"]
     if options:
         parts.append(_options(options, {}))
-    parts += [_command(name, command) for name, command in group.commands.items()]
+    parts += [_command(name, command) for name, command in commands().items()]
     return "\n\n".join(parts) + "\n"
+
+
+def commands() -> dict[str, Any]:
+    """Every command by its words: those of a group follow its name."""
+    out: dict[str, Any] = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", None)
+        out |= {name: command} if below is None else {f"{name} {word}": c for word, c in below.items()}
+    return out
 
 
 def example(command: Any) -> str:
@@ -146,13 +157,13 @@ def _head_options(name: str) -> str:
             continue
         paper = PAPER.get(name, {}).get(p.name, p.default)
         shown.append(
-            f"`{p.name}`: {_default(p.default)}" + (f" (paper: {_default(paper)})" if paper != p.default else "")
+            f"`{p.name}`: {_shown(p.default)}" + (f" (paper: {_shown(paper)})" if paper != p.default else "")
         )
     more = f" and {len(shown) - 5} more" if len(shown) > 6 else ""
     return ", ".join(shown[:5] if more else shown) + more or "none"
 
 
-def _default(value: object) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "chosen from the total"
     return f"{value:g}" if isinstance(value, int | float) else str(value)

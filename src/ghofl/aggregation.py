@@ -160,6 +160,17 @@ class Total:
         aggregator.add(message)
         return aggregator.total()
 
+    def joined(self, other: "Total") -> "Total":
+        """The total of the sites of both, such as those of a later secure round; no site is in both."""
+        check_fingerprint({"recipe": other.recipe.fingerprint}, self.recipe)
+        for total in (self, other):
+            _refuse_released(total, "join")
+        twice = sorted({e.site for e in self.roster if e.site} & {e.site for e in other.roster})
+        if twice:
+            raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
+        roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
+        return replace(self, moments=self.moments + other.moments, roster=roster)
+
     def __sub__(self, message: Message) -> "Total":
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
         _refuse_released(self, "subtract from")
@@ -235,6 +246,16 @@ class Aggregator:
 
     def add(self, message: Message) -> None:
         """Add a message, unless its id or site is inside already, its recipe is another, or the sum could overflow."""
+        self.refuse(message)
+        if self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
+            self._blocks = dict((Moments(self._layout, self._blocks) + message.moments).blocks)
+        else:
+            for name, block in self._blocks.items():
+                block += message.moments.blocks[name]
+        self._enter(Entry.of(message))
+
+    def refuse(self, message: Message) -> None:
+        """Raise where `add` would, and add nothing."""
         if message.fingerprint != self._fingerprint:
             check_fingerprint({"recipe": message.fingerprint}, self.recipe)
         if message.id in self._roster:
@@ -245,13 +266,8 @@ class Aggregator:
             raise RosterError(
                 f"site {message.site!r} is already in the total; subtract its earlier message before adding a new one."
             )
-        if self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
-            self._blocks = dict((Moments(self._layout, self._blocks) + message.moments).blocks)
-        else:
+        if self._guarantee is None:
             self._refuse_overflow(message)
-            for name, block in self._blocks.items():
-                block += message.moments.blocks[name]
-        self._enter(Entry.of(message))
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""

@@ -114,7 +114,8 @@ def class_numbers(labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...]) ->
 
 
 def _npz(path: Path, opened: ExitStack) -> Mapping[str, Any]:
-    archive = np.load(path, allow_pickle=False)
+    file = opened.enter_context(open(path, "rb"))  # numpy leaves a damaged archive open that it opened itself
+    archive = np.load(file, allow_pickle=False)
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
     return opened.enter_context(archive)  # an archive reads an array when it is asked for, and no other

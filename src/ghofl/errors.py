@@ -17,6 +17,9 @@
     ├── HeadError                (ValueError)       an unknown head or option
     ├── PartitionError           (ValueError)       a split that cannot be made
     ├── PrivacyError             (ValueError)       a bound, a budget or a noise level that cannot work
+    ├── SiteError                (ValueError)       a site's own configuration that cannot work
+    ├── PolicyError              (PermissionError)  what a site's policy does not allow; others may read its text
+    ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
 """
 
@@ -79,6 +82,18 @@ class PartitionError(GhoflError, ValueError):
 
 class PrivacyError(GhoflError, ValueError):
     """A bound, a budget or a noise level that cannot work."""
+
+
+class SiteError(GhoflError, ValueError):
+    """A site's own configuration that cannot work."""
+
+
+class PolicyError(GhoflError, PermissionError):
+    """What a site's policy does not allow. Its text tells nothing about the site's rows, so others may read it."""
+
+
+class FederationError(GhoflError, RuntimeError):
+    """A run over several machines that cannot be completed."""
 
 
 class MissingExtraError(GhoflError, ImportError):

@@ -10,8 +10,11 @@ from typing import BinaryIO
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[BinaryIO]:
-    """An open binary file that becomes `path` when the block ends well, and vanishes when it does not."""
+def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """An open binary file that becomes `path` when the block ends well, and vanishes when it does not.
+
+    `mode` is who may read and write it, as far as the umask allows.
+    """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
@@ -21,16 +24,16 @@ def replacing(path: str | Path) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, mode & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
 
 
-def write(path: str | Path, content: bytes | str) -> None:
+def write(path: str | Path, content: bytes | str, mode: int = 0o666) -> None:
     """Write `content` to `path` in one step: readers see the old file or the new one, never a part."""
-    with replacing(path) as file:
+    with replacing(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 

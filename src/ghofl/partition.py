@@ -11,6 +11,25 @@ from ghofl.errors import PartitionError
 Parts = list[Int64[np.ndarray, " _"]]
 
 
+def split(
+    labels: Integer[np.ndarray, " n"],
+    clients: int,
+    rng: np.random.Generator,
+    alpha: float | None = None,
+    count: int | None = None,
+) -> Parts:
+    """The split that an experiment's options name: Dirichlet(α) by class, so many classes a client, or evenly.
+
+    >>> [len(part) for part in split(np.zeros(7, dtype=int), 3, np.random.default_rng(0))]
+    [3, 2, 2]
+    """
+    if alpha is not None and count is not None:
+        raise PartitionError(f"alpha = {alpha} and {count} classes a client exclude each other; give one.")
+    if alpha is not None:
+        return dirichlet_by_class(labels, clients, alpha, rng)
+    return iid(labels, clients, rng) if count is None else classes_per_client(labels, clients, count, rng)
+
+
 def iid(labels: Integer[np.ndarray, " n"], clients: int, rng: np.random.Generator) -> Parts:
     """Rows shuffled and dealt out evenly.
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, server, site, use
+from ghofl.cli import audit, console, embed, experiment, flower, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -31,6 +31,7 @@ app.command(name="predict")(use.predict)
 app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
+app.add_typer(flower.app, name="flower")
 
 
 def _version(asked: bool) -> bool:

@@ -136,11 +136,7 @@ def _parts(
 ) -> partition.Parts:
     if (alpha is not None) + (count is not None) + iid > 1:
         raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
-    if alpha is not None:
-        return partition.dirichlet_by_class(y, clients, alpha, rng)
-    if count is not None:
-        return partition.classes_per_client(y, clients, count, rng)
-    return partition.iid(y, clients, rng)
+    return partition.split(y, clients, rng, alpha, count)
 
 
 def _drops(texts: list[str], secure: bool) -> dict[str, float]:

@@ -19,7 +19,7 @@ from ghofl.secure.keys import Identity
 from ghofl.secure.masking import Ring
 from ghofl.secure.refusals import Policy
 from ghofl.secure.rounds import Agreement, Participant
-from ghofl.secure.server import Release, ServerState, advance, finish, open_round, receive
+from ghofl.secure.server import SERVER_STAGES, Release, ServerState, advance, finish, open_round, receive
 from ghofl.secure.sharing import Share, combine, split
 from ghofl.secure.simulate import STAGES, Outcome, simulate_round
 from ghofl.secure.unmasking import Blame
@@ -43,6 +43,7 @@ __all__ = [  # noqa: RUF022  (story order)
     "mask",
     "endorse",
     "reveal",
+    "SERVER_STAGES",
     "ServerState",
     "open_round",
     "receive",

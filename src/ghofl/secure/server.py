@@ -61,6 +61,17 @@ class ServerState:
         if not fits or self.stage not in SERVER_STAGES or max(seats) >= agreement.plan.clients:
             raise WireError(f"this server state, at stage {self.stage[:20]!r}, does not fit its round; it was damaged.")
 
+    def senders(self) -> set[str]:
+        """The clients whose message of the current stage has come."""
+        came: dict[str, Iterable[int]] = {
+            "advertising": _seats(self.advertisements),
+            "sharing": _seats(self.shares),
+            "masking": self.masked,
+            "endorsing": _seats(self.endorsements),
+            "revealing": _seats(self.reveals),
+        }
+        return set(self.agreement.names_of(came[self.stage]))
+
     def to_bytes(self) -> bytes:
         """The state as bytes."""
         return to_bytes(self)

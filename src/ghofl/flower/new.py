@@ -1,0 +1,179 @@
+"""A complete Flower app folder for the federation of one recipe."""
+
+from pathlib import Path
+
+from ghofl import files
+from ghofl.errors import SiteError
+from ghofl.recipe import Recipe
+
+PACKAGE = "federation"
+
+
+def write_app(folder: str | Path, recipe: Recipe, name: str = "", publisher: str = "ghofl") -> list[Path]:
+    """Write an app folder that ``flwr run`` takes as it is, and return its files.
+
+    The folder must not be there yet, or be empty: nothing of the user's is written over.
+    """
+    folder = Path(folder)
+    name = name or folder.resolve().name
+    if not name.replace("-", "").replace("_", "").isalnum() or not name[0].isalpha():
+        raise SiteError(f"{name!r} cannot be the app's name; give --name with letters, digits and dashes.")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise SiteError(f"{folder} is there already and not an empty folder; give the name of a new one.")
+    contents = {
+        "pyproject.toml": _pyproject(name, publisher, recipe),
+        "README.md": _readme(name, recipe),
+        f"{PACKAGE}/__init__.py": '"""The federation of one ghofl recipe."""\n',
+        f"{PACKAGE}/client_app.py": _CLIENT,
+        f"{PACKAGE}/server_app.py": _SERVER,
+        f"{PACKAGE}/recipe.toml": recipe.to_toml(),
+        "site/site.toml": _site(recipe),
+        "site/policy.toml": _policy(recipe),
+    }
+    for path, content in contents.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        files.write(folder / path, content)
+    return [folder / path for path in contents]
+
+
+_CLIENT = '''"""The app at a site: it answers the server's queries from the site's own configuration."""
+
+from ghofl.flower.client_app import make_app
+
+app = make_app()
+'''
+
+_SERVER = '''"""The app at the server: it gathers what the recipe asks for, and builds heads from the total."""
+
+from pathlib import Path
+
+from ghofl.flower.server_app import make_app
+
+app = make_app(Path(__file__).parent / "recipe.toml")
+'''
+
+
+def _pyproject(name: str, publisher: str, recipe: Recipe) -> str:
+    is_secure = recipe.privacy.secure
+    return f"""[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "{name}"
+version = "1.0.0"
+description = "A one-shot federation of {len(recipe.classes)} classes with ghofl"
+license = "Apache-2.0"
+dependencies = ["ghofl[flower]", "flwr>=1.41,<1.42"]
+
+[tool.hatch.build.targets.wheel]
+packages = ["{PACKAGE}"]
+
+[tool.flwr.app]
+publisher = "{publisher}"
+fab-exclude = ["site/**"]
+
+[tool.flwr.app.components]
+serverapp = "{PACKAGE}.server_app:app"
+clientapp = "{PACKAGE}.client_app:app"
+
+[tool.flwr.app.config]
+folder = ""                # where the server keeps everything; give an absolute path
+sites = 0                  # how many nodes to wait for; 0 goes on with those that are there
+min-sites = {max(3 if is_secure else 1, recipe.privacy.min_cohort)}              # fewer in the total, and no head is built
+wait = 60.0                # seconds to wait for nodes
+timeout = 600.0            # seconds to wait for the answers to a query
+heads = "best"             # heads to build, e.g. "lda,rda"
+preset = "default"
+remove = ""                # sites to take out of the total, e.g. "north,south"
+dropout = 0.1              # secure rounds: the share of sites that may vanish
+corruption = 0.1           # secure rounds: the share of sites that may work with the server
+max-rows = 1000000         # secure rounds: the most rows of one site
+authenticated = true       # secure rounds: every site's key is signed by its node's key
+peers = ""                 # secure rounds: a file of the names and node keys that may take part
+simulated-embeddings = ""  # for simulations: an .npz with x_train and y_train
+simulated-alpha = 0.0      # for simulations: Dirichlet skew; 0 splits evenly
+simulated-seed = 0
+"""
+
+
+def _site(recipe: Recipe) -> str:
+    key = (
+        '\nauth_key = "/etc/ghofl/north"          # the private key of --auth-supernode-private-key'
+        if (recipe.privacy.secure)
+        else ""
+    )
+    return f"""# One site's own configuration. Copy it to the site, change it there, and start its SuperNode with
+#   flower-supernode … --node-config 'site="/etc/ghofl/site.toml"'
+# It stays at the site: nothing in this folder is part of the app that the server sends out.
+name = "north"                         # its name in the roster, and the one it is registered with
+embeddings = "/data/north.npz"         # arrays x and y; or samples and an encoder:
+# data = "/data/images"
+# encoder = "onnx:/models/encoder.onnx"
+folder = "/var/lib/ghofl"              # what the site remembers: its message, approvals, a round's secrets
+recipe = "/etc/ghofl/recipe.toml"      # its own copy of what was agreed on; any other is refused
+policy = "policy.toml"{key}
+"""
+
+
+def _policy(recipe: Recipe) -> str:
+    privacy = recipe.privacy
+    promise = (
+        f'epsilon = {privacy.epsilon}\ndelta = {privacy.delta}\nnoise = ["{privacy.noise}"]'
+        if privacy.epsilon is not None
+        else "# epsilon = 8.0         # the weakest promise accepted\n# delta = 1e-5"
+    )
+    return f"""# What this site insists on, whatever the server asks for.
+min_rows = 1
+min_count = {privacy.min_count}            # fewer rows in a class that has any, and nothing is sent
+secure = {str(privacy.secure).lower()}           # only under secure aggregation
+{promise}
+confirm = true           # nothing leaves before: ghofl flower check site.toml --recipe recipe.toml --confirm
+# peers = "peers.toml"   # secure rounds only with these sites: name = "ecdsa-sha2-nistp384 AAAA…" lines
+min_survivors = 3
+corruption = 0.1
+"""
+
+
+def _readme(name: str, recipe: Recipe) -> str:
+    mode = (
+        "a secure round: the server learns the sum and no site's part of it"
+        if recipe.privacy.secure
+        else ("one message from every site")
+    )
+    return f"""# {name}
+
+A one-shot federation with [ghofl](https://pypi.org/project/ghofl/) on [Flower](https://flower.ai): {mode}.
+Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.encoder.dim} numbers a sample from
+`{recipe.encoder.name}`.
+
+    pip install 'ghofl[flower]'
+
+## At every site
+
+1. Copy `site/site.toml`, `site/policy.toml` and `{PACKAGE}/recipe.toml` to the site and fill them in.
+2. See what would leave, and approve it:
+
+       ghofl flower check site.toml --recipe recipe.toml --confirm
+
+3. Start the node:
+
+       flower-supernode --superlink SERVER:8000 --root-certificates ca.crt \\
+           --auth-supernode-private-key north --node-config 'site="/etc/ghofl/site.toml"'
+
+## At the server
+
+    flower-superlink --host 0.0.0.0 --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
+        --enable-supernode-auth --disable-runtime-dependency-installation
+    flwr supernode register north.pub CONNECTION --name north
+    flwr run . CONNECTION --stream --run-config 'folder="/srv/ghofl/{name}" sites=3'
+
+`CONNECTION` is a section of Flower's `config.toml`. Run it again after a crash, or when a site comes late: sites that
+are in the folder are not asked again. `--run-config 'remove="north"'` takes a site out of a plain total.
+
+## On one machine
+
+    pip install 'ghofl[flower-simulation]'
+    flwr run . local --stream --federation-config 'num-supernodes=100' \\
+        --run-config 'folder="/tmp/{name}" simulated-embeddings="/data/rows.npz" simulated-alpha=0.1 authenticated=false'
+"""

@@ -1,0 +1,81 @@
+"""Sites and engines that the tests of federations share; everything but the engine is real."""
+
+from dataclasses import replace
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from federations import blobs, recipe_of
+from ghofl import partition
+from ghofl.aggregation import Total
+from ghofl.flower.answers import Letter, answer
+from ghofl.flower.federation import Answer, Node, Settings
+from ghofl.flower.site import Site
+from ghofl.message import Message
+from ghofl.recipe import Privacy
+
+PLAIN = recipe_of()
+SECURE = replace(PLAIN, privacy=Privacy(secure=True))
+
+
+def key_pair(path):
+    """A node's key as ssh-keygen writes it: the private half at `path`, the public one beside it."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    public = key.public_key()
+    path.with_suffix(".pub").write_bytes(public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def make_sites(folder, count=5, recipe=PLAIN, policy="", keys=False, seed=3):
+    """Sites on disk with a share of some rows each, as a list of their TOML files."""
+    x, y = blobs(np.random.default_rng(seed))
+    recipe.save(folder / "recipe.toml")
+    (folder / "policy.toml").write_text(policy)
+    paths = []
+    for i, rows in enumerate(partition.split(y, count, np.random.default_rng(seed), 0.5)):
+        np.savez(folder / f"{i}.npz", x=x[rows], y=y[rows])
+        lines = [f'name = "site-{i}"', f'embeddings = "{i}.npz"', f'folder = "memory-{i}"', 'policy = "policy.toml"']
+        if keys:
+            key_pair(folder / f"key-{i}")
+            lines.append(f'auth_key = "key-{i}"')
+        (folder / f"{i}.toml").write_text("\n".join(lines) + "\n")
+        paths.append(folder / f"{i}.toml")
+    return paths
+
+
+def exact_total(folder, paths, recipe=PLAIN):
+    """The total of the sites' rows without any engine."""
+    plain = replace(recipe, privacy=Privacy())
+    moments = [Site.load(path).moments(plain) for path in paths]
+    return Total.of((Message.of(m, plain, f"site-{i}") for i, m in enumerate(moments)), plain).moments
+
+
+class InProcess:
+    """An engine without a network. `dead` says at which action a node is gone; `twist` changes an answer on its way."""
+
+    def __init__(self, paths, dead=None, twist=None, keys=None, names=None):
+        self.paths = dict(enumerate(paths, start=100))
+        self.dead, self.twist, self.asked = dead or {}, twist, []
+        self.keys, self.names = keys or {}, names or {}
+
+    def nodes(self):
+        return [Node(node, self.names.get(node, ""), self.keys.get(node, b"")) for node in self.paths]
+
+    def ask(self, action, letters, seconds, size):
+        for node, letter in letters.items():
+            self.asked.append((action, node))
+            if self.dead.get(node) == action:
+                self.dead[node] = "everything"
+            if self.dead.get(node) == "everything":
+                yield Answer(node, error="its node failed or is gone: killed")
+                continue
+            site = Site.load(self.paths[node])
+            reply = answer(action, Letter(dict(letter.fields), letter.payload), site, site.memory())
+            yield Answer(node, self.twist(action, node, reply) if self.twist else reply)
+
+
+def settings(folder, **changes):
+    values = {"folder": str(folder), "wait": 0.0, "timeout": 5.0, "heads": "lda", "authenticated": False}
+    return Settings(**{**values, **changes})

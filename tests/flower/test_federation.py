@@ -1,0 +1,411 @@
+"""Runs of a federation over an engine in this process: totals, failures, journals, and who is named for what."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ghofl import secure
+from ghofl.aggregation import Total
+from ghofl.classifier import Classifier
+from ghofl.errors import FederationError, RosterError, SiteError
+from ghofl.flower import run
+from ghofl.flower.answers import Letter
+from ghofl.flower.federation import Settings
+from ghofl.flower.folder import RunFolder
+from ghofl.recipe import Recipe
+from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
+
+
+class Killed(BaseException):
+    """The server's process ends here."""
+
+
+def killing(action, after):
+    """A twist that ends the server when the answer number `after` to an action comes."""
+    seen = []
+
+    def twist(came, node, reply):
+        if came == action:
+            seen.append(node)
+            if len(seen) == after:
+                raise Killed
+        return reply
+
+    return twist
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+def test_the_total_of_a_run_is_the_plain_total_of_the_rows(tmp_path, recipe):
+    paths = make_sites(tmp_path, recipe=recipe)
+    outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    assert set(outcome.sites.values()) == {"counted"}
+    assert Total.load(tmp_path / "run" / "total.ghofl").moments == outcome.total.moments
+    assert Classifier.load(outcome.heads["lda"]).recipe == recipe
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["status"] == "complete"
+    assert report["counted"] == 5
+    assert "site-3" in (tmp_path / "run" / "report.md").read_text()
+    assert len(json.loads((tmp_path / "run" / "roster.json").read_text())) == 5
+    assert not (tmp_path / "run" / "round").exists()
+
+
+def test_a_plain_run_asks_every_site_once_and_a_secure_one_six_times(tmp_path):
+    for recipe, actions in ((PLAIN, ["message"]), (SECURE, ["join", *secure.STAGES])):
+        folder = tmp_path / actions[0]
+        folder.mkdir()
+        engine = InProcess(make_sites(folder, recipe=recipe))
+        run(engine, recipe, settings(folder / "run"))
+        assert engine.asked == [(action, node) for action in actions for node in engine.paths]
+
+
+@pytest.mark.parametrize("stage", ["join", *secure.STAGES])
+def test_a_site_that_dies_at_any_stage_is_named_and_the_round_completes(tmp_path, stage):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    outcome = run(InProcess(paths, dead={102: stage}), SECURE, settings(tmp_path / "run", dropout=0.2))
+    is_inside = stage in ("endorse", "reveal")
+    inside = [p for i, p in enumerate(paths) if i != 2 or is_inside]
+    assert outcome.total.moments == exact_total(tmp_path, inside)
+    assert len(outcome.total.roster) == len(inside)
+    who = "node 102" if stage == "join" else "site-2"
+    assert outcome.sites[who] == ("counted" if is_inside else "left out: its node failed or is gone: killed")
+
+
+def test_too_many_dead_sites_fail_the_round_closed(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    engine = InProcess(paths, dead={100: "mask", 101: "mask"})
+    with pytest.raises(FederationError, match="3 of 5 clients sent a masked vector and 4 are needed"):
+        run(engine, SECURE, settings(tmp_path / "run", dropout=0.2))
+    assert not list((tmp_path / "run" / "heads").iterdir())
+    assert not (tmp_path / "run" / "total.ghofl").exists()
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["status"] == "failed"
+    assert "gone" in report["sites"]["site-0"]
+    again = run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert len(again.total.roster) == 5
+
+
+def test_a_killed_server_goes_on_without_asking_again_and_counts_nobody_twice(tmp_path):
+    paths = make_sites(tmp_path)
+    with pytest.raises(Killed):
+        run(InProcess(paths, twist=killing("message", 4)), PLAIN, settings(tmp_path / "run"))
+    kept = {path.name for path in (tmp_path / "run" / "messages").iterdir()}
+    assert len(kept) == 3
+    sent = []
+
+    def watch(action, node, reply):
+        sent.append((node, reply.fields["status"], len(reply.payload) > 0))
+        return reply
+
+    outcome = run(InProcess(paths, twist=watch), PLAIN, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    assert sorted(sent) == [(n, "counted", False) for n in (100, 101, 102)] + [(n, "sent", True) for n in (103, 104)]
+    assert sorted(outcome.sites.values()) == ["counted"] * 2 + ["counted before"] * 3
+
+
+@pytest.mark.parametrize("stage", secure.STAGES)
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_killed_server_goes_on_with_its_round_where_it_stood(tmp_path, stage, after):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    first = InProcess(paths, twist=killing(stage, after))
+    with pytest.raises(Killed):
+        run(first, SECURE, settings(tmp_path / "run"))
+    second = InProcess(paths)
+    outcome = run(second, SECURE, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    before = list(secure.STAGES).index(stage)
+    assert not {action for action, _ in second.asked} & set(secure.STAGES[:before])
+    assert not (tmp_path / "run" / "round").exists()
+
+
+def test_a_site_asked_again_gives_the_very_same_bytes_and_answers_no_other_question(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    replies = {}
+
+    def keep(action, node, reply):
+        replies.setdefault((action, node), reply)
+        assert replies[action, node] == reply
+        return reply
+
+    class Twice(InProcess):
+        def ask(self, action, letters, seconds, size):
+            list(super().ask(action, letters, seconds, size))
+            yield from super().ask(action, letters, seconds, size)
+            if action == "endorse":
+                other = {node: Letter(letter.fields, letter.payload + b"x") for node, letter in letters.items()}
+                for answer in super().ask(action, other, seconds, size):
+                    assert "each stage has one answer" in answer.letter.fields["why"]
+
+    engine = Twice(paths)
+    engine.twist = lambda action, node, reply: (
+        reply if reply.fields["status"] == "refused" else keep(action, node, reply)
+    )
+    outcome = run(engine, SECURE, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+
+
+def test_late_sites_are_added_to_a_finished_total(tmp_path):
+    paths = make_sites(tmp_path, count=6)
+    first = run(InProcess(paths[:4]), PLAIN, settings(tmp_path / "run"))
+    assert first.total.moments == exact_total(tmp_path, paths[:4])
+    second = run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
+    assert second.total.moments == exact_total(tmp_path, paths)
+    assert second.sites["site-0"] == "counted before"
+    assert second.sites["site-5"] == "counted"
+
+
+def test_late_sites_of_a_secure_federation_come_in_a_round_of_their_own(tmp_path):
+    paths = make_sites(tmp_path, count=8, recipe=SECURE)
+    run(InProcess(paths[:4]), SECURE, settings(tmp_path / "run"))
+    few = run(InProcess(paths[:6]), SECURE, settings(tmp_path / "run"))
+    assert len(few.total.roster) == 4
+    assert few.sites["site-5"] == "left out: a later secure round needs three new sites"
+    outcome = run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    assert len(outcome.total.roster) == 8
+
+
+def test_a_site_is_removed_exactly_and_stays_out(tmp_path):
+    paths = make_sites(tmp_path)
+    run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
+    for changes in ({"remove": ("site-1",)}, {}, {"remove": ("site-1",)}):
+        outcome = run(InProcess(paths), PLAIN, settings(tmp_path / "run", **changes))
+        assert outcome.total.moments == exact_total(tmp_path, [p for i, p in enumerate(paths) if i != 1])
+        assert outcome.sites["site-1"] == "removed"
+    with pytest.raises(RosterError, match="'nobody' is to be removed"):
+        run(InProcess(paths), PLAIN, settings(tmp_path / "run", remove=("nobody",)))
+
+
+def test_a_removed_site_that_sends_a_new_message_is_refused(tmp_path):
+    paths = make_sites(tmp_path)
+    run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
+    run(InProcess(paths), PLAIN, settings(tmp_path / "run", remove=("site-1",)))
+    for path in (tmp_path / "memory-1" / "outbox").iterdir():
+        path.unlink()
+    outcome = run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
+    assert len(outcome.total.roster) == 4
+
+
+def test_nobody_is_removed_from_a_secure_total(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    with pytest.raises(FederationError, match="a secure total hides its parts"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run", remove=("site-1",)))
+
+
+def broken(tmp_path, paths, name):
+    """Spoil one site in a way its name says."""
+    site = paths[2]
+    if name == "another recipe":
+        other = tmp_path / "other.toml"
+        Recipe(PLAIN.classes, PLAIN.encoder).save(other)
+        site.write_text(site.read_text() + 'recipe = "other.toml"\n')
+    elif name == "another class list":
+        other = tmp_path / "other.toml"
+        Recipe((*PLAIN.classes[:-1], "secret"), PLAIN.encoder).save(other)
+        site.write_text(site.read_text() + 'recipe = "other.toml"\n')
+    elif name == "unknown labels":
+        with np.load(tmp_path / "2.npz") as data:
+            x, y = data["x"], data["y"]
+        np.savez(tmp_path / "2.npz", x=x, y=y + 7777777)
+    elif name == "corrupt data":
+        (tmp_path / "2.npz").write_bytes(b"PK\x03\x04 not a zip")
+    elif name == "no data":
+        (tmp_path / "2.npz").unlink()
+    elif name == "too few rows":
+        (tmp_path / "strict.toml").write_text("min_rows = 5000\n")
+        site.write_text(site.read_text().replace("policy.toml", "strict.toml"))
+
+
+FAULTS = {
+    "another recipe": "another recipe",
+    "another class list": "another class list",
+    "unknown labels": "Rows or labels that do not fit the recipe",
+    "corrupt data": "Rows or labels that do not fit the recipe",
+    "no data": "its files could not be read",
+    "too few rows": "fewer rows than its policy's min_rows of 5000",
+}
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_site_is_reported_and_left_out_before_it_sends_anything(tmp_path, recipe, fault):
+    paths = make_sites(tmp_path, recipe=recipe)
+    broken(tmp_path, paths, fault)
+    sent = []
+    engine = InProcess(
+        paths, names={102: "site-2"}, twist=lambda a, n, reply: sent.append((n, len(reply.payload))) or reply
+    )
+    outcome = run(engine, recipe, settings(tmp_path / "run"))
+    assert FAULTS[fault] in outcome.sites["site-2"]
+    assert "777777" not in outcome.sites["site-2"]  # labels of rows are nobody's business
+    assert sum(size for node, size in sent if node == 102) == 0
+    assert outcome.total.moments == exact_total(tmp_path, [p for i, p in enumerate(paths) if i != 2])
+
+
+@pytest.mark.parametrize(
+    ("payload", "why"),
+    [
+        (b"", "too few for a message"),
+        (b"garbage" * 1000, "not a ghofl message"),
+        (bytes(10**6), "this recipe allows"),
+    ],
+)
+def test_hostile_bytes_are_left_out(tmp_path, payload, why):
+    paths = make_sites(tmp_path)
+    twist = lambda a, node, reply: Letter(reply.fields, payload) if node == 104 else reply  # noqa: E731
+    outcome = run(InProcess(paths, twist=twist), PLAIN, settings(tmp_path / "run"))
+    assert why in outcome.sites["node 104 (as 'site-4')"]
+    assert len(outcome.total.roster) == 4
+    assert len(list((tmp_path / "run" / "messages").iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"status": "sent"}, {"status": "sent", "site": 5}, {"status": "odd", "site": "a"}]
+)
+def test_answers_of_another_app_are_left_out(tmp_path, fields):
+    paths = make_sites(tmp_path)
+    twist = lambda a, node, reply: Letter(fields, reply.payload) if node == 104 else reply  # noqa: E731
+    outcome = run(InProcess(paths, twist=twist), PLAIN, settings(tmp_path / "run"))
+    assert any("it runs another app" in what for what in outcome.sites.values())
+    assert len(outcome.total.roster) == 4
+
+
+def test_a_node_cannot_speak_for_another(tmp_path):
+    paths = make_sites(tmp_path)
+    names = {100 + i: f"site-{i}" for i in range(5)}
+    engine = InProcess([*paths[:4], paths[0]], names=names)
+    outcome = run(engine, PLAIN, settings(tmp_path / "run"))
+    assert "registered as 'site-4' and says that it is 'site-0'" in outcome.sites["site-4"]
+    assert outcome.sites["site-0"] == "counted"
+    assert outcome.total.moments == exact_total(tmp_path, paths[:4])
+
+
+def test_two_unnamed_nodes_of_one_site_count_once(tmp_path):
+    paths = make_sites(tmp_path)
+    outcome = run(InProcess([*paths, paths[0]]), PLAIN, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+
+
+def test_too_few_sites_build_no_head_and_what_came_is_kept(tmp_path):
+    paths = make_sites(tmp_path)
+    with pytest.raises(FederationError, match="2 sites are in the total and 4 are needed"):
+        run(InProcess(paths[:2]), PLAIN, settings(tmp_path / "run", min_sites=4))
+    assert not list((tmp_path / "run" / "heads").iterdir())
+    outcome = run(InProcess(paths[2:]), PLAIN, settings(tmp_path / "run", min_sites=4))
+    assert len(outcome.total.roster) == 5
+
+
+def test_two_sites_are_too_few_to_hide_among(tmp_path):
+    paths = make_sites(tmp_path, count=2, recipe=SECURE)
+    with pytest.raises(FederationError, match="2 sites joined the secure round; .* needs at least 3"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+
+
+def authenticated(tmp_path, **changes):
+    paths = make_sites(tmp_path, recipe=SECURE, keys=True)
+    pems = {100 + i: (tmp_path / f"key-{i}.pub").read_bytes() for i in range(5)}
+    return paths, pems, settings(tmp_path / "run", authenticated=True, **changes)
+
+
+def test_round_keys_are_vouched_for_by_the_keys_of_the_nodes(tmp_path):
+    paths, keys, chosen = authenticated(tmp_path)
+    outcome = run(InProcess(paths, keys=keys), SECURE, chosen)
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+
+
+def test_a_site_whose_round_key_another_node_signed_is_left_out(tmp_path):
+    paths, keys, chosen = authenticated(tmp_path)
+    outcome = run(InProcess(paths, keys={**keys, 103: keys[101]}), SECURE, chosen)
+    assert "signed by another key" in outcome.sites["node 103 (as 'site-3')"]
+    assert len(outcome.total.roster) == 4
+
+
+def test_a_site_without_a_node_key_is_left_out_unless_the_run_says_otherwise(tmp_path):
+    paths, keys, chosen = authenticated(tmp_path)
+    paths[3].write_text(paths[3].read_text().replace('auth_key = "key-3"', ""))
+    outcome = run(InProcess(paths, keys=keys), SECURE, chosen)
+    assert "not signed by the key that its node is registered with" in outcome.sites["node 103 (as 'site-3')"]
+
+
+def test_the_server_may_know_its_peers(tmp_path):
+    lines = "\n".join(f'site-{i} = "{{{i}}}"' for i in range(4))
+    paths, keys, chosen = authenticated(tmp_path, peers=str(tmp_path / "peers.toml"))
+    publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
+    (tmp_path / "peers.toml").write_text(lines.format(*publics))
+    outcome = run(InProcess(paths, keys=keys), SECURE, chosen)
+    assert "is not in the file of peers" in outcome.sites["node 104 (as 'site-4')"]
+    assert len(outcome.total.roster) == 4
+
+
+def test_sites_with_peers_refuse_a_round_with_a_stranger(tmp_path):
+    paths, keys, chosen = authenticated(tmp_path)
+    publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
+    (tmp_path / "peers.toml").write_text("\n".join(f'site-{i} = "{publics[i]}"' for i in range(4)))
+    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\n')
+    with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
+        run(InProcess(paths, keys=keys), SECURE, chosen)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert "'site-4' is not one of this site's peers" in report["sites"]["site-0"]
+    outcome = run(InProcess(paths[:4], keys=keys), SECURE, chosen)
+    assert len(outcome.total.roster) == 4
+
+
+def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path):
+    """A server that puts a key of its own under a site's name could unmask; the node's signature shows it."""
+    paths, keys, chosen = authenticated(tmp_path)
+    publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
+    (tmp_path / "peers.toml").write_text("\n".join(f'site-{i} = "{publics[i]}"' for i in range(5)))
+    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\n')
+    forged = secure.Identity.fresh().public
+
+    def swap(action, node, reply):
+        return Letter({**reply.fields, "key": forged}) if action == "join" and node == 102 else reply
+
+    chosen = settings(tmp_path / "run")  # this server does not look at signatures itself
+    with pytest.raises(FederationError, match="advertised keys"):
+        run(InProcess(paths, keys=keys, twist=swap), SECURE, chosen)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert "'site-2' is not one of this site's peers, or did not sign its key" in report["sites"]["site-0"]
+
+
+def test_a_public_seed_that_the_server_chose_is_refused(tmp_path, monkeypatch):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    monkeypatch.setattr("ghofl.flower.federation.seed_of", lambda *_: bytes(32))
+    with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert "does not follow from its participants' keys" in (tmp_path / "run" / "report.json").read_text()
+
+
+def test_a_folder_belongs_to_one_recipe_and_one_server(tmp_path):
+    paths = make_sites(tmp_path)
+    run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
+    with pytest.raises(FederationError, match="give another folder for another recipe"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    with RunFolder(tmp_path / "run", PLAIN), pytest.raises(FederationError, match="another server is at work"):
+        run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({}, "needs a folder"),
+        ({"folder": "x", "colour": 1}, "unknown run-config key colour"),
+        ({"folder": "x", "min-sites": 0}, "min-sites is 0"),
+        ({"folder": "x", "timeout": 0}, "timeout is 0"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(config, why):
+    with pytest.raises(SiteError, match=why):
+        Settings.of_config(config)
+
+
+def test_settings_come_from_the_run_configuration():
+    config = {"folder": "x", "remove": "a, b", "min-sites": 2, "timeout": 3, "simulated-alpha": 0.1}
+    assert Settings.of_config(config) == Settings("x", remove=("a", "b"), min_sites=2, timeout=3.0)
+
+
+def test_a_key_pair_is_what_ssh_keygen_writes(tmp_path):
+    assert key_pair(tmp_path / "key").startswith(b"-----BEGIN PUBLIC KEY-----")
+    assert (tmp_path / "key").read_bytes().startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert (tmp_path / "key.pub").read_bytes().startswith(b"ecdsa-sha2-nistp384 ")
