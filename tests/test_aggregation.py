@@ -4,11 +4,16 @@ import sys
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from federations import blobs, moments_of, recipe_of, total_of
 from ghofl import Aggregator, Layout, Message, Moments, Total
+from ghofl.aggregation import Entry
+from ghofl.envelope import encode
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
-from ghofl.message import encode
+from ghofl.privacy import as_vector
+from ghofl.recipe import Privacy
 
 RECIPE = recipe_of()
 
@@ -177,3 +182,51 @@ def test_ten_thousand_messages_are_totalled_without_holding_them():
     assert done.returncode == 0, done.stderr
     grown = float(done.stdout)
     assert grown < 100, "in units of one set of moments, of which 10,000 went by"
+
+
+@given(st.integers(1, 4), st.integers(0, 2**32 - 1), st.sampled_from([None, 3]))
+def test_messages_in_files_add_up_to_the_same_total_as_messages_in_memory(tmp_path_factory, sites, seed, rounding):
+    rng, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("files")
+    recipe = recipe_of(dim=23, privacy=Privacy(rounding=rounding))
+    x, y = blobs(rng, rows=40, dim=23)
+    messages = [Message.of(moments_of(recipe, x[i::sites], y[i::sites]), recipe, f"site-{i}") for i in range(sites)]
+    aggregator = Aggregator(recipe)
+    for message in messages:
+        message.save(folder / message.id)
+        entry = aggregator.add_file(folder / message.id)
+        assert entry == Entry.of(message)
+        with pytest.raises(RosterError, match="each is counted once"):
+            aggregator.add_file(folder / message.id)
+    assert aggregator.finished() == Total.of(messages, recipe)
+
+
+def test_a_total_is_written_in_pieces_as_it_is_in_memory(tmp_path, rng):
+    recipe = recipe_of(dim=97, classes=5)
+    total = total_of(recipe, *blobs(rng, classes=5, dim=97), sites=3)
+    total.save(tmp_path / "total.ghofl")
+    assert (tmp_path / "total.ghofl").read_bytes() == total.to_bytes()
+    assert Total.load(tmp_path / "total.ghofl") == total
+
+
+def test_a_damaged_file_is_not_added(tmp_path, rng):
+    recipe = recipe_of()
+    message = Message.of(moments_of(recipe, *blobs(rng)), recipe, "north")
+    data = bytearray(message.to_bytes())
+    data[-3] ^= 1
+    (tmp_path / "north").write_bytes(data)
+    aggregator = Aggregator(recipe)
+    with pytest.raises(MessageError, match="do not match the header's sha256"):
+        aggregator.add_file(tmp_path / "north")
+    assert aggregator.total() == Aggregator(recipe).total()
+
+
+def test_totals_of_two_secure_rounds_are_joined_once(rng):
+    recipe = recipe_of(privacy=Privacy(secure=True))
+    x, y = blobs(rng)
+    parts = [as_vector(moments_of(recipe, x[i::2], y[i::2]), recipe) for i in range(2)]
+    early, late = (Total.of_round(vector, recipe, [name]) for vector, name in zip(parts, "ab", strict=True))
+    both = early.joined(late)
+    assert both.moments == moments_of(recipe, x, y)
+    assert [entry.site for entry in both.roster] == ["a", "b"]
+    with pytest.raises(RosterError, match="'a' are in both totals"):
+        both.joined(early)

@@ -10,8 +10,10 @@ from safetensors.numpy import load, save
 
 from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
 from ghofl import Layout, Message, Moments, Projection
+from ghofl.envelope import peek, size_limit
 from ghofl.errors import MessageError
-from ghofl.message import MAX_HEADER, check_plausible, peek, size_limit
+from ghofl.message import MAX_HEADER
+from ghofl.plausible import check_plausible
 
 RECIPE = recipe_of(statistics=("D", "B"))
 

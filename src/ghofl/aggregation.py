@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from ghofl import files
+from ghofl import envelope, packing
+from ghofl.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RecipeError, RosterError
-from ghofl.message import Message, check_fingerprint, decode, encode, open_envelope
+from ghofl.files import FileBytes
+from ghofl.message import FIELDS as MESSAGE_FIELDS
+from ghofl.message import MAX_HEADER, Message
 from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.plausible import check_plausible
 from ghofl.privacy import (
@@ -190,7 +193,10 @@ class Total:
 
     def to_bytes(self) -> bytes:
         """The total as bytes, with its recipe and roster in the header."""
-        header = {
+        return encode(self.moments, self._header())
+
+    def _header(self) -> dict[str, Any]:
+        header: dict[str, Any] = {
             "kind": "total",
             "recipe": self.recipe.fingerprint,
             "recipe_toml": self.recipe.to_toml(),
@@ -200,11 +206,11 @@ class Total:
             header["guarantee"] = self.guarantee.to_dict()
         if self.small_classes is not None:
             header["small_classes"] = asdict(self.small_classes)
-        return encode(self.moments, header)
+        return header
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Total":
-        """The total in some bytes, with the same checks as a message."""
+    def from_bytes(cls, data: bytes | FileBytes) -> "Total":
+        """The total in some bytes, in memory or in a file, with the same checks as a message."""
         header, body = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
         recipe = _recipe_in(header)
         moments = decode(header, body, Layout.of(recipe))
@@ -214,12 +220,13 @@ class Total:
 
     def save(self, path: str | Path) -> None:
         """Write the total to a file."""
-        files.write(path, self.to_bytes())
+        envelope.write(path, self.moments, self._header())
 
     @classmethod
     def load(cls, path: str | Path) -> "Total":
         """Read a total from a file."""
-        return cls.from_bytes(Path(path).read_bytes())
+        with FileBytes(path) as data:
+            return cls.from_bytes(data)
 
 
 class Aggregator:
@@ -254,24 +261,61 @@ class Aggregator:
                 block += message.moments.blocks[name]
         self._enter(Entry.of(message))
 
+    def add_file(self, path: str | Path) -> Entry:
+        """Add a message that lies in a file and was read before, a few megabytes at a time.
+
+        The bytes are checked against their hash; whether they are plausible was for `Message.load` to say.
+        """
+        if self._guarantee is not None:
+            message = Message.load(path, self.recipe)
+            self.add(message)
+            return Entry.of(message)
+        layout, shifts = self._layout, shifts_of(self.recipe)
+        with FileBytes(path) as data:
+            header, body = open_envelope(data, layout, "message", MAX_HEADER, MESSAGE_FIELDS)
+            envelope.check_body(header, body, layout)
+            rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
+            self._refuse(header["recipe"], header["id"], header["site"], rows)
+            digest = layout.digest()
+            for name, block in self._blocks.items():
+                flat, shift = block.reshape(-1), shifts.get(name, 0)
+                for start, entries in packing.unpacked_slabs(
+                    body[f"{name}.codes"][:], body[f"{name}.data"], block.size
+                ):
+                    entries <<= shift
+                    flat[start : start + len(entries)] += entries
+                    digest.update(entries.astype("<i8", copy=False).data)
+        entry = Entry(header["id"], header["site"], rows, digest.hexdigest())
+        self._enter(entry)
+        return entry
+
     def refuse(self, message: Message) -> None:
         """Raise where `add` would, and add nothing."""
-        if message.fingerprint != self._fingerprint:
-            check_fingerprint({"recipe": message.fingerprint}, self.recipe)
-        if message.id in self._roster:
+        self._refuse(message.fingerprint, message.id, message.site, message.rows)
+
+    def _refuse(self, fingerprint: str, message_id: str, site: str, rows: int) -> None:
+        name = site or message_id[:8]
+        if fingerprint != self._fingerprint:
+            check_fingerprint({"recipe": fingerprint}, self.recipe)
+        if message_id in self._roster:
+            raise RosterError(f"message {name!r} (id {message_id[:8]}…) is already in the total; each is counted once.")
+        if site and site in self._sites:
             raise RosterError(
-                f"message {message.name!r} (id {message.id[:8]}…) is already in the total; each is counted once."
-            )
-        if message.site and message.site in self._sites:
-            raise RosterError(
-                f"site {message.site!r} is already in the total; subtract its earlier message before adding a new one."
+                f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
         if self._guarantee is None:
-            self._refuse_overflow(message)
+            self._refuse_overflow(name, rows)
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
-        blocks = {name: block.copy() for name, block in self._blocks.items()}
+        return self._total({name: block.copy() for name, block in self._blocks.items()})
+
+    def finished(self) -> Total:
+        """The total, without a copy of it; nothing can be added any more."""
+        blocks, self._blocks = self._blocks, {}
+        return self._total(blocks)
+
+    def _total(self, blocks: dict[str, np.ndarray]) -> Total:
         roster = tuple(sorted(self._roster.values(), key=lambda e: (e.site, e.id)))
         return Total(self.recipe, Moments(self._layout, blocks), roster, self._guarantee)
 
@@ -279,13 +323,12 @@ class Aggregator:
         self._roster[entry.id] = entry
         self._sites.add(entry.site)
 
-    def _refuse_overflow(self, message: Message) -> None:
+    def _refuse_overflow(self, name: str, rows: int) -> None:
         largest = self._layout.bound * (self._layout.dim if self._layout.sketch else 1)
-        rows = int(self._blocks["N"].sum()) + message.rows
+        rows += int(self._blocks["N"].sum())
         if rows * largest**2 > INT64_MAX:
             raise MomentsOverflowError(
-                f"adding {message.name!r} gives {rows} rows, whose sums could leave the 64-bit integers; "
-                "use fewer grid bits."
+                f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
             )
 
 

@@ -19,11 +19,11 @@ from ghofl import files
 from ghofl.aggregation import Total, guarantee_in
 from ghofl.best import best_head
 from ghofl.calibration import temperature_of
+from ghofl.envelope import SCHEMA, safetensors_header
 from ghofl.errors import HeadError, MessageError, MissingStatisticError, RecipeError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, PAPER, Blend, Head, SketchedQDA
-from ghofl.message import SCHEMA, safetensors_header
 from ghofl.moments import Layout
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Int64, Integer
@@ -60,6 +61,10 @@ class Layout:
     def entries(self) -> int:
         """The number of integers in all blocks."""
         return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+    def digest(self) -> Any:
+        """A sha256 that has seen the layout, and waits for every entry as little-endian int64."""
+        return hashlib.sha256(json.dumps([str(self), *self.shapes]).encode())
 
     def has(self, statistic: str) -> bool:
         """Whether a statistic is stored or can be derived: B, D and any sketch follow from S."""
@@ -133,7 +138,7 @@ class Moments:
     @property
     def sha256(self) -> str:
         """The sha256 over the layout and every entry as little-endian int64, in hexadecimal."""
-        digest = hashlib.sha256(json.dumps([str(self.layout), *self.layout.shapes]).encode())
+        digest = self.layout.digest()
         for block in self.blocks.values():
             digest.update(np.ascontiguousarray(block, dtype="<i8").data)
         return digest.hexdigest()

@@ -13,6 +13,7 @@ chunk of zeros takes its code byte and nothing else, so classes that a site does
 """
 
 from collections.abc import Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64, UInt8
@@ -22,6 +23,7 @@ from ghofl.errors import MessageError
 CHUNK = 256
 SLAB = 4096
 SIGNED = 16
+AT_ONCE = 256  # chunks that are widened at a time: half a megabyte, which caches hold
 _UNSIGNED_LIMITS = np.array([2 ** (8 * w) - 1 for w in range(8)], dtype=np.uint64)
 _SIGNED_LIMITS = np.array([-1, *(2 ** (8 * w - 1) - 1 for w in range(1, 8))], dtype=np.int64)
 
@@ -31,6 +33,19 @@ def chunks_of(count: int) -> int:
     return -(-count // CHUNK)
 
 
+@runtime_checkable
+class Sliced(Protocol):
+    """Bytes that give uint8 arrays when they are sliced: an array, or a file."""
+
+    def __len__(self) -> int:
+        """How many there are."""
+        ...
+
+    def __getitem__(self, where: slice, /) -> np.ndarray:
+        """Some of them."""
+        ...
+
+
 def pack(values: Int64[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " chunks"], UInt8[np.ndarray, " bytes"]]:
     """Codes and data of a block.
 
@@ -38,37 +53,71 @@ def pack(values: Int64[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " chunks"],
     >>> codes, data
     (array([2], dtype=uint8), array([ 1,  2, 44,  0,  0,  1], dtype=uint8))
     """
-    codes, data = [], []
+    codes = codes_of(values)
+    return codes, _joined(list(packed_slabs(values, codes)))
+
+
+def codes_of(values: Int64[np.ndarray, " n"]) -> UInt8[np.ndarray, " chunks"]:
+    """The code byte of every chunk of a block."""
+    return _joined([_codes(slab) for slab in _slabs(values)])
+
+
+def data_bytes(codes: UInt8[np.ndarray, " chunks"], count: int) -> int:
+    """How many data bytes the codes of a block of `count` entries announce."""
+    sizes = np.full(len(codes), CHUNK, dtype=np.int64)
+    if count % CHUNK:
+        sizes[-1] = count % CHUNK
+    return int((sizes * (codes % SIGNED)).sum())
+
+
+def packed_slabs(
+    values: Int64[np.ndarray, " n"], codes: UInt8[np.ndarray, " chunks"]
+) -> Iterator[UInt8[np.ndarray, " bytes"]]:
+    """The data of a block, a slab at a time."""
+    chunk = 0
     for slab in _slabs(values):
-        code = _codes(slab)
-        codes.append(code)
+        code = codes[chunk : chunk + len(slab)]
+        chunk += len(slab)
         for width in np.unique(code):
             planes = slab[code == width].astype("<i8", copy=False).view(np.uint8)
             planes = planes.reshape(-1, slab.shape[1], 8)[:, :, : width % SIGNED]
-            data.append(planes.transpose(2, 0, 1).ravel())
-    return _joined(codes), _joined(data)
+            yield planes.transpose(2, 0, 1).ravel()
 
 
-def unpack(
-    codes: UInt8[np.ndarray, " chunks"], data: UInt8[np.ndarray, " bytes"], count: int
-) -> Int64[np.ndarray, " count"]:
+def unpack(codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int) -> Int64[np.ndarray, " count"]:
     """The entries of a block; codes and data that do not fit `count` or each other raise `MessageError`.
 
     >>> unpack(*pack(np.array([-5, 0, 7])), 3)
     array([-5,  0,  7])
     """
     _check(codes, data, count)
-    values = np.zeros(count, dtype=np.int64)
-    chunk = position = 0
-    for slab in _slabs(values):
-        code = codes[chunk : chunk + len(slab)]
-        chunk += len(slab)
+    values = np.empty(count, dtype=np.int64)
+    for start, entries in unpacked_slabs(codes, data, count):
+        values[start : start + len(entries)] = entries
+    return values
+
+
+def unpacked_slabs(
+    codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int
+) -> Iterator[tuple[int, Int64[np.ndarray, " some"]]]:
+    """The entries of a block, a slab at a time, each with the position of its first; checked as in `unpack`."""
+    _check(codes, data, count)
+    whole = count - count % CHUNK
+    spans = [(low, min(low + SLAB * CHUNK, whole), CHUNK) for low in range(0, whole, SLAB * CHUNK)]
+    if whole < count:
+        spans.append((whole, count, count - whole))
+    position = 0
+    for low, high, entries in spans:
+        slab = np.zeros(((high - low) // entries, entries), dtype=np.int64)
+        code = codes[low // CHUNK : low // CHUNK + len(slab)]
         for width in np.unique(code[code % SIGNED > 0]):
             rows = np.flatnonzero(code == width)
-            size = int(width % SIGNED) * len(rows) * slab.shape[1]
-            slab[rows] = _from_planes(data[position : position + size], len(rows), slab.shape[1], int(width))
+            size = int(width % SIGNED) * len(rows) * entries
+            planes = data[position : position + size].reshape(-1, len(rows), entries)
+            for first in range(0, len(rows), AT_ONCE):
+                slab[rows[first : first + AT_ONCE]] = _from_planes(planes[:, first : first + AT_ONCE], int(width))
             position += size
-    return values
+        yield low, slab.ravel()
 
 
 def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunks entries"]]:
@@ -87,18 +136,16 @@ def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chu
     return np.where(low < 0, signed, unsigned).astype(np.uint8)
 
 
-def _from_planes(
-    data: UInt8[np.ndarray, " bytes"], chunks: int, entries: int, code: int
-) -> Int64[np.ndarray, "chunks entries"]:
+def _from_planes(planes: UInt8[np.ndarray, "width chunks entries"], code: int) -> Int64[np.ndarray, "chunks entries"]:
     width = code % SIGNED
-    wide = np.zeros((chunks, entries, 8), dtype=np.uint8)
-    wide[:, :, :width] = data.reshape(width, chunks, entries).transpose(1, 2, 0)
+    wide = np.zeros((*planes.shape[1:], 8), dtype=np.uint8)
+    wide[:, :, :width] = planes.transpose(1, 2, 0)
     if code >= SIGNED and width < 8:
         wide[:, :, width:] = np.where(wide[:, :, width - 1 : width] & 0x80, 0xFF, 0).astype(np.uint8)
     return wide.view("<i8")[:, :, 0]
 
 
-def _check(codes: np.ndarray, data: np.ndarray, count: int) -> None:
+def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
     if len(codes) != chunks_of(count):
         raise MessageError(f"{len(codes)} code bytes came for {count} entries; {chunks_of(count)} were expected.")
     widths = codes % SIGNED
@@ -106,10 +153,7 @@ def _check(codes: np.ndarray, data: np.ndarray, count: int) -> None:
         raise MessageError(
             "a code byte is none of 0–8 and 17–24; the message is damaged, ask the site to send it again."
         )
-    sizes = np.full(len(codes), CHUNK, dtype=np.int64)
-    if count % CHUNK:
-        sizes[-1] = count % CHUNK
-    expected = int((sizes * widths).sum())
+    expected = data_bytes(codes, count)
     if len(data) != expected:
         raise MessageError(f"{len(data)} data bytes came where the codes announce {expected}; the message is damaged.")
 

@@ -1,6 +1,6 @@
 """Whether rows on the recipe's grid could have made some moments, as far as single entries tell."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -80,10 +80,15 @@ def check_radius(moments: Moments, radius: int | None, allowed: Mapping[str, int
 
 
 def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
-    if np.any(block > limit) or np.any(block < -limit):
+    if any(np.any(part > most) or np.any(part < -most) for part, most in _by_class(block, limit)):
         raise MessageError(
             f"an entry of {name} is larger than its count of rows on the grid allows; the site must resend."
         )
+
+
+def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
+    """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
+    return zip(block, limit, strict=True) if np.ndim(limit) == 2 else iter([(block, limit)])
 
 
 def _check_squares(name: str, sums: np.ndarray, squares: np.ndarray, counts: Any) -> None:

@@ -15,11 +15,12 @@ from ghofl import secure
 from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec, is_possible, resolved
 from ghofl.cohort import Cohort, SecureRound, refuse_few
+from ghofl.envelope import encode
 from ghofl.errors import EmbeddingsError, HeadError, PrivacyError
 from ghofl.evaluation import Confusion
 from ghofl.features import Clipping, Features, calibrated, unit_scale
 from ghofl.heads import HEADS
-from ghofl.message import Message, encode
+from ghofl.message import Message
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.partition import Parts, empty
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving, rounded, shifts_of

@@ -10,8 +10,9 @@ from ghofl.aggregation import Total
 from ghofl.cli import console
 from ghofl.cli.site import Json
 from ghofl.embeddings import class_numbers, load_rows
+from ghofl.envelope import peek
 from ghofl.errors import MessageError
-from ghofl.message import Message, peek
+from ghofl.message import Message
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe

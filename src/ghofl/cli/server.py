@@ -11,8 +11,9 @@ from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console, private
 from ghofl.cli.site import Force, Json
+from ghofl.envelope import ZSTD_MAGIC, peek
 from ghofl.errors import MessageError, RecipeError
-from ghofl.message import ZSTD_MAGIC, Message, peek
+from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe

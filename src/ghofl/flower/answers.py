@@ -18,6 +18,7 @@ from typing import Any
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
+from ghofl.files import FileBytes
 from ghofl.flower import binding
 from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site, ready
@@ -29,10 +30,15 @@ log = logging.getLogger("flwr")
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What travels either way: a few named values, and bytes of any size."""
+    """What travels either way: a few named values, and bytes of any size, in memory or in a file."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
-    payload: bytes = field(default=b"", repr=False)
+    payload: bytes | FileBytes = field(default=b"", repr=False)
+
+    @property
+    def content(self) -> bytes:
+        """The payload in memory."""
+        return self.payload if isinstance(self.payload, bytes) else self.payload[:].tobytes()
 
 
 def answer(action: str, query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
@@ -83,7 +89,7 @@ def _join(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
 
 
 def _advertise(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
-    agreement = Agreement.from_bytes(query.payload)
+    agreement = Agreement.from_bytes(query.content)
     recipe = _kept_recipe(memory, agreement.round_id)
     _check_agreement(query, agreement, site, recipe)
 
@@ -101,23 +107,23 @@ def _advertise(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Let
 
 
 def _share(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
-    return _stage(query, "share", memory, lambda state: secure.share(state, query.payload))
+    return _stage(query, "share", memory, lambda state: secure.share(state, query.content))
 
 
 def _mask(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
     recipe = _kept_recipe(memory, _round_id(query))
     return _stage(
-        query, "mask", memory, lambda state: secure.mask(state, query.payload, ready(site, recipe, memory).vector)
+        query, "mask", memory, lambda state: secure.mask(state, query.content, ready(site, recipe, memory).vector)
     )
 
 
 def _endorse(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
     identity = _identity(memory, _round_id(query))
-    return _stage(query, "endorse", memory, lambda state: secure.endorse(state, query.payload, identity))
+    return _stage(query, "endorse", memory, lambda state: secure.endorse(state, query.content, identity))
 
 
 def _reveal(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
-    return _stage(query, "reveal", memory, lambda state: secure.reveal(state, query.payload))
+    return _stage(query, "reveal", memory, lambda state: secure.reveal(state, query.content))
 
 
 def seed_of(round_id: str, participants: tuple[Participant, ...]) -> bytes:
@@ -165,7 +171,7 @@ def _once(
 
     The state is written before the reply. A site that dies in between computes both again, and nothing was sent.
     """
-    asked, kept = hashlib.sha256(query.payload).digest(), memory.get(f"round/{round_id}/reply/{stage}")
+    asked, kept = hashlib.sha256(query.content).digest(), memory.get(f"round/{round_id}/reply/{stage}")
     if kept is not None:
         if kept[:32] != asked:
             raise PolicyError(f"this site answered another {stage!r} of round {round_id!r}; each stage has one answer.")

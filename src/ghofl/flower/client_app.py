@@ -7,7 +7,7 @@ from flwr.clientapp import ClientApp
 
 from ghofl.errors import GhoflError
 from ghofl.flower.answers import ACTIONS, Letter, answer, told_outside
-from ghofl.flower.engine import BYTES, STYPE, from_records, to_records
+from ghofl.flower.engine import STYPE, from_records, to_records
 from ghofl.flower.site import SimulatedSite, Site
 
 
@@ -22,11 +22,11 @@ class ContextMemory:
     def get(self, name: str) -> bytes | None:
         """What was put there, or nothing."""
         record = self._records.get(name)
-        return bytes(record[BYTES].data) if isinstance(record, ArrayRecord) else None
+        return bytes(record["bytes"].data) if isinstance(record, ArrayRecord) else None
 
     def put(self, name: str, content: bytes) -> None:
         """Remember."""
-        self._records[name] = ArrayRecord({BYTES: Array("uint8", (len(content),), STYPE, content)})
+        self._records[name] = ArrayRecord({"bytes": Array("uint8", (len(content),), STYPE, content)})
 
     def forget(self, prefix: str) -> None:
         """Forget every name below a prefix."""

@@ -1,18 +1,28 @@
 """Letters through Flower: records out, records in, and an `Engine` over its grid."""
 
+import ctypes
+import gc
+import secrets
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
+from ghofl import files
+from ghofl.files import FileBytes
 from ghofl.flower.answers import Letter
 from ghofl.flower.federation import Answer, Node
 
-FIELDS, PAYLOAD, BYTES = "ghofl", "ghofl.payload", "bytes"
+FIELDS, PAYLOAD = "ghofl", "ghofl.payload"
 STYPE = "ghofl.bytes"
 BATCH_BYTES = 32 * 2**20  # about how much is pulled or pushed at once
 MAX_BATCH = 256
+LARGE = 2**20  # bytes of a payload that is put into a file
+PIECE = 4 * 2**20  # bytes of a payload in one array: Flower holds an array three times while it puts it together
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt(3)
 SOON, LATER = 0.1, 1.0  # seconds between two looks for answers, at first and in the end
 
 
@@ -20,28 +30,42 @@ def to_records(letter: Letter) -> RecordDict:
     """A letter as Flower carries it: bytes travel as an array, which Flower sends in chunks."""
     records = RecordDict({FIELDS: ConfigRecord(dict(letter.fields))})
     if letter.payload:
-        array = Array(dtype="uint8", shape=(len(letter.payload),), stype=STYPE, data=letter.payload)
-        records[PAYLOAD] = ArrayRecord({BYTES: array})
+        pieces = [letter.content[start : start + PIECE] for start in range(0, len(letter.payload), PIECE)]
+        records[PAYLOAD] = ArrayRecord({f"{i:06d}": _array(piece) for i, piece in enumerate(pieces)})
     return records
 
 
-def from_records(records: RecordDict) -> Letter:
-    """The letter in Flower's records, which may come from anyone; what is not of ours is an empty letter."""
+def from_records(records: RecordDict, spool: Path | None = None) -> Letter:
+    """The letter in Flower's records, which may come from anyone; what is not of ours is an empty letter.
+
+    A large payload is written to a file in the folder `spool`, where one is given.
+    """
     fields, payload = records.get(FIELDS), records.get(PAYLOAD)
     if not isinstance(fields, ConfigRecord):
         return Letter()
-    array = payload.get(BYTES) if isinstance(payload, ArrayRecord) else None
-    return Letter(dict(fields), bytes(array.data) if array is not None else b"")
+    pieces = [array.data for _, array in sorted(payload.items())] if isinstance(payload, ArrayRecord) else []
+    if spool is None or sum(map(len, pieces)) < LARGE:
+        return Letter(dict(fields), b"".join(pieces))
+    path = spool / secrets.token_hex(16)
+    with files.replacing(path) as file:
+        for piece in pieces:
+            file.write(piece)
+    return Letter(dict(fields), FileBytes(path))
+
+
+def _array(content: bytes) -> Array:
+    return Array(dtype="uint8", shape=(len(content),), stype=STYPE, data=content)
 
 
 class GridEngine:
     """Flower's grid as an engine: queries are pushed, and answers pulled as they come.
 
-    Large answers are pulled one at a time, so that the server never holds many of them.
+    Large answers are pulled one at a time and put into files of the folder `spool`, so that the server never holds
+    many of them.
     """
 
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
+    def __init__(self, grid: Grid, spool: Path | None = None) -> None:
+        self._grid, self._spool = grid, spool
 
     def nodes(self) -> Sequence[Node]:
         """Who is connected now, with the name and key of their registration."""
@@ -66,6 +90,7 @@ class GridEngine:
             pause = SOON if came else min(LATER, 1.5 * pause)
             if not came:
                 time.sleep(pause)
+        return_small_blocks()
         for node in pending.values():
             yield Answer(node, error=f"no answer within {seconds:g} seconds")
 
@@ -78,14 +103,37 @@ class GridEngine:
         """One look at everything that is awaited, `at_once` answers at a time."""
         ids = list(pending)
         for start in range(0, len(ids), at_once):
-            for reply in self._grid.pull_messages(ids[start : start + at_once]):
-                node = pending.pop(reply.metadata.reply_to_message_id, None)
-                if node is None:
-                    continue
-                if reply.has_error():
-                    yield Answer(node, error=_why(reply))
-                else:
-                    yield Answer(node, from_records(reply.content))
+            replies = list(self._grid.pull_messages(ids[start : start + at_once]))
+            while replies:  # taken off the list, so that an answer is held by nobody but whoever looks at it
+                answer = self._answer(pending, replies.pop())
+                if answer is not None:
+                    yield answer
+
+    def _answer(self, pending: dict[str, int], reply: Message) -> Answer | None:
+        node = pending.pop(reply.metadata.reply_to_message_id, None)
+        if node is None:
+            return None
+        return (
+            Answer(node, error=_why(reply))
+            if reply.has_error()
+            else Answer(node, from_records(reply.content, self._spool))
+        )
+
+
+def return_large_blocks() -> None:
+    """Let the C library return large blocks when they are freed; glibc would keep most of them after a while."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):
+        library.mallopt(M_ARENA_MAX, 1)
+        library.mallopt(M_MMAP_THRESHOLD, LARGE // 8)
+
+
+def return_small_blocks() -> None:
+    """Return what many small letters left behind."""
+    gc.collect()
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "malloc_trim"):
+        library.malloc_trim(0)
 
 
 def _why(reply: Message) -> str:

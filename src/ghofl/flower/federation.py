@@ -21,12 +21,14 @@ from ghofl import secure
 from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cohort import refuse_few
+from ghofl.envelope import size_limit
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError, SiteError
+from ghofl.files import FileBytes
 from ghofl.flower import binding, report
 from ghofl.flower.answers import Letter, seed_of
 from ghofl.flower.folder import TOTAL, RunFolder
 from ghofl.flower.policy import load_peers
-from ghofl.message import MAX_HEADER, Message, size_limit
+from ghofl.message import MAX_HEADER, Message
 from ghofl.moments import Layout
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
@@ -77,8 +79,9 @@ class Engine(Protocol):
 class Settings:
     """How a run is conducted; everything that sites have to agree on is in the recipe instead.
 
-    `sites` nodes are waited for, `wait` seconds at most; a query waits `timeout` seconds for its answers. A total of
-    fewer than `min_sites` is not used. In secure rounds `dropout` and `corruption` are the shares of sites that may
+    `sites` nodes are waited for, `wait` seconds at most; a query waits `timeout` seconds for its answers. Messages are
+    asked for from `at_once` sites at a time, 0 for all: fewer take longer, and less memory where they are relayed. A
+    total of fewer than `min_sites` is not used. In secure rounds `dropout` and `corruption` are the shares of sites that may
     vanish or work with the server, `max_rows` is the most rows of a site, and `authenticated` asks every site for
     the signature of its node's key. `peers` is a file of the names and keys that may take part.
     """
@@ -88,6 +91,7 @@ class Settings:
     min_sites: int = 1
     wait: float = 60.0
     timeout: float = 600.0
+    at_once: int = 0
     heads: str = "best"
     preset: str = "default"
     remove: tuple[str, ...] = ()
@@ -100,7 +104,14 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.folder:
             raise SiteError("the run needs a folder at the server; give --run-config 'folder=\"/srv/ghofl/run\"'.")
-        for name, least in (("sites", 0), ("min_sites", 1), ("wait", 0), ("timeout", 1), ("max_rows", 1)):
+        for name, least in (
+            ("sites", 0),
+            ("min_sites", 1),
+            ("wait", 0),
+            ("timeout", 1),
+            ("max_rows", 1),
+            ("at_once", 0),
+        ):
             if getattr(self, name) < least:
                 raise SiteError(f"{name.replace('_', '-')} is {getattr(self, name)}; it is {least} or more.")
 
@@ -161,14 +172,9 @@ def _plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
     for name in settings.remove:
         if not folder.remove(name):
             raise RosterError(f"site {name!r} is to be removed and is not in {folder.path}; check the name.")
-    aggregator = Aggregator(recipe)
-    for message in folder.messages():
-        aggregator.add(message)
-        sites[message.name] = "counted before"
-    removed = folder.removed_sites()
-    sites |= dict.fromkeys(removed, "removed")
-    counted = folder.ids()
-    nodes = _present(engine, settings, len(sites) - len(removed))
+    inside, removed, counted = set(folder.sites().values()), folder.removed_sites(), folder.ids()
+    sites |= dict.fromkeys(inside, "counted before") | dict.fromkeys(removed, "removed")
+    nodes = _present(engine, settings, len(inside))
     query = Letter({"recipe": recipe.to_toml(), "counted": sorted(counted)})
     limit = size_limit(Layout.of(recipe), MAX_HEADER)
     progress = _Progress("sent their message", len(nodes))
@@ -180,19 +186,33 @@ def _plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
             return
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
-        message = Message.from_bytes(letter.payload, recipe)
+        message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
         if message.site != name:
             raise MessageError(f"a message of site {message.site!r} came from {name!r}.")
         if name in removed:
             raise RosterError(f"it was removed; delete its file in {folder.path / 'removed'} to admit it again.")
-        aggregator.refuse(message)
+        if name in inside or message.id in counted:
+            raise RosterError(f"site {name!r} is already in the total; each is counted once.")
         folder.keep(message.id, letter.payload)
-        aggregator.add(message)
+        counted.add(message.id)
+        inside.add(name)
         sites[name] = "counted"
-        progress.add(name, f"{message.rows:,} rows, {len(letter.payload):,} bytes")
+        progress.add(name, f"{message.rows:,} rows, {size:,} bytes")
 
     _ask(engine, "message", dict.fromkeys(nodes, query), settings, accept, sites, limit)
-    return aggregator.total()
+    return _sum(folder, recipe)
+
+
+def _sum(folder: RunFolder, recipe: Recipe) -> Total:
+    """The total of all messages in the folder, from their files: none of them is ever whole in memory."""
+    aggregator = Aggregator(recipe)
+    for message_id in folder.sites():
+        path = folder.message(message_id)
+        try:
+            aggregator.add_file(path)
+        except MessageError as error:
+            raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
+    return aggregator.finished()
 
 
 def _secure_total(
@@ -358,7 +378,7 @@ class _Round:
 
         def accept(node: Node, letter: Letter) -> None:
             nonlocal state
-            state = secure.receive(state, names[node.id], letter.payload)
+            state = secure.receive(state, names[node.id], letter.content)
             self.folder.save_round(closed, state)
             progress.add(names[node.id], "")
 
@@ -393,8 +413,7 @@ def _ask(
 ) -> None:
     """Ask nodes, take in what they answer, and note under their name what is wrong with an answer."""
     by_id = {node.id: node for node in queries}
-    letters = {node.id: letter for node, letter in queries.items()}
-    for answer in engine.ask(action, letters, settings.timeout, size) if letters else ():
+    for answer in _asked(engine, action, queries, settings, size):
         node = by_id[answer.node]
         label, why = (names or {}).get(node.id, node.label), answer.error
         if not why and answer.letter.fields.get("status") == "refused":
@@ -405,9 +424,28 @@ def _ask(
                 continue
             except GhoflError as error:
                 label, why = _claimed(answer.letter, label), str(error)
+            finally:
+                _put_away(answer.letter)
         if sites.get(label) not in ("counted", "counted before"):
             sites[label] = f"left out: {why}"
         log.warning("%s is left out of %r: %s", label, action, why)
+
+
+def _asked(
+    engine: Engine, action: str, queries: Mapping[Node, Letter], settings: Settings, size: int
+) -> Iterator[Answer]:
+    """Answers of all nodes; for large ones, of so many nodes at once as the settings allow."""
+    letters = [(node.id, letter) for node, letter in queries.items()]
+    step = settings.at_once if settings.at_once and action in ("message", "mask") else max(1, len(letters))
+    for start in range(0, len(letters), step):
+        yield from engine.ask(action, dict(letters[start : start + step]), settings.timeout, size)
+
+
+def _put_away(letter: Letter) -> None:
+    """Close the file that an answer came in, and remove it unless it was kept."""
+    if isinstance(letter.payload, FileBytes):
+        letter.payload.close()
+        letter.payload.path.unlink(missing_ok=True)
 
 
 def _site_of(node: Node, letter: Letter) -> str:

@@ -5,6 +5,7 @@
     recipe.toml           what was agreed on
     messages/ID.ghofl     every message that was accepted, as it came: the journal of the plain mode
     removed/ID.ghofl      messages that were taken out again
+    incoming/             answers that are being looked at
     round/                a secure round in progress: how far it came, so that it can go on
     total.ghofl           the exact total
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts
@@ -15,15 +16,15 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from ghofl import files
 from ghofl.aggregation import Total
-from ghofl.errors import FederationError, MessageError
-from ghofl.message import Message
+from ghofl.envelope import peek
+from ghofl.errors import FederationError
+from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
 from ghofl.secure import ServerState
 
@@ -32,7 +33,7 @@ try:
 except ModuleNotFoundError:  # not on Windows: there, two servers at one folder are not told apart
     fcntl = None
 
-TOTAL, RELEASED = "total.ghofl", "released.ghofl"
+TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
 
@@ -54,12 +55,14 @@ class RunFolder:
             if fcntl is not None:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._agree()
-        except OSError:
+            shutil.rmtree(self.path / INCOMING, ignore_errors=True)
+            (self.path / INCOMING).mkdir()
+        except BlockingIOError:
             self._lock.close()
             raise FederationError(
                 f"another server is at work in {path}; wait for it, or give another folder."
             ) from None
-        except FederationError:
+        except BaseException:
             self._lock.close()
             raise
         self._next_save = 0.0
@@ -82,17 +85,20 @@ class RunFolder:
                 "give another folder for another recipe."
             )
 
-    def keep(self, message_id: str, data: bytes) -> None:
-        """Write a message down."""
-        files.write(self.path / "messages" / f"{message_id}.ghofl", data)
+    def message(self, message_id: str) -> Path:
+        """Where a message is kept."""
+        return self.path / "messages" / f"{message_id}.ghofl"
 
-    def messages(self) -> Iterator[Message]:
-        """Every message that was kept, one at a time."""
-        for path in sorted((self.path / "messages").glob("*.ghofl")):
-            try:
-                yield Message.load(path, self.recipe)
-            except MessageError as error:
-                raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
+    def keep(self, message_id: str, data: bytes | FileBytes) -> None:
+        """Write a message down, or move the file that it came in."""
+        if isinstance(data, bytes):
+            files.write(self.message(message_id), data)
+        else:
+            data.path.replace(self.message(message_id))
+
+    def sites(self) -> dict[str, str]:
+        """Names of the sites whose messages are kept, by message id, in the order of ids."""
+        return {path.stem: _site(path) for path in sorted((self.path / "messages").glob("*.ghofl"))}
 
     def ids(self) -> set[str]:
         """Ids of messages that came, the removed ones included."""
@@ -100,14 +106,14 @@ class RunFolder:
 
     def removed_sites(self) -> set[str]:
         """Names of sites that were taken out."""
-        return {Message.load(path, self.recipe).site for path in (self.path / "removed").glob("*.ghofl")}
+        return {_site(path) for path in (self.path / "removed").glob("*.ghofl")}
 
     def remove(self, site: str) -> bool:
-        """Take a site's message out; whether it was there."""
-        for message in self.messages():
-            if message.site == site:
-                name = f"{message.id}.ghofl"
-                (self.path / "messages" / name).replace(self.path / "removed" / name)
+        """Take a site's message out; whether it was there, now or before."""
+        for message_id, name in self.sites().items():
+            if name == site:
+                path = self.message(message_id)
+                path.replace(self.path / "removed" / path.name)
                 return True
         return site in self.removed_sites()
 
@@ -167,3 +173,11 @@ class RunFolder:
         """Write a text, or values as JSON."""
         text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
         files.write(self.path / name, text)
+
+
+def _site(path: Path) -> str:
+    """The name of the site in a message's header."""
+    header = peek(path)
+    if header is None or not isinstance(header.get("site"), str):
+        raise FederationError(f"{path} is no message any more; remove the file, and its site is asked again.")
+    return header["site"]

@@ -64,7 +64,7 @@ name = "{name}"
 version = "1.0.0"
 description = "A one-shot federation of {len(recipe.classes)} classes with ghofl"
 license = "Apache-2.0"
-dependencies = ["ghofl[flower]", "flwr>=1.41,<1.42"]
+dependencies = []          # ghofl[flower] is what each machine has installed; a run installs nothing anywhere
 
 [tool.hatch.build.targets.wheel]
 packages = ["{PACKAGE}"]
@@ -83,6 +83,7 @@ sites = 0                  # how many nodes to wait for; 0 goes on with those th
 min-sites = {max(3 if is_secure else 1, recipe.privacy.min_cohort)}              # fewer in the total, and no head is built
 wait = 60.0                # seconds to wait for nodes
 timeout = 600.0            # seconds to wait for the answers to a query
+at-once = 0                # messages to ask for at a time, 0 for all; 1 keeps a SuperLink small
 heads = "best"             # heads to build, e.g. "lda,rda"
 preset = "default"
 remove = ""                # sites to take out of the total, e.g. "north,south"

@@ -5,8 +5,9 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from ghofl.flower.engine import GridEngine
+from ghofl.flower.engine import GridEngine, return_large_blocks
 from ghofl.flower.federation import Settings, run
+from ghofl.flower.folder import INCOMING
 from ghofl.recipe import Recipe
 
 
@@ -16,6 +17,8 @@ def make_app(recipe: str | Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        run(GridEngine(grid), Recipe.load(recipe), Settings.of_config(context.run_config))
+        return_large_blocks()
+        settings = Settings.of_config(context.run_config)
+        run(GridEngine(grid, Path(settings.folder) / INCOMING), Recipe.load(recipe), settings)
 
     return app

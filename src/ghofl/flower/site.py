@@ -21,12 +21,13 @@ from ghofl import datasets, diagnostics, encoders, partition
 from ghofl.embed import moments_of_samples
 from ghofl.embeddings import class_numbers, load_rows, refuse_encoder
 from ghofl.encoders import Runtime
+from ghofl.envelope import safetensors_header
 from ghofl.errors import MessageError, PolicyError, RecipeError, SiteError
 from ghofl.features import Features
 from ghofl.flower.memory import FolderMemory, Memory
 from ghofl.flower.policy import Policy, read_toml
 from ghofl.message import MAX_HEADER as MAX_MESSAGE_HEADER
-from ghofl.message import Message, safetensors_header
+from ghofl.message import Message
 from ghofl.moments import Moments
 from ghofl.plain import build
 from ghofl.privacy import as_vector, leaving, plan_of

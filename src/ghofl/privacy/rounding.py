@@ -53,7 +53,8 @@ def restored(moments: Moments, shifts: Mapping[str, int]) -> Moments:
             raise MomentsOverflowError(
                 f"block {name} times 2^{shift} reaches {largest}, beyond the 64-bit integers; were these rounded?"
             )
-    return Moments(moments.layout, {name: block * 2 ** shifts.get(name, 0) for name, block in moments.blocks.items()})
+    blocks = {name: block << shifts[name] if name in shifts else block for name, block in moments.blocks.items()}
+    return Moments(moments.layout, blocks)
 
 
 def _round(block: Int64[np.ndarray, "..."], shift: int, stream: NoiseStream | None) -> Int64[np.ndarray, "..."]:

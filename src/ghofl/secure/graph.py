@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool
-from scipy.stats import hypergeom
 
 from ghofl.secure.errors import PlanError
 from ghofl.secure.masking import Ring
@@ -161,6 +160,8 @@ def _complete(clients: int, bound: int, dropped: int, corrupted: int) -> Plan:
 
 def _ring(complete: Plan, neighbours: int) -> Plan:
     """The ring graph with the threshold and the window that balance privacy against liveness."""
+    from scipy.stats import hypergeom
+
     n, k, d, c = complete.clients, neighbours, complete.dropped, complete.corrupted
     t = np.arange(k // 2 + 1, k + 2)
     unsafe, stuck = hypergeom.sf(2 * t - k - 2, n - 1, c, k), hypergeom.sf(k - t, n - 1, d, k)
@@ -172,6 +173,10 @@ def _ring(complete: Plan, neighbours: int) -> Plan:
 
 def _at_least(count: int, others: int, marked: int, drawn: int) -> float:
     """P[at least `count` of `drawn` are marked]: the hypergeometric tail."""
+    if drawn == others:
+        return float(marked >= count)
+    from scipy.stats import hypergeom  # 44 MB and a third of a second, which sites of small rounds do without
+
     return float(hypergeom.sf(count - 1, others, marked, drawn))
 
 

@@ -1,0 +1,318 @@
+"""Moments as bytes with a header, and back: the form that messages and totals share.
+
+The file is safetensors. Its metadata has one key, ``ghofl``, a JSON object, and each statistic X is two uint8 tensors,
+``X.codes`` and ``X.data`` (see `ghofl.packing`). Nothing is ever unpickled.
+
+Every byte is treated as hostile: sizes are checked against what the recipe allows before anything is allocated. Bytes
+may lie in memory or in a file; from a file they are read a few megabytes at a time.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+from safetensors.numpy import save as save_safetensors
+
+from ghofl import files, packing
+from ghofl.errors import MessageError, MissingExtraError
+from ghofl.files import FileBytes
+from ghofl.moments import Layout, Moments
+from ghofl.recipe import Recipe
+
+SCHEMA = 1
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+HASHED = 4 * 2**20  # bytes that are hashed at a time
+
+
+def size_limit(layout: Layout, header: int) -> int:
+    """The most bytes that moments of this layout can take."""
+    chunks = sum(packing.chunks_of(int(np.prod(shape))) for shape in layout.shapes.values())
+    return 8 + header + chunks + 8 * layout.entries
+
+
+def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> bytes:
+    """Moments and a header as bytes."""
+    tensors, digest = {}, hashlib.sha256()
+    for name, block in moments.blocks.items():
+        for part, content in zip(("codes", "data"), packing.pack(block.ravel()), strict=True):
+            tensors[f"{name}.{part}"] = content
+            digest.update(content.data)
+    full = {
+        "schema": SCHEMA,
+        **header,
+        "layout": _layout_header(moments.layout),
+        "rows": moments.rows,
+        "sha256": digest.hexdigest(),
+    }
+    data = save_safetensors(tensors, metadata={"ghofl": json.dumps(full, sort_keys=True)})
+    return _zstandard().ZstdCompressor(level=3).compress(data) if zstd else data
+
+
+def write(path: str | Path, moments: Moments, header: Mapping[str, Any]) -> None:
+    """Write what `encode` gives, byte by byte the same, without ever holding all of it."""
+    codes = {name: packing.codes_of(block.ravel()) for name, block in moments.blocks.items()}
+    sizes: dict[str, int] = {}
+    for name, block in moments.blocks.items():
+        sizes[f"{name}.codes"] = len(codes[name])
+        sizes[f"{name}.data"] = packing.data_bytes(codes[name], block.size)
+    offsets = dict(zip(sorted(sizes), np.cumsum([0, *(sizes[n] for n in sorted(sizes))]).tolist(), strict=False))
+    full = {"schema": SCHEMA, **header, "layout": _layout_header(moments.layout), "rows": moments.rows}
+    first, digest = _file_header({**full, "sha256": 64 * "0"}, sizes, offsets), hashlib.sha256()
+    with files.replacing(path) as file:
+        for name, block in moments.blocks.items():
+            file.seek(len(first) + offsets[f"{name}.codes"])
+            _hashed(file, digest, codes[name])
+            file.seek(len(first) + offsets[f"{name}.data"])
+            for piece in packing.packed_slabs(block.ravel(), codes[name]):
+                _hashed(file, digest, piece)
+        file.seek(0)
+        file.write(_file_header({**full, "sha256": digest.hexdigest()}, sizes, offsets))
+
+
+def _hashed(file: BinaryIO, digest: Any, content: np.ndarray) -> None:
+    file.write(content.data)
+    digest.update(content.data)
+
+
+def _file_header(full: Mapping[str, Any], sizes: Mapping[str, int], offsets: Mapping[str, int]) -> bytes:
+    """The first bytes of a safetensors file of uint8 vectors, which is how `safetensors` writes them."""
+    tensors = {
+        name: {"dtype": "U8", "shape": [sizes[name]], "data_offsets": [start, start + sizes[name]]}
+        for name, start in offsets.items()
+    }
+    metadata = {"__metadata__": {"ghofl": json.dumps(full, sort_keys=True)}}
+    text = json.dumps({**metadata, **tensors}, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def open_envelope(
+    data: bytes | FileBytes,
+    layout: Layout | None,
+    kind: str,
+    max_header: int,
+    fields: set[str],
+    optional: frozenset = frozenset(),
+) -> tuple[dict[str, Any], dict[str, packing.Sliced]]:
+    """The header and the uint8 tensors of some bytes, after every check that needs no large allocation.
+
+    Without a layout (a file that brings its own recipe) the size of the tensors is limited by the bytes that came.
+    """
+    limit = None if layout is None else size_limit(layout, max_header)
+    data = _decompressed(data, limit)
+    if limit is not None and len(data) > limit:
+        raise MessageError(
+            f"the {kind} has {len(data):,} bytes and this recipe allows {limit:,}; it is not of this recipe."
+        )
+    tensors, metadata, start = _safetensors_header(data, kind, max_header)
+    header = _ghofl_header(metadata, kind)
+    if set(header) - optional != fields:
+        raise MessageError(f"the {kind}'s header has the fields {sorted(header)[:20]}; expected {sorted(fields)}.")
+    _check_coverage(tensors, len(data) - start)
+    return header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}
+
+
+def safetensors_header(data: bytes | FileBytes, kind: str, max_header: int) -> dict[str, Any]:
+    """ghofl's metadata in the bytes of a safetensors file of this kind."""
+    return _ghofl_header(_safetensors_header(data, kind, max_header)[1], kind)
+
+
+def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | None:
+    """ghofl's metadata of a message, total or head, read without its body; nothing when it is none of them."""
+    with open(path, "rb") as file:
+        start = file.read(8)
+        size = int.from_bytes(start, "little")
+        if len(start) < 8 or not 2 <= size <= max_header:
+            return None
+        header = file.read(size)
+    try:
+        return _json(_json(header, "")["__metadata__"]["ghofl"].encode(), "")
+    except (MessageError, KeyError, AttributeError, TypeError):
+        return None
+
+
+def decode(header: Mapping[str, Any], body: Mapping[str, packing.Sliced], layout: Layout) -> Moments:
+    """The moments of an opened envelope, checked against the header; `check_plausible` checks the rest."""
+    _check_layout(header.get("layout"), layout)
+    check_body(header, body, layout)
+    moments = Moments(
+        layout,
+        {
+            name: packing.unpack(body[f"{name}.codes"][:], body[f"{name}.data"], int(np.prod(shape))).reshape(shape)
+            for name, shape in layout.shapes.items()
+        },
+    )
+    if moments.rows != header.get("rows"):
+        raise MessageError(f"the header counts {header.get('rows')!r} rows and the moments {moments.rows}.")
+    return moments
+
+
+def check_body(header: Mapping[str, Any], body: Mapping[str, packing.Sliced], layout: Layout) -> None:
+    """Raise unless the tensors are those of the layout, byte by byte the ones that the header was written for."""
+    expected = {f"{name}.{part}" for name in layout.shapes for part in ("codes", "data")}
+    if set(body) != expected:
+        raise MessageError(f"tensors {sorted(body)[:12]} came; layout {layout} has {sorted(expected)}.")
+    digest = hashlib.sha256()
+    for name in layout.shapes:
+        for part in (body[f"{name}.codes"], body[f"{name}.data"]):
+            for start in range(0, len(part), HASHED):
+                digest.update(part[start : start + HASHED].data)
+    if digest.hexdigest() != header.get("sha256"):
+        raise MessageError(
+            "the bytes do not match the header's sha256: damaged on the way, ask the site to send it again."
+        )
+
+
+def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
+    """Raise unless the header names this recipe."""
+    here, there = recipe.fingerprint, header.get("recipe")
+    if here != there:
+        raise MessageError(
+            f"the message was made with recipe {str(there)[:12]}… and this is {here[:12]}…; "
+            "all sites use one recipe file, so give this site that file and let it send again."
+        )
+
+
+def _layout_header(layout: Layout) -> dict[str, Any]:
+    return {
+        "classes": layout.classes,
+        "dim": layout.dim,
+        "statistics": list(layout.statistics),
+        "sketch": layout.sketch,
+        "bound": layout.bound,
+        "matrices": "upper triangle",
+    }
+
+
+def _check_layout(came: Any, layout: Layout) -> None:
+    expected = _layout_header(layout)
+    if came == expected:
+        return
+    if isinstance(came, dict) and came.get("matrices") != expected["matrices"]:
+        raise MessageError(
+            f"the message claims matrices in the form {came.get('matrices')!r}; second moments are symmetric and "
+            "travel as their 'upper triangle'."
+        )
+    raise MessageError(f"the message has layout {str(came)[:200]} and the recipe has {expected}.")
+
+
+def _safetensors_header(
+    data: bytes | FileBytes, kind: str, max_header: int
+) -> tuple[dict[str, Any], dict[str, Any], int]:
+    if len(data) < 10:
+        raise MessageError(f"{len(data)} bytes are too few for a {kind}; the file is truncated or empty.")
+    size = int.from_bytes(bytes(data[:8]), "little")
+    if size > max_header:
+        raise MessageError(
+            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes."
+        )
+    if 8 + size > len(data):
+        raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")
+    header = _json(bytes(data[8 : 8 + size]), f"the {kind}'s header")
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or set(metadata) != {"ghofl"} or not isinstance(metadata["ghofl"], str):
+        raise MessageError(f"the file is safetensors without ghofl's metadata; it is not a {kind}.")
+    return header, metadata, 8 + size
+
+
+def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    header = _json(metadata["ghofl"].encode(), "ghofl's metadata")
+    schema = header.get("schema")
+    if type(schema) is not int or schema < 1:
+        raise MessageError(f"schema {schema!r} is not a version of this format.")
+    if schema > SCHEMA:
+        raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
+    if header.get("kind") != kind:
+        raise MessageError(f"this file is a {str(header.get('kind'))[:40]!r}, and a {kind!r} was expected.")
+    return header
+
+
+def _tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing.Sliced:
+    """One uint8 vector of a safetensors file, checked against the bytes that are there; not copied."""
+    if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
+        raise MessageError(f"tensor {name[:40]!r} has a damaged entry in the header.")
+    if info["dtype"] != "U8":
+        raise MessageError(f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; packed integers are U8.")
+    shape, offsets = info["shape"], info["data_offsets"]
+    whole = all(isinstance(part, list) and all(type(v) is int and v >= 0 for v in part) for part in (shape, offsets))
+    if not whole or len(shape) != 1 or len(offsets) != 2:
+        raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; packed integers are one vector.")
+    low, high = offsets
+    if high - low != shape[0] or start + high > len(data):
+        raise MessageError(
+            f"tensor {name[:40]!r} claims bytes {low} to {high}, which are not there; the file is truncated."
+        )
+    if isinstance(data, FileBytes):
+        return data.part(start + low, start + high)
+    return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
+
+
+def _check_coverage(tensors: Mapping[str, Any], size: int) -> None:
+    """Raise unless the tensors follow each other without gaps to the end of the file."""
+    spans = []
+    for info in tensors.values():
+        span = info.get("data_offsets") if isinstance(info, dict) else None
+        if not isinstance(span, list) or len(span) != 2 or any(type(v) is not int for v in span):
+            raise MessageError("a tensor has a damaged entry in the header; the file is damaged or not a ghofl file.")
+        spans.append(tuple(span))
+    end = 0
+    for low, high in sorted(spans):
+        if low != end:
+            raise MessageError(f"tensors leave a gap or overlap at byte {end}; the file is damaged.")
+        end = high
+    if end > size:
+        raise MessageError(f"tensors claim {end} bytes and {size} are there; the file is truncated.")
+    if end < size:
+        raise MessageError(f"{size - end} bytes belong to no tensor; the file is damaged or not a ghofl file.")
+
+
+def _json(text: bytes, what: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        raise MessageError(f"{what} is not JSON; the file is damaged or not a ghofl file.") from None
+    if not isinstance(value, dict):
+        raise MessageError(f"{what} is not a JSON object; the file is damaged or not a ghofl file.")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key stands twice")
+    return values
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _decompressed(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
+    """The bytes inside a zstd frame, never more than `limit` of them; other bytes as they are."""
+    if bytes(data[:4]) != ZSTD_MAGIC:
+        return data
+    if isinstance(data, FileBytes):
+        data = bytes(data[:limit])
+    zstandard = _zstandard()
+    if limit is None:
+        raise MessageError("this file is compressed and may only be read with its recipe at hand.")
+    try:
+        size = zstandard.frame_content_size(data)
+        if size > limit:
+            raise MessageError(f"the message unpacks to {size:,} bytes and this recipe allows {limit:,}.")
+        if size < 0:
+            raise MessageError("the zstd frame does not say how much it holds; write messages with 'ghofl moments'.")
+        return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None
+
+
+def _zstandard() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("messages in zstd need zstandard: pip install 'ghofl[zstd]'") from None
+    return zstandard

@@ -1,0 +1,247 @@
+"""A real deployment on loopback: SuperLink and SuperNodes as processes, TLS with a certificate authority, node keys."""
+
+import contextlib
+import datetime
+import ipaddress
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from sites import key_pair
+
+BIN = Path(sys.executable).parent
+
+
+def certificates(folder):
+    """A certificate authority and a server certificate for 127.0.0.1, as openssl would make them."""
+    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
+    now = datetime.datetime.now(datetime.UTC)
+    start, end = now - datetime.timedelta(hours=1), now + datetime.timedelta(days=1)
+
+    def build(name, public, is_authority):
+        made = x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(public)
+        made = made.serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(end)
+        made = made.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+        return made.add_extension(identifier, critical=False)
+
+    usage = dict.fromkeys(
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+    root = build(issuer, authority.public_key(), True)
+    root = root.add_extension(
+        x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **usage), critical=True
+    )
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    leaf = build(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]), server.public_key(), False)
+    leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    (folder / "ca.crt").write_bytes(root.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
+    (folder / "server.pem").write_bytes(leaf.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
+    (folder / "server.key").write_bytes(
+        server.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    )
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Deployment:
+    """A SuperLink and its SuperNodes; leaving it ends every process that any of them started."""
+
+    def __init__(self, folder, secure=True, more=()):
+        self.folder, self.secure, self.port, self.more = Path(folder), secure, free_port(), more
+        self.processes, self.nodes, self.ids = [], {}, {}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        home = self.folder / "flwr"
+        home.mkdir()
+        trust = f'root-certificates = "{self.folder / "ca.crt"}"' if secure else "insecure = true"
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "test"\n\n[superlink.test]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
+        )
+        self.environment = {
+            **os.environ,
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "FLWR_HOME": str(home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def __enter__(self):
+        if self.secure:
+            certificates(self.folder)
+            names = {"ca-certfile": "ca.crt", "certfile": "server.pem", "keyfile": "server.key"}
+            trust = [word for n, path in names.items() for word in (f"--ssl-{n}", str(self.folder / path))]
+            trust.append("--enable-supernode-auth")
+        else:
+            trust = ["--insecure"]
+        self.link = self.start(
+            "superlink", "flower-superlink", *trust, "--host", "127.0.0.1", "--port", str(self.port),
+            "--disable-runtime-dependency-installation", *self.more,
+        )  # fmt: skip
+        self.until(lambda: self._listens(), 60, "the SuperLink to listen")
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            end(process)
+
+    def start(self, name, *command):
+        with open(self.folder / f"{name}.log", "ab") as log:
+            process = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                cwd=self.folder, start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def register(self, name):
+        """A key for a node, and its public half registered at the SuperLink under the node's name."""
+        key_pair(self.folder / name)
+        words = ("supernode", "register", str(self.folder / f"{name}.pub"), "test", "--name", name)
+        self.ids[name] = str(json.loads(self.flwr(*words, "--format", "json"))["node-id"])
+
+    def unregister(self, name):
+        """Take a node off the SuperLink's list, which would keep the place of a killed one for a minute."""
+        self.flwr("supernode", "unregister", self.ids.pop(name), "test")
+
+    def node(self, name, site):
+        """Start the SuperNode of a site's configuration file."""
+        trust = ["--insecure"]
+        if self.secure:
+            trust = ["--root-certificates", str(self.folder / "ca.crt")]
+            trust += ["--auth-supernode-private-key", str(self.folder / name)]
+        self.nodes[name] = self.start(
+            name, "flower-supernode", *trust, "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()),
+            "--node-config", f'site="{site}"',
+        )  # fmt: skip
+        return self.nodes[name]
+
+    def kill(self, name):
+        """End a SuperNode and whatever it started, at once and without a word."""
+        end(self.nodes.pop(name))
+
+    def flwr(self, *arguments, timeout=120, check=True):
+        done = subprocess.run(
+            [str(BIN / "flwr"), *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True,
+            timeout=timeout, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if check and done.returncode:
+            raise AssertionError(
+                f"flwr {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+            )
+        return done.stdout
+
+    def run(self, app, **config):
+        """Start a run of an app; `log` of what comes back is the file its lines go to."""
+        words = []
+        for key, value in config.items():
+            value = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else value
+            words.append(f"{key.replace('_', '-')}={value}")
+        name = f"run-{len(self.processes)}"
+        process = self.start(name, "flwr", "run", str(app), "test", "--stream", "--run-config", " ".join(words))
+        process.log = self.folder / f"{name}.log"
+        return process
+
+    def finished(self, process, timeout=240):
+        """Wait for a run and return its lines."""
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            end(process)
+            raise AssertionError(f"a run did not end within {timeout} s:\n{self.logs()}") from None
+        return process.log.read_text(errors="replace")
+
+    def until(self, claim, seconds, what):
+        """Wait until something is so."""
+        deadline = time.monotonic() + seconds
+        while not claim():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {seconds} s in vain for {what}:\n{self.logs()}")
+            time.sleep(0.05)
+
+    def server_app(self):
+        """The process ids of server apps that the SuperLink runs."""
+        return [pid for pid in descendants(self.link.pid) if b"flwr-serverapp" in command_line(pid)]
+
+    def logs(self, lines=15):
+        return "\n".join(
+            f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+            for path in sorted(self.folder.glob("*.log"))
+        )
+
+    def _listens(self):
+        if self.link.poll() is not None:
+            raise AssertionError(f"the SuperLink ended with {self.link.poll()}:\n{self.logs()}")
+        with socket.socket() as probe:
+            probe.settimeout(0.2)
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def end(process):
+    """Kill a process with all that it started, also what left its session, and reap it."""
+    for pid in [*descendants(process.pid), process.pid]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(10)
+
+
+def descendants(root):
+    """Process ids below one, from /proc."""
+    children = {}
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except (OSError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(path.name))
+    out, ahead = [], [root]
+    while ahead:
+        below = children.get(ahead.pop(), [])
+        out += below
+        ahead += below
+    return out
+
+
+def command_line(pid):
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+    except OSError:
+        return b""
+
+
+def available():
+    """Whether processes can be watched here, and the engine is installed."""
+    return Path("/proc/self/stat").exists() and shutil.which("flower-superlink", path=str(BIN)) is not None

@@ -1,0 +1,254 @@
+"""A site's configuration and policy, what it shows before it sends, and what it answers."""
+
+import json
+import stat
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ghofl.cli import app
+from ghofl.errors import PolicyError, SiteError
+from ghofl.flower import run
+from ghofl.flower.answers import ACTIONS, Letter, answer, told_outside
+from ghofl.flower.binding import is_same, is_signed, load_public_key, sign
+from ghofl.flower.memory import FolderMemory
+from ghofl.flower.new import write_app
+from ghofl.flower.policy import Policy, load_peers
+from ghofl.flower.site import SimulatedSite, Site, ready
+from ghofl.message import Message
+from ghofl.moments import Layout, Moments
+from ghofl.recipe import Encoder, Privacy, Recipe
+from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
+
+
+def private(**values):
+    return Recipe(("a", "b"), Encoder(dim=2), privacy=Privacy(radius=1.0, **values))
+
+
+@pytest.mark.parametrize(
+    ("policy", "recipe", "why"),
+    [
+        (Policy(secure=True), private(), "only under secure aggregation"),
+        (Policy(epsilon=2.0), private(), "epsilon of at most 2, and the recipe promises none"),
+        (Policy(epsilon=2.0), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
+        (Policy(epsilon=2.0, delta=1e-7), private(epsilon=1.0, delta=1e-6), "delta of at most 1e-07"),
+        (Policy(epsilon=2.0, noise=("local",)), private(epsilon=1.0, delta=1e-6), "the recipe's is central"),
+    ],
+)
+def test_a_recipe_that_promises_too_little_is_refused(policy, recipe, why):
+    with pytest.raises(PolicyError, match=why):
+        policy.check_recipe(recipe)
+
+
+def test_a_recipe_that_promises_enough_is_accepted():
+    recipe = private(epsilon=1.0, delta=1e-6, noise="local")
+    Policy(epsilon=1.0, delta=1e-6, noise=("local", "distributed")).check_recipe(recipe)
+    Policy().check_recipe(recipe)
+
+
+def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
+    moments = Moments.of(np.ones((5, 2), dtype=np.int64), np.array([0, 0, 0, 0, 1]), Layout(3, 2, ("D",)))
+    Policy(min_rows=5, min_count=1).check_moments(moments)
+    with pytest.raises(PolicyError, match="min_rows of 6"):
+        Policy(min_rows=6).check_moments(moments)
+    with pytest.raises(PolicyError, match="min_count of 2"):
+        Policy(min_count=2).check_moments(moments)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("colour = 1", "unknown key colour"),
+        ("min_count = -1", "min_count is -1"),
+        ("min_count = 'many'", "must be a whole number"),
+        ("noise = ['pink']\nepsilon = 1.0", "noise names"),
+        ("delta = 1e-6", "write epsilon too"),
+        ("min_count = ", "is not TOML"),
+    ],
+)
+def test_a_policy_that_cannot_be_followed_is_refused_with_its_file(tmp_path, text, why):
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(SiteError, match=why):
+        Policy.load(tmp_path / "policy.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('embeddings = "x.npz"\nfolder = "f"', "name is missing"),
+        ('name = "n"\nfolder = "f"', "needs its rows"),
+        ('name = "n"\nfolder = "f"\ndata = "d"', "needs its rows"),
+        ('name = "n"\nfolder = "f"\nembeddings = "x"\ndata = "d"\nencoder = "e"', "needs its rows"),
+        ('name = "n"\nembeddings = "x.npz"', "needs a folder of its own"),
+        ('nam = "n"', "did you mean name"),
+    ],
+)
+def test_a_site_that_cannot_work_is_refused_with_its_file(tmp_path, text, why):
+    (tmp_path / "site.toml").write_text(text)
+    with pytest.raises(SiteError, match=why):
+        Site.load(tmp_path / "site.toml")
+
+
+def test_paths_of_a_site_start_from_its_file(tmp_path):
+    (tmp_path / "site.toml").write_text('name = "n"\nembeddings = "rows.npz"\nfolder = "/var/f"\npolicy = "p.toml"\n')
+    site = Site.load(tmp_path / "site.toml")
+    assert site.embeddings == str(tmp_path / "rows.npz")
+    assert site.folder == "/var/f"
+    assert Site.of_config({"site": str(tmp_path / "site.toml")}) == site
+
+
+def test_a_site_may_be_configured_on_the_command_line_of_its_node():
+    config = {"name": "n", "embeddings": "/rows.npz", "folder": "/f", "auth-key": "/k", "partition-id": 3}
+    assert Site.of_config(config) == Site("n", embeddings="/rows.npz", folder="/f", auth_key="/k")
+
+
+def test_samples_and_an_encoder_do_as_well_as_embeddings(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", x=rng.normal(size=(30, 6)), y=np.arange(30) % 4)
+    common = {"folder": str(tmp_path / "f")}
+    rows = Site("n", embeddings=str(tmp_path / "rows.npz"), **common)
+    wrong = Site("n", data=str(tmp_path / "rows.npz"), encoder="precomputed:", **common)
+    assert rows.moments(PLAIN).rows == 30
+    with pytest.raises(ValueError, match="takes rows as they are"):
+        wrong.moments(PLAIN)
+
+
+def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
+    site = Site.load(make_sites(tmp_path)[0])
+    first = ready(site, PLAIN, site.memory())
+    (tmp_path / "0.npz").unlink()
+    again = ready(site, PLAIN, site.memory())
+    assert again.content == first.content
+    assert Message.from_bytes(again.content, PLAIN).id == first.message_id
+    (tmp_path / "memory-0" / "outbox" / f"{PLAIN.fingerprint}.bin").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="damaged; remove it there"):
+        ready(site, PLAIN, site.memory())
+
+
+def test_what_a_site_remembers_only_its_owner_reads(tmp_path):
+    memory = FolderMemory(tmp_path / "memory")
+    memory.put("round/1/identity", b"secret")
+    assert memory.get("round/1/identity") == b"secret"
+    assert memory.get("nothing") is None
+    assert stat.S_IMODE((tmp_path / "memory").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "memory" / "round" / "1" / "identity").stat().st_mode) == 0o600
+    memory.forget("round/1")
+    assert memory.get("round/1/identity") is None
+    memory.forget("round/2")
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["flower", *map(str, words)])
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
+    paths = make_sites(tmp_path, recipe=recipe, policy="confirm = true\n")
+    with pytest.raises(RuntimeError, match="sites"):
+        run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    assert "has not approved recipe" in (tmp_path / "run" / "report.json").read_text()
+    for path in paths:
+        seen = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
+        assert seen.exit_code == 0, seen.output
+        assert "waits for --confirm" in seen.output
+        assert "someone who knows all rows but one" in seen.output
+        assert ("It leaves masked" in seen.output) == recipe.privacy.secure
+        done = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm", "--json", "-")
+        assert json.loads(done.output)["approved"] is True
+    outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+
+
+def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
+    path = make_sites(tmp_path, policy="confirm = true\n")[0]
+    invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")
+    site = Site.load(path)
+    assert ready(site, PLAIN, site.memory()).rows
+    again = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--again")
+    assert "waits for --confirm" in again.output
+    with pytest.raises(PolicyError, match="has not approved"):
+        ready(site, PLAIN, site.memory())
+
+
+def test_check_refuses_what_the_site_would_refuse(tmp_path):
+    path = make_sites(tmp_path, policy="secure = true\n")[0]
+    refused = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
+    assert refused.exit_code != 0
+    assert isinstance(refused.exception, PolicyError)
+    assert not (tmp_path / "memory-0" / "outbox").exists()
+
+
+def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
+    assert told_outside(PolicyError("min_count of 5")) == "min_count of 5"
+    assert "secret" not in told_outside(ValueError("secret"))
+    assert "/data/north" not in told_outside(FileNotFoundError("/data/north"))
+    assert "Rows or labels" in told_outside(type(SiteError("x"))("x")) or "configuration" in told_outside(
+        SiteError("x")
+    )
+
+
+@pytest.mark.parametrize("action", [a for a in ACTIONS if a not in ("message", "join", "advertise")])
+def test_a_site_that_is_in_no_round_answers_no_stage_of_one(tmp_path, action):
+    site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
+    for round_id in ("0" * 32, "../../etc", ""):
+        reply = answer(action, Letter({"round": round_id}, b"letter"), site, site.memory())
+        assert reply.fields["status"] == "refused"
+        assert reply.payload == b""
+
+
+def test_a_hostile_agreement_is_refused(tmp_path):
+    site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
+    reply = answer("advertise", Letter({}, b"garbage"), site, site.memory())
+    assert reply.fields["status"] == "refused"
+
+
+def test_keys_sign_for_their_owner_alone(tmp_path):
+    pem = key_pair(tmp_path / "north")
+    key_pair(tmp_path / "south")
+    north = load_public_key((tmp_path / "north.pub").read_bytes(), "north")
+    south = load_public_key((tmp_path / "south.pub").read_bytes(), "south")
+    signature = sign(tmp_path / "north", b"content")
+    assert is_signed(north, signature, b"content")
+    assert not is_signed(north, signature, b"another")
+    assert not is_signed(south, signature, b"content")
+    assert is_same(north, load_public_key(pem, "pem"))
+    assert not is_same(north, south)
+
+
+def test_bad_keys_are_told_with_what_to_do(tmp_path):
+    (tmp_path / "key").write_text("not a key")
+    with pytest.raises(SiteError, match="not an OpenSSH private key"):
+        sign(tmp_path / "key", b"content")
+    with pytest.raises(SiteError, match=r"where: not a public key"):
+        load_public_key(b"nonsense", "where")
+    (tmp_path / "peers.toml").write_text("north = 5\n")
+    with pytest.raises(SiteError, match="north is 5"):
+        load_peers(tmp_path / "peers.toml")
+
+
+def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "rows.npz", x_train=rng.normal(size=(60, 6)), y_train=np.arange(60) % 4)
+    run_config = {"simulated-embeddings": str(tmp_path / "rows.npz"), "simulated-alpha": 0.5}
+    sites = [SimulatedSite.of_config({"partition-id": i, "num-partitions": 7}, run_config) for i in range(7)]
+    assert sum(site.moments(PLAIN).rows for site in sites) == 60
+    assert [site.name for site in sites][3] == "client-00003"
+    with pytest.raises(SiteError, match="a simulation needs rows"):
+        SimulatedSite.of_config({"partition-id": 0, "num-partitions": 7}, {})
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE, private(epsilon=1.0, delta=1e-6, noise="local")])
+def test_new_writes_an_app_whose_files_agree_with_the_recipe(tmp_path, recipe):
+    recipe.save(tmp_path / "recipe.toml")
+    done = invoke("new", tmp_path / "app", "--recipe", tmp_path / "recipe.toml", "--json", "-")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["fingerprint"] == recipe.fingerprint
+    assert Recipe.load(tmp_path / "app" / "federation" / "recipe.toml") == recipe
+    Policy.load(tmp_path / "app" / "site" / "policy.toml").check_recipe(recipe)
+    site = Site.load(tmp_path / "app" / "site" / "site.toml")
+    assert bool(site.auth_key) == recipe.privacy.secure
+    again = invoke("new", tmp_path / "app", "--recipe", tmp_path / "recipe.toml")
+    assert isinstance(again.exception, SiteError)
+    with pytest.raises(SiteError, match="cannot be the app's name"):
+        write_app(tmp_path / "other", recipe, "../x")
