@@ -9,6 +9,7 @@ import best
 import corrupted
 import data
 import encoders
+import federation
 import grid
 import privacy
 import speed
@@ -18,7 +19,7 @@ import trained
 RESULTS = Path(__file__).parent / "results"
 PARTS = {"speed": speed.run, "accuracy": accuracy.run, "grid": grid.run, "privacy": privacy.run}
 PARTS |= {"trained": trained.run, "best": best.run}
-PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run}
+PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run, "federation": federation.run}
 
 
 def main(names: list[str]) -> None:
@@ -26,7 +27,7 @@ def main(names: list[str]) -> None:
     for name in names or PARTS:
         if name not in PARTS:
             sys.exit(f"{name!r} is no part of the benchmarks; known are {', '.join(PARTS)}.")
-        if name != "speed" and not data.is_there():
+        if name not in ("speed", "federation") and not data.is_there():
             print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
             continue
         if name == "text" and not text.is_there():
@@ -72,6 +73,8 @@ def page() -> str:
         parts.append("\n## Text, all-MiniLM-L6-v2 (384-d)\n" + "\n".join(map(text.table, stored["text"])) + "\n")
     if "corrupted" in stored:
         parts.append("\n## Corrupted test images, clean statistics\n\n" + corrupted.table(stored["corrupted"]) + "\n")
+    if "federation" in stored:
+        parts.append("\n## A federation on Flower\n\n" + federation.table(stored["federation"]) + "\n")
     return "".join(parts)
 
 

@@ -1,6 +1,7 @@
 import itertools
 import subprocess
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -230,3 +231,25 @@ def test_totals_of_two_secure_rounds_are_joined_once(rng):
     assert [entry.site for entry in both.roster] == ["a", "b"]
     with pytest.raises(RosterError, match="'a' are in both totals"):
         both.joined(early)
+
+
+def test_files_of_messages_and_totals_never_lie_in_memory_as_a_whole(tmp_path, rng):
+    """A message of many matrices is added, and the total written, in the memory of the total and a few slabs."""
+    recipe = recipe_of(dim=400, classes=40, bits=8, scale=20.0)
+    x, y = blobs(rng, rows=2000, classes=40, dim=400)
+    Message.of(moments_of(recipe, x, y), recipe, "north").save(tmp_path / "north")
+    whole = 8 * Layout.of(recipe).entries
+    assert (tmp_path / "north").stat().st_size > whole / 4
+    aggregator = Aggregator(recipe)
+    tracemalloc.start()
+    try:
+        aggregator.add_file(tmp_path / "north")
+        total = aggregator.finished()
+        total.save(tmp_path / "total")
+        assert tracemalloc.get_traced_memory()[1] < 20e6 < 0.8 * whole
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        assert Total.load(tmp_path / "total") == total
+        assert tracemalloc.get_traced_memory()[1] - before < whole + 35e6
+    finally:
+        tracemalloc.stop()

@@ -1,10 +1,9 @@
 """A real deployment on loopback: SuperLink and SuperNodes as processes, TLS with a certificate authority, node keys."""
 
 import contextlib
-import datetime
-import ipaddress
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -13,55 +12,30 @@ import sys
 import time
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
-
-from sites import key_pair
-
 BIN = Path(sys.executable).parent
+WALK_THROUGH = Path(__file__).parents[2] / "docs" / "how-to-hospitals.md"
 
 
 def certificates(folder):
-    """A certificate authority and a server certificate for 127.0.0.1, as openssl would make them."""
-    authority, server = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-    now = datetime.datetime.now(datetime.UTC)
-    start, end = now - datetime.timedelta(hours=1), now + datetime.timedelta(days=1)
+    """A certificate authority and a server certificate for 127.0.0.1, by the commands of the walk-through."""
+    _follow("# certificates", folder, SERVER="127.0.0.1", SERVER_NAME="IP:127.0.0.1")
 
-    def build(name, public, is_authority):
-        made = x509.CertificateBuilder().subject_name(name).issuer_name(issuer).public_key(public)
-        made = made.serial_number(x509.random_serial_number()).not_valid_before(start).not_valid_after(end)
-        made = made.add_extension(x509.BasicConstraints(is_authority, None), critical=True)
-        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
-        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
-        return made.add_extension(identifier, critical=False)
 
-    usage = dict.fromkeys(
-        (
-            "content_commitment",
-            "key_encipherment",
-            "data_encipherment",
-            "key_agreement",
-            "encipher_only",
-            "decipher_only",
-        ),
-        False,
+def key_pair(path):
+    """A node's key, by the command of the walk-through: the private half at `path`, the public one beside it."""
+    path.unlink(missing_ok=True)
+    path.with_suffix(".pub").unlink(missing_ok=True)
+    _follow("# keys", path.parent, NAME=path.name)
+
+
+def _follow(mark, folder, **values):
+    """Run the block of the walk-through that begins with a mark."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", WALK_THROUGH.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    (script,) = (block for block in blocks if block.startswith(mark))
+    done = subprocess.run(
+        ["sh", "-e", "-c", script], cwd=folder, env={**os.environ, **values}, capture_output=True, text=True
     )
-    root = build(issuer, authority.public_key(), True)
-    root = root.add_extension(
-        x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **usage), critical=True
-    )
-    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    leaf = build(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")]), server.public_key(), False)
-    leaf = leaf.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    (folder / "ca.crt").write_bytes(root.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
-    (folder / "server.pem").write_bytes(leaf.sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM))
-    (folder / "server.key").write_bytes(
-        server.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    )
+    assert done.returncode == 0, done.stderr
 
 
 def free_port():
@@ -111,6 +85,19 @@ class Deployment:
     def __exit__(self, *_):
         for process in self.processes:
             end(process)
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.until(lambda: not self.pids(), 20, "every process to end")
+
+    def pids(self):
+        """Every process of this deployment, wherever it went: all of them have its home in their environment."""
+        home, found = f"FLWR_HOME={self.environment['FLWR_HOME']}".encode(), []
+        for path in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if path.name.isdigit() and home in (path / "environ").read_bytes():
+                    found.append(int(path.name))
+        return found
 
     def start(self, name, *command):
         with open(self.folder / f"{name}.log", "ab") as log:
@@ -159,14 +146,15 @@ class Deployment:
             )
         return done.stdout
 
-    def run(self, app, **config):
+    def run(self, app, federation=None, **config):
         """Start a run of an app; `log` of what comes back is the file its lines go to."""
         words = []
         for key, value in config.items():
             value = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else value
             words.append(f"{key.replace('_', '-')}={value}")
         name = f"run-{len(self.processes)}"
-        process = self.start(name, "flwr", "run", str(app), "test", "--stream", "--run-config", " ".join(words))
+        more = ["--federation-config", " ".join(f"{k}={v}" for k, v in federation.items())] if federation else []
+        process = self.start(name, "flwr", "run", str(app), "test", "--stream", "--run-config", " ".join(words), *more)
         process.log = self.folder / f"{name}.log"
         return process
 
@@ -243,5 +231,6 @@ def command_line(pid):
 
 
 def available():
-    """Whether processes can be watched here, and the engine is installed."""
-    return Path("/proc/self/stat").exists() and shutil.which("flower-superlink", path=str(BIN)) is not None
+    """Whether processes can be watched here, and the engine and what makes keys are installed."""
+    tools = all(shutil.which(name) for name in ("openssl", "ssh-keygen"))
+    return tools and Path("/proc/self/stat").exists() and (BIN / "flower-superlink").exists()

@@ -9,8 +9,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from federations import blobs, recipe_of
 from ghofl import partition
 from ghofl.aggregation import Total
-from ghofl.flower.answers import Letter, answer
+from ghofl.flower.answers import answer
 from ghofl.flower.federation import Answer, Node, Settings
+from ghofl.flower.letter import Letter
 from ghofl.flower.site import Site
 from ghofl.message import Message
 from ghofl.recipe import Privacy

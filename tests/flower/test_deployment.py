@@ -3,11 +3,9 @@
 import json
 import os
 import signal
-import time
 
 import numpy as np
 import pytest
-from processes import Deployment, available, command_line, descendants
 
 from federations import blobs
 from ghofl import partition
@@ -15,7 +13,8 @@ from ghofl.classifier import Classifier, HeadSpec
 from ghofl.flower.new import write_app
 from ghofl.recipe import Recipe
 from ghofl.simulate import Dataset, simulate
-from sites import PLAIN, SECURE, key_pair
+from processes import Deployment, available, key_pair
+from sites import PLAIN, SECURE
 
 pytestmark = [
     pytest.mark.slow,
@@ -64,13 +63,8 @@ class Hospitals(Deployment):
 @pytest.fixture(scope="module")
 def hospitals(tmp_path_factory):
     with Hospitals(tmp_path_factory.mktemp("deployment") / "d") as running:
-        started = [pid for process in running.processes for pid in [process.pid, *descendants(process.pid)]]
         yield running
-    deadline = time.monotonic() + 20
-    mark = str(running.folder).encode()
-    while left := [pid for pid in started if mark in command_line(pid)]:
-        assert time.monotonic() < deadline, f"processes {left} are still there"
-        time.sleep(0.2)
+    assert running.pids() == []
 
 
 def report(folder):

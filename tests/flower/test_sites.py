@@ -9,9 +9,10 @@ from typer.testing import CliRunner
 
 from ghofl.cli import app
 from ghofl.errors import PolicyError, SiteError
-from ghofl.flower import run
-from ghofl.flower.answers import ACTIONS, Letter, answer, told_outside
+from ghofl.flower.answers import ACTIONS, answer, told_outside
 from ghofl.flower.binding import is_same, is_signed, load_public_key, sign
+from ghofl.flower.federation import run
+from ghofl.flower.letter import Letter
 from ghofl.flower.memory import FolderMemory
 from ghofl.flower.new import write_app
 from ghofl.flower.policy import Policy, load_peers

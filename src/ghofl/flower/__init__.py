@@ -7,9 +7,3 @@
 
 `federation` and `answers` know nothing of Flower; `engine`, `server_app` and `client_app` translate and nothing else.
 """
-
-from ghofl.flower.federation import Outcome, Settings, run
-from ghofl.flower.policy import Policy
-from ghofl.flower.site import Site
-
-__all__ = ["Outcome", "Policy", "Settings", "Site", "run"]

@@ -12,33 +12,18 @@ something else, it refuses. Nothing about rows is in a refusal: details stay in 
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
-from ghofl.files import FileBytes
 from ghofl.flower import binding
+from ghofl.flower.letter import Letter
 from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site, ready
 from ghofl.recipe import Recipe
-from ghofl.secure import STAGES, Agreement, ClientState, Identity, Participant, SecureError
+from ghofl.secure import STAGES, Agreement, ClientState, Identity, SecureError
 
 log = logging.getLogger("flwr")
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """What travels either way: a few named values, and bytes of any size, in memory or in a file."""
-
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    payload: bytes | FileBytes = field(default=b"", repr=False)
-
-    @property
-    def content(self) -> bytes:
-        """The payload in memory."""
-        return self.payload if isinstance(self.payload, bytes) else self.payload[:].tobytes()
 
 
 def answer(action: str, query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
@@ -126,16 +111,8 @@ def _reveal(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter
     return _stage(query, "reveal", memory, lambda state: secure.reveal(state, query.content))
 
 
-def seed_of(round_id: str, participants: tuple[Participant, ...]) -> bytes:
-    """The public seed of a round: it follows from everyone's fresh keys, so no single party chooses it."""
-    digest = hashlib.sha256(b"ghofl-flower/1 seed" + round_id.encode())
-    for participant in sorted(participants, key=lambda p: p.label):
-        digest.update(len(participant.label).to_bytes(4, "big") + participant.label)
-    return digest.digest()
-
-
 def _check_agreement(query: Letter, agreement: Agreement, site: Site | SimulatedSite, recipe: Recipe) -> None:
-    if agreement.seed != seed_of(agreement.round_id, agreement.participants):
+    if agreement.seed != binding.seed_of(agreement.round_id, agreement.participants):
         raise PolicyError("the round's public seed does not follow from its participants' keys; it may be chosen.")
     peers = site.conditions().peer_keys()
     if not peers:

@@ -5,6 +5,7 @@ SuperLink knows. A site signs the identity of a round with that same key, so who
 server or other sites, sees that the identity belongs to that node and to nobody else.
 """
 
+import hashlib
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -19,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ghofl.errors import SiteError
+from ghofl.secure import Participant
 
 
 def statement(fingerprint: str, round_id: str, name: str, identity: bytes) -> bytes:
@@ -66,3 +68,11 @@ def is_same(one: EllipticCurvePublicKey, other: EllipticCurvePublicKey) -> bool:
     """Whether two public keys are one."""
     raw = (key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (one, other))
     return next(raw) == next(raw)
+
+
+def seed_of(round_id: str, participants: tuple[Participant, ...]) -> bytes:
+    """The public seed of a round: it follows from everyone's fresh keys, so no single party chooses it."""
+    digest = hashlib.sha256(b"ghofl-flower/1 seed" + round_id.encode())
+    for participant in sorted(participants, key=lambda p: p.label):
+        digest.update(len(participant.label).to_bytes(4, "big") + participant.label)
+    return digest.digest()

@@ -6,8 +6,9 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from ghofl.errors import GhoflError
-from ghofl.flower.answers import ACTIONS, Letter, answer, told_outside
+from ghofl.flower.answers import ACTIONS, answer, told_outside
 from ghofl.flower.engine import STYPE, from_records, to_records
+from ghofl.flower.letter import Letter
 from ghofl.flower.site import SimulatedSite, Site
 
 

@@ -13,8 +13,8 @@ from flwr.serverapp import Grid
 
 from ghofl import files
 from ghofl.files import FileBytes
-from ghofl.flower.answers import Letter
 from ghofl.flower.federation import Answer, Node
+from ghofl.flower.letter import Letter
 
 FIELDS, PAYLOAD = "ghofl", "ghofl.payload"
 STYPE = "ghofl.bytes"

@@ -25,8 +25,8 @@ from ghofl.envelope import size_limit
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError, SiteError
 from ghofl.files import FileBytes
 from ghofl.flower import binding, report
-from ghofl.flower.answers import Letter, seed_of
 from ghofl.flower.folder import TOTAL, RunFolder
+from ghofl.flower.letter import Letter
 from ghofl.flower.policy import load_peers
 from ghofl.message import MAX_HEADER, Message
 from ghofl.moments import Layout
@@ -164,7 +164,7 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
             report.write_failure(folder, recipe, sites, str(error))
             raise
         report.write(folder, total, released, heads, sites)
-        log.info("Done: %s sites, %s heads, everything in %s", len(total.roster), len(heads), folder.path)
+        log.info("Done: %d sites, head %s, everything in %s", len(total.roster), ", ".join(heads), folder.path)
         return Outcome(released, heads, sites)
 
 
@@ -333,7 +333,7 @@ def _opened(recipe: Recipe, settings: Settings, round_id: str, joined: Mapping[s
         "Round %s: %d sites, %d may vanish, %d neighbours each, %d bits an entry",
         round_id[:8], plan.clients, plan.dropped, plan.neighbours, plan.bits,
     )  # fmt: skip
-    return secure.open_round(Agreement(round_id, participants, seed_of(round_id, participants), entries, plan))
+    return secure.open_round(Agreement(round_id, participants, binding.seed_of(round_id, participants), entries, plan))
 
 
 @dataclass(frozen=True, slots=True)
