@@ -235,8 +235,8 @@ def test_totals_of_two_secure_rounds_are_joined_once(rng):
 
 def test_files_of_messages_and_totals_never_lie_in_memory_as_a_whole(tmp_path, rng):
     """A message of many matrices is added, and the total written, in the memory of the total and a few slabs."""
-    recipe = recipe_of(dim=400, classes=40, bits=8, scale=20.0)
-    x, y = blobs(rng, rows=2000, classes=40, dim=400)
+    recipe = recipe_of(dim=500, classes=60, bits=8, scale=20.0)
+    x, y = rng.normal(size=(2400, 500)) + 1.0, np.arange(2400) % 60
     Message.of(moments_of(recipe, x, y), recipe, "north").save(tmp_path / "north")
     whole = 8 * Layout.of(recipe).entries
     assert (tmp_path / "north").stat().st_size > whole / 4
@@ -246,7 +246,7 @@ def test_files_of_messages_and_totals_never_lie_in_memory_as_a_whole(tmp_path, r
         aggregator.add_file(tmp_path / "north")
         total = aggregator.finished()
         total.save(tmp_path / "total")
-        assert tracemalloc.get_traced_memory()[1] < 20e6 < 0.8 * whole
+        assert tracemalloc.get_traced_memory()[1] < 30e6 < whole / 2
         tracemalloc.reset_peak()
         before = tracemalloc.get_traced_memory()[0]
         assert Total.load(tmp_path / "total") == total

@@ -73,7 +73,8 @@ def test_the_size_the_table_gives_is_the_size_of_the_layout(need: tuple[str, ...
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_an_example_whose_options_exist(name: str) -> None:
     words = shlex.split(GENERATOR.example(COMMANDS[name]))
-    assert words[: 1 + len(name.split())] == ["ghofl", *name.split()], f"ghofl {name} --help has no line 'Example: ghofl {name} ...'"
+    said = words[: 1 + len(name.split())]
+    assert said == ["ghofl", *name.split()], f"ghofl {name} --help has no line 'Example: ghofl {name} ...'"
     known = {option for parameter in COMMANDS[name].params for option in parameter.opts}
     assert {word for word in words if word.startswith("-")} <= known
 
