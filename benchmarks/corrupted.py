@@ -1,84 +1,137 @@
 """CIFAR-10-C in miniature: statistics of clean training rows, test images corrupted in 19 ways, by family.
 
-The corruptions are generated from real test images by `ghofl.datasets`; the published arrays are not needed.
+The corruptions are generated from real test images by `ghofl.datasets`; the published arrays are not needed. The
+encoder is the cost, so a GPU elsewhere may run it; the clean statistics travel there as one total::
+
+    python benchmarks/corrupted.py --write-total clean.ghofl
+    python benchmarks/corrupted.py --total clean.ghofl --device cuda --weights FILE --images FOLDER --json out.json
 """
 
-import tempfile
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import data
 import numpy as np
-from encoders import IMAGES, WEIGHTS
+from encoders import IMAGES, WEIGHTS, exported
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
 from ghofl import Classifier, Message, Total, datasets, encoders
 from ghofl.classifier import HeadSpec
 from ghofl.embeddings import class_numbers
+from ghofl.encoders import Runtime
 from ghofl.features import Features
 from ghofl.simulate import Dataset, recipe_for, site_moments
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")
-SEVERITIES = (1, 3, 5)
-A_CLASS = 10
+SEVERITIES = (1, 2, 3, 4, 5)
+BATCH = {"cpu": 32, "cuda": 500}
+CLEAN = ("clean", "", 0)
 
 
-def run() -> dict:
+def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, total: Total | None = None) -> dict:
     """Accuracy on clean and corrupted images, for every corruption, severity and head."""
-    from ghofl.encoders.export import export
-
-    samples = datasets.load(str(IMAGES))
-    keep = np.sort(np.concatenate([np.flatnonzero(samples.labels == c)[:A_CLASS] for c in samples.classes()]))
-    samples = samples.only(keep)
-    with tempfile.TemporaryDirectory() as folder:
-        export(encoders.load("torchvision:mobilenet_v2", weights=WEIGHTS), Path(folder) / "m.onnx")
-        encoder = encoders.load(f"onnx:{folder}/m.onnx")
-    heads = _heads(samples.classes())
+    samples = datasets.load(str(images))
+    total = total or clean_total()
+    heads = [Classifier.fit(total, head) for head in HEADS]
     y = class_numbers(samples.labels, samples.classes())
-    result = {"images": len(samples), "heads": list(HEADS), "clean": _accuracies(heads, _rows(samples, encoder), y)}
-    for family, names in datasets.FAMILIES.items():
-        result[family] = {}
-        for name in names:
-            for severity in SEVERITIES:
-                damaged = datasets.corrupted(samples, datasets.Corruption(name, severity))
-                result[family][f"{name} {severity}"] = _accuracies(heads, _rows(damaged, encoder), y)
-            print(family, name, result[family][f"{name} {SEVERITIES[-1]}"], flush=True)
+    result: dict = {"images": len(samples), "training_rows": int(total.moments.counts.sum()), "heads": list(HEADS)}
+    encode = None
+    for (family, name, severity), pixels in _damaged(images):
+        # Processes that corrupt images are forked from this one before it touches the GPU.
+        encode = encode or _encoder(device, weights).encode
+        x = np.concatenate(list(encode(np.split(pixels, range(BATCH[device], len(pixels), BATCH[device])))))
+        accuracies = [float((head.predict(x) == y).mean()) for head in heads]
+        print(family, name, severity, accuracies, flush=True)
+        if name:
+            result.setdefault(family, {})[f"{name} {severity}"] = accuracies
+        else:
+            result["clean"] = accuracies
     return result
 
 
 def table(result: dict) -> str:
-    """Means of each family by severity as Markdown."""
+    """Means of each family by severity as Markdown, then every corruption at its worst."""
+    heads = " | ".join(f"{head} %" for head in result["heads"])
     lines = [
-        f"CIFAR-10, MobileNetV2: clean statistics of 50,000 training rows, {result['images']} real test images.\n",
-        "| family | severity | " + " | ".join(f"{head} %" for head in result["heads"]) + " |",
+        f"CIFAR-10, MobileNetV2: clean statistics of {result['training_rows']:,} training rows, {result['images']:,} "
+        f"real test images in each of {sum(len(result[family]) for family in datasets.FAMILIES)} corrupted copies.\n",
+        f"| family | severity | {heads} |",
         "|---|---:|" + "---:|" * len(result["heads"]),
-        "| clean | – | " + " | ".join(f"{100 * a:.1f}" for a in result["clean"]) + " |",
+        f"| clean | – | {_percents(result['clean'])} |",
     ]
     for family in datasets.FAMILIES:
         for severity in SEVERITIES:
             found = [a for key, a in result[family].items() if key.endswith(f" {severity}")]
-            mean = np.mean(found, axis=0)
-            lines.append(f"| {family} | {severity} | " + " | ".join(f"{100 * a:.1f}" for a in mean) + " |")
+            lines.append(f"| {family} | {severity} | {_percents(np.mean(found, axis=0))} |")
+    lines += [f"\n| corruption, mean of severities | {heads} |", "|---|" + "---:|" * len(result["heads"])]
+    for family, names in datasets.FAMILIES.items():
+        for name in names:
+            found = [a for key, a in result[family].items() if key.startswith(f"{name} ")]
+            lines.append(f"| {family}: {name} | {_percents(np.mean(found, axis=0))} |")
     return "\n".join([*lines, *([f"\n{result['note']}"] if "note" in result else [])])
 
 
-def _heads(classes: tuple[str, ...]) -> list[Classifier]:
-    """Heads from the clean training set; its classes are numbered in the order of their names."""
-    rows = data.embeddings("cifar10")
+def clean_total() -> Total:
+    """The total of all clean training rows; classes are numbered in the order of their names."""
+    rows, classes = data.embeddings("cifar10"), datasets.load(str(IMAGES)).classes()
     whole = Dataset(rows["x_train"], rows["y_train"], rows["x_test"], rows["y_test"], classes)
-    specs = {text: HeadSpec.parse(text) for text in HEADS}
-    recipe = recipe_for(whole, specs.values(), power=0.5)
+    recipe = recipe_for(whole, [HeadSpec.parse(head) for head in HEADS], power=0.5)
     sums, _ = site_moments(Features.of(recipe), whole.x_train, whole.y_train)
-    total = Total.of([Message.of(sums, recipe, "all")], recipe)
-    return [Classifier.fit(total, spec) for spec in specs.values()]
+    return Total.of([Message.of(sums, recipe, "all")], recipe)
 
 
-def _rows(samples: datasets.Samples, encoder: encoders.SampleEncoder) -> np.ndarray:
-    blocks = (range(i, min(i + 32, len(samples))) for i in range(0, len(samples), 32))
-    return np.concatenate(list(encoder.encode([samples.read(j) for j in block] for block in blocks)))
+def _damaged(images: Path) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
+    """Clean images, then every corruption at every severity, each made by a process of its own."""
+    families = datasets.FAMILIES.items()
+    kinds = [(family, name, severity) for family, names in families for name in names for severity in SEVERITIES]
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:
+        yield from zip([CLEAN, *kinds], pool.map(_pixels, [(images, *kind) for kind in [CLEAN, *kinds]]), strict=True)
 
 
-def _accuracies(heads: list[Classifier], x: np.ndarray, y: np.ndarray) -> list[float]:
-    return [float((head.predict(x) == y).mean()) for head in heads]
+def _pixels(kind: tuple[Path, str, str, int]) -> np.ndarray:
+    images, _, name, severity = kind
+    samples = datasets.load(str(images))
+    if name:
+        samples = datasets.corrupted(samples, datasets.Corruption(name, severity))
+    return np.stack([samples.read(i) for i in range(len(samples))])
+
+
+def _encoder(device: str, weights: Path) -> encoders.SampleEncoder:
+    if device == "cpu":
+        return exported(weights, "squash")
+    return encoders.load("torchvision:mobilenet_v2", Runtime(device), weights=weights)
+
+
+def _percents(accuracies: list[float] | np.ndarray) -> str:
+    return " | ".join(f"{100 * a:.1f}" for a in accuracies)
+
+
+def main() -> None:
+    """Run it by hand."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=list(BATCH))
+    parser.add_argument("--weights", type=Path, default=WEIGHTS)
+    parser.add_argument("--images", type=Path, default=IMAGES)
+    parser.add_argument("--total", type=Path)
+    parser.add_argument("--write-total", type=Path)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    if options.write_total:
+        clean_total().save(options.write_total)
+        return
+    total = None if options.total is None else Total.load(options.total)
+    result = run(options.device, options.weights, options.images, total)
+    print(table(result))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    print(table(run()))
+    main()

@@ -195,6 +195,8 @@ def test_moments_of_samples_are_those_of_their_embeddings(tmp_path):
 
 
 def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
+    monkeypatch.setattr("ghofl.embed.cores", lambda: 2)
+
     def chosen(sample_bytes, memory, device="cpu"):
         monkeypatch.setattr("ghofl.embed._memory", lambda _: memory)
         return batch_size_for(Counting([], sample_bytes=sample_bytes, kind="image"), device)
@@ -204,6 +206,8 @@ def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
     assert chosen(2**40, 2**31) == 1
     assert chosen(2**26, 2**37, "cuda") == 256
     assert chosen(1, 2**31) == 32
+    monkeypatch.setattr("ghofl.embed.cores", lambda: 64)
+    assert chosen(1, 2**31) == 512, "every core has images"
 
 
 def test_reading_ahead_gives_the_same_items_and_the_same_error():

@@ -39,6 +39,23 @@ def test_other_files_are_refused(tmp_path):
         load_rows(tmp_path / "b.npy")
 
 
+def test_a_parquet_file_cut_or_damaged_anywhere_is_told(tmp_path, rng):
+    """A page that cannot be unpacked is an OSError of pyarrow's, like a missing file, and is not one."""
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"x": rng.normal(size=(50, 4)).tolist(), "y": list(range(50))}), path)
+    whole = path.read_bytes()
+    assert load_rows(path).x.shape == (50, 4)
+    for content in (b"", whole[:200], whole[:4] + bytes(200) + whole[204:]):
+        path.write_bytes(content)
+        with pytest.raises(EmbeddingsError, match="is not a parquet file that can be read"):
+            load_rows(path)
+    with pytest.raises(FileNotFoundError):
+        load_rows(tmp_path / "missing.parquet")
+
+
 def test_labels_become_class_numbers():
     assert class_numbers(np.array([1, 0], dtype=np.uint8), ("a", "b")).tolist() == [1, 0]
     assert class_numbers(np.array(["b", "a"]), ("a", "b")).tolist() == [1, 0]

@@ -15,7 +15,7 @@ from jaxtyping import Float32, Int64
 from ghofl.datasets import Samples
 from ghofl.datasets.samples import digest_of
 from ghofl.embeddings import Rows, class_numbers
-from ghofl.encoders import Runtime, Sample, SampleEncoder, identity, refuse_kind
+from ghofl.encoders import Runtime, Sample, SampleEncoder, cores, identity, refuse_kind
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.features import Clipping, Features
 from ghofl.journal import Journal
@@ -28,9 +28,10 @@ Bad = tuple[int, str]
 # Larger batches gain nothing: caches overflow on a CPU sooner than memory does.
 LARGEST_BATCH = {"image": 32, "text": 1024, "row": 8192}
 LARGEST_BATCH_ON_A_GPU = {"image": 512, "text": 4096, "row": 8192}
+IMAGES_A_CORE = 8
 SHARE_OF_MEMORY = 8
 AHEAD = 2
-READERS = min(8, os.cpu_count() or 1)
+READERS = min(8, cores())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,6 +112,8 @@ def batch_size_for(encoder: SampleEncoder, device: str = "cpu") -> int:
     """
     is_gpu = not device.startswith("cpu")
     largest = (LARGEST_BATCH_ON_A_GPU if is_gpu else LARGEST_BATCH)[encoder.kind]
+    if not is_gpu and encoder.kind == "image":
+        largest = max(largest, IMAGES_A_CORE * cores())
     fits = _memory(device) // SHARE_OF_MEMORY // encoder.sample_bytes
     return 1 << (max(1, min(largest, fits)).bit_length() - 1)
 

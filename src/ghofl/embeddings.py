@@ -77,6 +77,24 @@ def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) ->
         np.savez(file, allow_pickle=False, **arrays)
 
 
+def parquet_columns(path: Path) -> dict[str, list[Any]]:
+    """The columns of a parquet file, by name."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
+        ) from None
+    try:
+        return parquet.read_table(path).to_pydict()
+    except FileNotFoundError:
+        raise
+    except (ArrowException, OSError) as error:  # pyarrow tells a damaged page as an OSError
+        raise EmbeddingsError(
+            f"{path} is not a parquet file that can be read ({str(error).splitlines()[0]})."
+        ) from None
+
+
 def refuse_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
     """An error when samples or rows come from an encoder whose fingerprint is not the recipe's."""
     agreed = recipe.encoder
@@ -114,7 +132,7 @@ def class_numbers(labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...]) ->
 
 
 def _npz(path: Path, opened: ExitStack) -> Mapping[str, Any]:
-    file = opened.enter_context(open(path, "rb"))  # numpy leaves a damaged archive open that it opened itself
+    file = opened.enter_context(path.open("rb"))  # numpy leaves a damaged archive open that it opened itself
     archive = np.load(file, allow_pickle=False)
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
@@ -138,19 +156,7 @@ def _safetensors(path: Path, opened: ExitStack) -> Mapping[str, Any]:
 
 
 def _parquet(path: Path, opened: ExitStack) -> Mapping[str, Any]:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
-        ) from None
-    try:
-        table = parquet.read_table(path).to_pydict()
-    except ArrowException as error:
-        raise EmbeddingsError(
-            f"{path} is not a parquet file that can be read ({str(error).splitlines()[0]})."
-        ) from None
-    return {name: np.array(values) for name, values in table.items() if _is_even(values)}
+    return {name: np.array(values) for name, values in parquet_columns(path).items() if _is_even(values)}
 
 
 def _is_even(values: list) -> bool:

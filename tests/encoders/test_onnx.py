@@ -44,6 +44,14 @@ def test_an_exported_image_encoder_gives_the_same_rows_under_the_same_fingerprin
     assert rows(exported, images[:1] * 7).shape == (7, 512)
 
 
+def test_rows_are_the_same_to_the_bit_however_many_cores_make_them(file, images, monkeypatch):
+    batch, found = images * 5, []
+    for count in (1, 3):
+        monkeypatch.setattr("ghofl.encoders.from_onnx.cores", lambda count=count: count)
+        found.append(rows(encoders.load(f"onnx:{file}"), batch))
+    assert np.array_equal(*found)
+
+
 def test_an_exported_text_encoder_carries_its_tokenizer(language_model, tmp_path):
     original = encoders.load(f"hf:{language_model}", pooling="cls")
     export(original, tmp_path / "text.onnx")

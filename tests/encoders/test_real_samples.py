@@ -1,6 +1,7 @@
 """Real weights on real samples: the stored embeddings are met, and text goes end to end."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from ghofl.embed import embed
 from ghofl.embeddings import class_numbers, load_rows
 from ghofl.encoders import cosines
 from ghofl.encoders.export import export
+from ghofl.features import calibrated
+from ghofl.recipe import Recipe
 from ghofl.simulate import Dataset, recipe_for, simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
@@ -85,3 +88,35 @@ def test_real_text_goes_from_csv_to_a_classifier(real_data, minilm, tmp_path):
         found.append(simulate(data, split, recipe, specs))
     assert found[0].total.moments == found[1].total.moments
     assert all(head.accuracy > 0.8 for head in found[0].heads.values()), json.dumps(found[0].to_dict()["heads"])
+
+
+def test_a_real_classifier_s_directions_serve_better_than_random_ones(real_data, lite0, tmp_path, monkeypatch):
+    """Sixteen directions: thirty training and ten test images a class of CIFAR-10, EfficientNet-Lite0's classifier."""
+    monkeypatch.chdir(tmp_path)
+    spec, file = "timm:tf_efficientnet_lite0", tmp_path / "lite0.onnx"
+    encoder = encoders.load(spec, weights=lite0)
+    export(encoder, file)
+    parts = {}
+    for split, count in (("train", 30), ("test", 10)):
+        samples = datasets.load(str(real_data / "images" / "cifar10-2k"), split)
+        kept = [np.flatnonzero(samples.labels == name)[:count] for name in samples.classes()]
+        parts[split] = embed(samples.only(np.concatenate(kept)), encoders.load(f"onnx:{file}"), tmp_path).rows
+    classes = tuple(sorted(set(parts["train"].y.tolist())))
+    ghofl("recipe", "own.toml", "--classes", ",".join(classes), "--encoder", spec, "--weights", lite0, "--from-encoder",
+          "--project", "16")  # fmt: skip
+    own = Recipe.from_toml((tmp_path / "own.toml").read_text()).projection
+    assert own == encoders.projection_from(encoder, 16)
+    data = Dataset(
+        np.asarray(parts["train"].x), class_numbers(parts["train"].y, classes),
+        np.asarray(parts["test"].x), class_numbers(parts["test"].y, classes), classes,
+    )  # fmt: skip
+    specs = HeadSpec.parse_list("lda")
+    drawn = recipe_for(data, specs.values(), project=16)
+    random = [replace(drawn.projection, seed=seed) for seed in range(5)]
+    found = [_accuracy(data, replace(drawn, projection=one), specs) for one in (own, *random)]
+    assert found[0] > np.mean(found[1:]), found
+
+
+def _accuracy(data, recipe, specs):
+    recipe = calibrated(recipe, data.x_train, fit_scale=True)
+    return simulate(data, [np.arange(len(data.y_train))], recipe, specs).heads["lda"].accuracy

@@ -4,6 +4,7 @@ import torch
 from torch.nn.functional import interpolate
 
 from ghofl.encoders import Preprocessing
+from ghofl.encoders.resize import FITS
 from ghofl.errors import EncoderError
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
@@ -33,6 +34,29 @@ def test_cropping_agrees_with_torchvision_s_evaluation_transform(shape):
     ours = Preprocessing(fit="crop", share=0.875, **PLAIN).numpy_planes(image(shape))
     # The longer side is rounded differently (256 · 401/300): a shift of a fraction of a pixel at most.
     assert np.abs(ours - transform(x).numpy()).mean() < (0.06 if shape[0] != shape[1] else 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (57, 40), (224, 224), (300, 401), (40, 90), (500, 224), (3, 5)])
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("fit", ["pillow-squash", "pillow-crop"])
+def test_pillow_s_fits_give_torchvision_s_bytes_of_a_pillow_image(shape, kernel, fit):
+    from PIL import Image
+    from torchvision.transforms import v2
+
+    how = v2.InterpolationMode(kernel)
+    steps = [v2.Resize((224, 224), how)] if fit == "pillow-squash" else [v2.Resize(256, how), v2.CenterCrop(224)]
+    expected = np.stack([np.asarray(v2.Compose(steps)(Image.fromarray(one))) for one in image(shape)])
+    ours = Preprocessing(fit=fit, kernel=kernel, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))
+    assert np.array_equal(ours.numpy_planes(image(shape)), expected.transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+def test_numpy_and_torch_resize_alike(fit, kernel):
+    x, made = image((57, 40)), Preprocessing(size=64, fit=fit, kernel=kernel)
+    planes = made.planes(torch.from_numpy(x), torch)
+    assert planes.is_contiguous(memory_format=torch.channels_last)
+    assert np.allclose(planes.numpy(), made.numpy_planes(x), atol=1e-5)
 
 
 def test_an_image_of_one_colour_stays_of_that_colour():

@@ -26,7 +26,12 @@ Weights = Annotated[
     Path | None, typer.Option(help="A local checkpoint for torchvision: and timm:, .safetensors or a plain .pth.")
 ]
 Pooling = Annotated[str | None, typer.Option(help="For texts: 'mean' or 'cls'; the model's own if not given.")]
-Fit = Annotated[str | None, typer.Option(help="For torchvision: and timm:, 'squash' to a square or 'crop' its middle.")]
+Fit = Annotated[
+    str | None,
+    typer.Option(
+        help="For torchvision: and timm:, 'squash' to a square or 'crop' its middle; with 'pillow-' rounded as there."
+    ),
+]
 Data = Annotated[
     str, typer.Option("--data", help="A folder, a file, or a dataset's name; docs/encoders.md lists them.")
 ]

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.embeddings import parquet_columns
+from ghofl.errors import DatasetError, EmbeddingsError
 
 TEXT = ("text", "sentence", "content", "utterance")
 PATHS = ("path", "file", "filename", "file_name", "image")
@@ -85,12 +86,6 @@ def _json_lines(path: Path) -> dict[str, list[Any]]:
 
 def _parquet(path: Path) -> dict[str, list[Any]]:
     try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
-        ) from None
-    try:
-        return parquet.read_table(path).to_pydict()
-    except (ArrowException, OSError) as error:
-        raise DatasetError(f"{path} is not a parquet file that can be read ({str(error).splitlines()[0]}).") from None
+        return parquet_columns(path)
+    except EmbeddingsError as error:
+        raise DatasetError(str(error)) from None

@@ -11,7 +11,7 @@
 
 from pathlib import Path
 
-from ghofl.encoders.base import Runtime, Sample, SampleEncoder, cosines, doorway, identity, refuse_kind
+from ghofl.encoders.base import Runtime, Sample, SampleEncoder, cores, cosines, doorway, identity, refuse_kind
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.precomputed import Precomputed
 from ghofl.encoders.projection import projection_from
@@ -28,6 +28,7 @@ __all__ = [
     "Sample",
     "SampleEncoder",
     "TextEncoder",
+    "cores",
     "cosines",
     "identity",
     "load",

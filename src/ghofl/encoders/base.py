@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -77,6 +78,11 @@ class Runtime:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise EncoderError(f"precision is {self.precision!r}; write one of {', '.join(PRECISIONS)}.")
+
+
+def cores() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def identity(encoder: SampleEncoder) -> recipe.Encoder:

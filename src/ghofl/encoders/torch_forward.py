@@ -1,6 +1,7 @@
 """Forward passes in torch: where, in what precision, in what memory layout."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import torch
 from ghofl.encoders.base import HALF_PRECISION_COSINE, Runtime, cosines, fingerprint
 from ghofl.encoders.resize import Preprocessing
 from ghofl.errors import EncoderError
+
+# Images of one pass on a CPU: activations of more overflow its caches, those of fewer leave its cores waiting.
+IMAGES_AT_ONCE = 8
 
 
 def device_of(runtime: Runtime) -> torch.device:
@@ -44,13 +48,14 @@ class TorchForward:
         self._half = None if self._dtype is None else copy.deepcopy(self.module).to(self._dtype)
         self._is_checked = False
 
-    def run(self, *inputs: torch.Tensor) -> np.ndarray:
-        """The module's rows for inputs that are on the device already."""
+    def run(self, parts: Sequence[tuple[torch.Tensor, ...]]) -> np.ndarray:
+        """The module's rows for parts of a batch that are on the device already."""
         if self._half is None:
-            return self.module(*inputs).float().cpu().numpy()
-        x = self._half(*(t.to(self._dtype) if t.is_floating_point() else t for t in inputs)).float().cpu().numpy()
+            return _rows(self.module, parts)
+        halves = [tuple(t.to(self._dtype) if t.is_floating_point() else t for t in part) for part in parts]
+        x = _rows(self._half, halves)
         if not self._is_checked:
-            self._check(x, self.module(*inputs).float().cpu().numpy())
+            self._check(x, _rows(self.module, parts))
         return x
 
     def _check(self, half: np.ndarray, full: np.ndarray) -> None:
@@ -73,9 +78,17 @@ class ImageForward(TorchForward):
 
     @torch.inference_mode()
     def __call__(self, images: np.ndarray) -> np.ndarray:
-        pixels = torch.from_numpy(images).to(self.device).permute(0, 3, 1, 2).float()
-        planes = self.preprocessing.planes(pixels, lambda a: torch.from_numpy(a).to(self.device))
-        return self.run(planes.contiguous(memory_format=torch.channels_last))
+        if self.device.type != "cpu":
+            return self.run([(self._planes(images),)])
+        starts = range(0, len(images), IMAGES_AT_ONCE)
+        return self.run([(self._planes(images[i : i + IMAGES_AT_ONCE]),) for i in starts])
+
+    def _planes(self, images: np.ndarray) -> torch.Tensor:
+        if self.device.type == "cpu":
+            planes = torch.from_numpy(self.preprocessing.numpy_planes(images))
+        else:
+            planes = self.preprocessing.planes(torch.from_numpy(images).to(self.device), torch)
+        return planes.contiguous(memory_format=torch.channels_last)
 
 
 class TokenForward(TorchForward):
@@ -83,4 +96,8 @@ class TokenForward(TorchForward):
 
     @torch.inference_mode()
     def __call__(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        return self.run(torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device))
+        return self.run([(torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device))])
+
+
+def _rows(module: torch.nn.Module, parts: Sequence[tuple[torch.Tensor, ...]]) -> np.ndarray:
+    return np.concatenate([module(*part).float().cpu().numpy() for part in parts])
