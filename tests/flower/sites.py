@@ -10,8 +10,9 @@ from federations import blobs, recipe_of
 from ghofl import partition
 from ghofl.aggregation import Total
 from ghofl.flower.answers import answer
-from ghofl.flower.federation import Answer, Node, Settings
+from ghofl.flower.asking import Answer, Node
 from ghofl.flower.letter import Letter
+from ghofl.flower.settings import Settings
 from ghofl.flower.site import Site
 from ghofl.message import Message
 from ghofl.recipe import Privacy

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from ghofl.files import FileBytes
 from ghofl.flower import engine
+from ghofl.flower.asking import Node
 from ghofl.flower.client_app import ContextMemory, make_app
 from ghofl.flower.engine import GridEngine, from_records, to_records
-from ghofl.flower.federation import Node, Settings
 from ghofl.flower.letter import Letter
 from ghofl.flower.new import _pyproject
+from ghofl.flower.settings import Settings
 from ghofl.message import Message as SiteMessage
 from sites import PLAIN, make_sites
 

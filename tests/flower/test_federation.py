@@ -9,9 +9,10 @@ from ghofl import secure
 from ghofl.aggregation import Total
 from ghofl.classifier import Classifier
 from ghofl.errors import FederationError, RosterError, SiteError
-from ghofl.flower.federation import Settings, run
+from ghofl.flower.federation import run
 from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
+from ghofl.flower.settings import Settings
 from ghofl.recipe import Recipe
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
@@ -371,7 +372,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
 def test_a_public_seed_that_the_server_chose_is_refused(tmp_path, monkeypatch):
     paths = make_sites(tmp_path, recipe=SECURE)
     chosen = lambda name, sites, _seed, entries, plan: secure.Agreement(name, sites, bytes(32), entries, plan)  # noqa: E731
-    monkeypatch.setattr("ghofl.flower.federation.Agreement", chosen)
+    monkeypatch.setattr("ghofl.flower.secure_total.Agreement", chosen)
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert "does not follow from its participants' keys" in (tmp_path / "run" / "report.json").read_text()

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from ghofl import files
 from ghofl.files import FileBytes
-from ghofl.flower.federation import Answer, Node
+from ghofl.flower.asking import Answer, Node
 from ghofl.flower.letter import Letter
 
 FIELDS, PAYLOAD = "ghofl", "ghofl.payload"

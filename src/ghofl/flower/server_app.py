@@ -6,8 +6,9 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from ghofl.flower.engine import GridEngine, return_large_blocks
-from ghofl.flower.federation import Settings, run
+from ghofl.flower.federation import run
 from ghofl.flower.folder import INCOMING
+from ghofl.flower.settings import Settings
 from ghofl.recipe import Recipe
 
 

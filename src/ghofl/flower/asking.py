@@ -1,0 +1,149 @@
+"""Asking nodes and taking in their answers: who they are, how long to wait, and what is said of those that fail."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from ghofl.errors import GhoflError, MessageError
+from ghofl.files import FileBytes
+from ghofl.flower.letter import Letter
+from ghofl.flower.settings import Settings
+
+log = logging.getLogger("flwr")
+POLL = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is connected: its id at the engine, and the name and public key it is registered with, if any."""
+
+    id: int
+    name: str = ""
+    key: bytes = field(default=b"", repr=False)
+
+    @property
+    def label(self) -> str:
+        """How people tell this node from others before its site has spoken."""
+        return self.name or f"node {self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A node's answer, or why there is none."""
+
+    node: int
+    letter: Letter = field(default_factory=Letter)
+    error: str = ""
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """What carries letters between the server and the nodes."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Who is connected now."""
+        ...
+
+    def ask(self, action: str, letters: Mapping[int, Letter], seconds: float, size: int) -> Iterator[Answer]:
+        """Ask nodes and give their answers as they come, one for every node; `size` is about what an answer has."""
+        ...
+
+
+def ask(
+    engine: Engine,
+    action: str,
+    queries: Mapping[Node, Letter],
+    settings: Settings,
+    accept: Callable[[Node, Letter], None],
+    sites: dict[str, str],
+    size: int,
+    names: Mapping[int, str] | None = None,
+) -> None:
+    """Ask nodes, take in what they answer, and note under their name what is wrong with an answer."""
+    by_id = {node.id: node for node in queries}
+    for answer in _asked(engine, action, queries, settings, size):
+        node = by_id[answer.node]
+        label, why = (names or {}).get(node.id, node.label), answer.error
+        if not why and answer.letter.fields.get("status") == "refused":
+            label, why = _refusal(node, answer.letter, label)
+        if not why:
+            try:
+                accept(node, answer.letter)
+                continue
+            except GhoflError as error:
+                label, why = _claimed(answer.letter, label), str(error)
+            finally:
+                _put_away(answer.letter)
+        if sites.get(label) not in ("counted", "counted before"):
+            sites[label] = f"left out: {why}"
+        log.warning("%s is left out of %r: %s", label, action, why)
+
+
+def _asked(
+    engine: Engine, action: str, queries: Mapping[Node, Letter], settings: Settings, size: int
+) -> Iterator[Answer]:
+    """Answers of all nodes; for large ones, of so many nodes at once as the settings allow."""
+    letters = [(node.id, letter) for node, letter in queries.items()]
+    step = settings.at_once if settings.at_once and action in ("message", "mask") else max(1, len(letters))
+    for start in range(0, len(letters), step):
+        yield from engine.ask(action, dict(letters[start : start + step]), settings.timeout, size)
+
+
+def _put_away(letter: Letter) -> None:
+    """Close the file that an answer came in, and remove it unless it was kept."""
+    if isinstance(letter.payload, FileBytes):
+        letter.payload.close()
+        letter.payload.path.unlink(missing_ok=True)
+
+
+def site_of(node: Node, letter: Letter) -> str:
+    """The name a site goes by, which is the one its node is registered with, where it has one."""
+    name, status = letter.fields.get("site"), letter.fields.get("status")
+    if not isinstance(name, str) or not name or status not in ("sent", "counted", "joined"):
+        raise MessageError("its answer has no site and status; it runs another app.")
+    if node.name and node.name != name:
+        raise MessageError(f"its node is registered as {node.name!r} and says that it is {name[:64]!r}.")
+    return name
+
+
+def _claimed(letter: Letter, label: str) -> str:
+    """The label of a node whose answer was not taken; a name that it only claims is not used for it."""
+    name = letter.fields.get("site")
+    return f"{label} (as {name[:64]!r})" if label.startswith("node ") and isinstance(name, str) and name else label
+
+
+def _refusal(node: Node, letter: Letter, label: str) -> tuple[str, str]:
+    why = str(letter.fields.get("why", "it gave no reason"))[:500]
+    return _claimed(letter, label), "".join(c if c.isprintable() else " " for c in why)
+
+
+def present(engine: Engine, settings: Settings, inside: int) -> list[Node]:
+    """The nodes that are there, after waiting for as many as are expected."""
+    deadline = time.monotonic() + settings.wait
+    expected = settings.sites or max(1, settings.min_sites - inside)
+    nodes, told = list(engine.nodes()), 0.0
+    while len(nodes) < expected and time.monotonic() < deadline:
+        if time.monotonic() >= told:
+            log.info("%d of %d nodes are connected; waiting", len(nodes), expected)
+            told = time.monotonic() + 10
+        time.sleep(POLL)
+        nodes = list(engine.nodes())
+    return sorted(nodes, key=lambda node: (node.name, node.id))
+
+
+class Progress:
+    """A line a site: who has done what, and how many are awaited."""
+
+    def __init__(self, what: str, expected: int, done: int = 0) -> None:
+        self._what, self._expected, self._done = what, expected, done
+        self._every = max(1, expected // 20) if expected > 50 else 1
+
+    def add(self, name: str, detail: str) -> None:
+        self._done += 1
+        if self._done % self._every == 0 or self._done == self._expected:
+            log.info(
+                "%d of %d sites %s: %s%s",
+                self._done, self._expected, self._what, name, f" ({detail})" if detail else "",
+            )  # fmt: skip

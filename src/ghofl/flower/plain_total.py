@@ -1,0 +1,60 @@
+"""The plain mode: one query, one message a site, kept in a file before it is counted."""
+
+from ghofl.aggregation import Aggregator, Total
+from ghofl.envelope import size_limit
+from ghofl.errors import FederationError, MessageError, RosterError
+from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
+from ghofl.flower.folder import RunFolder
+from ghofl.flower.letter import Letter
+from ghofl.flower.settings import Settings
+from ghofl.message import MAX_HEADER, Message
+from ghofl.moments import Layout
+from ghofl.recipe import Recipe
+
+
+def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunFolder, sites: dict[str, str]) -> Total:
+    """The total of all messages that came, now and before; `sites` is told what happened to each."""
+    for name in settings.remove:
+        if not folder.remove(name):
+            raise RosterError(f"site {name!r} is to be removed and is not in {folder.path}; check the name.")
+    inside, removed, counted = set(folder.sites().values()), folder.removed_sites(), folder.ids()
+    sites |= dict.fromkeys(inside, "counted before") | dict.fromkeys(removed, "removed")
+    nodes = present(engine, settings, len(inside))
+    query = Letter({"recipe": recipe.to_toml(), "counted": sorted(counted)})
+    limit = size_limit(Layout.of(recipe), MAX_HEADER)
+    progress = Progress("sent their message", len(nodes))
+
+    def accept(node: Node, letter: Letter) -> None:
+        name = site_of(node, letter)
+        if letter.fields["status"] == "counted":
+            progress.add(name, "counted before")
+            return
+        if len(letter.payload) > limit:
+            raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
+        message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
+        if message.site != name:
+            raise MessageError(f"a message of site {message.site!r} came from {name!r}.")
+        if name in removed:
+            raise RosterError(f"it was removed; delete its file in {folder.path / 'removed'} to admit it again.")
+        if name in inside or message.id in counted:
+            raise RosterError(f"site {name!r} is already in the total; each is counted once.")
+        folder.keep(message.id, letter.payload)
+        counted.add(message.id)
+        inside.add(name)
+        sites[name] = "counted"
+        progress.add(name, f"{message.rows:,} rows, {size:,} bytes")
+
+    ask(engine, "message", dict.fromkeys(nodes, query), settings, accept, sites, limit)
+    return _sum(folder, recipe)
+
+
+def _sum(folder: RunFolder, recipe: Recipe) -> Total:
+    """The total of all messages in the folder, from their files: none of them is ever whole in memory."""
+    aggregator = Aggregator(recipe)
+    for message_id in folder.sites():
+        path = folder.message(message_id)
+        try:
+            aggregator.add_file(path)
+        except MessageError as error:
+            raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
+    return aggregator.finished()

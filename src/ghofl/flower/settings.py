@@ -1,0 +1,63 @@
+"""How a run is conducted, from Flower's run configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ghofl.errors import SiteError
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a run is conducted; everything that sites have to agree on is in the recipe instead.
+
+    `sites` nodes are waited for, `wait` seconds at most; a query waits `timeout` seconds for its answers. Messages are
+    asked for from `at_once` sites at a time, 0 for all: fewer take longer, and less memory where they are relayed. A
+    total of fewer than `min_sites` is not used. In secure rounds `dropout` and `corruption` are the shares of sites that may
+    vanish or work with the server, `max_rows` is the most rows of a site, and `authenticated` asks every site for
+    the signature of its node's key. `peers` is a file of the names and keys that may take part.
+    """
+
+    folder: str
+    sites: int = 0
+    min_sites: int = 1
+    wait: float = 60.0
+    timeout: float = 600.0
+    at_once: int = 0
+    heads: str = "best"
+    preset: str = "default"
+    remove: tuple[str, ...] = ()
+    dropout: float = 0.1
+    corruption: float = 0.1
+    max_rows: int = 1_000_000
+    authenticated: bool = True
+    peers: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.folder:
+            raise SiteError("the run needs a folder at the server; give --run-config 'folder=\"/srv/ghofl/run\"'.")
+        for name, least in (
+            ("sites", 0),
+            ("min_sites", 1),
+            ("wait", 0),
+            ("timeout", 1),
+            ("max_rows", 1),
+            ("at_once", 0),
+        ):
+            if getattr(self, name) < least:
+                raise SiteError(f"{name.replace('_', '-')} is {getattr(self, name)}; it is {least} or more.")
+
+    @classmethod
+    def of_config(cls, config: Mapping[str, Any]) -> "Settings":
+        """The settings in a run's configuration; keys that begin with 'simulated-' are for simulated sites."""
+        values: dict[str, Any] = {}
+        for key, value in config.items():
+            name = key.replace("-", "_")
+            if key.startswith("simulated-"):
+                continue
+            if name not in cls.__slots__:
+                raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
+            values[name] = tuple(filter(None, map(str.strip, value.split(",")))) if name == "remove" else value
+            if name in ("wait", "timeout", "dropout", "corruption"):
+                values[name] = float(value)
+        return cls(**{"folder": "", **values})
