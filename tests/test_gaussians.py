@@ -4,6 +4,7 @@ import pytest
 from federations import blobs, gaussians_of, moments_of, recipe_of
 from ghofl import Features, Gaussians, Layout, Moments
 from ghofl.errors import EmbeddingsError, MissingStatisticError
+from ghofl.linalg import shrink
 
 
 @pytest.fixture
@@ -95,3 +96,36 @@ def test_large_sums_lose_nothing_to_cancellation(rng):
     values = Features.of(recipe).values(x)
     estimated = Gaussians.estimate(moments_of(recipe, x, y), Features.of(recipe).unit)
     assert estimated.by_class(0) == pytest.approx(np.cov(values.T), rel=1e-6, abs=1e-6)
+    single = estimated.along(0, np.eye(6, dtype=np.float32))
+    assert single == pytest.approx(np.cov(values.T), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("change", ["as measured", "diagonal", "shrunk", "one row"])
+def test_a_class_covariance_along_columns_is_its_product(data, rng, change):
+    _, x, y = data
+    keep = (y != 3) | (np.arange(len(y)) == np.flatnonzero(y == 3)[0])
+    x, y = (x[keep], y[keep]) if change == "one row" else (x, y)
+    gaussians = gaussians_of(recipe_of(), x, y)
+    gaussians = {"diagonal": gaussians.diagonal, "shrunk": lambda: gaussians.shrunk(0.3)}.get(
+        change, lambda: gaussians
+    )()
+    columns = rng.normal(size=(x.shape[1], 2))
+    for c in range(4):
+        expected = gaussians.by_class(c) @ columns
+        assert gaussians.along(c, columns) == pytest.approx(expected, abs=1e-10)
+        single = gaussians.along(c, columns.astype(np.float32))
+        assert single.dtype == np.float32
+        assert single == pytest.approx(expected, rel=1e-4, abs=1e-4 * np.abs(expected).max())
+        assert gaussians.level(c) == pytest.approx(np.trace(gaussians.by_class(c)) / x.shape[1])
+
+
+def test_shrunk_gaussians_have_every_covariance_shrunk(data):
+    _, x, y = data
+    gaussians = gaussians_of(recipe_of(), x, y)
+    found = gaussians.shrunk(0.2)
+    assert found.pooled() == pytest.approx(shrink(gaussians.pooled(), 0.2))
+    assert found.by_class(1) == pytest.approx(shrink(gaussians.by_class(1), 0.2))
+    assert np.array_equal(found.means, gaussians.means)
+    pooled_only = gaussians_of(recipe_of(statistics=("B",)), x, y).shrunk(0.2)
+    assert pooled_only.pooled() == pytest.approx(found.pooled())
+    assert not pooled_only.has_class_covariances

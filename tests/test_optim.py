@@ -4,7 +4,7 @@ import pytest
 
 from federations import blobs, gaussians_of, recipe_of
 from ghofl.heads import FisherMix, ProtoHyper
-from ghofl.optim import AdamW, softmax, steps_for
+from ghofl.optim import AdamW, minus_labels, softmax, steps_for
 
 
 def test_adamw_takes_the_steps_of_its_formula():
@@ -17,6 +17,19 @@ def test_adamw_takes_the_steps_of_its_formula():
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
         w = w * (1 - 0.1 * 0.5) - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
     assert found == pytest.approx(w, rel=1e-12)
+
+
+def test_a_falling_rate_ends_at_zero():
+    """A gradient of constant sign moves Adam by the rate at each step, so the steps are those of the straight line."""
+    seen = []
+
+    def gradients(parameters, rows):
+        seen.append(float(parameters[0][0]))
+        return [np.array([1.0])]
+
+    rule = AdamW(learning_rate=0.4, falls=True)
+    end = rule.minimise([np.zeros(1)], gradients, 1, 1, 4, np.random.default_rng(0))[0][0]
+    assert -np.diff([*seen, end]) == pytest.approx([0.4, 0.3, 0.2, 0.1], rel=1e-6)
 
 
 def test_every_batch_is_visited_once_an_epoch():
@@ -36,6 +49,22 @@ def test_softmax_is_the_softmax(rng):
 
     scores = rng.normal(size=(5, 3)) * 100
     assert softmax(scores) == pytest.approx(scipy.special.softmax(scores, axis=1))
+
+
+@pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
+def test_softmax_of_scores_out_of_reach_of_the_exponential_is_the_same(rng, shift):
+    scores = rng.normal(size=(6, 4)).astype(np.float32)
+    moved = (scores + np.float32(shift)).astype(np.float32)
+    assert softmax(moved) == pytest.approx(softmax(scores), abs=2e-3)
+    assert softmax(moved, 3.0).sum(axis=1) == pytest.approx(np.full(6, 3.0), rel=1e-5)
+
+
+def test_labels_are_taken_off_their_own_class_in_every_array_of_the_standard(rng):
+    found, y = rng.random((5, 3)), rng.integers(0, 3, size=5)
+    expected = found - 0.5 * np.eye(3)[y]
+    strict = minus_labels(array_api_strict.asarray(found.copy()), array_api_strict.asarray(y), 0.5)
+    assert np.asarray(strict) == pytest.approx(expected)
+    assert minus_labels(found, y, 0.5) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
@@ -87,7 +116,7 @@ def test_gradients_are_those_of_the_loss(kind, rng, monkeypatch):
         def loss(p):
             scores = np.asarray(distilled.base, dtype=np.float64) + z @ p[0] @ p[1]
             t, alpha = distilled.temperature, distilled.alpha
-            taught = np.asarray(distilled.taught, dtype=np.float64)
+            taught = np.asarray(distilled.taught, dtype=np.float64) / (alpha * t)
             distance = np.sum(taught * (np.log(taught + 1e-300) - np.log(softmax(scores / t) + 1e-300)), axis=1)
             entropy = -np.log(softmax(scores))[np.arange(len(labels)), labels]
             return np.mean(alpha * t * t * distance + (1 - alpha) * entropy)

@@ -18,12 +18,12 @@ shrinks by itself comes on top.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float, Int64, Num
 
-from ghofl import linalg
+from ghofl import linalg, triangles
 from ghofl.aggregation import Total
 from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError
 from ghofl.features import Features
@@ -31,6 +31,7 @@ from ghofl.moments import Moments
 from ghofl.privacy import diagonal_shrinkage, noise_shrinkage, repaired
 
 ClassCovariance = Callable[[int], Float[np.ndarray, "dim dim"]]
+ClassProduct = Callable[[int, Float[np.ndarray, "dim k"]], Float[np.ndarray, "dim k"]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Gaussians:
     _pooled: Float[np.ndarray, "dim dim"] | None = field(default=None, repr=False)
     _variances: Float[np.ndarray, "classes dim"] | None = field(default=None, repr=False)
     _by_class: ClassCovariance | None = field(default=None, repr=False)
+    _along: ClassProduct | None = field(default=None, repr=False)
+    _levels: Float[np.ndarray, " classes"] | None = field(default=None, repr=False)
 
     @classmethod
     def estimate(cls, moments: Moments, unit: float = 1.0) -> "Gaussians":
@@ -72,6 +75,7 @@ class Gaussians:
                 moments.squares if has("D") else None,
                 moments.pooled() if has("B") else None,
                 moments.by_class if has("S") else None,
+                moments.blocks.get("S"),
             ),
             unit,
         )
@@ -120,15 +124,17 @@ class Gaussians:
         squares = blocks["D"] if "D" in blocks else None if by_class is None else np.einsum("cii->ci", by_class)
         classes, own = len(blocks["N"]), noise.get("S", 0.0)
         levels = {"D": np.sqrt(2.0) * own, "B": np.sqrt(classes) * own, "S": own} | dict(noise)
-        sums = _Sums(
-            blocks["N"], blocks["A"], squares, pooled, None if by_class is None else lambda c: by_class[c], levels
-        )
-        return _estimated(sums, unit)
+        of_class = None if by_class is None else lambda c: by_class[c]
+        return _estimated(_Sums(blocks["N"], blocks["A"], squares, pooled, of_class, noise=levels), unit)
 
-    def mapped(self, basis: Float[np.ndarray, "dim k"]) -> "Gaussians":
-        """The Gaussians of z = basisᵀ x. Variances along new directions need S (or, with one for all, B)."""
+    def mapped(self, basis: Float[np.ndarray, "dim k"], dtype: type[np.floating] = np.float64) -> "Gaussians":
+        """The Gaussians of z = basisᵀ x. Variances along new directions need S (or, with one for all, B).
+
+        Class covariances are computed in `dtype`, each once, when it is asked for.
+        """
         pooled = None if self._pooled is None else basis.T @ self._pooled @ basis
-        by_class = None if self._by_class is None else (lambda c: basis.T @ self.by_class(c) @ basis)
+        columns = basis.astype(dtype)
+        by_class = None if self._by_class is None else cache(lambda c: columns.T @ self.along(c, columns))
         return Gaussians(self.counts, self.means @ basis, pooled, None, by_class)
 
     def shifted(self, by: Float[np.ndarray, " dim"]) -> "Gaussians":
@@ -139,7 +145,20 @@ class Gaussians:
         """The same Gaussians with independent features: all that D alone can tell."""
         variances = self.variances()
         shared = np.diag(self.pooled_variances())
-        return Gaussians(self.counts, self.means, shared, variances, lambda c: np.diag(variances[c]))
+        by_class, along = (
+            lambda c: np.diag(variances[c]),
+            lambda c, columns: variances[c, :, None].astype(columns.dtype) * columns,
+        )
+        return Gaussians(self.counts, self.means, shared, variances, by_class, along, variances.mean(axis=1))
+
+    def shrunk(self, amount: float) -> "Gaussians":
+        """The Gaussians with every covariance pulled towards a sphere of the same total variance (`linalg.shrink`)."""
+        pooled = None if self._pooled is None else linalg.shrink(self._pooled, amount)
+        if self._by_class is None:
+            return Gaussians(self.counts, self.means, pooled)
+        by_class = lambda c: linalg.shrink(self.by_class(c), amount)  # noqa: E731
+        along = lambda c, columns: (1.0 - amount) * self.along(c, columns) + amount * self.level(c) * columns  # noqa: E731
+        return Gaussians(self.counts, self.means, pooled, None, by_class, along, self._levels)
 
     @property
     def has_class_covariances(self) -> bool:
@@ -194,6 +213,16 @@ class Gaussians:
         """Σ_c: the covariance of one class."""
         return _there(self._by_class, "S", "class covariances")(c)
 
+    def along(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        """Σ_c times columns, in their precision; of a total without noise, straight from its packed triangles."""
+        if self._along is None:
+            return self.by_class(c).astype(columns.dtype, copy=False) @ columns
+        return self._along(c, columns)
+
+    def level(self, c: int) -> float:
+        """tr Σ_c / d: the mean variance of a class's features."""
+        return float(np.trace(self.by_class(c)) / len(self.means[c]) if self._levels is None else self._levels[c])
+
     def variances(self) -> Float[np.ndarray, "classes dim"]:
         """var_c: the variance of every feature in every class."""
         return _there(self._variances, "D", "class variances")
@@ -215,6 +244,7 @@ class _Sums:
     squares: Num[np.ndarray, "classes dim"] | None
     second: Num[np.ndarray, "dim dim"] | None
     by_class: Callable[[int], Num[np.ndarray, "dim dim"]] | None
+    packed: Int64[np.ndarray, "classes triangle"] | None = None
     noise: Mapping[str, float] = field(default_factory=dict)
 
     def amount(self, covariance: Float[np.ndarray, "dim dim"], rows: float, statistic: str) -> float:
@@ -232,7 +262,11 @@ def _estimated(sums: _Sums, unit: float) -> Gaussians:
     pooled = None if sums.second is None else _pooled(sums, means) * unit**2
     variances = None if sums.squares is None else _variances(sums, means) * unit**2
     by_class = None if sums.by_class is None else _class_covariances(sums, means, unit, pooled)
-    return Gaussians(counts, means * unit, pooled, variances, by_class)
+    if sums.packed is None or pooled is None or sums.squares is None:
+        return Gaussians(counts, means * unit, pooled, variances, by_class)
+    levels = _class_levels(sums, means, unit, pooled)
+    along = _class_products(sums, means, unit, pooled, levels)
+    return Gaussians(counts, means * unit, pooled, variances, by_class, along, levels)
 
 
 def _pooled(sums: _Sums, means: np.ndarray) -> np.ndarray:
@@ -270,6 +304,33 @@ def _class_covariances(sums: _Sums, means: np.ndarray, unit: float, pooled: np.n
         return (1.0 - amount) * measured + amount * pooled if amount else measured
 
     return covariance
+
+
+def _class_products(
+    sums: _Sums, means: np.ndarray, unit: float, pooled: np.ndarray, levels: np.ndarray
+) -> ClassProduct:
+    # S_c − n μ_c μ_cᵀ cancels: float32 keeps its last digits only where no mean is far from zero.
+    is_far = np.square(means * unit).max(axis=1) > 1e3 * levels
+
+    def product(c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        assert sums.packed is not None
+        n, exact = float(sums.counts[c]), np.float64 if is_far[c] else columns.dtype
+        v, mean = columns.astype(exact, copy=False), means[c].astype(exact)
+        if n < 2:
+            return (pooled @ columns).astype(columns.dtype, copy=False)
+        found = triangles.times(sums.packed[c], v)
+        found -= np.outer(n * mean, mean @ v)
+        found *= unit**2 / (n - 1.0)
+        return found.astype(columns.dtype, copy=False)
+
+    return product
+
+
+def _class_levels(sums: _Sums, means: np.ndarray, unit: float, pooled: np.ndarray) -> np.ndarray:
+    assert sums.squares is not None
+    counts, dim = sums.counts, means.shape[1]
+    own = (sums.squares.sum(axis=1) - counts * np.einsum("cd,cd->c", means, means)) / np.maximum(counts - 1.0, 1.0)
+    return np.where(counts > 1, own * unit**2, np.trace(pooled)) / dim
 
 
 def _is_exact(total: Total) -> bool:

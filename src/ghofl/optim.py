@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_numpy_array
 
 Array = Any  # any array of the array API standard: numpy, torch, …
 Gradients = Callable[[Sequence[Array], slice], Sequence[Array]]
@@ -19,6 +19,8 @@ class AdamW:
 
         m ← β₁ m + (1−β₁) g      v ← β₂ v + (1−β₂) g²
         w ← w (1 − η λ) − η (m / (1−β₁ᵗ)) / (√(v / (1−β₂ᵗ)) + ε)
+
+    η is `learning_rate`, or falls from it to zero in a straight line where the rate `falls`.
     """
 
     learning_rate: float = 1e-3
@@ -26,6 +28,7 @@ class AdamW:
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
+    falls: bool = False
 
     def minimise(
         self,
@@ -56,24 +59,51 @@ class AdamW:
             order = order or rng.permutation(starts).tolist()
             start = order.pop()
             found = gradients(parameters, slice(start, min(start + batch, rows)))
+            rate = self.learning_rate * (1.0 - (step - 1) / steps if self.falls else 1.0)
             for i, g in enumerate(found):
                 first[i] = self.beta1 * first[i] + (1.0 - self.beta1) * g
                 second[i] = self.beta2 * second[i] + (1.0 - self.beta2) * g * g
-                parameters[i] = self._moved(parameters[i], first[i], second[i], step)
+                parameters[i] = self._moved(parameters[i], first[i], second[i], step, rate)
         return parameters
 
-    def _moved(self, parameter: Array, first: Array, second: Array, step: int) -> Array:
+    def _moved(self, parameter: Array, first: Array, second: Array, step: int, rate: float) -> Array:
         xp = array_namespace(parameter)
-        size = self.learning_rate / (1.0 - self.beta1**step)
+        size = rate / (1.0 - self.beta1**step)
         scale = xp.sqrt(second / (1.0 - self.beta2**step)) + self.epsilon
-        return parameter * (1.0 - self.learning_rate * self.weight_decay) - size * first / scale
+        return parameter * (1.0 - rate * self.weight_decay) - size * first / scale
 
 
-def softmax(scores: Array) -> Array:
-    """Probabilities of each row of scores, in any array namespace."""
+def softmax(scores: Array, weight: float = 1.0) -> Array:
+    """Probabilities of each row of scores, times `weight`, in any array namespace."""
+    if is_numpy_array(scores):
+        return _softmax_of_numpy(scores, weight)
     xp = array_namespace(scores)
     shifted = xp.exp(scores - xp.max(scores, axis=1, keepdims=True))
-    return shifted / xp.sum(shifted, axis=1, keepdims=True)
+    return shifted * (weight / xp.sum(shifted, axis=1, keepdims=True))
+
+
+def _softmax_of_numpy(scores: np.ndarray, weight: float) -> np.ndarray:
+    """The same with fewer passes: the shift by the largest score is left out where no row needs it."""
+    ones = np.ones(scores.shape[1], dtype=scores.dtype)
+    with np.errstate(over="ignore"):
+        found = np.exp(scores)
+        sums = found @ ones
+    if not 1e-30 < sums.min() <= sums.max() < np.inf:
+        found = np.exp(scores - scores.max(axis=1, keepdims=True))
+        sums = found @ ones
+    found *= (weight / sums)[:, None]
+    return found
+
+
+def minus_labels(found: Array, y: Array, amount: float = 1.0) -> Array:
+    """`found`, less `amount` in each row's class; it is changed in place."""
+    if is_numpy_array(found):
+        found[np.arange(len(y)), y] -= amount
+        return found
+    xp = array_namespace(found)
+    classes = xp.arange(found.shape[1], dtype=y.dtype, device=found.device)
+    found -= amount * xp.astype(y[:, None] == classes[None, :], found.dtype)
+    return found
 
 
 def steps_for(epochs: float, rows: int, batch: int) -> int:

@@ -10,8 +10,7 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
-import scipy.stats
+import scipy.special
 from jaxtyping import Float, Float32, Int64
 
 from ghofl import linalg
@@ -61,19 +60,16 @@ def draw(
     present = np.flatnonzero(gaussians.counts)
     shares = gaussians.counts[present] / gaussians.rows * len(present) if by_prior else np.ones(len(present))
     counts = np.maximum(1, np.rint(per_class * shares).astype(int))
-    dim = gaussians.means.shape[1]
-    z, start, factor = np.empty((counts.sum(), dim), dtype=np.float32), 0, None
-    for c, count in zip(present.tolist(), counts.tolist(), strict=True):
-        e = _normal(count, dim, rng, method)
-        if clip is not None:
-            e = np.clip(e, -clip, clip)
+    places = np.split(rng.permutation(counts.sum()), np.cumsum(counts)[:-1])
+    z, y = np.empty((counts.sum(), gaussians.means.shape[1]), dtype=np.float32), np.empty(counts.sum(), dtype=np.int64)
+    factor = None
+    for c, place in zip(present.tolist(), places, strict=True):
         if factor is None or gaussians.has_class_covariances:  # a shared covariance is factored once
             covariance = linalg.shrink(covariance_of(gaussians, c), shrinkage)
-            factor = linalg.cholesky(covariance, f"the covariance of class {c}")
-        z[start : start + count] = gaussians.means[c] + dispersion * (e @ factor.T)
-        start += count
-    order = rng.permutation(len(z))
-    return Draws(z[order], np.repeat(present, counts)[order].astype(np.int64))
+            factor = dispersion * _factor(covariance, c)
+        z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[c].astype(np.float32)
+        y[place] = c
+    return Draws(z, y)
 
 
 def covariance_of(gaussians: Gaussians, c: int) -> Float[np.ndarray, "dim dim"]:
@@ -83,15 +79,35 @@ def covariance_of(gaussians: Gaussians, c: int) -> Float[np.ndarray, "dim dim"]:
     return gaussians.pooled()
 
 
-def _normal(count: int, dim: int, rng: np.random.Generator, method: str) -> Float[np.ndarray, "count dim"]:
-    if method == "quasi":
-        engine = scipy.stats.qmc.Sobol(dim, rng=rng)
-        # Powers of two keep the sequence balanced; the rest of the last one is left out.
-        points = engine.random_base2(max(0, int(np.ceil(np.log2(count)))))[:count]
-        return scipy.stats.norm.ppf(np.clip(points, 1e-9, 1 - 1e-9))
-    e = rng.standard_normal((count, dim))
-    if method == "matched" and count > dim:
+def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarray, "dim dim"]:
+    # numpy's own, as the products beside it: the threads of scipy's BLAS and of numpy's would get in each other's way.
+    try:
+        return np.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:
+        return linalg.cholesky(covariance, f"the covariance of class {c}")
+
+
+def _rows(
+    count: int, factor: Float[np.ndarray, "dim dim"], rng: np.random.Generator, method: str, clip: float | None
+) -> Float32[np.ndarray, "count dim"]:
+    """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I is one more factor of Lᵀ."""
+    e, mixing = _normal(count, len(factor), rng, method), factor.T
+    if method == "matched" and count > len(factor):
         e -= e.mean(axis=0)
-        lower = np.linalg.cholesky(e.T @ e / count)
-        e = scipy.linalg.solve_triangular(lower, e.T, lower=True, check_finite=False).T
-    return e
+        lower = np.linalg.cholesky((e.T @ e / np.float32(count)).astype(np.float64))
+        mixing = np.linalg.solve(lower.T, mixing)
+    if clip is None:
+        return e @ mixing.astype(np.float32)
+    unit = np.linalg.solve(factor, mixing.T).T
+    return np.clip(e @ unit.astype(np.float32), -clip, clip) @ factor.T.astype(np.float32)
+
+
+def _normal(count: int, dim: int, rng: np.random.Generator, method: str) -> Float32[np.ndarray, "count dim"]:
+    if method != "quasi":
+        return rng.standard_normal((count, dim), dtype=np.float32)
+    from scipy.stats import qmc  # 44 MB and a third of a second, for those who ask for it
+
+    engine = qmc.Sobol(dim, rng=rng)
+    # Powers of two keep the sequence balanced; the rest of the last one is left out.
+    points = engine.random_base2(max(0, int(np.ceil(np.log2(count)))))[:count]
+    return scipy.special.ndtri(np.clip(points, 1e-9, 1 - 1e-9)).astype(np.float32)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer, Num
+from jaxtyping import Float, Int, Int64, Integer, Num
 
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
@@ -31,6 +31,25 @@ def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.n
         full[i:, i] = full[i, i:]
         offset += width
     return full
+
+
+def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+    """The symmetric matrix of a packed upper triangle times columns, in their precision.
+
+    >>> times(np.array([1, 2, 3]), np.array([[1.0], [10.0]]))
+    array([[21.], [32.]])
+    """
+    dim = len(columns)
+    full, ends = np.empty((dim, dim), dtype=columns.dtype), np.append(diagonal(dim), triangle(dim)).tolist()
+    for i in range(dim):
+        full[i, i:] = packed[ends[i] : ends[i + 1]]
+    for left in range(0, dim, PANEL):  # mirrored by blocks, which stay in the cache
+        for top in range(0, left + 1, PANEL):
+            block = full[top : top + PANEL, left : left + PANEL]
+            full[left : left + PANEL, top : top + PANEL] = (
+                np.triu(block).T + np.triu(block, 1) if top == left else block.T
+            )
+    return full @ columns
 
 
 def packed(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:

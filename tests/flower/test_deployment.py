@@ -13,7 +13,7 @@ from ghofl.classifier import Classifier, HeadSpec
 from ghofl.flower.new import write_app
 from ghofl.recipe import Recipe
 from ghofl.simulate import Dataset, simulate
-from processes import Deployment, available, key_pair
+from processes import Deployment, available, end, key_pair
 from sites import PLAIN, SECURE
 
 pytestmark = [
@@ -155,7 +155,7 @@ def test_a_killed_server_app_goes_on_from_its_journal(hospitals, tmp_path):
         for pid in hospitals.server_app():
             os.kill(pid, signal.SIGKILL)
         kept = {path.name: path.read_bytes() for path in messages.glob("*.ghofl")}
-        hospitals.finished(run)
+        end(run)
     finally:
         for name in slow:
             os.killpg(hospitals.nodes[name].pid, signal.SIGCONT)
@@ -172,7 +172,7 @@ def test_a_killed_server_app_goes_on_with_its_secure_round(hospitals, tmp_path):
     hospitals.until((tmp_path / "run" / "round" / "closed-masking").exists, 120, "the masked vectors to be asked for")
     for pid in hospitals.server_app():
         os.kill(pid, signal.SIGKILL)
-    hospitals.finished(run)
+    end(run)
     lines = hospitals.finished(hospitals.begin("secure", tmp_path / "run"))
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines

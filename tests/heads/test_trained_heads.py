@@ -3,8 +3,11 @@ import pytest
 
 from federations import blobs, gaussians_of, recipe_of, total_of
 from ghofl import Classifier, Features, Gaussians, Lift, Sketch
+from ghofl.fisher import Fisher
 from ghofl.heads import LDA, PAPER, RDA, Blend, FisherMix, ProtoHyper, Student
 from ghofl.heads.blend import standardised
+from ghofl.heads.fisher_mix import widened
+from ghofl.linalg import shrink
 
 
 @pytest.fixture
@@ -78,6 +81,22 @@ def test_priors_are_put_back_into_fisher_mix(rng):
     gaussians = gaussians_of(recipe_of(), x[keep], y[keep])
     with_priors, without = FisherMix.fit(gaussians), FisherMix.fit(gaussians, prior=0)
     assert with_priors.bias - without.bias == pytest.approx(gaussians.log_priors - np.log(0.25))
+
+
+def test_extra_directions_are_those_that_class_covariances_couple_to_fishers(data):
+    """The leading eigenvectors of Σ_c E_c U Uᵀ E_c outside of U, by its definition; all white under S_W."""
+    _, _, gaussians = data
+    fisher = Fisher.of_dim(gaussians, 2).basis
+    found = widened(gaussians, fisher, 2)
+    within = shrink(gaussians.pooled(), 0.05) + 1e-6 * np.eye(len(fisher))
+    assert found.T @ within @ found == pytest.approx(np.eye(4), abs=1e-5)
+    lower = np.linalg.cholesky(within)
+    u, inverse = lower.T @ fisher, np.linalg.inv(lower)
+    outside = np.eye(len(u)) - u @ u.T
+    excess = [outside @ (inverse @ gaussians.by_class(c) @ inverse.T - np.eye(len(u))) @ u for c in range(4)]
+    leading = np.linalg.eigh(sum(f @ f.T for f in excess))[1][:, -2:]
+    cosines = np.linalg.svd(leading.T @ (lower.T @ found[:, 2:]))[1]
+    assert cosines == pytest.approx([1.0, 1.0], abs=1e-4)
 
 
 def test_student_with_many_degrees_of_freedom_is_rda(data):

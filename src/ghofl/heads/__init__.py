@@ -52,7 +52,7 @@ PAPER: dict[str, dict[str, Any]] = {
         "batch": 2048,
         "learning_rate": 8e-4,
         "weight_decay": 3e-4,
-        "method": "plain",
+        "method": "matched",
         "energy": 1.0,
         "centred": 0,
         "prior": 0,

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from array_api_compat import array_namespace
 from jaxtyping import Float
 
 from ghofl.fisher import SHRINKAGE, Fisher
@@ -15,7 +14,7 @@ from ghofl.heads.fisher_mix import Move, default_steps, enough_draws, informed, 
 from ghofl.heads.lda import LDA
 from ghofl.heads.naive_bayes import NaiveBayes
 from ghofl.heads.quadratic import QDA
-from ghofl.optim import AdamW, Array, on_cpu, softmax, steps_for
+from ghofl.optim import AdamW, Array, minus_labels, on_cpu, softmax, steps_for
 from ghofl.synthesis import Draws, draw
 
 BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
@@ -62,36 +61,39 @@ class ProtoHyper(Head):
         rank: int = 64,
         teacher: float = 0.0,
         temperature: float = 4.0,
-        alpha: float = 0.4,
+        alpha: float = 0.2,
         per_class: int = 0,
         dispersion: float = 1.3,
-        extra: int = 128,
+        extra: int | None = None,
         steps: int | None = None,
         epochs: float = 0,
         batch: int = 1024,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-3,
         weight_decay: float = 5e-4,
         method: str = "matched",
         energy: float = 1.0,
         seed: int = 0,
         move: Move = np.asarray,
     ) -> "ProtoHyper":
-        """The head of these Gaussians; `teacher` is q, the share of QDA in the teacher."""
+        """The head of these Gaussians; `teacher` is q, the share of QDA in the teacher.
+
+        `per_class`, `extra`, `steps` and `epochs` are as in `FisherMix.fit`.
+        """
         rng = np.random.default_rng(seed)
         gaussians = informed(gaussians)
         basis = widened(gaussians, Fisher.of_energy(gaussians, energy, at_most=128).basis, extra)
-        inside = gaussians.shifted(gaussians.centre).mapped(basis)
+        inside = gaussians.shifted(gaussians.centre).shrunk(SHRINKAGE).mapped(basis, np.float32)
         kept = _base(inside, base)
-        drawn = draw(inside, per_class or enough_draws(gaussians), rng, dispersion, method=method)
+        drawn = draw(inside, per_class or enough_draws(gaussians), rng, dispersion, shrinkage=0.0, method=method)
         limit = 1.0 / np.sqrt(basis.shape[1])
         inward = rng.uniform(-limit, limit, size=(basis.shape[1], min(rank, *inside.means.shape))).astype(np.float32)
         start = [inward, np.zeros((inward.shape[1], len(inside.means)), dtype=np.float32)]
         distilled = _Distilled.of(
             drawn, _finite(kept, drawn), _taught(inside, drawn, teacher), temperature, alpha, move
         )
-        usual = default_steps(steps, 600, gaussians.has_class_covariances)
+        usual = default_steps(steps, 300, gaussians.has_class_covariances)
         count = steps_for(epochs, len(drawn.y), batch) if epochs else usual
-        optimiser = AdamW(learning_rate, weight_decay)
+        optimiser = AdamW(learning_rate, weight_decay, falls=not epochs)
         found = optimiser.minimise([move(s) for s in start], distilled.gradients, len(drawn.y), batch, count, rng)
         u, v = (on_cpu(p).astype(np.float64) for p in found)
         return cls(basis, gaussians.centre @ basis, u, v, kept)
@@ -120,13 +122,15 @@ class ProtoHyper(Head):
 
 @dataclass(frozen=True)
 class _Distilled:
-    """The loss's gradients in U₁ and V₂: softmax errors against teacher and labels, pulled back through z U₁ V₂."""
+    """The loss's gradients in U₁ and V₂: softmax errors against teacher and labels, pulled back through z U₁ V₂.
+
+    `taught` holds α T softmax(t/T).
+    """
 
     z: Array
     y: Array
     base: Array
     taught: Array
-    one_hot: Array
     temperature: float
     alpha: float
 
@@ -134,21 +138,20 @@ class _Distilled:
     def of(
         cls, drawn: Draws, base: np.ndarray, teacher: np.ndarray, temperature: float, alpha: float, move: Move
     ) -> "_Distilled":
-        taught = softmax(teacher / np.float32(temperature))
-        one_hot = np.eye(base.shape[1], dtype=np.float32)
-        return cls(move(drawn.z), move(drawn.y), move(base), move(taught), move(one_hot), temperature, alpha)
+        taught = softmax(teacher / np.float32(temperature), alpha * temperature)
+        return cls(move(drawn.z), move(drawn.y), move(base), move(taught), temperature, alpha)
 
     def gradients(self, parameters: Sequence[Array], rows: slice) -> list[Any]:
         u, v = parameters
-        xp = array_namespace(u)
         z = self.z[rows, :]
         hidden = z @ u
-        scores = self.base[rows, :] + hidden @ v
+        scores = hidden @ v
+        scores += self.base[rows, :]
         t, alpha = self.temperature, self.alpha
-        error = alpha * t * (softmax(scores / t) - self.taught[rows, :])
-        error = error + (1.0 - alpha) * (softmax(scores) - xp.take(self.one_hot, self.y[rows], axis=0))
-        error = error / z.shape[0]
-        return [z.T @ (error @ v.T), hidden.T @ error]
+        error = softmax(scores * (1.0 / t), alpha * t)
+        error -= self.taught[rows, :]
+        error += minus_labels(softmax(scores, 1.0 - alpha), self.y[rows], 1.0 - alpha)
+        return [z.T @ (error @ v.T) / z.shape[0], hidden.T @ error / z.shape[0]]
 
 
 def _base(inside: Gaussians, name: str) -> Head:
@@ -158,7 +161,7 @@ def _base(inside: Gaussians, name: str) -> Head:
         return NaiveBayes.fit(_with_variances(inside))
     if name == "qda" and not inside.has_class_covariances:
         raise ValueError("base 'qda' needs class covariances (statistics = ['S']); write base=lda.")
-    return LDA.fit(inside, SHRINKAGE) if name == "lda" else QDA.fit(inside, SHRINKAGE)
+    return LDA.fit(inside, 0.0) if name == "lda" else QDA.fit(inside, 0.0)
 
 
 def _with_variances(inside: Gaussians) -> Gaussians:
@@ -174,7 +177,7 @@ def _finite(head: Head, drawn: Draws) -> np.ndarray:
 
 
 def _taught(inside: Gaussians, drawn: Draws, share: float) -> np.ndarray:
-    linear = _finite(LDA.fit(inside, SHRINKAGE), drawn)
+    linear = _finite(LDA.fit(inside, 0.0), drawn)
     if share == 0 or not inside.has_class_covariances:
         return linear
-    return np.float32(1.0 - share) * linear + np.float32(share) * _finite(QDA.fit(inside, SHRINKAGE), drawn)
+    return np.float32(1.0 - share) * linear + np.float32(share) * _finite(QDA.fit(inside, 0.0), drawn)
