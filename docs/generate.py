@@ -156,9 +156,7 @@ def _head_options(name: str) -> str:
         if p.default is inspect.Parameter.empty or p.name in ("of_sketch", "sketch", "move"):
             continue
         paper = PAPER.get(name, {}).get(p.name, p.default)
-        shown.append(
-            f"`{p.name}`: {_shown(p.default)}" + (f" (paper: {_shown(paper)})" if paper != p.default else "")
-        )
+        shown.append(f"`{p.name}`: {_shown(p.default)}" + (f" (paper: {_shown(paper)})" if paper != p.default else ""))
     more = f" and {len(shown) - 5} more" if len(shown) > 6 else ""
     return ", ".join(shown[:5] if more else shown) + more or "none"
 
