@@ -45,6 +45,7 @@ class Message:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from ghofl.recipe import Encoder
     >>> recipe = Recipe(classes=("a", "b"), encoder=Encoder(dim=2))
     >>> moments = Moments.of(np.array([[1, 2]]), np.array([0]), Layout.of(recipe))
