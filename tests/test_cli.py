@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -276,10 +275,14 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     np.savez("large.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     before = sorted(os.listdir())
     arguments = ["simulate", "--embeddings", "large.npz", "--clients", "500", "--heads", "qda", "--json", "out.json"]
-    command = [sys.executable, "-m", "ghofl", *arguments]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=_heeding_interrupts) as running:
+    running = subprocess.Popen(
+        [sys.executable, "-m", "ghofl", *arguments], stderr=subprocess.PIPE, text=True,
+        preexec_fn=_heeding_interrupts, env={**os.environ, "FORCE_COLOR": "1"},
+    )  # fmt: skip
+    with running:
         try:
-            time.sleep(4)
+            assert running.stderr is not None
+            running.stderr.read(1)  # the progress bar has begun: it is at work
             running.send_signal(signal.SIGINT)
             _, err = running.communicate(timeout=60)
         finally:
