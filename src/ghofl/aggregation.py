@@ -304,7 +304,7 @@ class Aggregator:
                 f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
         if self._guarantee is None:
-            self._refuse_overflow(name, rows)
+            refuse_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
@@ -323,13 +323,14 @@ class Aggregator:
         self._roster[entry.id] = entry
         self._sites.add(entry.site)
 
-    def _refuse_overflow(self, name: str, rows: int) -> None:
-        largest = self._layout.bound * (self._layout.dim if self._layout.sketch else 1)
-        rows += int(self._blocks["N"].sum())
-        if rows * largest**2 > INT64_MAX:
-            raise MomentsOverflowError(
-                f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
-            )
+
+def refuse_overflow(layout: Layout, rows: int, name: str) -> None:
+    """Raise when sums of so many rows, those of the message called `name` included, could leave the 64-bit integers."""
+    largest = layout.bound * (layout.dim if layout.sketch else 1)
+    if rows * largest**2 > INT64_MAX:
+        raise MomentsOverflowError(
+            f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
+        )
 
 
 def _recipe_in(header: Mapping[str, Any]) -> Recipe:

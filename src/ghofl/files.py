@@ -11,6 +11,11 @@ from typing import BinaryIO
 
 import numpy as np
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # not on Windows: there, two processes at one folder are not told apart
+    fcntl = None
+
 
 @contextmanager
 def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
@@ -38,6 +43,16 @@ def write(path: str | Path, content: bytes | str, mode: int = 0o666) -> None:
     """Write `content` to `path` in one step: readers see the old file or the new one, never a part."""
     with replacing(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def is_ours(file: BinaryIO) -> bool:
+    """Lock an open file for this process until it is closed; not when another process has it."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _umask() -> int:

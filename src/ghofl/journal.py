@@ -13,11 +13,6 @@ from jaxtyping import Float32
 from ghofl import files
 from ghofl.errors import EmbeddingsError
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # not on Windows: there, two processes at one folder are not told apart
-    fcntl = None
-
 ROWS, BATCHES, PLAN = "rows.f32", "batches.jsonl", "plan.json"
 
 
@@ -32,14 +27,11 @@ class Journal:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.dim = folder, dim
         self._lines: BinaryIO = open(folder / BATCHES, "ab+")  # noqa: SIM115 - closed by __exit__
-        try:
-            if fcntl is not None:
-                fcntl.flock(self._lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not files.is_ours(self._lines):
             self._lines.close()
             raise EmbeddingsError(
                 f"another process is at work in {folder}; wait for it, or choose another folder with --cache."
-            ) from None
+            )
         self._rows: BinaryIO = open(folder / ROWS, "ab+")  # noqa: SIM115 - closed by __exit__
         self.plan = self._agreed(plan)
         self.batches = self._recovered()

@@ -34,6 +34,11 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _SITE = re.compile(r"[^\x00-\x1f\x7f]{0,64}")
 
 
+def is_site_name(text: object) -> bool:
+    """Whether something can be a site's name: up to 64 printable characters."""
+    return isinstance(text, str) and _SITE.fullmatch(text) is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """The moments of one site under one recipe, with an id that is counted once.
@@ -75,7 +80,7 @@ class Message:
                 "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
                 "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
             )
-        if not _SITE.fullmatch(site):
+        if not is_site_name(site):
             raise MessageError(f"site name {site[:80]!r} is not allowed; write up to 64 printable characters.")
         check_radius(moments, radius_of(recipe))
         return cls(recipe.fingerprint, secrets.token_hex(16), site, leaving(moments, recipe, stream), shifts_of(recipe))
@@ -103,7 +108,7 @@ class Message:
         check_fingerprint(header, recipe)
         if not isinstance(header.get("id"), str) or not _ID.fullmatch(header["id"]):
             raise MessageError(f"the message id {str(header.get('id'))[:40]!r} is not 32 hexadecimal digits.")
-        if not isinstance(header.get("site"), str) or not _SITE.fullmatch(header["site"]):
+        if not is_site_name(header.get("site")):
             raise MessageError(f"the site name {str(header.get('site'))[:40]!r} is not up to 64 printable characters.")
         moments = restored(decode(header, body, layout), shifts)
         check_plausible(moments, recipe)

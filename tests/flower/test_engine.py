@@ -114,7 +114,7 @@ def test_every_node_that_is_asked_has_one_answer_or_one_reason(monkeypatch):
     assert by_node[5].error == "the engine did not take its query"
 
 
-def test_the_client_app_answers_queries_from_its_node_configuration(tmp_path):
+def test_the_client_app_answers_queries_from_its_node_configuration(tmp_path, caplog):
     path = make_sites(tmp_path)[0]
     query = Message(
         to_records(Letter({"recipe": PLAIN.to_toml(), "counted": []})), dst_node_id=1, message_type="query.message"
@@ -125,6 +125,7 @@ def test_the_client_app_answers_queries_from_its_node_configuration(tmp_path):
     assert SiteMessage.from_bytes(letter.content, PLAIN).site == "site-0"
     lost = make_app()(query, Context(1, 1, {"name": "n"}, RecordDict(), {}))
     assert from_records(lost.content).fields["status"] == "refused"
+    assert "does not answer" in caplog.text
 
 
 def test_a_simulated_site_remembers_in_its_context():

@@ -1,6 +1,7 @@
 """Runs of a federation over an engine in this process: totals, failures, journals, and who is named for what."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from ghofl.flower.federation import run
 from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
-from ghofl.recipe import Recipe
+from ghofl.message import Message
+from ghofl.moments import Layout, Moments
+from ghofl.recipe import Privacy, Recipe
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
 
@@ -117,6 +120,60 @@ def test_a_killed_server_goes_on_with_its_round_where_it_stood(tmp_path, stage, 
     before = list(secure.STAGES).index(stage)
     assert not {action for action, _ in second.asked} & set(secure.STAGES[:before])
     assert not (tmp_path / "run" / "round").exists()
+
+
+def test_a_round_whose_total_was_written_is_over_even_if_it_was_not_forgotten(tmp_path, monkeypatch):
+    """Killed between the two, with a site that had vanished: the round must not be added a second time."""
+    paths = make_sites(tmp_path, recipe=SECURE)
+
+    def die(_):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "end_round", die)
+        with pytest.raises(Killed):
+            run(InProcess(paths, dead={102: "mask"}), SECURE, settings(tmp_path / "run", dropout=0.2))
+    assert (tmp_path / "run" / "round" / "state").exists()
+    outcome = run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert outcome.total.moments == exact_total(tmp_path, [p for i, p in enumerate(paths) if i != 2])
+    assert not (tmp_path / "run" / "round").exists()
+
+
+def test_a_total_with_shared_noise_takes_no_later_sites_and_stays_usable(tmp_path):
+    promise = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, secure=True, noise="distributed", min_cohort=2)
+    recipe = replace(PLAIN, privacy=promise)
+    paths = make_sites(tmp_path, count=8, recipe=recipe)
+    first = run(InProcess(paths[:4]), recipe, settings(tmp_path / "run", max_rows=1000))
+    again = run(InProcess(paths), recipe, settings(tmp_path / "run", max_rows=1000))
+    assert again.total.moments == first.total.moments
+    assert again.sites["site-7"] == "left out: the noise of a total is that of its sites"
+
+
+def test_a_message_that_could_make_the_sum_overflow_is_left_out_before_it_is_kept(tmp_path):
+    """One site that claims 2^42 rows passes alone; kept, it would stop every later run."""
+    paths = make_sites(tmp_path)
+    many = Moments(
+        Layout.of(PLAIN),
+        {name: block + (2**42 if name == "N" else 0) for name, block in Moments.zeros(Layout.of(PLAIN)).blocks.items()},
+    )
+    huge = Message("", "0" * 32, "site-4", many)
+    data = replace(huge, fingerprint=PLAIN.fingerprint).to_bytes()
+    twist = lambda a, node, reply: Letter(reply.fields, data) if node == 104 else reply  # noqa: E731
+    first = run(InProcess(paths[:4]), PLAIN, settings(tmp_path / "run"))
+    rows = 2**63 // Layout.of(PLAIN).bound ** 2
+    assert 4 * 2**42 < rows < 4 * 2**42 + 2**44, "the claim is just below the limit"
+    monster = replace(many, blocks={**many.blocks, "N": many.blocks["N"] * 0 + (rows - 10) // 4})
+    data = replace(huge, fingerprint=PLAIN.fingerprint, moments=monster).to_bytes()
+    outcome = run(InProcess(paths, twist=twist), PLAIN, settings(tmp_path / "run"))
+    assert "could leave the 64-bit integers" in outcome.sites["node 104 (as 'site-4')"]
+    assert outcome.total.moments == first.total.moments
+
+
+def test_a_node_that_says_it_is_counted_and_is_not_is_told(tmp_path):
+    paths = make_sites(tmp_path)
+    twist = lambda a, node, reply: Letter({"status": "counted", "site": "site-4"}) if node == 104 else reply  # noqa: E731
+    outcome = run(InProcess(paths, twist=twist), PLAIN, settings(tmp_path / "run"))
+    assert "says that it is counted already, and it is not" in outcome.sites["node 104 (as 'site-4')"]
 
 
 def test_a_site_asked_again_gives_the_very_same_bytes_and_answers_no_other_question(tmp_path):
@@ -261,7 +318,14 @@ def test_hostile_bytes_are_left_out(tmp_path, payload, why):
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"status": "sent"}, {"status": "sent", "site": 5}, {"status": "odd", "site": "a"}]
+    "fields",
+    [
+        {},
+        {"status": "sent"},
+        {"status": "sent", "site": 5},
+        {"status": "odd", "site": "a"},
+        {"status": "counted", "site": "\x1b[2J" + 100 * "x"},
+    ],
 )
 def test_answers_of_another_app_are_left_out(tmp_path, fields):
     paths = make_sites(tmp_path)
@@ -394,6 +458,8 @@ def test_a_folder_belongs_to_one_recipe_and_one_server(tmp_path):
         ({"folder": "x", "colour": 1}, "unknown run-config key colour"),
         ({"folder": "x", "min-sites": 0}, "min-sites is 0"),
         ({"folder": "x", "timeout": 0}, "timeout is 0"),
+        ({"folder": "x", "sites": "three"}, "sites is 'three'; it must be a whole number"),
+        ({"folder": "x", "peers": "p.toml", "authenticated": False}, "give one of them"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(config, why):

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from federations import moments_of
+from ghofl import partition
 from ghofl.cli import app
 from ghofl.errors import PolicyError, SiteError
 from ghofl.flower.answers import ACTIONS, answer, told_outside
@@ -15,8 +17,9 @@ from ghofl.flower.federation import run
 from ghofl.flower.letter import Letter
 from ghofl.flower.memory import FolderMemory
 from ghofl.flower.new import write_app
+from ghofl.flower.parcel import ready
 from ghofl.flower.policy import Policy, load_peers
-from ghofl.flower.site import SimulatedSite, Site, ready
+from ghofl.flower.site import SimulatedSite, Site
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Privacy, Recipe
@@ -180,6 +183,23 @@ def test_check_refuses_what_the_site_would_refuse(tmp_path):
     assert not (tmp_path / "memory-0" / "outbox").exists()
 
 
+def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monkeypatch, caplog):
+    """Flower sends the text of an exception to the server; a library's may name labels, rows or files."""
+    site = Site.load(make_sites(tmp_path)[0])
+
+    def broken(*_):
+        raise RuntimeError("row 7 is patient Smith")
+
+    monkeypatch.setattr(Site, "moments", broken)
+    reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
+    assert reply.fields["status"] == "refused"
+    assert reply.fields["site"] == "site-0"
+    assert "Smith" not in str(reply)
+    assert "RuntimeError" in reply.fields["why"]
+    assert "patient Smith" in caplog.text
+    assert answer("message", Letter(), site, site.memory()).fields["status"] == "refused"
+
+
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
     assert told_outside(PolicyError("min_count of 5")) == "min_count of 5"
     assert "secret" not in told_outside(ValueError("secret"))
@@ -234,6 +254,10 @@ def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):
     run_config = {"simulated-embeddings": str(tmp_path / "rows.npz"), "simulated-alpha": 0.5}
     sites = [SimulatedSite.of_config({"partition-id": i, "num-partitions": 7}, run_config) for i in range(7)]
     assert sum(site.moments(PLAIN).rows for site in sites) == 60
+    with np.load(tmp_path / "rows.npz") as rows:
+        x, y = rows["x_train"], rows["y_train"]
+    parts = partition.split(y, 7, np.random.default_rng(0), 0.5)
+    assert all(site.moments(PLAIN) == moments_of(PLAIN, x[p], y[p]) for site, p in zip(sites, parts, strict=True))
     assert [site.name for site in sites][3] == "client-00003"
     with pytest.raises(SiteError, match="a simulation needs rows"):
         SimulatedSite.of_config({"partition-id": 0, "num-partitions": 7}, {})

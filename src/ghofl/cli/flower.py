@@ -8,7 +8,8 @@ import typer
 from ghofl.cli import console
 from ghofl.cli.site import Json
 from ghofl.flower.new import write_app
-from ghofl.flower.site import Site, approve, is_approved, pack, remember, remembered
+from ghofl.flower.parcel import approve, is_approved, pack, remember, remembered
+from ghofl.flower.site import Site
 from ghofl.recipe import Recipe
 
 app = typer.Typer(

@@ -19,7 +19,8 @@ from ghofl.errors import GhoflError, PolicyError
 from ghofl.flower import binding
 from ghofl.flower.letter import Letter
 from ghofl.flower.memory import Memory
-from ghofl.flower.site import SimulatedSite, Site, ready
+from ghofl.flower.parcel import ready
+from ghofl.flower.site import SimulatedSite, Site
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, SecureError
 
@@ -30,9 +31,15 @@ def answer(action: str, query: Letter, site: Site | SimulatedSite, memory: Memor
     """A site's answer to a query; what it refuses, it refuses by name and without a word about its rows."""
     try:
         return _ANSWERS[action](query, site, memory)
-    except (GhoflError, OSError) as error:
-        log.error("%s does not answer %r: %s", site.name, action, error)
-        return Letter({"status": "refused", "site": site.name, "why": told_outside(error)})
+    except Exception as error:  # an engine would send the text of any that is left to it
+        return refusal(error, site.name)
+
+
+def refusal(error: Exception, name: str = "") -> Letter:
+    """What leaves a site when something went wrong; the whole of it goes to the site's own log."""
+    is_expected = isinstance(error, GhoflError | OSError)
+    log.error("%s does not answer: %s", name or "This node", error, exc_info=None if is_expected else error)
+    return Letter({"status": "refused", "why": told_outside(error)} | ({"site": name} if name else {}))
 
 
 def told_outside(error: Exception) -> str:
@@ -41,7 +48,9 @@ def told_outside(error: Exception) -> str:
         return str(error)
     if isinstance(error, GhoflError):
         return f"{type(error).__name__}: {(type(error).__doc__ or '').splitlines()[0]} The site's log has the details."
-    return "its files could not be read or written. The site's log has the details."
+    if isinstance(error, OSError):
+        return "its files could not be read or written. The site's log has the details."
+    return f"an error that nobody expected ({type(error).__name__}). The site's log has the details."
 
 
 def _message(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:

@@ -10,6 +10,7 @@ from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
+from ghofl.message import is_site_name
 
 log = logging.getLogger("flwr")
 POLL = 0.5
@@ -59,21 +60,20 @@ def ask(
     accept: Callable[[Node, Letter], None],
     sites: dict[str, str],
     size: int,
-    names: Mapping[int, str] | None = None,
 ) -> None:
     """Ask nodes, take in what they answer, and note under their name what is wrong with an answer."""
     by_id = {node.id: node for node in queries}
     for answer in _asked(engine, action, queries, settings, size):
         node = by_id[answer.node]
-        label, why = (names or {}).get(node.id, node.label), answer.error
+        label, why = node.label, answer.error
         if not why and answer.letter.fields.get("status") == "refused":
-            label, why = _refusal(node, answer.letter, label)
+            label, why = _claimed(node, answer.letter), _refusal(answer.letter)
         if not why:
             try:
                 accept(node, answer.letter)
                 continue
             except GhoflError as error:
-                label, why = _claimed(answer.letter, label), str(error)
+                label, why = _claimed(node, answer.letter), str(error)
             finally:
                 _put_away(answer.letter)
         if sites.get(label) not in ("counted", "counted before"):
@@ -101,22 +101,22 @@ def _put_away(letter: Letter) -> None:
 def site_of(node: Node, letter: Letter) -> str:
     """The name a site goes by, which is the one its node is registered with, where it has one."""
     name, status = letter.fields.get("site"), letter.fields.get("status")
-    if not isinstance(name, str) or not name or status not in ("sent", "counted", "joined"):
+    if not name or not is_site_name(name) or status not in ("sent", "counted", "joined"):
         raise MessageError("its answer has no site and status; it runs another app.")
     if node.name and node.name != name:
-        raise MessageError(f"its node is registered as {node.name!r} and says that it is {name[:64]!r}.")
+        raise MessageError(f"its node is registered as {node.name!r} and says that it is {name!r}.")
     return name
 
 
-def _claimed(letter: Letter, label: str) -> str:
+def _claimed(node: Node, letter: Letter) -> str:
     """The label of a node whose answer was not taken; a name that it only claims is not used for it."""
     name = letter.fields.get("site")
-    return f"{label} (as {name[:64]!r})" if label.startswith("node ") and isinstance(name, str) and name else label
+    return node.label if node.name or not name or not is_site_name(name) else f"{node.label} (as {name!r})"
 
 
-def _refusal(node: Node, letter: Letter, label: str) -> tuple[str, str]:
+def _refusal(letter: Letter) -> str:
     why = str(letter.fields.get("why", "it gave no reason"))[:500]
-    return _claimed(letter, label), "".join(c if c.isprintable() else " " for c in why)
+    return "".join(c if c.isprintable() else " " for c in why)
 
 
 def present(engine: Engine, settings: Settings, inside: int) -> list[Node]:

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from ghofl.errors import GhoflError
-from ghofl.flower.answers import ACTIONS, answer, told_outside
+from ghofl.flower.answers import ACTIONS, answer, refusal
 from ghofl.flower.engine import STYPE, from_records, to_records
-from ghofl.flower.letter import Letter
 from ghofl.flower.site import SimulatedSite, Site
 
 
@@ -51,8 +49,8 @@ def _handler(action: str) -> Callable[[Message, Context], Message]:
             else:
                 site = Site.of_config(context.node_config)
                 memory = site.memory()
-        except (GhoflError, OSError) as error:
-            return Message(to_records(Letter({"status": "refused", "why": told_outside(error)})), reply_to=message)
+        except Exception as error:
+            return Message(to_records(refusal(error)), reply_to=message)
         return Message(to_records(answer(action, from_records(message.content), site, memory)), reply_to=message)
 
     return handle

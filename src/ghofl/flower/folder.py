@@ -28,11 +28,6 @@ from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
 from ghofl.secure import ServerState
 
-try:
-    import fcntl
-except ModuleNotFoundError:  # not on Windows: there, two servers at one folder are not told apart
-    fcntl = None
-
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
@@ -52,16 +47,11 @@ class RunFolder:
             (self.path / name).mkdir(parents=True, exist_ok=True)
         self._lock = open(self.path / ".lock", "wb")  # noqa: SIM115 - closed by __exit__
         try:
-            if fcntl is not None:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not files.is_ours(self._lock):
+                raise FederationError(f"another server is at work in {path}; wait for it, or give another folder.")
             self._agree()
             shutil.rmtree(self.path / INCOMING, ignore_errors=True)
             (self.path / INCOMING).mkdir()
-        except BlockingIOError:
-            self._lock.close()
-            raise FederationError(
-                f"another server is at work in {path}; wait for it, or give another folder."
-            ) from None
         except BaseException:
             self._lock.close()
             raise
@@ -96,9 +86,9 @@ class RunFolder:
         else:
             data.path.replace(self.message(message_id))
 
-    def sites(self) -> dict[str, str]:
-        """Names of the sites whose messages are kept, by message id, in the order of ids."""
-        return {path.stem: _site(path) for path in sorted((self.path / "messages").glob("*.ghofl"))}
+    def headers(self) -> dict[str, dict[str, Any]]:
+        """The headers of the messages that are kept, by message id, in the order of ids."""
+        return {path.stem: _header(path) for path in sorted((self.path / "messages").glob("*.ghofl"))}
 
     def ids(self) -> set[str]:
         """Ids of messages that came, the removed ones included."""
@@ -106,12 +96,12 @@ class RunFolder:
 
     def removed_sites(self) -> set[str]:
         """Names of sites that were taken out."""
-        return {_site(path) for path in (self.path / "removed").glob("*.ghofl")}
+        return {_header(path)["site"] for path in (self.path / "removed").glob("*.ghofl")}
 
     def remove(self, site: str) -> bool:
         """Take a site's message out; whether it was there, now or before."""
-        for message_id, name in self.sites().items():
-            if name == site:
+        for message_id, header in self.headers().items():
+            if header["site"] == site:
                 path = self.message(message_id)
                 path.replace(self.path / "removed" / path.name)
                 return True
@@ -134,27 +124,23 @@ class RunFolder:
             made.save(path)
         return made
 
-    def save_round(self, closed: ServerState | None, state: ServerState, at_once: bool = False) -> None:
-        """Write down how far a round is: its state, and the one that its last stage was closed in.
-
-        Between stages it is always written; within one, as often as writing does not hold the round up.
-        """
-        if not at_once and time.monotonic() < self._next_save:
-            return
-        started = time.monotonic()
+    def save_stage(self, closed: ServerState | None, state: ServerState) -> None:
+        """Write down where a round stands between two stages: its state, and the one its last stage was closed in."""
         folder = self.path / "round"
         folder.mkdir(exist_ok=True)
-        if at_once:
-            if closed is not None:
-                files.write(folder / f"closed-{state.stage}", closed.to_bytes())
-            files.write(folder / "state", state.to_bytes())
-            for path in folder.glob("closed-*"):
-                if path.name != f"closed-{state.stage}":
-                    path.unlink()
-        else:
-            files.write(folder / "state", state.to_bytes())
-        finished = time.monotonic()
-        self._next_save = finished + IDLE_SHARE * (finished - started)
+        if closed is not None:
+            files.write(folder / f"closed-{state.stage}", closed.to_bytes())
+        files.write(folder / "state", state.to_bytes())
+        for path in folder.glob("closed-*"):
+            if path.name != f"closed-{state.stage}":
+                path.unlink()
+
+    def save_progress(self, state: ServerState) -> None:
+        """Write down how far a stage has come, as often as writing does not hold the round up."""
+        started = time.monotonic()
+        if started >= self._next_save:
+            files.write(self.path / "round" / "state", state.to_bytes())
+            self._next_save = time.monotonic() + IDLE_SHARE * (time.monotonic() - started)
 
     def round(self) -> tuple[ServerState | None, ServerState] | None:
         """The round that was in progress: the state its last stage was closed in, and how far it came."""
@@ -175,9 +161,9 @@ class RunFolder:
         files.write(self.path / name, text)
 
 
-def _site(path: Path) -> str:
-    """The name of the site in a message's header."""
+def _header(path: Path) -> dict[str, Any]:
+    """The header of a message that was kept."""
     header = peek(path)
-    if header is None or not isinstance(header.get("site"), str):
+    if header is None or not isinstance(header.get("site"), str) or not isinstance(header.get("rows"), int):
         raise FederationError(f"{path} is no message any more; remove the file, and its site is asked again.")
-    return header["site"]
+    return header

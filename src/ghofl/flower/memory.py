@@ -1,6 +1,5 @@
 """What a site remembers from one query to the next: names and bytes."""
 
-import os
 import shutil
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -52,8 +51,3 @@ class FolderMemory:
     def forget(self, prefix: str) -> None:
         """Remove the folder of this prefix."""
         shutil.rmtree(self.folder / prefix, ignore_errors=True)
-
-    def names(self, prefix: str) -> list[str]:
-        """Names right below a prefix, in order."""
-        folder = self.folder / prefix
-        return sorted(os.listdir(folder)) if folder.is_dir() else []

@@ -1,8 +1,8 @@
 """The plain mode: one query, one message a site, kept in a file before it is counted."""
 
-from ghofl.aggregation import Aggregator, Total
+from ghofl.aggregation import Aggregator, Total, refuse_overflow
 from ghofl.envelope import size_limit
-from ghofl.errors import FederationError, MessageError, RosterError
+from ghofl.errors import FederationError, MessageError, MomentsOverflowError, RosterError
 from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
 from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
@@ -17,17 +17,25 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
     for name in settings.remove:
         if not folder.remove(name):
             raise RosterError(f"site {name!r} is to be removed and is not in {folder.path}; check the name.")
-    inside, removed, counted = set(folder.sites().values()), folder.removed_sites(), folder.ids()
+    kept, removed, counted = folder.headers().values(), folder.removed_sites(), folder.ids()
+    inside, rows, layout = (
+        {header["site"] for header in kept},
+        sum(header["rows"] for header in kept),
+        Layout.of(recipe),
+    )
     sites |= dict.fromkeys(inside, "counted before") | dict.fromkeys(removed, "removed")
     nodes = present(engine, settings, len(inside))
     query = Letter({"recipe": recipe.to_toml(), "counted": sorted(counted)})
-    limit = size_limit(Layout.of(recipe), MAX_HEADER)
+    limit = size_limit(layout, MAX_HEADER)
     progress = Progress("sent their message", len(nodes))
 
     def accept(node: Node, letter: Letter) -> None:
+        nonlocal rows
         name = site_of(node, letter)
         if letter.fields["status"] == "counted":
-            progress.add(name, "counted before")
+            if name not in inside | removed:
+                raise MessageError("it says that it is counted already, and it is not; look at its folder.")
+            progress.add(name, sites[name])
             return
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
@@ -38,7 +46,9 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
             raise RosterError(f"it was removed; delete its file in {folder.path / 'removed'} to admit it again.")
         if name in inside or message.id in counted:
             raise RosterError(f"site {name!r} is already in the total; each is counted once.")
+        refuse_overflow(layout, rows + message.rows, name)
         folder.keep(message.id, letter.payload)
+        rows += message.rows
         counted.add(message.id)
         inside.add(name)
         sites[name] = "counted"
@@ -51,10 +61,10 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
 def _sum(folder: RunFolder, recipe: Recipe) -> Total:
     """The total of all messages in the folder, from their files: none of them is ever whole in memory."""
     aggregator = Aggregator(recipe)
-    for message_id in folder.sites():
+    for message_id in folder.headers():
         path = folder.message(message_id)
         try:
             aggregator.add_file(path)
-        except MessageError as error:
+        except (MessageError, MomentsOverflowError) as error:
             raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
     return aggregator.finished()

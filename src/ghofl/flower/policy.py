@@ -1,15 +1,14 @@
 """What a site insists on before anything leaves it, whatever the server asks for."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from ghofl.errors import PolicyError, RecipeError, SiteError
+from ghofl.errors import PolicyError, SiteError
 from ghofl.flower.binding import load_public_key
+from ghofl.flower.configuration import built, read_toml
 from ghofl.moments import Moments
-from ghofl.plain import build
 from ghofl.recipe import Recipe
 from ghofl.secure import Policy as RoundPolicy
 
@@ -26,7 +25,7 @@ class Policy:
 
     Guarantees
     ----------
-    Texts of `PolicyError` repeat what the recipe and the policy say, and nothing about rows.
+    Texts of `PolicyError` repeat what recipe and policy say; of rows, no more than that a minimum is not met.
 
     Examples
     --------
@@ -64,10 +63,7 @@ class Policy:
         values = read_toml(path)
         if isinstance(values.get("peers"), str) and values["peers"]:
             values["peers"] = str(Path(path).parent / values["peers"])
-        try:
-            return build(cls, values, "")
-        except RecipeError as error:
-            raise SiteError(f"{path}: {error}") from None
+        return built(cls, values, path)
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Raise `PolicyError` unless the recipe promises what the policy asks for."""
@@ -120,12 +116,3 @@ def load_peers(path: str | Path) -> dict[str, EllipticCurvePublicKey]:
             raise SiteError(f'{path}: {name} is {line!r}; write {name} = "ecdsa-sha2-nistp384 AAAA…", its .pub file.')
         keys[name] = load_public_key(line.encode(), f"{path}: {name}")
     return keys
-
-
-def read_toml(path: str | Path) -> dict:
-    """The values of a TOML file, or an error that names it."""
-    try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SiteError(f"{path} is not TOML: {error}") from None

@@ -3,7 +3,7 @@
 import logging
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ghofl import secure
@@ -36,25 +36,30 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
             "them, in another folder."
         )
     kept = folder.round()
-    if kept is not None and {p.name for p in kept[1].agreement.participants} <= inside:
+    if kept is not None and {p.name for p in kept[1].agreement.participants} & inside:
         folder.end_round()  # killed after the total was written and before the round was forgotten
         kept = None
     nodes = present(engine, settings, len(inside))
     round_id = secrets.token_hex(16) if kept is None else kept[1].agreement.round_id
     joined = _joined(engine, recipe, settings, round_id, nodes, sites, inside)
-    if before is not None and kept is None and len(joined) < 3:
-        sites |= dict.fromkeys(joined, "left out: a later secure round needs three new sites")
+    if before is not None and kept is None and (len(joined) < 3 or before.is_released):
+        why = (
+            "the noise of a total is that of its sites"
+            if before.is_released
+            else "a later secure round needs three new sites"
+        )
+        sites |= dict.fromkeys(joined, f"left out: {why}")
         return before
     if kept is None:
         state = _opened(recipe, settings, round_id, joined)
-        folder.save_round(None, state, at_once=True)
         closed = None
+        folder.save_stage(closed, state)
     else:
         closed, state = kept
         late = set(joined) - {p.name for p in state.agreement.participants}
         sites |= dict.fromkeys(late, "left out: the round had begun without it; a later run takes it in")
         log.info("Going on with round %s at stage %r", round_id[:8], state.stage)
-    by_name = {name: member.node for name, member in joined.items()}
+    by_name = {name: replace(member.node, name=name) for name, member in joined.items()}
     signatures = [joined[p.name].signature if p.name in joined else b"" for p in state.agreement.participants]
     try:
         release = _Round(engine, settings, folder, by_name, signatures, sites).finished(closed, state)
@@ -62,7 +67,7 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
         folder.end_round()
         raise FederationError(f"{error} The next run opens a new one.") from None
     for blame in release.blamed:
-        log.warning("%s", blame)
+        log.warning("%s gave a wrong share: %s", blame.name, blame.what)
     total = Total.of_round(release.total, recipe, release.survivors)
     sites |= dict.fromkeys(release.survivors, "counted")
     return total if before is None else before.joined(total)
@@ -160,11 +165,11 @@ class _Round:
         """The round from wherever it stands to its end; `closed` is the state that its last stage was closed in."""
         while True:
             state = self._stage(closed, state)
-            self.folder.save_round(closed, state, at_once=True)
+            self.folder.save_stage(closed, state)
             if state.stage == secure.SERVER_STAGES[-1]:
                 return secure.finish(state)
             closed, state = state, secure.advance(state)[0]
-            self.folder.save_round(closed, state, at_once=True)
+            self.folder.save_stage(closed, state)
 
     def _stage(self, closed: ServerState | None, state: ServerState) -> ServerState:
         """The state after every client that is there was asked for what it has not sent yet."""
@@ -182,17 +187,16 @@ class _Round:
             for name, letter in letters.items()
             if name in self.nodes and name not in done
         }
-        names = {node.id: name for name, node in self.nodes.items()}
         progress = Progress(_DONE[stage], len(letters), len(done))
 
         def accept(node: Node, letter: Letter) -> None:
             nonlocal state
-            state = secure.receive(state, names[node.id], letter.content)
-            self.folder.save_round(closed, state)
-            progress.add(names[node.id], "")
+            state = secure.receive(state, node.name, letter.content)
+            self.folder.save_progress(state)
+            progress.add(node.name, "")
 
         size = agreement.entries * agreement.plan.ring.width if stage == "mask" else CONTROL
-        ask(self.engine, stage, queries, self.settings, accept, self.sites, size, names)
+        ask(self.engine, stage, queries, self.settings, accept, self.sites, size)
         return state
 
     def _miss(self, names: Sequence[str], stage: str) -> None:

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ghofl.errors import SiteError
+from ghofl.flower.configuration import built
+
+_LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "max_rows": 1, "at_once": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,28 +39,28 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.folder:
             raise SiteError("the run needs a folder at the server; give --run-config 'folder=\"/srv/ghofl/run\"'.")
-        for name, least in (
-            ("sites", 0),
-            ("min_sites", 1),
-            ("wait", 0),
-            ("timeout", 1),
-            ("max_rows", 1),
-            ("at_once", 0),
-        ):
+        if self.peers and not self.authenticated:
+            raise SiteError(
+                "peers are known by their keys, which authenticated=false does not look at; give one of them."
+            )
+        for name, least in _LEAST.items():
             if getattr(self, name) < least:
                 raise SiteError(f"{name.replace('_', '-')} is {getattr(self, name)}; it is {least} or more.")
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> "Settings":
         """The settings in a run's configuration; keys that begin with 'simulated-' are for simulated sites."""
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {"folder": ""}
         for key, value in config.items():
             name = key.replace("-", "_")
             if key.startswith("simulated-"):
                 continue
             if name not in cls.__slots__:
                 raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
-            values[name] = tuple(filter(None, map(str.strip, value.split(",")))) if name == "remove" else value
-            if name in ("wait", "timeout", "dropout", "corruption"):
-                values[name] = float(value)
-        return cls(**{"folder": "", **values})
+            values[name] = _names(value) if name == "remove" else value
+        return built(cls, values, "run-config")
+
+
+def _names(text: Any) -> list[str]:
+    """Names that are separated by commas: Flower's configuration has no lists."""
+    return [name for name in map(str.strip, str(text).split(",")) if name]

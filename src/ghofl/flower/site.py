@@ -7,30 +7,24 @@ The configuration is a TOML file, or the same keys on the SuperNode's command li
 """
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ghofl import datasets, diagnostics, encoders, partition
+from ghofl import datasets, encoders, partition
 from ghofl.embed import moments_of_samples
 from ghofl.embeddings import class_numbers, load_rows, refuse_encoder
 from ghofl.encoders import Runtime
-from ghofl.envelope import safetensors_header
-from ghofl.errors import MessageError, PolicyError, RecipeError, SiteError
+from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
+from ghofl.flower.configuration import built, read_toml
 from ghofl.flower.memory import FolderMemory, Memory
-from ghofl.flower.policy import Policy, read_toml
-from ghofl.message import MAX_HEADER as MAX_MESSAGE_HEADER
-from ghofl.message import Message
+from ghofl.flower.policy import Policy
 from ghofl.moments import Moments
-from ghofl.plain import build
-from ghofl.privacy import as_vector, leaving, plan_of
 from ghofl.recipe import Recipe
 from ghofl.simulate import site_moments
 
@@ -87,7 +81,7 @@ class Site:
                 values[key] = str(Path(path).parent / values[key])
         if isinstance(values.get("data"), str) and (Path(path).parent / values["data"]).exists():
             values["data"] = str(Path(path).parent / values["data"])
-        return _built(values, str(path))
+        return built(cls, values, path)
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> "Site":
@@ -96,7 +90,7 @@ class Site:
             return cls.load(str(config["site"]))
         known = {f.name for f in dataclasses.fields(cls)}
         values = {key.replace("-", "_"): value for key, value in config.items()}
-        return _built({key: value for key, value in values.items() if key in known}, "--node-config")
+        return built(cls, {key: value for key, value in values.items() if key in known}, "--node-config")
 
     def memory(self) -> Memory:
         """What the site remembers, on disk."""
@@ -186,122 +180,3 @@ def _dealt(
     assert rows.y is not None
     y = class_numbers(rows.y, classes)
     return rows.x, y, partition.split(y, clients, np.random.default_rng(seed), alpha)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Parcel:
-    """What would leave a site under one recipe: a message, or the vector that a secure round hides.
-
-    `sentences` say what it would reveal to someone who reads it.
-    """
-
-    content: bytes = field(repr=False)
-    is_message: bool
-    rows: int
-    sentences: tuple[str, ...]
-
-    @property
-    def sha256(self) -> str:
-        """What an approval names."""
-        return hashlib.sha256(self.content).hexdigest()
-
-    @property
-    def message_id(self) -> str:
-        """The id of the message, empty for a vector."""
-        if not self.is_message:
-            return ""
-        return str(safetensors_header(self.content, "message", MAX_MESSAGE_HEADER)["id"])
-
-    @property
-    def vector(self) -> np.ndarray:
-        """The vector to hide."""
-        assert not self.is_message
-        return np.frombuffer(self.content, dtype="<i8").astype(np.int64, copy=False)
-
-
-def pack(site: Site | SimulatedSite, recipe: Recipe) -> Parcel:
-    """What would leave the site now, after its policy agreed to recipe and rows. Local noise is drawn here, once."""
-    site.check_recipe(recipe)
-    moments = site.moments(recipe)
-    site.conditions().check_moments(moments)
-    plan, is_secure = plan_of(recipe), recipe.privacy.secure
-    has_noise = plan is not None and plan.mechanism == "local"
-    if is_secure:
-        left, content = leaving(moments, recipe), b""
-        content = as_vector(left, recipe).astype("<i8").tobytes()
-    else:
-        message = Message.of(moments, recipe, site.name)
-        left, content = message.moments, message.to_bytes()
-    sentences: tuple[str, ...] = ()
-    if isinstance(site, Site):
-        guarantee = plan.guarantee if has_noise and plan is not None else None
-        sentences = tuple(diagnostics.audit(left, recipe, guarantee).sentences())
-    if is_secure:
-        sentences += ("It leaves masked: the server learns the sum over all sites of the round, not these numbers.",)
-    return Parcel(content, not is_secure, moments.rows, sentences)
-
-
-def remembered(memory: Memory, recipe: Recipe) -> Parcel | None:
-    """The parcel that was packed for this recipe before, if the memory holds one."""
-    told, content = memory.get(_key(recipe, "json")), memory.get(_key(recipe, "bin"))
-    if told is None or content is None:
-        return None
-    values = json.loads(told)
-    if hashlib.sha256(content).hexdigest() != values["sha256"]:
-        raise MessageError(
-            "the message kept in this site's folder is damaged; remove it there and let it be made again."
-        )
-    return Parcel(content, values["is_message"], values["rows"], tuple(values["sentences"]))
-
-
-def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Keep a parcel, so that a second query gets the very same bytes: same id, same noise."""
-    told = {
-        "is_message": parcel.is_message,
-        "rows": parcel.rows,
-        "sentences": parcel.sentences,
-        "sha256": parcel.sha256,
-    }
-    memory.put(_key(recipe, "bin"), parcel.content)
-    memory.put(_key(recipe, "json"), json.dumps(told, indent=1, ensure_ascii=False).encode())
-
-
-def ready(site: Site | SimulatedSite, recipe: Recipe, memory: Memory) -> Parcel:
-    """The parcel that leaves, packed once and approved where the policy asks for it."""
-    site.check_recipe(recipe)
-    parcel = remembered(memory, recipe) if memory.is_lasting else None
-    if parcel is None:
-        parcel = pack(site, recipe)
-        if memory.is_lasting:
-            remember(memory, recipe, parcel)
-    if site.conditions().confirm and memory.get(_approval(recipe)) != parcel.sha256.encode():
-        raise PolicyError(
-            f"this site's administrator has not approved recipe {recipe.fingerprint[:12]}… yet: "
-            "ghofl flower check SITE.toml --recipe RECIPE.toml --confirm."
-        )
-    return parcel
-
-
-def approve(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Note that an administrator has seen this parcel and lets it go."""
-    memory.put(_approval(recipe), parcel.sha256.encode())
-
-
-def is_approved(memory: Memory, recipe: Recipe, parcel: Parcel) -> bool:
-    """Whether an administrator approved this very parcel."""
-    return memory.get(_approval(recipe)) == parcel.sha256.encode()
-
-
-def _key(recipe: Recipe, suffix: str) -> str:
-    return f"outbox/{recipe.fingerprint}.{suffix}"
-
-
-def _approval(recipe: Recipe) -> str:
-    return f"approved/{recipe.fingerprint}"
-
-
-def _built(values: Mapping[str, Any], where: str) -> Site:
-    try:
-        return build(Site, values, "")
-    except RecipeError as error:
-        raise SiteError(f"{where}: {error}") from None
