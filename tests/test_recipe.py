@@ -1,5 +1,6 @@
 import dataclasses
 import re
+import unicodedata
 
 import numpy as np
 import pytest
@@ -7,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import recipe_of
-from ghofl import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
 from ghofl.errors import GhoflError, RecipeError
+from ghofl.names import is_name
 
-NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=5, unique=True).map(tuple)
+TEXTS = st.text(min_size=1, max_size=8).map(lambda text: unicodedata.normalize("NFC", text)).filter(is_name)
+NAMES = st.lists(TEXTS, min_size=2, max_size=5, unique=True).map(tuple)
 
 
 @st.composite
@@ -20,7 +23,7 @@ def recipes(draw):
     space = draw(st.sampled_from(["", "projection", "lift"]))
     return Recipe(
         classes=draw(NAMES),
-        encoder=Encoder(dim=dim, name=draw(st.text(min_size=1)), fingerprint=draw(st.text())),
+        encoder=Encoder(dim=dim, name=draw(TEXTS), fingerprint=draw(TEXTS)),
         statistics=statistics,
         transform=Transform(
             power=draw(st.floats(0.1, 4)),
@@ -33,6 +36,7 @@ def recipes(draw):
         else None,
         lift=Lift(dim=draw(st.integers(1, 99)), shift=draw(st.integers(0, 9))) if space == "lift" else None,
         privacy=Privacy(radius=draw(st.floats(0.1, 9)), min_count=draw(st.integers(0, 9))),
+        limits=Limits(draw(st.none() | st.integers(1, 2**40)), draw(st.none() | st.floats(0.01, 1))),
     )
 
 

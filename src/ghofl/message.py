@@ -24,6 +24,7 @@ from ghofl.errors import MessageError
 from ghofl.features import radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
+from ghofl.names import is_site_name
 from ghofl.plausible import check_plausible, check_radius
 from ghofl.privacy import NoiseStream, leaving, restored, rounded, shifts_of
 from ghofl.recipe import Recipe
@@ -31,12 +32,6 @@ from ghofl.recipe import Recipe
 MAX_HEADER = 64 * 2**10
 FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}
 _ID = re.compile(r"[0-9a-f]{32}")
-_SITE = re.compile(r"[^\x00-\x1f\x7f]{0,64}")
-
-
-def is_site_name(text: object) -> bool:
-    """Whether something can be a site's name: up to 64 printable characters."""
-    return isinstance(text, str) and _SITE.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ def check(claim: bool, otherwise: str) -> None:
 def plain(value: Any) -> Any:
     """A dataclass as plain values, without the fields that are not set."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {name: plain(v) for name, v in pairs if v is not None and v != () and v != ""}
+        pairs = ((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        return {name: v for name, v in pairs if v is not None and v not in ([], "", {})}
     return list(value) if isinstance(value, tuple) else value
 
 

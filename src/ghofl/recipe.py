@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from jaxtyping import Int
 
 from ghofl import files
 from ghofl.errors import RecipeError
+from ghofl.names import NAMES_ARE, is_name
 from ghofl.plain import build, canonical, plain
 from ghofl.plain import check as _check
 
@@ -29,6 +31,7 @@ STATISTICS = ("N", "A", "D", "B", "S")
 MAX_CLASSES = 100_000
 MAX_DIM = 65_536
 MAX_TOML_BYTES = 256 * 2**20
+MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Encoder:
     def __post_init__(self) -> None:
         _check(1 <= self.dim <= MAX_DIM, f"encoder.dim is {self.dim}; a row has between 1 and {MAX_DIM} numbers.")
         _check(bool(self.name), "encoder.name is empty; name the encoder, e.g. 'torchvision:mobilenet_v2'.")
+        for key in ("name", "fingerprint"):
+            _check(is_name(getattr(self, key)), f"encoder.{key} is {getattr(self, key)[:80]!r}; {NAMES_ARE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +248,31 @@ _PRIVACY_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one site may contribute: the most rows, and the largest share of all rows.
+
+    `max_rows` is one million where it is not written. A message that claims more is refused, and it is what a site's
+    entries are bounded by in a secure round: the smaller, the fewer bits a masked entry takes. `max_share` is judged
+    over the roster of a total of plain messages before anything is released or built from it.
+    """
+
+    max_rows: int | None = None
+    max_share: float | None = None
+
+    def __post_init__(self) -> None:
+        _check(
+            self.max_rows is None or 1 <= self.max_rows <= 2**40,
+            f"limits.max_rows is {self.max_rows}; write the most rows of one site, from 1 to 2^40.",
+        )
+        _check(
+            self.max_share is None or 0 < self.max_share <= 1,
+            f"limits.max_share is {self.max_share}; write a share of all rows above 0 and at most 1, e.g. 0.5.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
-    """The agreement of one federation: classes, encoder, transform, grid, projection or lift, statistics, privacy.
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
     ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class).
@@ -273,6 +301,7 @@ class Recipe:
     lift: Lift | None = None
     sketch: Sketch | None = None
     privacy: Privacy = field(default_factory=Privacy)
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "statistics", stored(self.statistics))
@@ -285,13 +314,11 @@ class Recipe:
             f"classes has {len(self.classes)} names; a classifier tells at least two apart (at most {MAX_CLASSES}).",
         )
         _check(all(self.classes), "classes has an empty name; give every class a name.")
-        twice = {name for name in self.classes if self.classes.count(name) > 1} if not self._are_unique() else set()
-        _check(
-            not twice, f"classes names {sorted(twice)[:3]} more than once; every class is listed once, in one order."
-        )
-
-    def _are_unique(self) -> bool:
-        return len(set(self.classes)) == len(self.classes)
+        for name in self.classes:
+            _check(is_name(name), f"classes has the name {name[:80]!r}; {NAMES_ARE}")
+        if len(set(self.classes)) < len(self.classes):
+            twice = sorted(name for name, count in Counter(self.classes).items() if count > 1)
+            raise RecipeError(f"classes names {twice[:3]} more than once; every class is listed once, in one order.")
 
     def _check_spaces(self) -> None:
         dim = self.encoder.dim
@@ -336,6 +363,11 @@ class Recipe:
         space = self.projection or self.lift
         kept = self.encoder.dim if self.lift is not None and self.lift.keep else 0
         return self.encoder.dim if space is None else space.dim + kept
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows that one site may have."""
+        return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
 
     @property
     def fingerprint(self) -> str:

@@ -161,7 +161,7 @@ class _Sites:
         vectors = {
             name: as_vector(leaving(moments, recipe, stream), recipe) for name, moments in self._moments()
         }  # the noise of a client is in its vector before it is masked
-        bound = entry_bound(recipe, max((len(rows) for rows in self._parts), default=0))
+        bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)
         refuse_few(recipe, agreed)
         outcome = secure.simulate_round(vectors, bound, cohort.vanishing(list(vectors)), agreed)
