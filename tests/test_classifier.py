@@ -1,12 +1,18 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, save
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load
 
 from federations import blobs, recipe_of, total_of
 from ghofl import Classifier, HeadSpec, Projection
+from ghofl.envelope import sealed
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
+
+GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 
 
 @pytest.fixture
@@ -17,7 +23,7 @@ def saved(rng):
 def rewritten(data: bytes, header=None, tensors=None) -> bytes:
     size = int.from_bytes(data[:8], "little")
     old = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["ghofl"])
-    return save({**load(data), **(tensors or {})}, metadata={"ghofl": json.dumps({**old, **(header or {})})})
+    return sealed({**load(data), **(tensors or {})}, {**old, **(header or {})})
 
 
 def test_a_spec_has_options_in_brackets():
@@ -90,7 +96,7 @@ def test_a_fit_that_cannot_be_done_says_what_to_change(rng):
     [
         ({"header": {"head": "svm"}}, "head 'svm' is unknown"),
         ({"header": {"kind": "total"}}, "this file is a 'total'"),
-        ({"header": {"schema": 2}}, "newer"),
+        ({"header": {"schema": 3}}, "newer"),
         ({"header": {"recipe_toml": "x"}}, "damaged"),
         ({"header": {"options": 3}}, "metadata is damaged"),
         ({"tensors": {"weights": np.zeros((4, 5))}}, "its weights have shape"),
@@ -102,6 +108,15 @@ def test_a_fit_that_cannot_be_done_says_what_to_change(rng):
 def test_a_damaged_head_is_refused(saved, change, says):
     with pytest.raises(MessageError, match=says):
         Classifier.from_bytes(rewritten(saved, **change))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_one_changed_byte_of_a_head_is_refused_wherever_it_is(position, change):
+    """A flipped bit in a weight, a shape or an option would give other predictions without a word."""
+    data = bytearray(Path(GOLDEN, "head-lda.safetensors").read_bytes())
+    data[position % len(data)] ^= change
+    with pytest.raises(MessageError):
+        Classifier.from_bytes(bytes(data))
 
 
 def test_truncated_bytes_are_not_a_head(saved):

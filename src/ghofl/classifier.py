@@ -1,7 +1,6 @@
 """A head with its recipe: raw embeddings in, labels out."""
 
 import inspect
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,13 +12,12 @@ import scipy.special
 from jaxtyping import Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
-from safetensors.numpy import save as save_safetensors
 
 from ghofl import files
 from ghofl.aggregation import Total, guarantee_in
 from ghofl.best import best_head
 from ghofl.calibration import temperature_of
-from ghofl.envelope import SCHEMA, safetensors_header
+from ghofl.envelope import check_fingerprint, check_seal, safetensors_header, sealed
 from ghofl.errors import HeadError, MessageError, MissingStatisticError, RecipeError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
@@ -150,7 +148,6 @@ class Classifier:
     def to_bytes(self) -> bytes:
         """The classifier as a safetensors file: the head's arrays, with recipe and options in the metadata."""
         header = {
-            "schema": SCHEMA,
             "kind": "head",
             "head": self.head.name,
             "options": self.options,
@@ -162,14 +159,17 @@ class Classifier:
             "revealed": self.revealed,
             "temperature": self.temperature,
         }
-        return save_safetensors(self.head.arrays(), metadata={"ghofl": json.dumps(header, sort_keys=True)})
+        return sealed(self.head.arrays(), header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Classifier":
         """The classifier in some bytes; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
+        if header["schema"] > 1:
+            check_seal(header, data)
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
+            check_fingerprint(header, recipe)
             head = _head(str(header.get("head")), load_safetensors(data), recipe)
         except (SafetensorError, RecipeError, HeadError) as error:
             raise MessageError(f"the head file is damaged: {error}") from None

@@ -1,4 +1,4 @@
-"""Names that come from outside: of sites and of classes.
+"""Names and ids that come from outside: of sites, classes and messages.
 
 A name is shown in tables, logs and reports, so it must look like what it is: in Unicode's normal form C, and without
 characters that are invisible, control a terminal or turn the direction of a text. Two sites of one federation may not
@@ -12,6 +12,7 @@ from functools import cache
 from importlib import resources
 
 SITE_LENGTH = 64
+_HEX = frozenset("0123456789abcdef")
 NAMES_ARE = (
     "names are printable texts in Unicode's normal form C, without control, bidirectional or invisible characters."
 )
@@ -39,6 +40,15 @@ def is_name(text: object) -> bool:
 def is_site_name(text: object) -> bool:
     """Whether something can be a site's name: up to 64 characters that can be shown, none before or after it."""
     return is_name(text) and len(text) <= SITE_LENGTH and text.strip() == text  # type: ignore[arg-type, union-attr]
+
+
+def is_hex(value: object, digits: int) -> bool:
+    """Whether something is a text of so many hexadecimal digits in lower case, as ids and hashes are.
+
+    >>> is_hex("00ff", 4), is_hex("00FF", 4), is_hex("00ff\\n", 5)
+    (True, False, False)
+    """
+    return isinstance(value, str) and len(value) == digits and set(value) <= _HEX
 
 
 def skeleton(name: str) -> str:

@@ -31,6 +31,7 @@ STATISTICS = ("N", "A", "D", "B", "S")
 MAX_CLASSES = 100_000
 MAX_DIM = 65_536
 MAX_TOML_BYTES = 256 * 2**20
+MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
 MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 
@@ -341,6 +342,17 @@ class Recipe:
                 "dimensions. For more, write [lift].",
             )
             self.projection.given_matrix(dim)
+        space = self.projection or self.lift
+        for name, rows, section in (("projection or lift", dim, space), ("sketch", self.dim, self.sketch)):
+            _check(
+                section is None or rows * section.dim <= MAX_MATRIX,
+                f"the matrix of the {name} has {rows} × {0 if section is None else section.dim} entries; at most "
+                f"{MAX_MATRIX} are computed. Write a smaller dim.",
+            )
+        _check(
+            self.limits.max_share is None or not self.privacy.secure,
+            "limits.max_share is judged by the rows of each site, which privacy.secure hides; write one of them.",
+        )
         if self.sketch is not None:
             _check(
                 "B" in self.statistics or "S" in self.statistics,

@@ -164,7 +164,7 @@ def moments(
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
     clipping.warn(agreed)
-    message = Message.of(sums, agreed, site)
+    message = Message.of(sums, agreed, site, clipping=clipping)
     sent = message.to_bytes(zstd)
     files.write(output, sent)
     few = int(np.count_nonzero((sums.counts > 0) & (sums.counts < 3)))
