@@ -23,6 +23,7 @@ from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, PAPER, Blend, Head, SketchedQDA
 from ghofl.moments import Layout
+from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 
@@ -172,13 +173,13 @@ class Classifier:
             check_fingerprint(header, recipe)
             head = _head(str(header.get("head")), load_safetensors(data), recipe)
         except (SafetensorError, RecipeError, HeadError) as error:
-            raise MessageError(f"the head file is damaged: {error}") from None
+            raise MessageError(f"the head file is damaged: {shown(error, 300)}") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
         revealed, temperature = str(header.get("revealed", "")), header.get("temperature")
         if type(temperature) is not float or not 0 < temperature < float("inf"):
-            raise MessageError(f"the head's temperature is {str(temperature)[:20]}; it must be a positive number.")
+            raise MessageError(f"the head's temperature is {shown(temperature, 20)}; it must be a positive number.")
         return cls(recipe, head, options, sites, rows, guarantee_in(header, recipe), revealed, temperature)
 
     def save(self, path: str | Path) -> None:
