@@ -47,8 +47,6 @@ def handled() -> Iterator[None]:
         _fail(str(error))
     except (FileNotFoundError, IsADirectoryError, PermissionError, NotADirectoryError) as error:
         _fail(f"{error.filename}: {error.strerror}. Check the path and try again.")
-    except ValueError as error:  # an option out of its range, refused by the library
-        _fail(str(error))
     except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
         if isinstance(error, SystemExit) and error.code != INTERRUPTED:
             raise
@@ -154,7 +152,8 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    err.print(f"[yellow]Warning:[/yellow] {message}", highlight=False, soft_wrap=True)
+    err.print("[yellow]Warning:[/yellow] ", end="")
+    err.print(str(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def _fail(text: str) -> None:
