@@ -28,7 +28,7 @@ BINS = 15
 def temperature_of(head: Head, gaussians: Gaussians) -> float | None:
     """The temperature of a head built from these Gaussians; 1 where the statistics have no shared covariance.
 
-    None where they have one and it cannot be estimated, because no class has two rows that differ.
+    None where they have one and it cannot be estimated, as when every class has one row.
     """
     if not gaussians.has_shared_covariance:
         return 1.0

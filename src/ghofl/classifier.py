@@ -262,8 +262,8 @@ def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
 
 
 _UNCALIBRATED = (
-    "the probabilities of head {!r} are not calibrated: no class has two rows that differ, so nothing tells how rows of "
-    "a class vary. Its predictions do not change."
+    "the probabilities of head {!r} are not calibrated: the total does not tell how rows of a class vary, as when every "
+    "class has one row. Its predictions are the same."
 )
 
 

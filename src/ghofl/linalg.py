@@ -48,7 +48,7 @@ def cholesky(sigma: Float[np.ndarray, "d d"], what: str) -> Float[np.ndarray, "d
     except np.linalg.LinAlgError:
         if not np.trace(sigma) > 0:  # a sphere of no size: shrinking towards it changes nothing
             raise NotPositiveDefiniteError(
-                f"{what} is zero: no class has two rows that differ, so nothing tells how rows of a class vary. "
+                f"{what} is zero: the total does not tell how rows of a class vary, as when every class has one row. "
                 "Add sites with more rows, or use the head nearest_mean, spherical or ridge."
             ) from None
         smallest = float(np.linalg.eigvalsh(sigma)[0])

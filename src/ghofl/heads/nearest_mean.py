@@ -9,7 +9,6 @@ from jaxtyping import Float
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 
-
 SMALLEST = 1e-12  # σ² over the variance between classes
 
 
