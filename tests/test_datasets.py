@@ -234,6 +234,13 @@ def test_pillow_warns_all_others_as_ever(monkeypatch):
         Image.open(io.BytesIO(data)).close()
 
 
+def test_published_corruptions_that_are_not_arrays_are_refused(tmp_path):
+    (tmp_path / "fog.npy").write_bytes(b"no array")
+    (tmp_path / "labels.npy").write_bytes(b"no array")
+    with pytest.raises(DatasetError, match="fog.npy or labels.npy beside it is not an .npy of plain numbers"):
+        datasets.load(str(tmp_path), corruption=Corruption("fog", 1))
+
+
 def test_an_image_that_a_table_names_and_nobody_has_is_a_bad_sample(tmp_path):
     (tmp_path / "t.csv").write_text("path,label\nmissing.png,cat\n")
     with pytest.raises(SampleError, match="missing.png is not there"):

@@ -38,7 +38,10 @@ JSON_HELP = "Also write the result as JSON to this file; '-' for standard output
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C."""
+    """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C.
+
+    What ghofl did not raise on purpose is a defect: it goes on as it came, with its traceback and code 1.
+    """
     previous = warnings.showwarning
     warnings.showwarning = _show_warning
     try:
@@ -131,6 +134,12 @@ def refuse_missing_folder(json_path: str | None) -> None:
     """A usage error before the work, not after it, when the JSON could not be written."""
     if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
         raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
+
+
+def refuse_negative_seed(seed: int) -> None:
+    """A usage error for a seed that no generator takes."""
+    if seed < 0:
+        raise typer.BadParameter(f"the seed is {seed}; write 0 or a whole number above it.")
 
 
 def bytes_of(text: str) -> int:

@@ -80,6 +80,8 @@ class ProtoHyper(Head):
 
         `per_class`, `extra`, `steps` and `epochs` are as in `FisherMix.fit`.
         """
+        if not temperature > 0:
+            raise HeadError(f"temperature is {temperature}; it is above 0: what teacher and head are divided by.")
         rng = np.random.default_rng(seed)
         gaussians = informed(gaussians)
         basis = widened(gaussians, Fisher.of_energy(gaussians, energy, at_most=128).basis, extra)
