@@ -21,6 +21,13 @@
     ├── PolicyError              (PermissionError)  what a site's policy does not allow; others may read its text
     ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
+
+What goes on all the same is told by a warning::
+
+    UserWarning
+    ├── ClippingWarning          entries that fell outside the grid
+    ├── EmptyClassWarning        classes that nobody has
+    └── CalibrationWarning       probabilities that could not be calibrated
 """
 
 
@@ -102,3 +109,11 @@ class MissingExtraError(GhoflError, ImportError):
 
 class ClippingWarning(UserWarning):
     """More entries than expected fell outside the grid."""
+
+
+class EmptyClassWarning(UserWarning):
+    """Classes of the recipe that have no row in a total, so that its heads never predict them."""
+
+
+class CalibrationWarning(UserWarning):
+    """A head whose probabilities could not be calibrated: its temperature is 1."""

@@ -23,7 +23,7 @@ from jaxtyping import Int
 from ghofl import files
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
-from ghofl.plain import build, canonical, plain
+from ghofl.plain import build, canonical, coerce, plain
 from ghofl.plain import check as _check
 
 SCHEMA = 1
@@ -44,6 +44,7 @@ class Encoder:
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
+        coerce(self, "encoder.")
         _check(1 <= self.dim <= MAX_DIM, f"encoder.dim is {self.dim}; a row has between 1 and {MAX_DIM} numbers.")
         _check(bool(self.name), "encoder.name is empty; name the encoder, e.g. 'torchvision:mobilenet_v2'.")
         for key in ("name", "fingerprint"):
@@ -59,6 +60,7 @@ class Transform:
     anchor: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        coerce(self, "transform.")
         _check(
             math.isfinite(self.power) and 0 < self.power <= 4,
             f"transform.power is {self.power}; it must be above 0 and at most 4 (1 leaves rows as they are, "
@@ -75,6 +77,7 @@ class Grid:
     scale: float = 16.0
 
     def __post_init__(self) -> None:
+        coerce(self, "grid.")
         _check(2 <= self.bits <= 16, f"grid.bits is {self.bits}; write a number from 2 to 16 (8 is the default).")
         _check(
             math.isfinite(self.scale) and self.scale > 0,
@@ -101,6 +104,7 @@ class Projection:
     matrix: str = ""
 
     def __post_init__(self) -> None:
+        coerce(self, "projection.")
         _check(1 <= self.dim <= MAX_DIM, f"projection.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
         _check_seed("projection", self.seed)
         _check_shift("projection", self.shift)
@@ -144,6 +148,7 @@ class Lift:
     keep: bool = False
 
     def __post_init__(self) -> None:
+        coerce(self, "lift.")
         _check(1 <= self.dim <= MAX_DIM, f"lift.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
         _check_seed("lift", self.seed)
         _check_shift("lift", self.shift)
@@ -163,6 +168,7 @@ class Sketch:
     kept: bool = False
 
     def __post_init__(self) -> None:
+        coerce(self, "sketch.")
         _check(1 <= self.dim <= MAX_DIM, f"sketch.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
         _check_seed("sketch", self.seed)
 
@@ -191,6 +197,7 @@ class Privacy:
     rounding: int | None = None
 
     def __post_init__(self) -> None:
+        coerce(self, "privacy.")
         for name in ("radius", "epsilon"):
             value = getattr(self, name)
             _check(
@@ -261,6 +268,7 @@ class Limits:
     max_share: float | None = None
 
     def __post_init__(self) -> None:
+        coerce(self, "limits.")
         _check(
             self.max_rows is None or 1 <= self.max_rows <= 2**40,
             f"limits.max_rows is {self.max_rows}; write the most rows of one site, from 1 to 2^40.",
@@ -305,6 +313,7 @@ class Recipe:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        coerce(self, "")
         object.__setattr__(self, "statistics", stored(self.statistics))
         self._check_classes()
         self._check_spaces()

@@ -78,6 +78,6 @@ def _heads(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> di
     paths = {}
     for name, spec in specs.items():
         paths[name] = folder.path / "heads" / f"{''.join(c if c.isalnum() else '-' for c in name).strip('-')}.ghofl"
-        Classifier.fit(total, spec).save(paths[name])
+        Classifier.fit(total, spec, warn=lambda warning: log.warning("%s", warning)).save(paths[name])
         log.info("Built head %s", name)
     return paths
