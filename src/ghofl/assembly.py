@@ -137,6 +137,7 @@ def _space(options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder) -
         proposal = propose(
             options.budget, classes, encoder.dim, options.site_rows, encoder.name,
             bits=options.bits, seed=options.seed, secure=options.privacy.secure,
+            noisy=options.privacy.epsilon is not None,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder), proposal
     project, seed = options.project, options.seed

@@ -10,7 +10,7 @@ import numpy as np
 
 from ghofl.errors import RecipeError
 from ghofl.moments import Layout
-from ghofl.recipe import Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_DIM, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
 from ghofl.secure import Ring, RingError
 
 
@@ -58,6 +58,7 @@ MEANS_BELOW_LDA, VARIANCES_BELOW_LDA = 14.6, 12.6
 PROJECTIONS = (64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768)
 SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
 LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
+LIFTED_FROM = 64  # random features of fewer numbers were not tried
 # What a secure round reserves room for in an entry: a million rows a site, and 128 sites in the sum.
 MASKED_ROWS, MASKED_SITES = 10**6, 128
 
@@ -81,11 +82,13 @@ def propose(
     bits: int | None = None,
     seed: int = 0,
     secure: bool = False,
+    noisy: bool = False,
 ) -> Proposal:
     """The recipe with the best expected accuracy whose message of a site with `rows` rows fits `budget` bytes.
 
     `bits` are those of its grid, 8 or 6 unless given, `seed` that of its public matrices. Under `secure` aggregation
-    every entry takes the room of the largest. Expectations are those without noise.
+    every entry takes the room of the largest. Where the total is going to be `noisy`, class covariances and lifts are
+    left out: noise in the covariance of a class is as large as in the shared one, which has the rows of all classes.
 
     >>> proposal = propose(5_000_000, tuple(map(str, range(100))), 1280)
     >>> proposal.recipe.sketch.dim, proposal.bytes < 5_000_000
@@ -93,6 +96,7 @@ def propose(
     """
     grids = [Grid(), Grid(bits=6)] if bits is None else [Grid(bits=bits)]
     candidates = (c for grid in grids for c in _candidates(Recipe(classes, Encoder(dim, encoder), grid=grid), seed))
+    candidates = (c for c in candidates if not noisy or _is_shared(c))
     size_of = _masked_bytes if secure else _bytes
     found = [(_expected(recipe), -size_of(recipe, rows), recipe) for recipe in candidates]
     within = [candidate for candidate in found if -candidate[1] <= budget]
@@ -116,10 +120,15 @@ def _candidates(start: Recipe, seed: int) -> list[Recipe]:
     spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in PROJECTIONS if k < dim)]
     for space in spaces:
         out += [replace(space, sketch=Sketch(dim=k, seed=seed) if k else None) for k in SKETCHES if k < space.dim]
-    for times in LIFTS:
-        lift, kept = Lift(dim=round(times * dim), seed=seed, keep=True), Sketch(dim=dim, kept=True)
+    for lifted in (round(times * dim) for times in LIFTS if LIFTED_FROM <= dim <= MAX_DIM / times):
+        lift, kept = Lift(dim=lifted, seed=seed, keep=True), Sketch(dim=dim, kept=True)
         out.append(replace(linear, lift=lift, sketch=kept))
     return out
+
+
+def _is_shared(recipe: Recipe) -> bool:
+    """Whether second moments are those of all rows together, in a space no larger than the encoder's."""
+    return "S" not in recipe.statistics and recipe.sketch is None and recipe.lift is None
 
 
 def _expected(recipe: Recipe) -> float:
