@@ -61,6 +61,7 @@ LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
 LIFTED_FROM = 64  # random features of fewer numbers were not tried
 # What a secure round reserves room for in an entry: a million rows a site, and 128 sites in the sum.
 MASKED_ROWS, MASKED_SITES = 10**6, 128
+ROUND_BYTES = 8_000  # keys and shares for some twenty neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def _masked_bytes(recipe: Recipe, rows: int) -> float:
         width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest**2).width
     except RingError:
         return np.inf
-    return 20_000 + layout.entries * width
+    return ROUND_BYTES + layout.entries * width
 
 
 def _width(size: float, signs: int) -> float:

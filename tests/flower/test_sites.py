@@ -258,7 +258,9 @@ def test_bad_keys_are_told_with_what_to_do(tmp_path):
 
 def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "rows.npz", x_train=rng.normal(size=(60, 6)), y_train=np.array(PLAIN.classes)[np.arange(60) % 4])
+    np.savez(
+        tmp_path / "rows.npz", x_train=rng.normal(size=(60, 6)), y_train=np.array(PLAIN.classes)[np.arange(60) % 4]
+    )
     run_config = {"simulated-embeddings": str(tmp_path / "rows.npz"), "simulated-alpha": 0.5}
     sites = [SimulatedSite.of_config({"partition-id": i, "num-partitions": 7}, run_config) for i in range(7)]
     assert sum(site.moments(PLAIN).rows for site in sites) == 60
