@@ -528,7 +528,7 @@ def test_a_budget_and_epsilon_are_enough_to_simulate(folder):
 
 def test_the_best_head_alone_tells_which_recipe_it_was_given(folder):
     result, said = told(folder, "--heads", "best")
-    assert "Recipe for 256.0 MB: head" in said
+    assert "Recipe for 256 MB: head" in said
     assert result["heads"]["best"]["accuracy"] > 0.98
     assert result["heads"]["best"]["payload_bytes"] < 256e6
 

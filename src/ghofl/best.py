@@ -106,7 +106,7 @@ def propose(
         raise RecipeError(f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}.")
     _, size, recipe = max(within, key=lambda candidate: candidate[:2])
     head = best_head(Layout.of(recipe), recipe)
-    bytes_ = -size
+    bytes_ = int(-size)
     sent = "in a secure round" if secure else f"for a site of {rows:,} rows of all classes"
     why = f"head {head.spec} ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
     return Proposal(recipe, bytes_, why)

@@ -22,6 +22,9 @@ from ghofl.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, 
 from ghofl.simulate import simulate as run_simulation
 
 
+DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
+
+
 @private.takes_privacy
 def simulate(
     embeddings: Annotated[Path, typer.Option(help="An .npz with x_train, y_train, x_test and y_test.")],
@@ -35,13 +38,13 @@ def simulate(
     sketch: SketchTo = None,
     bits: Bits = None,
     scale: Annotated[
-        float | None, typer.Option(help="Grid steps in one unit of the embedding; fitted to the rows if not given.")
+        float | None, typer.Option(help="Grid steps in one unit of the embedding; without it fitted to the rows, but not under --epsilon.")
     ] = None,
     heads: Annotated[
         str,
         typer.Option(
             help="Heads separated by commas, with options in brackets, or 'all'. 'best' alone is the strongest within "
-            f"--budget, {console.size(BEST_BUDGET)} unless given; beside others, the strongest of what they need."
+            f"--budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need."
         ),
     ] = "lda",
     preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
@@ -116,7 +119,7 @@ def _dataset(path: Path) -> Dataset:
 def _tell(found: Assembly, budget: str | None) -> None:
     """Say on standard error what was chosen for the user."""
     if found.proposal is not None:
-        size = console.size(BEST_BUDGET) if budget is None else budget
+        size = DEFAULT_BUDGET if budget is None else budget
         console.err.print(f"Recipe for {size}: {found.proposal.why}.", highlight=False, soft_wrap=True)
     for note in found.notes:
         console.err.print(note, highlight=False, soft_wrap=True)

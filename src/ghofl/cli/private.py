@@ -73,6 +73,7 @@ def takes_privacy(command: Callable[..., None]) -> Callable[..., None]:
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(run).pop("__wrapped__", None)  # a type checker may wrap functions; whoever unwraps them stops here
     return run
 
 

@@ -30,7 +30,7 @@ LabelsAreNumbers = Annotated[
 ]
 Power = Annotated[
     float | None,
-    typer.Option(help="Signed power transform; 0.5 is the square root (the default with --budget), 1 none (else)."),
+    typer.Option(help="Signed power transform: 0.5 is the square root, 1 none. 1 unless given, 0.5 with --budget."),
 ]
 UnitLength = Annotated[bool, typer.Option("--unit-length", help="Scale every row to length 1.")]
 Bits = Annotated[
