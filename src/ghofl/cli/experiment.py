@@ -21,7 +21,6 @@ from ghofl.secure import STAGES
 from ghofl.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
 from ghofl.simulate import simulate as run_simulation
 
-
 DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
 
@@ -38,7 +37,10 @@ def simulate(
     sketch: SketchTo = None,
     bits: Bits = None,
     scale: Annotated[
-        float | None, typer.Option(help="Grid steps in one unit of the embedding; without it fitted to the rows, but not under --epsilon.")
+        float | None,
+        typer.Option(
+            help="Grid steps in one unit of the embedding; without it fitted to the rows, not under --epsilon."
+        ),
     ] = None,
     heads: Annotated[
         str,
