@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
-from ghofl import Classifier, Features, Layout, Lift, Message, Sketch
+from ghofl import Classifier, Encoder, Features, Grid, Layout, Lift, Message, Recipe, Sketch
 from ghofl.best import best_head, propose
 from ghofl.calibration import expected_calibration_error, fitted_temperature
 from ghofl.errors import MessageError, RecipeError, RosterError
@@ -46,6 +46,62 @@ def test_more_budget_never_gives_a_smaller_message_of_worse_expectation():
     expected = [_expected(p.recipe) for p in proposals]
     assert expected == sorted(expected)
     assert len({p.recipe.fingerprint for p in proposals}) >= 4
+
+
+DIMS = (2, 4, 16, 32, 64, 100, 1280)
+
+
+@pytest.mark.parametrize("bits", [6, 8])
+@pytest.mark.parametrize("dim", DIMS)
+def test_more_statistics_of_one_space_are_never_expected_to_be_worse(dim, bits):
+    from ghofl.best import SKETCHES, _expected
+
+    def expected(*statistics, **parts):
+        return _expected(Recipe(CLASSES, Encoder(dim=dim), statistics, grid=Grid(bits=bits), **parts))
+
+    sketches = [expected("B", sketch=Sketch(dim=k)) for k in SKETCHES if 0 < k < dim]
+    ranks = [expected(), expected("D"), expected("B"), *sketches, expected("S")]
+    lifts = [expected("B", lift=Lift(dim=m * dim, keep=True), sketch=Sketch(dim=dim, kept=True)) for m in (2, 4, 8)]
+    assert ranks + lifts == sorted(ranks + lifts)
+    assert expected("D") < expected("B") < expected("S")
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("dim", DIMS)
+def test_no_proposal_leaves_out_statistics_of_its_space_that_fit(dim, classes):
+    """Five megabytes at 64 dimensions were spent on naive Bayes, because LDA of few dimensions counted as weaker."""
+    from ghofl.best import _bytes
+
+    names = tuple(map(str, range(classes)))
+    for budget in (3_000, 10_000, 50_000, 200_000, 10**6, 5 * 10**6, 256 * 10**6):
+        full = [Recipe(names, Encoder(dim=dim), (statistic,), grid=Grid(bits=8)) for statistic in "BS"]
+        fits_b, fits_s = (_bytes(recipe, 5000) <= budget for recipe in full)
+        try:
+            recipe = propose(budget, names, dim).recipe
+        except RecipeError:
+            assert not fits_b
+            continue
+        head = best_head(Layout.of(recipe), recipe).spec
+        assert not fits_b or head not in ("nb", "nearest_mean")
+        assert not fits_s or "student" in head
+
+
+def test_proposals_keep_the_grid_and_seed_that_were_given_and_every_dimension_has_one():
+    for dim in (1, 3, 700, 20_000):
+        recipe = propose(10**9, CLASSES, dim, bits=5, seed=9).recipe
+        assert recipe.grid.bits == 5
+        assert all(part is None or part.kept or part.seed == 9 for part in (recipe.sketch,))
+    small = propose(60_000, CLASSES, 256, seed=9).recipe
+    assert (small.projection or small.sketch).seed == 9
+
+
+@pytest.mark.parametrize("budget", [60_000, 200_000, 10**6])
+def test_a_proposal_for_secure_rounds_counts_entries_at_full_width(budget):
+    plain, masked = propose(budget, CLASSES, 64), propose(budget, CLASSES, 64, secure=True)
+    assert masked.bytes <= budget
+    assert Layout.of(masked.recipe).entries <= Layout.of(plain.recipe).entries
+    assert 4 * Layout.of(masked.recipe).entries <= masked.bytes
+    assert "in a secure round" in masked.why
 
 
 @pytest.mark.parametrize("budget", [20_000, 60_000, 200_000, 10**6, 10**7])

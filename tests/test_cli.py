@@ -280,6 +280,150 @@ def test_a_class_with_no_row_is_told_when_a_head_is_built_and_one_row_a_class_is
     assert "Warning: the probabilities of head 'nearest_mean' are not calibrated" in told
 
 
+@pytest.fixture
+def head(folder):
+    """A finished head in the folder of `folder`."""
+    federation()
+    ghofl("head", "total.ghofl", "-o", "lda.safetensors")
+    return folder
+
+
+def test_predict_takes_a_bare_array_without_labels(head):
+    np.save("new.npy", np.load("test.npz")["x"])
+    ghofl("predict", "lda.safetensors", "new.npy", "-o", "new.csv")
+    ghofl("predict", "lda.safetensors", "test.npz", "-o", "test.csv")
+    assert (head / "new.csv").read_text() == (head / "test.csv").read_text()
+
+
+def test_predict_writes_nothing_but_the_table_to_standard_output_and_no_file(head, capsys):
+    ghofl("predict", "lda.safetensors", "test.npz", "-o", "test.csv")
+    before = sorted(os.listdir())
+    done = process("predict", "lda.safetensors", "test.npz", "-o", "-", cwd=head)
+    assert done.returncode == 0
+    assert done.stdout == (head / "test.csv").read_text()
+    assert sorted(os.listdir()) == before
+    done = process("predict", "lda.safetensors", "test.npz", "-o", "-", "--json", "said.json", cwd=head)
+    assert done.stdout == (head / "test.csv").read_text()
+    assert json.loads((head / "said.json").read_text())["rows"] == 100
+    assert "both --output and --json" in _words(ghofl("predict", "lda.safetensors", "test.npz", "-o", "-", "--json", "-",
+                                                      code=2))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["moments", "north.npz", "-r", "recipe.toml", "-o", "-"],
+        ["sum", "north.ghofl", "-r", "recipe.toml", "-o", "-"],
+        ["head", "total.ghofl", "-o", "-"],
+        ["recipe", "-", "--classes", "4", "--dim", "6"],
+    ],
+)
+def test_files_that_are_not_text_do_not_go_to_standard_output(head, command):
+    assert "cannot go to standard output" in _words(ghofl(*command, code=2))
+    assert not (head / "-").exists()
+
+
+def _words(text):
+    return " ".join(text.replace("│", " ").split())
+
+
+def test_skip_bad_leaves_rows_of_a_file_out_and_lists_them(folder):
+    federation()
+    with np.load("north.npz") as rows:
+        x, y = rows["x"].copy(), rows["y"]
+    x[[3, 77], 0] = np.nan, np.inf
+    np.savez("holes.npz", x=x, y=y)
+    np.savez("without.npz", x=np.delete(x, [3, 77], axis=0), y=np.delete(y, [3, 77]))
+    ghofl("moments", "holes.npz", "-r", "recipe.toml", "-o", "x.ghofl", code=2)
+    done = process("moments", "holes.npz", "-r", "recipe.toml", "--skip-bad", "-o", "holes.ghofl", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Left out: row 3 holds a number that is not finite" in done.stderr
+    assert "Left out: row 77" in done.stderr
+    ghofl("moments", "without.npz", "-r", "recipe.toml", "-o", "without.ghofl")
+    hashes = [
+        json.loads(ghofl("inspect", f"{name}.ghofl", "-r", "recipe.toml", "--json", "-"))["moments_sha256"]
+        for name in ("holes", "without")
+    ]
+    assert hashes[0] == hashes[1]
+
+
+@pytest.mark.parametrize("option", [("--text-column", "t"), ("--device", "cuda"), ("--batch-size", "8")])
+def test_options_about_samples_are_refused_for_a_file_of_embeddings(folder, option):
+    federation()
+    text = ghofl("moments", "north.npz", "-r", "recipe.toml", "-o", "x.ghofl", *option, code=2)
+    assert "are about samples" in _words(text)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--site-rows", "10"), "give --budget too"),
+        (("--pooling", "cls"), "are for --from-encoder"),
+    ],
+)
+def test_options_of_a_recipe_that_go_nowhere_are_refused(folder, option, says):
+    assert says in _words(ghofl("recipe", "x.toml", "--classes", "4", "--dim", "6", *option, code=2))
+
+
+def test_nothing_is_said_about_no_rows(head, capsys):
+    np.savez("none.npz", x=np.zeros((0, 6)), y=np.zeros(0, dtype=int))
+    ghofl("evaluate", "lda.safetensors", "none.npz", "--json", "none.json", code=2)
+    assert "none.npz holds no rows" in capsys.readouterr().err
+    assert not (head / "none.json").exists()
+
+
+JSON_COMMANDS = {
+    "recipe": ["recipe", "new.toml", "--classes", "4", "--dim", "6"],
+    "moments": ["moments", "north.npz", "-r", "recipe.toml", "-o", "new.ghofl"],
+    "sum": ["sum", "north.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
+    "subtract": ["subtract", "total.ghofl", "north.ghofl", "-o", "new.ghofl"],
+    "release": ["release", "total.ghofl", "-o", "new.ghofl"],
+    "head": ["head", "total.ghofl", "-o", "new.safetensors"],
+    "evaluate": ["evaluate", "lda.safetensors", "test.npz"],
+    "select": ["select", "report.json"],
+    "predict": ["predict", "lda.safetensors", "test.npz", "-o", "new.csv"],
+    "simulate": ["simulate", "--embeddings", "all.npz", "--clients", "2"],
+    "inspect": ["inspect", "total.ghofl"],
+    "audit": ["audit", "total.ghofl"],
+    "embed": ["embed", "--encoder", "precomputed:x", "--data", "north.npz", "-o", "new.npz"],
+    "export-encoder": ["export-encoder", "--encoder", "precomputed:x", "-o", "new.onnx"],
+}
+
+
+def test_every_command_of_this_list_has_a_rule_for_its_json():
+    assert set(JSON_COMMANDS) == set(COMMANDS) - {"demo"}
+
+
+@pytest.mark.parametrize("command", JSON_COMMANDS.values(), ids=JSON_COMMANDS)
+def test_json_replaces_a_file_only_by_force(head, command):
+    ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
+    (head / "kept.json").write_text("precious")
+    before = sorted(os.listdir())
+    text = _words(ghofl(*command, "--json", "kept.json", code=2))
+    assert "kept.json exists already" in text
+    assert (head / "kept.json").read_text() == "precious"
+    assert sorted(os.listdir()) == before, "refused before the work, not after it"
+    if command[0] not in ("embed", "export-encoder"):  # they need an encoder to get further
+        ghofl(*command, "--json", "kept.json", "--force")
+        assert isinstance(json.loads((head / "kept.json").read_text()), dict)
+
+
+def test_whole_number_labels_of_named_classes_need_a_word(head, capsys):
+    """North's 0 may be 'cat' in its own files and 'bird' in the recipe."""
+    ghofl("recipe", "named.toml", "--from-embeddings", "north.npz", "--classes", "d,c,b,a")
+    ghofl("moments", "north.npz", "-r", "named.toml", "-o", "named.ghofl", code=2)
+    assert "--labels-are-numbers" in capsys.readouterr().err
+    ghofl("moments", "north.npz", "-r", "named.toml", "-o", "named.ghofl", "--labels-are-numbers")
+    ghofl("sum", "named.ghofl", "-r", "named.toml", "-o", "named-total.ghofl")
+    ghofl("head", "named-total.ghofl", "-o", "named.safetensors")
+    ghofl("evaluate", "named.safetensors", "test.npz", code=2)
+    ghofl("audit", "named.ghofl", "-r", "named.toml", "--shadow", "test.npz", code=2)
+    assert capsys.readouterr().err.count("--labels-are-numbers") == 2
+    result = ghofl("evaluate", "named.safetensors", "test.npz", "--labels-are-numbers", "--json", "-")
+    assert json.loads(result)["accuracy"] > 0.9
+    ghofl("audit", "named.ghofl", "-r", "named.toml", "--shadow", "test.npz", "--labels-are-numbers")
+
+
 def test_force_replaces_a_file(folder):
     federation()
     ghofl("moments", "south.npz", "-r", "recipe.toml", "-o", "north.ghofl", "--force")

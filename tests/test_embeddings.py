@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ghofl.embeddings import class_numbers, load_rows
+from ghofl.embeddings import Rows, class_numbers, classes_of, load_rows, without_bad
 from ghofl.errors import EmbeddingsError
 
 
@@ -57,15 +57,70 @@ def test_a_parquet_file_cut_or_damaged_anywhere_is_told(tmp_path, rng):
 
 
 def test_labels_become_class_numbers():
-    assert class_numbers(np.array([1, 0], dtype=np.uint8), ("a", "b")).tolist() == [1, 0]
     assert class_numbers(np.array(["b", "a"]), ("a", "b")).tolist() == [1, 0]
+    assert class_numbers(np.array(["b", "a"], dtype=object), ("a", "b")).tolist() == [1, 0]
+    assert class_numbers(np.array(["b", "a"], dtype=np.dtypes.StringDType()), ("a", "b")).tolist() == [1, 0]
+
+
+def test_whole_numbers_are_places_where_classes_are_called_so_or_the_caller_says_so():
+    """A list of names in another order would make other classes of the same numbers."""
+    numbers = np.array([1, 0], dtype=np.uint8)
+    assert class_numbers(numbers, ("0", "1", "2")).tolist() == [1, 0]
+    assert class_numbers(numbers, ("a", "b"), labels_are_numbers=True).tolist() == [1, 0]
+    for classes in (("a", "b"), ("1", "0"), ("0", "2"), ("00", "01")):
+        with pytest.raises(EmbeddingsError, match="--labels-are-numbers, or labels_are_numbers = true in the site"):
+            class_numbers(numbers, classes)
+
+
+def test_classes_follow_from_labels():
+    assert classes_of(np.array([2, 0])) == ("0", "1", "2")
+    assert classes_of(np.array(["b", "a", "b"], dtype=object)) == ("a", "b")
+    with pytest.raises(EmbeddingsError, match="labels start at -1"):
+        classes_of(np.array([-1, 1]))
+    with pytest.raises(EmbeddingsError, match="dtype float64"):
+        classes_of(np.array([0.5]))
 
 
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (np.array([0, 2]), "label .*2.* of row 1 is not in the recipe's 2 classes"),
-        (np.array([-1]), "of row 0"),
+        (["a", None], "label None of row 1 is a NoneType"),
+        (["a", "b", 3], "label 3 of row 2 is a int"),
+        ([float("nan")], "label nan of row 0 is a float"),
+        (["a", "c"], "label 'c' of row 1 is not in the recipe's 2 classes"),
+    ],
+)
+def test_objects_that_are_not_class_names_are_named_with_their_row(labels, says):
+    """What pandas gives for a column of texts is an array of objects, some of which may be missing."""
+    with pytest.raises(EmbeddingsError, match=says):
+        class_numbers(np.array(labels, dtype=object), ("a", "b"))
+
+
+def test_rows_with_numbers_that_are_not_finite_can_be_left_out(rng):
+    x = rng.normal(size=(5, 3))
+    x[1, 2], x[4, 0] = np.nan, -np.inf
+    rows, bad = without_bad(Rows(x, np.arange(5)))
+    assert rows.y.tolist() == [0, 2, 3]
+    assert [number for number, _ in bad] == [1, 4]
+    whole = Rows(np.zeros((2, 2), dtype=np.uint8))
+    assert without_bad(whole) == (whole, [])
+
+
+def test_a_bare_array_needs_labels_only_where_they_are_asked_for(tmp_path, rng):
+    x = rng.normal(size=(5, 3))
+    np.save(tmp_path / "a.npy", x)
+    for labelled in (False, None):
+        rows = load_rows(tmp_path / "a.npy", labelled=labelled)
+        assert np.array_equal(rows.x, x)
+        assert rows.y is None
+    np.save(tmp_path / "a.labels.npy", np.arange(5))
+    assert load_rows(tmp_path / "a.npy").y.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        (np.array(["a", "2"]), "label .*2.* of row 1 is not in the recipe's 2 classes"),
         (np.array(["a", "c", "c"]), "label .*'c'.* of row 1 .* 2 rows"),
         (np.array([0.0]), "dtype float64"),
     ],
@@ -73,3 +128,9 @@ def test_labels_become_class_numbers():
 def test_unknown_labels_are_named(labels, says):
     with pytest.raises(EmbeddingsError, match=says):
         class_numbers(labels, ("a", "b"))
+
+
+@pytest.mark.parametrize("labels", [[0, 2], [0, -1]])
+def test_numbers_outside_the_list_of_classes_are_named(labels):
+    with pytest.raises(EmbeddingsError, match=f"label {labels[1]} of row 1 is not in the recipe's 2 classes"):
+        class_numbers(np.array(labels), ("a", "b"), labels_are_numbers=True)

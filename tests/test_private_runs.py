@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_cli import ghofl
+from test_cli import ghofl, process
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import (
@@ -412,8 +412,11 @@ def test_noise_for_more_clients_than_may_be_honest_is_refused(data):
 
 def test_a_grid_is_not_fitted_to_protected_rows(data):
     specs = HeadSpec.parse_list("lda")
-    with pytest.raises(PrivacyError, match="would tell about them"):
-        recipe_for(data, specs.values(), privacy=Privacy(**NOISE))
+    louder = replace(data, x_train=1000.0 * data.x_train)
+    for options in ({}, {"unit_length": True}, {"project": 8}, {"scale": 3.0}):
+        recipes = [recipe_for(d, specs.values(), privacy=Privacy(**NOISE), **options) for d in (data, louder)]
+        assert recipes[0] == recipes[1]
+        assert recipes[0].privacy == Privacy(**NOISE)
     public = recipe_for(data, specs.values(), privacy=Privacy(**NOISE), public=data.x_test)
     assert public.grid == recipe_for(data, specs.values(), public=data.x_test).grid
 
@@ -484,6 +487,86 @@ def test_simulate_takes_the_options_of_privacy(folder, extra):
 def test_options_of_privacy_that_cannot_work_end_with_code_2(folder, wrong):
     ghofl(*SIMULATE, *wrong, "--json", "out.json", code=2)
     assert not (folder / "out.json").exists()
+
+
+def told(folder, *arguments):
+    """What `simulate` gives as JSON and says on standard error, in a process of its own."""
+    done = process(*SIMULATE[:-2], *arguments, "--json", "-", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize("space", [("--budget", "300kB"), ("--project", "16"), ()])
+def test_simulate_keeps_every_promise_whatever_chooses_the_recipe(folder, space):
+    """A budget once replaced the recipe that privacy had been applied to, and the promise was gone without a word."""
+    promises = ("--epsilon", "8", "--unit-length", "--min-count", "20", "--secure", "--drop", "mask=0.1")
+    result, _ = told(folder, "--heads", "lda", *space, *promises)
+    assert result["guarantee"]["epsilon"] == pytest.approx(8.0)
+    assert result["secure"]["survivors"] == 9
+    assert "20 rows" in result["small_classes"]
+    assert result["heads"]["lda"]["accuracy"] > 0.7
+    if space[:1] == ("--budget",):
+        assert result["heads"]["lda"]["payload_bytes"] <= 300_000
+
+
+def test_epsilon_and_a_radius_are_enough_to_simulate(folder):
+    """The usual radius was computed, and missed unit length, although another one was given."""
+    result = json.loads(ghofl(*SIMULATE[:-1], "lda", "--epsilon", "8", "--radius", "60", "--json", "-"))
+    assert result["guarantee"]["epsilon"] == pytest.approx(8.0)
+    assert result["heads"]["lda"]["accuracy"] > 0.85
+    assert result["clipped_share"] < 0.001
+    # Rows ten times as long as the radius leave the grid; the command runs, and says so.
+    result, said = told(folder, "--epsilon", "1", "--radius", "5")
+    assert result["guarantee"]["epsilon"] == pytest.approx(1.0)
+    assert "fell outside the 8-bit grid" in said
+
+
+def test_a_budget_and_epsilon_are_enough_to_simulate(folder):
+    result, said = told(folder, "--budget", "1MB", "--epsilon", "4", "--heads", "best")
+    assert result["guarantee"]["epsilon"] == pytest.approx(4.0)
+    assert result["heads"]["best"]["accuracy"] > 0.7
+    assert "Recipe for 1MB: head lda" in said
+    assert "Rows are scaled to length 1" in said
+
+
+def test_the_best_head_alone_tells_which_recipe_it_was_given(folder):
+    result, said = told(folder, "--heads", "best")
+    assert "Recipe for 256 MB: head" in said
+    assert result["heads"]["best"]["accuracy"] > 0.98
+    assert result["heads"]["best"]["payload_bytes"] < 256e6
+
+
+@pytest.mark.parametrize("budget", [(), ("--budget", "20kB")])
+def test_a_recipe_file_keeps_every_option_with_a_budget_and_without(folder, budget):
+    ghofl("recipe", "recipe.toml", "--classes", "10", "--dim", "64", *budget, "--unit-length", "--power", "0.75",
+          "--anchor", "anchor.npz", "--bits", "7", "--epsilon", "1", "--secure", "--min-count", "5", "--merge-into", "9",
+          "--min-cohort", "3")  # fmt: skip
+    made = Recipe.load("recipe.toml")
+    assert made.transform == Transform(0.75, True, tuple(map(float, np.load("anchor.npz")["anchor"])))
+    assert made.grid.bits == 7
+    assert made.grid.scale == unit_scale(made.grid, 64)
+    assert made.privacy == Privacy(
+        usual_length(made), 1.0, 1e-5, secure=True, min_count=5, merge_into="9", min_cohort=3
+    )
+    ghofl("recipe", "other.toml", "--classes", "10", "--dim", "64", *budget, "--epsilon", "1", "--radius", "5")
+    assert Recipe.load("other.toml").privacy.radius == 5.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (("--lift", "100"), "lift (--lift) was given too"),
+        (("--project", "8"), "project (--project) was given too"),
+        (("--sketch", "8"), "sketch (--sketch) was given too"),
+    ],
+)
+def test_a_budget_and_a_space_of_one_s_own_are_refused(folder, capsys, wrong, says):
+    for command in (SIMULATE, ("recipe", "x.toml", "--classes", "10", "--dim", "64")):
+        ghofl(*command, "--budget", "1MB", *wrong, code=2)
+        assert says in " ".join(capsys.readouterr().err.split())
+    ghofl("recipe", "x.toml", "--classes", "10", "--dim", "64", "--budget", "1MB", "--statistics", "S", code=2)
+    assert "statistics (--statistics) was given too" in " ".join(capsys.readouterr().err.split())
+    assert not (folder / "x.toml").exists()
 
 
 def test_central_noise_with_files_is_added_once_by_release(folder):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from federations import blobs
-from ghofl import HeadSpec, partition
+from ghofl import HeadSpec, Layout, partition
 from ghofl.demo import digits
 from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.simulate import Dataset, all_heads, need_of, recipe_for, simulate
@@ -94,6 +94,25 @@ def test_heads_ask_for_the_fewest_statistics(data):
     assert statistics("nb,lda") == ("N", "A", "D", "B")
     assert statistics("nb,qda,ridge") == ("N", "A", "S")
     assert statistics("sketched_qda", sketch=4) == ("N", "A", "B")
+
+
+def test_the_best_head_alone_asks_for_the_strongest_there_is(data):
+    """It once took what other heads asked for, and alone that was nothing beside the class means."""
+
+    def recipe(heads, **options):
+        return recipe_for(data, HeadSpec.parse_list(heads).values(), **options)
+
+    alone = recipe("best")
+    assert alone == recipe("best", power=0.5)
+    assert Layout.of(alone).has("Z")
+    assert recipe("best", project=16).statistics == ("N", "A", "S")
+    assert recipe("best", sketch=16).statistics == ("N", "A", "B")
+    assert recipe("best", lift=100).sketch.kept
+    assert not recipe("best", lift=100, sketch=16).sketch.kept
+    assert recipe("best,student").statistics == ("N", "A", "S")
+    assert recipe("best,lda").statistics == ("N", "A", "B")
+    parts = partition.iid(data.y_train, 3, np.random.default_rng(0))
+    assert run(data, parts, "best").heads["best"].accuracy > 0.98
 
 
 def test_a_head_the_recipe_cannot_serve_is_refused_before_clients_run(data):

@@ -10,7 +10,8 @@ import numpy as np
 
 from ghofl.errors import RecipeError
 from ghofl.moments import Layout
-from ghofl.recipe import Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_DIM, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.secure import Ring, RingError
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,21 @@ def best_head(layout: Layout, recipe: Recipe) -> Choice:
     return Choice("nearest_mean", "class means only")
 
 
-# Points of accuracy on held-out CIFAR-100 rows, by dimension: LDA of a projection, and what a sketch adds to it.
+# Points of accuracy on held-out CIFAR-100 rows: LDA of a projection by dimension, what a sketch adds to it, and what a
+# lift adds by how many times the dimension it has. Means, or means and variances, are so far below LDA of their space.
 EXPECTED = {
     "lda": ((64, 128, 256, 384, 512, 768, 1280), (48.4, 55.7, 59.9, 62.3, 62.7, 63.4, 64.6)),
     "sketch": ((0, 32, 48, 64, 96, 128, 256, 512, 1280), (0.0, 0.9, 1.1, 1.5, 2.2, 2.6, 3.8, 4.8, 6.2)),
-    "lift": ((0, 2048, 4096, 8192, 16384), (0.0, 0.0, 0.1, 0.3, 0.7)),
+    "lift": ((0.0, 1.6, 3.2, 6.4, 12.8), (0.0, 0.0, 0.1, 0.3, 0.7)),
 }
+MEANS_BELOW_LDA, VARIANCES_BELOW_LDA = 14.6, 12.6
 PROJECTIONS = (64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768)
 SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
-LIFTS = (4096, 8192)
+LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
+LIFTED_FROM = 64  # random features of fewer numbers were not tried
+# What a secure round reserves room for in an entry: a million rows a site, and 128 sites in the sum.
+MASKED_ROWS, MASKED_SITES = 10**6, 128
+ROUND_BYTES = 8_000  # keys and shares for some twenty neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,56 +73,91 @@ class Proposal:
     why: str
 
 
-def propose(budget: int, classes: tuple[str, ...], dim: int, rows: int = 5000, encoder: str = "unnamed") -> Proposal:
+def propose(
+    budget: int,
+    classes: tuple[str, ...],
+    dim: int,
+    rows: int = 5000,
+    encoder: str = "unnamed",
+    *,
+    bits: int | None = None,
+    seed: int = 0,
+    secure: bool = False,
+    noisy: bool = False,
+) -> Proposal:
     """The recipe with the best expected accuracy whose message of a site with `rows` rows fits `budget` bytes.
+
+    `bits` are those of its grid, 8 or 6 unless given, `seed` that of its public matrices. Under `secure` aggregation
+    every entry takes the room of the largest. Where the total is going to be `noisy`, class covariances and lifts are
+    left out: noise in the covariance of a class is as large as in the shared one, which has the rows of all classes.
 
     >>> proposal = propose(5_000_000, tuple(map(str, range(100))), 1280)
     >>> proposal.recipe.sketch.dim, proposal.bytes < 5_000_000
     (96, True)
     """
-    found = [(_expected(recipe), -_bytes(recipe, rows), recipe) for recipe in _candidates(classes, dim, encoder)]
+    grids = [Grid(), Grid(bits=6)] if bits is None else [Grid(bits=bits)]
+    candidates = (c for grid in grids for c in _candidates(Recipe(classes, Encoder(dim, encoder), grid=grid), seed))
+    candidates = (c for c in candidates if not noisy or _is_shared(c))
+    size_of = _masked_bytes if secure else _bytes
+    found = [(_expected(recipe), -size_of(recipe, rows), recipe) for recipe in candidates]
     within = [candidate for candidate in found if -candidate[1] <= budget]
     if not within:
         least = min(-size for _, size, _ in found)
         raise RecipeError(f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}.")
     _, size, recipe = max(within, key=lambda candidate: candidate[:2])
     head = best_head(Layout.of(recipe), recipe)
-    bytes_ = -size
-    why = (
-        f"head {head.spec} ({head.why}); about {bytes_:,} bytes for a site of {rows:,} rows of all classes, "
-        f"of {budget:,} allowed"
-    )
+    bytes_ = int(-size)
+    sent = "in a secure round" if secure else f"for a site of {rows:,} rows of all classes"
+    why = f"head {head.spec} ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
     return Proposal(recipe, bytes_, why)
 
 
-def _candidates(classes: tuple[str, ...], dim: int, encoder: str) -> list[Recipe]:
-    plain = Recipe(classes, Encoder(dim=dim, name=encoder), (), Transform(power=0.5))
+def _candidates(start: Recipe, seed: int) -> list[Recipe]:
+    """Every recipe that is weighed, on the grid of `start`."""
+    dim = start.encoder.dim
+    plain = replace(start, statistics=(), transform=Transform(power=0.5))
     linear = replace(plain, statistics=("B",))
     out = [plain, replace(plain, statistics=("D",)), replace(plain, statistics=("S",))]
-    spaces = [linear, *(replace(linear, projection=Projection(dim=k)) for k in PROJECTIONS if k < dim)]
+    spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in PROJECTIONS if k < dim)]
     for space in spaces:
-        out += [replace(space, sketch=Sketch(dim=k) if k else None) for k in SKETCHES if k < space.dim]
-    for m in LIFTS:
-        lift, kept = Lift(dim=m, keep=True), Sketch(dim=dim, kept=True)
+        out += [replace(space, sketch=Sketch(dim=k, seed=seed) if k else None) for k in SKETCHES if k < space.dim]
+    for lifted in (round(times * dim) for times in LIFTS if LIFTED_FROM <= dim <= MAX_DIM / times):
+        lift, kept = Lift(dim=lifted, seed=seed, keep=True), Sketch(dim=dim, kept=True)
         out.append(replace(linear, lift=lift, sketch=kept))
-    coarse = [replace(recipe, grid=Grid(bits=6)) for recipe in out]
-    return out + coarse
+    return out
+
+
+def _is_shared(recipe: Recipe) -> bool:
+    """Whether second moments are those of all rows together, in a space no larger than the encoder's."""
+    return "S" not in recipe.statistics and recipe.sketch is None and recipe.lift is None
 
 
 def _expected(recipe: Recipe) -> float:
-    """Points of expected accuracy; differences between recipes are what counts."""
+    """Points of expected accuracy; differences between recipes are what counts.
+
+    In one space, more statistics are never expected to be worse.
+    """
     dim = min(recipe.dim, recipe.encoder.dim)
+    coarse = 0.2 if recipe.grid.bits < 8 else 0.0
     if recipe.statistics == ("N", "A"):
-        return 50.0
+        return _expected_of_lda(dim) - MEANS_BELOW_LDA - coarse
     if recipe.statistics == ("N", "A", "D"):
-        return 52.0
-    base = float(np.interp(np.log(dim), np.log(EXPECTED["lda"][0]), EXPECTED["lda"][1]))
+        return _expected_of_lda(dim) - VARIANCES_BELOW_LDA - coarse
     second = dim if "S" in recipe.statistics else 0 if recipe.sketch is None else recipe.sketch.dim
     if recipe.sketch is not None and recipe.sketch.kept:
         second = dim
     gain = float(np.interp(second, *EXPECTED["sketch"]))
-    lifted = float(np.interp(0 if recipe.lift is None else recipe.lift.dim, *EXPECTED["lift"]))
-    return base + gain + lifted - (0.2 if recipe.grid.bits < 8 else 0.0)
+    times = 0.0 if recipe.lift is None else recipe.lift.dim / recipe.encoder.dim
+    return _expected_of_lda(dim) + gain + float(np.interp(times, *EXPECTED["lift"])) - coarse
+
+
+def _expected_of_lda(dim: int) -> float:
+    """Between the measured dimensions and below them by the logarithm of the dimension; never more than the largest."""
+    dims, points = EXPECTED["lda"]
+    if dim >= dims[0]:
+        return float(np.interp(np.log(dim), np.log(dims), points))
+    slope = (points[1] - points[0]) / np.log(dims[1] / dims[0])
+    return float(points[0] + slope * np.log(dim / dims[0]))
 
 
 def _bytes(recipe: Recipe, rows: int) -> int:
@@ -135,6 +177,18 @@ def _bytes(recipe: Recipe, rows: int) -> int:
     entries = {name: int(np.prod(shape)) for name, shape in layout.shapes.items()}
     spare = 1.05 if recipe.projection is None else 1.1  # projected entries are less even, and more chunks stand out
     return 2000 + int(spare * sum(count * (sizes[name] + 1 / 256) for name, count in entries.items()))
+
+
+def _masked_bytes(recipe: Recipe, rows: int) -> float:
+    """What a site sends in a secure round: every entry in the whole bytes that the largest could need in a sum."""
+    layout = Layout.of(recipe)
+    is_spread = recipe.sketch is not None and not recipe.sketch.kept and layout.has("Z")
+    largest = recipe.grid.bound * (layout.dim if is_spread else 1)
+    try:
+        width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest**2).width
+    except RingError:
+        return np.inf
+    return ROUND_BYTES + layout.entries * width
 
 
 def _width(size: float, signs: int) -> float:

@@ -87,11 +87,12 @@ def moments_of_samples(
     runtime: Runtime | None = None,
     batch_size: int = 0,
     skip_bad: bool = False,
+    labels_are_numbers: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Moments, Clipping, list[Bad]]:
     """The moments of samples, without writing an embedding anywhere: what `embed` and `site_moments` give together."""
     refuse_kind(encoder, samples.kind)
-    y = _class_numbers(samples, features.recipe.classes)
+    y = _class_numbers(samples, features.recipe.classes, labels_are_numbers)
     size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
     layout, starts = Layout.of(features.recipe), range(0, len(samples), size)
     builder, clipping, all_bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
@@ -218,10 +219,10 @@ def _advice(bad: Sequence[Bad]) -> str:
     return f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad."
 
 
-def _class_numbers(samples: Samples, classes: tuple[str, ...]) -> Int64[np.ndarray, " n"]:
+def _class_numbers(samples: Samples, classes: tuple[str, ...], labels_are_numbers: bool) -> Int64[np.ndarray, " n"]:
     if samples.labels is None:
         raise DatasetError("the data has no labels, and moments are sums by class; name the label column or folder.")
-    return class_numbers(samples.labels, classes)
+    return class_numbers(samples.labels, classes, labels_are_numbers)
 
 
 def _memory(device: str) -> int:

@@ -13,21 +13,23 @@ from jaxtyping import Int64, Num
 
 from ghofl import secure
 from ghofl.aggregation import Aggregator, Total
-from ghofl.classifier import Classifier, HeadSpec, is_possible, resolved
+from ghofl.assembly import Assembly, RecipeOptions, assemble
+from ghofl.classifier import BEST, Classifier, HeadSpec, is_possible, resolved
 from ghofl.cohort import Cohort, SecureRound, refuse_few
 from ghofl.envelope import encode
-from ghofl.errors import EmbeddingsError, HeadError, PrivacyError
+from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.evaluation import Confusion
-from ghofl.features import Clipping, Features, calibrated, unit_scale
+from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.partition import Parts, empty
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving, rounded, shifts_of
-from ghofl.recipe import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform, stored
+from ghofl.recipe import Encoder, Privacy, Recipe, stored
 
 Progress = Callable[[str, int, int], None]
 SITE_BLOCK = 4096
+BEST_BUDGET = 256_000_000  # bytes per site, for the head 'best' where no budget was given
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,8 +211,8 @@ def recipe_for(
     data: Dataset,
     specs: Iterable[HeadSpec],
     *,
-    power: float = 1.0,
-    bits: int = Grid().bits,
+    power: float | None = None,
+    bits: int | None = None,
     scale: float | None = None,
     project: int | None = None,
     lift: int | None = None,
@@ -224,28 +226,42 @@ def recipe_for(
 ) -> Recipe:
     """The smallest recipe that these heads can be built from; `keep` sends plain class covariances beside a lift.
 
-    Its grid is fitted to the training rows, or to `public` ones where they are given. Under `privacy` with an epsilon
-    it is never fitted to training rows: without public ones, rows need unit length or a given scale.
+    The head 'best' alone gets the best proposal within 256 MB per site. The grid is fitted to the training rows, or to
+    `public` ones where they are given. Under `privacy` with an epsilon it is never fitted to training rows: without
+    public ones it follows from the unit length of rows, or from the radius.
     """
-    recipe = Recipe(
-        classes=data.classes,
-        encoder=Encoder(dim=data.x_train.shape[1]),
-        statistics=_statistics(list(specs), beside_sketch=sketch is not None or keep),
-        transform=Transform(power=power, unit_length=unit_length, anchor=tuple(map(float, anchor))),
-        grid=Grid(bits=bits, scale=Grid().scale if scale is None else scale),
-        projection=None if project is None else Projection(dim=project, seed=seed),
-        lift=None if lift is None else Lift(dim=lift, seed=seed, keep=keep),
-        sketch=Sketch(dim=data.x_train.shape[1], kept=True)
-        if keep
-        else None
-        if sketch is None
-        else Sketch(sketch, seed),
-    )
-    if privacy is None or privacy.epsilon is None:
-        fitted = calibrated(recipe, data.x_train if public is None else public, fit_scale=scale is None)
-    else:
-        fitted = _fitted_in_public(recipe, public, scale)
-    return fitted if privacy is None else replace(fitted, privacy=privacy)
+    options = RecipeOptions(
+        power=power, bits=bits, scale=scale, project=project, lift=lift, sketch=sketch, keep=keep, seed=seed,
+        anchor=tuple(map(float, anchor)), unit_length=unit_length, site_rows=len(data.y_train),
+        privacy=privacy or Privacy(),
+    )  # fmt: skip
+    return assembly_for(data, specs, options, public).recipe
+
+
+def assembly_for(
+    data: Dataset, specs: Iterable[HeadSpec], options: RecipeOptions, public: Num[np.ndarray, "p dim"] | None = None
+) -> Assembly:
+    """The recipe of a simulation: these options, with the statistics that the heads need where there is no budget.
+
+    The head 'best' alone asks for the strongest there is: in a given space, or else the best proposal within 256 MB
+    per site. Beside other heads it takes the statistics that they need.
+    """
+    specs = list(specs)
+    if options.budget is None:
+        options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
+    return assemble(options, data.classes, Encoder(dim=data.x_train.shape[1]), public=public, protected=data.x_train)
+
+
+def _wanting_the_best(options: RecipeOptions) -> RecipeOptions:
+    if options.lift is not None:
+        return replace(options, statistics=("B",), keep=options.keep or options.sketch is None)
+    if options.sketch is not None:
+        return replace(options, statistics=("B",))
+    return replace(options, statistics=("S",)) if options.project is not None else replace(options, budget=BEST_BUDGET)
+
+
+def _serving(options: RecipeOptions, specs: Sequence[HeadSpec]) -> RecipeOptions:
+    return replace(options, statistics=_statistics(specs, beside_sketch=options.sketch is not None or options.keep))
 
 
 def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False) -> dict[str, HeadSpec]:
@@ -265,20 +281,6 @@ def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
     if not is_possible(spec, layout, recipe):
         raise HeadError(f"head {spec.name!r} needs {' and '.join(spec.needs[0])}, which this recipe does not ask for.")
     return next(need for need in spec.needs if all(layout.has(s) for s in need))
-
-
-def _fitted_in_public(recipe: Recipe, public: Num[np.ndarray, "p dim"] | None, scale: float | None) -> Recipe:
-    """The recipe with a grid that was chosen without looking at protected rows."""
-    if public is not None:
-        return calibrated(recipe, public, fit_scale=scale is None)
-    if scale is not None:
-        return recipe
-    if not recipe.transform.unit_length:
-        raise PrivacyError(
-            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; "
-            "give public rows (an anchor that is the mean of some), rows of unit length, or a scale."
-        )
-    return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
 
 
 def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple[str, ...]:

@@ -39,6 +39,7 @@ def make_sites(folder, count=5, recipe=PLAIN, policy="", keys=False, seed=3):
     for i, rows in enumerate(partition.split(y, count, np.random.default_rng(seed), 0.5)):
         np.savez(folder / f"{i}.npz", x=x[rows], y=y[rows])
         lines = [f'name = "site-{i}"', f'embeddings = "{i}.npz"', f'folder = "memory-{i}"', 'policy = "policy.toml"']
+        lines.append("labels_are_numbers = true")
         if keys:
             key_pair(folder / f"key-{i}")
             lines.append(f'auth_key = "key-{i}"')

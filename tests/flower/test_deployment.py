@@ -45,7 +45,8 @@ class Hospitals(Deployment):
         return self
 
     def configure(self, name, more=""):
-        text = f'name = "{name}"\nembeddings = "{name}.npz"\nfolder = "memory-{name}"\nauth_key = "{name}"\n{more}'
+        text = f'name = "{name}"\nembeddings = "{name}.npz"\nfolder = "memory-{name}"\nauth_key = "{name}"\n'
+        text += f"labels_are_numbers = true\n{more}"
         (self.folder / f"{name}.toml").write_text(text)
 
     def begin(self, app, folder, **config):

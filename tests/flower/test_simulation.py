@@ -30,7 +30,7 @@ def laptop(tmp_path_factory):
 @pytest.mark.parametrize(("recipe", "clients"), [(PLAIN, 1000), (SECURE, 6)], ids=["plain", "secure"])
 def test_the_total_of_simulated_clients_is_that_of_simulate(laptop, tmp_path, recipe, clients):
     x, y = blobs(np.random.default_rng(5), rows=2000)
-    np.savez(tmp_path / "rows.npz", x_train=x, y_train=y)
+    np.savez(tmp_path / "rows.npz", x_train=x, y_train=np.array(PLAIN.classes)[y])
     write_app(tmp_path / "app", recipe, f"app{clients}")
     process = laptop.run(
         tmp_path / "app", folder=str(tmp_path / "run"), sites=clients, heads="lda", timeout=400.0,

@@ -110,12 +110,20 @@ def test_a_site_may_be_configured_on_the_command_line_of_its_node():
 def test_samples_and_an_encoder_do_as_well_as_embeddings(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "rows.npz", x=rng.normal(size=(30, 6)), y=np.arange(30) % 4)
-    common = {"folder": str(tmp_path / "f")}
+    common = {"folder": str(tmp_path / "f"), "labels_are_numbers": True}
     rows = Site("n", embeddings=str(tmp_path / "rows.npz"), **common)
     wrong = Site("n", data=str(tmp_path / "rows.npz"), encoder="precomputed:", **common)
     assert rows.moments(PLAIN).rows == 30
     with pytest.raises(ValueError, match="takes rows as they are"):
         wrong.moments(PLAIN)
+
+
+def test_whole_number_labels_are_places_in_the_list_of_classes_only_where_the_site_says_so(tmp_path):
+    path = make_sites(tmp_path)[0]
+    assert Site.load(path).moments(PLAIN).rows > 0
+    path.write_text(path.read_text().replace("labels_are_numbers = true", ""))
+    with pytest.raises(ValueError, match=r"labels_are_numbers = true in the site file"):
+        Site.load(path).moments(PLAIN)
 
 
 def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
@@ -250,12 +258,14 @@ def test_bad_keys_are_told_with_what_to_do(tmp_path):
 
 def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):
     rng = np.random.default_rng(0)
-    np.savez(tmp_path / "rows.npz", x_train=rng.normal(size=(60, 6)), y_train=np.arange(60) % 4)
+    np.savez(
+        tmp_path / "rows.npz", x_train=rng.normal(size=(60, 6)), y_train=np.array(PLAIN.classes)[np.arange(60) % 4]
+    )
     run_config = {"simulated-embeddings": str(tmp_path / "rows.npz"), "simulated-alpha": 0.5}
     sites = [SimulatedSite.of_config({"partition-id": i, "num-partitions": 7}, run_config) for i in range(7)]
     assert sum(site.moments(PLAIN).rows for site in sites) == 60
     with np.load(tmp_path / "rows.npz") as rows:
-        x, y = rows["x_train"], rows["y_train"]
+        x, y = rows["x_train"], np.arange(60) % 4
     parts = partition.split(y, 7, np.random.default_rng(0), 0.5)
     assert all(site.moments(PLAIN) == moments_of(PLAIN, x[p], y[p]) for site, p in zip(sites, parts, strict=True))
     assert [site.name for site in sites][3] == "client-00003"

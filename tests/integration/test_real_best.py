@@ -48,3 +48,10 @@ def test_the_best_head_at_full_payload_beats_a_linear_probe_on_cifar10(simulate)
     """89.03 where it was measured; another BLAS may turn a few rows. The probe, which sees all rows, has 87.96."""
     head = simulate("cifar10", "--heads", "best", "--power", "0.5", "--lift", "8192")["best"]
     assert head["accuracy"] >= 0.889
+
+
+def test_the_best_head_alone_uses_what_a_site_may_send_on_cifar100(simulate):
+    """Without a word about other heads or a budget it once sent class means only, for 56.2."""
+    head = simulate("cifar100", "--heads", "best")["best"]
+    assert head["accuracy"] >= 0.71
+    assert 100e6 < head["payload_bytes"] <= 256e6

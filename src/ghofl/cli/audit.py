@@ -8,7 +8,7 @@ import typer
 from ghofl import diagnostics
 from ghofl.aggregation import Total
 from ghofl.cli import console
-from ghofl.cli.site import Json
+from ghofl.cli.site import Force, Json, LabelsAreNumbers
 from ghofl.embeddings import class_numbers, load_rows
 from ghofl.envelope import peek
 from ghofl.errors import MessageError
@@ -26,6 +26,8 @@ def audit(
     ] = None,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of the shadow rows.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of which shadow rows play members.")] = 0,
+    labels_are_numbers: LabelsAreNumbers = False,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Say in words and numbers what a message or a total would reveal to someone who reads it.
@@ -33,13 +35,14 @@ def audit(
     Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
     """
     console.refuse_negative_seed(seed)
+    console.check_outputs(json, force)
     with console.naming(file):
         moments, agreed, guarantee = _opened(file, None if recipe is None else Recipe.load(recipe))
     rows = None
     if shadow is not None:
         loaded = load_rows(shadow, split)
         assert loaded.y is not None
-        rows = loaded.x, class_numbers(loaded.y, agreed.classes)
+        rows = loaded.x, class_numbers(loaded.y, agreed.classes, labels_are_numbers)
     found = diagnostics.audit(moments, agreed, guarantee, rows, seed)
     sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
     console.said(

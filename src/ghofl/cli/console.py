@@ -151,8 +151,19 @@ def bytes_of(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a size; write e.g. 5MB, 800kB or 1GB.") from None
 
 
+def check_outputs(json_path: str | None, force: bool, *outputs: Path) -> None:
+    """A usage error before the work when a file would be lost, or the JSON could not be written; '-' is always free."""
+    for path in outputs:
+        refuse_overwriting(path, force)
+    refuse_missing_folder(json_path)
+    if json_path not in (None, "-"):
+        refuse_overwriting(Path(json_path), force)
+
+
 def refuse_overwriting(path: Path, force: bool) -> None:
-    """A usage error when a file would be lost."""
+    """A usage error when a file would be lost, or when standard output is asked for what only a file can hold."""
+    if str(path) == "-":
+        raise typer.BadParameter("this result is a file and cannot go to standard output; name the file to write.")
     if path.exists() and not force:
         raise typer.BadParameter(f"{path} exists already; give another name, or --force to replace it.")
 

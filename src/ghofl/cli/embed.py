@@ -45,8 +45,7 @@ def embed(
 
     Example: ghofl embed --encoder torchvision:mobilenet_v2 --data photos --split train,test -o photos.npz
     """
-    console.refuse_overwriting(output, force)
-    console.refuse_missing_folder(json)
+    console.check_outputs(json, force, output)
     console.refuse_missing_folder(str(output))
     columns = datasets.Columns(text_column, path_column, row_column, label_column)
     damage = None if corruption is None else datasets.Corruption(corruption, severity)
@@ -83,7 +82,7 @@ def export_encoder(
 
     Example: ghofl export-encoder --encoder torchvision:mobilenet_v2 -o mobilenet_v2.onnx
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
     console.refuse_missing_folder(str(output))
     loaded = options.Chosen(encoder, weights, pooling, fit).load()
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)

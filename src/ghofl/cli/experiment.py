@@ -1,6 +1,7 @@
 """Commands for trying things out on one machine: `simulate` and `demo`."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,55 +10,53 @@ import typer
 from rich.table import Table
 
 from ghofl import partition
-from ghofl.best import propose
-from ghofl.classifier import BEST, HeadSpec
+from ghofl.assembly import Assembly, PrivacyOptions, RecipeOptions
+from ghofl.classifier import HeadSpec
 from ghofl.cli import console, private
-from ghofl.cli.site import Json
+from ghofl.cli.site import Bits, Force, Json, LiftTo, Power, Project, SketchTo, UnitLength
 from ghofl.demo import run
-from ghofl.embeddings import class_numbers, load_rows
+from ghofl.embeddings import class_numbers, classes_of, load_rows
 from ghofl.errors import EmbeddingsError
-from ghofl.features import calibrated
-from ghofl.recipe import Grid, Privacy
 from ghofl.secure import STAGES
-from ghofl.simulate import Cohort, Dataset, Simulation, all_heads, recipe_for
+from ghofl.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
 from ghofl.simulate import simulate as run_simulation
 
+DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
+
+@private.takes_privacy
 def simulate(
     embeddings: Annotated[Path, typer.Option(help="An .npz with x_train, y_train, x_test and y_test.")],
     clients: Annotated[int, typer.Option(help="How many clients the training rows are split over.")],
     alpha: Annotated[float | None, typer.Option(help="Dirichlet skew of classes over clients.")] = None,
     classes_per_client: Annotated[int | None, typer.Option(help="Classes each client has.")] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
-    power: Annotated[float, typer.Option(help="Signed power transform; 0.5 is the square root, 1 none.")] = 1.0,
-    project: Annotated[int | None, typer.Option(help="Project to this many dimensions.")] = None,
-    lift: Annotated[int | None, typer.Option(help="Lift to this many random features.")] = None,
-    sketch: Annotated[int | None, typer.Option(help="Class covariances of a sketch of this size.")] = None,
-    bits: Annotated[int, typer.Option(help="Bits of the grid, 2 to 16.")] = Grid().bits,
+    power: Power = None,
+    project: Project = None,
+    lift: LiftTo = None,
+    sketch: SketchTo = None,
+    bits: Bits = None,
     scale: Annotated[
-        float | None, typer.Option(help="Grid steps in one unit of the embedding; fitted to the rows if not given.")
+        float | None,
+        typer.Option(
+            help="Grid steps in one unit of the embedding; without it fitted to the rows, not under --epsilon."
+        ),
     ] = None,
     heads: Annotated[
-        str, typer.Option(help="Heads separated by commas, with options in brackets, 'all', or 'best'.")
+        str,
+        typer.Option(
+            help="Heads separated by commas, with options in brackets, or 'all'. 'best' alone is the strongest within "
+            f"--budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need."
+        ),
     ] = "lda",
     preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
     budget: Annotated[
-        str | None, typer.Option(help="Choose the recipe for messages of this size, e.g. 5MB; instead of its options.")
+        str | None, typer.Option(help="Choose statistics and space for messages of this size, e.g. 5MB.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split, the public matrices and who vanishes.")] = 0,
-    unit_length: Annotated[bool, typer.Option("--unit-length", help="Scale every row to length 1.")] = False,
+    unit_length: UnitLength = False,
     anchor: private.Anchor = None,
-    epsilon: private.Epsilon = None,
-    delta: private.Delta = None,
-    radius: private.Radius = None,
-    unit: private.Unit = private.DEFAULTS.unit,
-    neighbours: private.Neighbours = private.DEFAULTS.neighbours,
-    noise: private.Noise = private.DEFAULTS.noise,
-    secure: private.Secure = False,
-    min_count: private.MinCount = 0,
-    merge_into: private.MergeInto = "",
-    client_rows: private.ClientRows = None,
-    rounding: private.Rounding = None,
+    privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,14 +66,15 @@ def simulate(
     ] = None,
     assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
     assume_corruption: Annotated[float, typer.Option(help="Share of clients that may work with the server.")] = 0.1,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Split training rows over clients, run every message through bytes, and score heads of the total.
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
-    console.refuse_missing_folder(json)
     console.refuse_negative_seed(seed)
+    console.check_outputs(json, force)
     data = _dataset(embeddings)
     if heads == "all":
         specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)
@@ -83,31 +83,20 @@ def simulate(
     if any("Z" in need for spec in specs.values() for need in spec.needs) and sketch is None and budget is None:
         raise typer.BadParameter("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
     parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
-    cohort = Cohort(_drops(drop or [], secure), assume_dropout, assume_corruption, seed)
+    cohort = Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption, seed)
+    if privacy.noise == "distributed" and privacy.epsilon is not None and privacy.min_cohort is None:
+        privacy = replace(privacy, min_cohort=cohort.honest_survivors(clients))
     public_anchor, public = private.load_anchor(anchor)
-    space = {"power": power, "bits": bits, "scale": scale, "project": project, "lift": lift, "sketch": sketch}
-    space |= {
-        "keep": lift is not None and heads == BEST,
-        "seed": seed,
-        "anchor": public_anchor,
-        "unit_length": unit_length,
-        "public": public,
-    }
-    promise = {"epsilon": epsilon, "delta": delta, "radius": radius, "unit": unit, "neighbours": neighbours}
-    promise |= {"noise": noise, "secure": secure, "min_count": min_count, "merge_into": merge_into}
-    promise |= {"client_rows": client_rows, "rounding": rounding}
-    if noise == "distributed" and epsilon is not None:
-        promise["min_cohort"] = cohort.honest_survivors(clients)
-    is_private = None if epsilon is None else Privacy(1.0, epsilon, private.DELTA)
-    recipe = private.with_privacy(recipe_for(data, specs.values(), **space, privacy=is_private), promise)
-    if budget is not None:
-        rows = len(data.y_train) // max(1, clients)
-        proposal = propose(console.bytes_of(budget), data.classes, data.x_train.shape[1], rows)
-        recipe = calibrated(proposal.recipe, data.x_train)
-        console.err.print(f"Recipe for {budget}: {proposal.why}.", highlight=False)
+    wanted = RecipeOptions(
+        power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale, project=project, lift=lift,
+        sketch=sketch, seed=seed, budget=None if budget is None else console.bytes_of(budget),
+        site_rows=len(data.y_train) // max(1, clients), privacy=privacy,
+    )  # fmt: skip
+    found = assembly_for(data, specs.values(), wanted, public)
+    _tell(found, budget)
     with console.progress() as report:
-        result = run_simulation(data, parts, recipe, specs, report, cohort)
-    result.clipping.warn(recipe)
+        result = run_simulation(data, parts, found.recipe, specs, report, cohort)
+    result.clipping.warn(found.recipe)
     console.present({**result.to_dict(), "seed": seed}, _table(result), json)
 
 
@@ -123,13 +112,20 @@ def _dataset(path: Path) -> Dataset:
     train, test = load_rows(path, "train"), load_rows(path, "test")
     assert train.y is not None
     assert test.y is not None
-    if train.y.dtype.kind in "iu":
-        if train.y.min(initial=0) < 0:
-            raise EmbeddingsError(f"{path}: labels start at {train.y.min()}; class numbers start at 0.")
-        classes = tuple(map(str, range(int(train.y.max(initial=0)) + 1)))
-    else:
-        classes = tuple(sorted({str(label) for label in train.y}))
+    try:
+        classes = classes_of(train.y)
+    except EmbeddingsError as error:
+        raise EmbeddingsError(f"{path}: {error}") from None
     return Dataset(train.x, class_numbers(train.y, classes), test.x, class_numbers(test.y, classes), classes)
+
+
+def _tell(found: Assembly, budget: str | None) -> None:
+    """Say on standard error what was chosen for the user."""
+    if found.proposal is not None:
+        size = DEFAULT_BUDGET if budget is None else budget
+        console.err.print(f"Recipe for {size}: {found.proposal.why}.", highlight=False, soft_wrap=True)
+    for note in found.notes:
+        console.err.print(note, highlight=False, soft_wrap=True)
 
 
 def _parts(

@@ -1,8 +1,9 @@
 """Options that say what a recipe promises about rows, shared by the commands that write or use one."""
 
+import inspect
 import re
 import zipfile
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,52 +11,38 @@ import numpy as np
 import typer
 from jaxtyping import Num
 
+from ghofl.assembly import DELTA, PrivacyOptions
 from ghofl.embeddings import load_rows
-from ghofl.errors import EmbeddingsError, PrivacyError
-from ghofl.features import usual_length
+from ghofl.errors import EmbeddingsError
 from ghofl.privacy import Guarantee
-from ghofl.recipe import Privacy, Recipe
 
 PANEL = "Privacy"
-DELTA = 1e-5
-DEFAULTS = Privacy()
 
-Epsilon = Annotated[
-    float | None, typer.Option(help="Promise this ε by noise; smaller is more private.", rich_help_panel=PANEL)
-]
-Delta = Annotated[
-    float | None, typer.Option(help=f"The δ that goes with ε; {DELTA:g} unless given.", rich_help_panel=PANEL)
-]
-Radius = Annotated[
-    float | None,
-    typer.Option(
-        help="Shorten feature rows to this length. With --epsilon and --unit-length, their usual one unless given.",
-        rich_help_panel=PANEL,
+
+def _option(kind: Any, help_text: str, *names: str) -> Any:
+    return Annotated[kind, typer.Option(*names, help=help_text, rich_help_panel=PANEL)]
+
+
+# The options of privacy, once for all commands, under the names of `PrivacyOptions`.
+OPTIONS = {
+    "epsilon": _option(float | None, "Promise this ε by noise; smaller is more private."),
+    "delta": _option(float | None, f"The δ that goes with ε; {DELTA:g} unless given."),
+    "radius": _option(
+        float | None,
+        "Shorten feature rows to this length. With --epsilon and --unit-length, their usual one unless given.",
     ),
-]
-Unit = Annotated[str, typer.Option(help="What ε protects: 'record' or 'client'.", rich_help_panel=PANEL)]
-Neighbours = Annotated[
-    str, typer.Option(help="'add-remove' a record or client, or 'replace-one'.", rich_help_panel=PANEL)
-]
-Noise = Annotated[
-    str,
-    typer.Option(
-        help="Who adds noise: 'central' (the server), 'distributed' (clients, inside secure aggregation) or 'local'.",
-        rich_help_panel=PANEL,
+    "unit": _option(str, "What ε protects: 'record' or 'client'."),
+    "neighbours": _option(str, "'add-remove' a record or client, or 'replace-one'."),
+    "noise": _option(
+        str, "Who adds noise: 'central' (the server), 'distributed' (clients, inside secure aggregation) or 'local'."
     ),
-]
-Secure = Annotated[
-    bool, typer.Option("--secure", help="Secure aggregation: the server sees the total only.", rich_help_panel=PANEL)
-]
-MinCount = Annotated[
-    int, typer.Option(help="Drop classes with fewer rows than this from the total.", rich_help_panel=PANEL)
-]
-MergeInto = Annotated[str, typer.Option(help="Put the rows of dropped classes into this class.", rich_help_panel=PANEL)]
-MinCohort = Annotated[int | None, typer.Option(help="The fewest sites whose total is used.", rich_help_panel=PANEL)]
-ClientRows = Annotated[
-    int | None, typer.Option(help="Full rows that a client counts as, for --unit client.", rich_help_panel=PANEL)
-]
-Rounding = Annotated[int | None, typer.Option(help="Low bits to leave out of second moments.", rich_help_panel=PANEL)]
+    "secure": _option(bool, "Secure aggregation: the server sees the total only.", "--secure"),
+    "min_count": _option(int, "Drop classes with fewer rows than this from the total."),
+    "merge_into": _option(str, "Put the rows of dropped classes into this class."),
+    "min_cohort": _option(int | None, "The fewest sites whose total is used."),
+    "client_rows": _option(int | None, "Full rows that a client counts as, for --unit client."),
+    "rounding": _option(int | None, "Low bits to leave out of second moments."),
+}
 Anchor = Annotated[
     str | None,
     typer.Option(
@@ -66,13 +53,28 @@ Anchor = Annotated[
 ]
 
 
-def with_privacy(recipe: Recipe, values: dict[str, Any]) -> Recipe:
-    """The recipe with a privacy section of these options; those that are None are left at their defaults."""
-    values = {name: value for name, value in values.items() if value is not None}
-    if "epsilon" in values:
-        values.setdefault("delta", DELTA)
-        values.setdefault("radius", _usual_radius(recipe))
-    return replace(recipe, privacy=Privacy(**values))
+def takes_privacy(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of privacy in the place of its parameter `privacy`, which gets them as one value."""
+    defaults, parameters = PrivacyOptions(), []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        parameters += (
+            [parameter]
+            if parameter.name != "privacy"
+            else [
+                parameter.replace(name=name, annotation=annotation, default=getattr(defaults, name))
+                for name, annotation in OPTIONS.items()
+            ]
+        )
+
+    def run(**values: Any) -> None:
+        given = {name: values.pop(name) for name in OPTIONS}
+        command(**values, privacy=PrivacyOptions(**given))
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(run).pop("__wrapped__", None)  # a type checker may wrap functions; whoever unwraps them stops here
+    return run
 
 
 def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p dim"] | None]:
@@ -107,11 +109,3 @@ def _anchor_in(path: Path) -> tuple[float, ...]:
             f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; it is one vector."
         )
     return tuple(map(float, anchor))
-
-
-def _usual_radius(recipe: Recipe) -> float:
-    if not recipe.transform.unit_length:
-        raise PrivacyError(
-            "noise is sized by the longest row allowed; write --radius, or --unit-length for rows of one length."
-        )
-    return usual_length(recipe)

@@ -91,6 +91,7 @@ def moments(
     columns: datasets.Columns,
     batch_size: int,
     skip_bad: bool,
+    labels_are_numbers: bool = False,
 ) -> tuple[Moments, Clipping]:
     """The moments of a command's samples, with progress; samples left out are listed."""
     samples = datasets.load(data, split, columns)
@@ -100,6 +101,7 @@ def moments(
         sums, clipping, bad = moments_of_samples(
             samples, encoder, features,
             runtime=chosen.runtime, batch_size=batch_size, skip_bad=skip_bad, progress=report,
+            labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     told_of_bad(bad)
     return sums, clipping

@@ -33,7 +33,7 @@ def add_up(
 
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
     if (recipe is None) == (to is None):
         raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
     start = None if to is None else _load_total(to)
@@ -60,7 +60,7 @@ def subtract(
 
     Example: ghofl subtract total.ghofl south.ghofl -o total-without-south.ghofl
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
     rest = _load_total(total)
     for path in messages:
         with console.naming(path):
@@ -81,7 +81,7 @@ def release(
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
     released = _load_total(total).released()
     released.save(output)
     small = f" {released.small_classes}" if released.small_classes is not None else ""
@@ -104,7 +104,7 @@ def head(
 
     Example: ghofl head total.ghofl --head lda -o lda.safetensors
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
     classifier = Classifier.fit(_load_total(total), HeadSpec.parse(head, preset))
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
@@ -122,12 +122,14 @@ def head(
 def inspect(
     file: Annotated[Path, typer.Argument(help="A recipe, message, total or head.")],
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="Check a message against this recipe.")] = None,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Say what is in a file: recipe, message, total or head.
 
     Example: ghofl inspect total.ghofl
     """
+    console.check_outputs(json, force)
     with console.naming(file):
         result = _inspected(file, None if recipe is None else Recipe.load(recipe))
     table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)

@@ -1,6 +1,5 @@
 """Commands of the agreement and of a site: `recipe` and `moments`."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,23 +7,41 @@ import numpy as np
 import typer
 
 from ghofl import datasets, files
-from ghofl.best import propose
+from ghofl.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
 from ghofl.cli import console, private
 from ghofl.cli import samples as options
-from ghofl.embeddings import Rows, class_numbers, load_rows, refuse_encoder
+from ghofl.embeddings import Rows, class_numbers, classes_of, load_rows, refuse_encoder, without_bad
 from ghofl.encoders import Runtime
 from ghofl.errors import RecipeError
-from ghofl.features import Features, calibrated, unit_scale
+from ghofl.features import Features
 from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
-from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Recipe
 from ghofl.simulate import site_moments
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
+LabelsAreNumbers = Annotated[
+    bool,
+    typer.Option(
+        "--labels-are-numbers", help="Whole-number labels are places in the recipe's list of classes, from 0."
+    ),
+]
+Power = Annotated[
+    float | None,
+    typer.Option(help="Signed power transform: 0.5 is the square root, 1 none. 1 unless given, 0.5 with --budget."),
+]
+UnitLength = Annotated[bool, typer.Option("--unit-length", help="Scale every row to length 1.")]
+Bits = Annotated[
+    int | None, typer.Option(help=f"Bits of the grid, 2 to 16; {Grid().bits} unless given, or --budget chooses 6.")
+]
+Project = Annotated[int | None, typer.Option(help="Project to this many dimensions.")]
+LiftTo = Annotated[int | None, typer.Option("--lift", help="Lift to this many random features.")]
+SketchTo = Annotated[int | None, typer.Option("--sketch", help="Class covariances of a sketch of this size.")]
 
 
+@private.takes_privacy
 def recipe(
     output: Annotated[Path, typer.Argument(help="The recipe file to write (TOML).")],
     classes: Annotated[
@@ -32,20 +49,26 @@ def recipe(
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Numbers in one embedding.")] = None,
     encoder: Annotated[str, typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.")] = "unnamed",
-    statistics: Annotated[str, typer.Option(help="What sites send beside counts and sums: any of D,B,S.")] = "B",
-    power: Annotated[float, typer.Option(help="Signed power transform; 0.5 is the square root, 1 none.")] = 1.0,
-    unit_length: Annotated[bool, typer.Option("--unit-length", help="Scale every row to length 1.")] = False,
-    bits: Annotated[int, typer.Option(help="Bits of the grid, 2 to 16.")] = Grid().bits,
+    statistics: Annotated[
+        str | None, typer.Option(help="What sites send beside counts and sums: any of D,B,S; B unless given.")
+    ] = None,
+    power: Power = None,
+    unit_length: UnitLength = False,
+    bits: Bits = None,
     scale: Annotated[float | None, typer.Option(help="Grid steps in one unit of the embedding.")] = None,
-    project: Annotated[int | None, typer.Option(help="Project to this many dimensions.")] = None,
-    lift: Annotated[int | None, typer.Option(help="Lift to this many random features.")] = None,
-    sketch: Annotated[int | None, typer.Option(help="Class covariances of a sketch of this size.")] = None,
+    project: Project = None,
+    lift: LiftTo = None,
+    sketch: SketchTo = None,
     seed: Annotated[int, typer.Option(help="Seed of the public random matrices.")] = 0,
     budget: Annotated[
         str | None,
-        typer.Option(help="Propose the recipe with the best expected accuracy for messages of this size, e.g. 5MB."),
+        typer.Option(
+            help="Propose the statistics and the space with the best expected accuracy for messages of this size, e.g. 5MB."
+        ),
     ] = None,
-    site_rows: Annotated[int, typer.Option(help="Rows of a site, for --budget.")] = 5000,
+    site_rows: Annotated[
+        int | None, typer.Option(help=f"Rows of a site, for --budget; {SITE_ROWS} unless given.")
+    ] = None,
     from_embeddings: Annotated[
         Path | None,
         typer.Option(help="An .npz of public or own rows: sets dim, classes and a grid that fits them."),
@@ -61,18 +84,7 @@ def recipe(
     pooling: options.Pooling = None,
     fit: options.Fit = None,
     anchor: private.Anchor = None,
-    epsilon: private.Epsilon = None,
-    delta: private.Delta = None,
-    radius: private.Radius = None,
-    unit: private.Unit = private.DEFAULTS.unit,
-    neighbours: private.Neighbours = private.DEFAULTS.neighbours,
-    noise: private.Noise = private.DEFAULTS.noise,
-    secure: private.Secure = False,
-    min_count: private.MinCount = 0,
-    merge_into: private.MergeInto = "",
-    min_cohort: private.MinCohort = None,
-    client_rows: private.ClientRows = None,
-    rounding: private.Rounding = None,
+    privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -80,34 +92,32 @@ def recipe(
 
     Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --power 0.5 --statistics S --scale 16
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
+    if site_rows is not None and budget is None:
+        raise typer.BadParameter("--site-rows is about the size of messages; give --budget too.")
+    if not from_encoder and (weights, pooling, fit) != (None, None, None):
+        raise typer.BadParameter("--weights, --pooling and --fit are for --from-encoder; give that too.")
     rows = None if from_embeddings is None else load_rows(from_embeddings)
     own = options.identified(encoder, weights, pooling, fit, project) if from_encoder else None
-    made = Recipe(
-        classes=_classes(classes, rows),
-        encoder=own.encoder if own else _encoder(encoder, dim, rows),
-        statistics=tuple(s.strip() for s in statistics.split(",") if s.strip()),
-        transform=Transform(power=power, unit_length=unit_length, anchor=private.load_anchor(anchor)[0]),
-        grid=Grid(bits=bits, scale=Grid().scale if scale is None else scale),
-        projection=own.projection if own else None if project is None else Projection(dim=project, seed=seed),
-        lift=None if lift is None else Lift(dim=lift, seed=seed),
-        sketch=None if sketch is None else Sketch(dim=sketch, seed=seed),
+    if own is not None and dim not in (None, own.encoder.dim):
+        raise typer.BadParameter(f"--dim is {dim} and the encoder gives {own.encoder.dim} numbers; leave --dim out.")
+    public_anchor, around = private.load_anchor(anchor)
+    wanted = RecipeOptions(
+        statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
+        power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale,
+        project=own.projection if own else project, lift=lift, sketch=sketch, seed=seed,
+        budget=None if budget is None else console.bytes_of(budget), site_rows=site_rows or SITE_ROWS,
+        privacy=privacy,
+    )  # fmt: skip
+    found = assemble(
+        wanted,
+        _classes(classes, rows),
+        own.encoder if own else _encoder(encoder, dim, rows),
+        public=around if rows is None else rows.x,
     )
-    why = ""
-    if budget is not None:
-        name = made.encoder.name
-        proposal = propose(console.bytes_of(budget), made.classes, made.encoder.dim, site_rows, name)
-        kept = {"encoder": made.encoder, "grid": replace(proposal.recipe.grid, scale=made.grid.scale)}
-        made, why = replace(proposal.recipe, **kept), f" Chosen for {budget}: {proposal.why}."
-    if rows is not None:
-        made = calibrated(made, rows.x, fit_scale=scale is None)
-    elif unit_length and scale is None:
-        made = replace(made, grid=replace(made.grid, scale=unit_scale(made.grid, made.encoder.dim)))
-    promise = {"epsilon": epsilon, "delta": delta, "radius": radius, "unit": unit, "neighbours": neighbours}
-    promise |= {"noise": noise, "secure": secure, "min_count": min_count, "merge_into": merge_into}
-    promise |= {"min_cohort": min_cohort, "client_rows": client_rows, "rounding": rounding}
-    made = private.with_privacy(made, promise)
+    made, why = found.recipe, "" if found.proposal is None else f" Chosen for {budget}: {found.proposal.why}."
     made.save(output)
+    why = "".join((why, *(f" {note}" for note in found.notes)))
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.said(
         result,
@@ -139,6 +149,7 @@ def moments(
     precision: options.Precision = "fp32",
     batch_size: options.BatchSize = 0,
     skip_bad: options.SkipBad = False,
+    labels_are_numbers: LabelsAreNumbers = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -148,19 +159,30 @@ def moments(
 
     Example: ghofl moments north.npz --recipe recipe.toml --site north -o north.ghofl
     """
-    console.refuse_overwriting(output, force)
+    console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     if embeddings is not None and data is None and encoder is None:
-        rows = load_rows(embeddings, split)
-        assert rows.y is not None
+        about_samples = (weights, pooling, fit, text_column, path_column, device, precision, batch_size)
+        if about_samples != (None, None, None, "", "", "cpu", "fp32", 0):
+            raise typer.BadParameter(
+                "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
+                "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
+            )
+        rows, bad = load_rows(embeddings, split, column=row_column, label=label_column), []
         refuse_encoder(rows.encoder, agreed, embeddings)
-        y = class_numbers(rows.y, agreed.classes)
+        if skip_bad:
+            rows, bad = without_bad(rows)
+            options.told_of_bad(bad)
+        assert rows.y is not None
+        y = class_numbers(rows.y, agreed.classes, labels_are_numbers)
         with console.progress() as report:
             sums, clipping = site_moments(Features.of(agreed), rows.x, y, report)
     elif embeddings is None and data is not None and encoder is not None:
         columns = datasets.Columns(text_column, path_column, row_column, label_column)
         chosen = options.Chosen(encoder, weights, pooling, fit, Runtime(device, precision))
-        sums, clipping = options.moments(Features.of(agreed), chosen, data, split, columns, batch_size, skip_bad)
+        sums, clipping = options.moments(
+            Features.of(agreed), chosen, data, split, columns, batch_size, skip_bad, labels_are_numbers
+        )
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
     clipping.warn(agreed)
@@ -203,9 +225,7 @@ def _classes(text: str | None, rows: Rows | None) -> tuple[str, ...]:
         return tuple(map(str, range(int(text)))) if is_count else tuple(part.strip() for part in text.split(","))
     if rows is None or rows.y is None:
         raise RecipeError("no classes given; write --classes cat,dog or --from-embeddings FILE.")
-    if rows.y.dtype.kind in "iu":
-        return tuple(map(str, range(int(rows.y.max(initial=0)) + 1)))
-    return tuple(sorted({str(label) for label in rows.y}))
+    return classes_of(rows.y)
 
 
 def _encoder(name: str, dim: int | None, rows: Rows | None) -> Encoder:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,14 +14,15 @@ from ghofl import files
 from ghofl.calibration import expected_calibration_error
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.site import Force, Json, LabelsAreNumbers
 from ghofl.embeddings import class_numbers, load_rows
+from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Confusion
 from ghofl.selection import Report, best_of
 
 BLOCK = 2048
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[Path, typer.Argument(help="An .npz of embeddings.")]
+EmbeddingsFile = Annotated[Path, typer.Argument(help="A file of embeddings: .npz, .npy, .safetensors or .parquet.")]
 
 
 def evaluate(
@@ -28,16 +30,21 @@ def evaluate(
     embeddings: EmbeddingsFile,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
+    labels_are_numbers: LabelsAreNumbers = False,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Compare a head's predictions with labels.
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
+    console.check_outputs(json, force)
     classifier = _load_head(head)
     rows = load_rows(embeddings, split)
     assert rows.y is not None
-    y = class_numbers(rows.y, classifier.recipe.classes)
+    if not len(rows.y):
+        raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
+    y = class_numbers(rows.y, classifier.recipe.classes, labels_are_numbers)
     probabilities = _probabilities(classifier, rows.x)
     result = Confusion.of(y, probabilities.argmax(axis=1), len(classifier.recipe.classes))
     calibration = expected_calibration_error(probabilities, y)
@@ -69,12 +76,14 @@ def evaluate(
 
 def select(
     reports: Annotated[list[Path], typer.Argument(help="Reports that sites wrote with 'ghofl evaluate --json'.")],
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """At the server: add up the sites' counts of right and wrong predictions and name the best head.
 
     Example: ghofl select north-lda.json south-lda.json north-rda.json south-rda.json
     """
+    console.check_outputs(json, force)
     totals = best_of(Report.load(path) for path in reports)
     table = Table(title=f"{console.count(len(totals), 'head')}, best first")
     for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
@@ -95,7 +104,10 @@ def select(
 def predict(
     head: HeadFile,
     embeddings: EmbeddingsFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The CSV file to write: row, label, probability.")],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="The CSV to write: row, label, probability; '-' for standard output."),
+    ],
     split: Annotated[str, typer.Option(help="Read x_SPLIT.")] = "",
     force: Force = False,
     json: Json = None,
@@ -104,7 +116,10 @@ def predict(
 
     Example: ghofl predict lda.safetensors new.npz -o predictions.csv
     """
-    console.refuse_overwriting(output, force)
+    to_standard_output = str(output) == "-"
+    if to_standard_output and json == "-":
+        raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
+    console.check_outputs(json, force, *([] if to_standard_output else [output]))
     classifier = _load_head(head)
     rows = load_rows(embeddings, split, labelled=False)
     probabilities = _probabilities(classifier, rows.x)
@@ -114,9 +129,14 @@ def predict(
     writer.writerow(["row", "label", "probability"])
     for i, c in enumerate(best):
         writer.writerow([i, classifier.recipe.classes[c], f"{probabilities[i, c]:.6f}"])
+    result = {"file": str(output), "rows": len(best), "head": classifier.head.name}
+    if to_standard_output:
+        sys.stdout.write(text.getvalue())
+        console.present(result, None, json)
+        return
     files.write(output, text.getvalue())
     console.said(
-        {"file": str(output), "rows": len(best), "head": classifier.head.name},
+        result,
         f"Wrote [bold]{output}[/bold]: {len(best):,} predictions of {classifier.head.name}.",
         json,
     )

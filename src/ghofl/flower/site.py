@@ -38,7 +38,7 @@ class Site:
     Rows are `embeddings` (with `split`), or `data` samples through an `encoder`. `folder` is what the site remembers:
     the message it sent, approvals, the state of a secure round. `recipe` is its own copy of what was agreed on: any
     other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` a file of what it
-    insists on.
+    insists on. `labels_are_numbers` says that whole-number labels are places in the recipe's list of classes, from 0.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Site:
     recipe: str = ""
     auth_key: str = ""
     policy: str = ""
+    labels_are_numbers: bool = False
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -119,14 +120,16 @@ class Site:
             rows = load_rows(self.embeddings, self.split)
             assert rows.y is not None
             refuse_encoder(rows.encoder, recipe, self.embeddings)
-            return site_moments(Features.of(recipe), rows.x, class_numbers(rows.y, recipe.classes))[0]
+            y = class_numbers(rows.y, recipe.classes, self.labels_are_numbers)
+            return site_moments(Features.of(recipe), rows.x, y)[0]
         columns = datasets.Columns(self.text_column, self.path_column, "", self.label_column)
         samples, runtime = datasets.load(self.data, self.split, columns), Runtime(self.device)
         encoder = encoders.load(
             self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None
         )
         refuse_encoder(encoders.identity(encoder), recipe, self.data)
-        return moments_of_samples(samples, encoder, Features.of(recipe), runtime=runtime)[0]
+        numbers = self.labels_are_numbers
+        return moments_of_samples(samples, encoder, Features.of(recipe), runtime=runtime, labels_are_numbers=numbers)[0]
 
 
 @dataclass(frozen=True, slots=True)

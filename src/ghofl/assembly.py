@@ -1,0 +1,205 @@
+"""A recipe from options: the one place where every command and simulation puts one together.
+
+What sites send and in which space comes first (as given, or the proposal for a budget), then the transform, then the
+grid, and privacy last, once. An option that cannot be kept together with another is an error; none is left out.
+"""
+
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Num
+
+from ghofl.best import Proposal, propose
+from ghofl.errors import PrivacyError, RecipeError
+from ghofl.features import calibrated, unit_scale, usual_length
+from ghofl.recipe import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform
+
+DELTA = 1e-5
+SITE_ROWS = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyOptions:
+    """What a recipe should promise about rows: the fields of its `Privacy`, those left open being None.
+
+    Left open, δ is 1e-5, the radius is the usual length of feature rows (of unit length), and one site is enough.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    radius: float | None = None
+    unit: str = Privacy().unit
+    neighbours: str = Privacy().neighbours
+    noise: str = Privacy().noise
+    secure: bool = False
+    min_count: int = 0
+    merge_into: str = ""
+    min_cohort: int | None = None
+    client_rows: int | None = None
+    rounding: int | None = None
+
+    def section(self, recipe: Recipe) -> Privacy:
+        """The section that goes into a recipe whose space and grid are settled."""
+        values = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.epsilon is not None:
+            values.setdefault("delta", DELTA)
+            if self.radius is None:
+                values["radius"] = _usual_radius(recipe)
+        return Privacy(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeOptions:
+    """What a recipe should be like; what is None or empty is chosen by the rules of `assemble`.
+
+    `budget` is in bytes a message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
+    class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section.
+    """
+
+    statistics: tuple[str, ...] | None = None
+    power: float | None = None
+    unit_length: bool = False
+    anchor: tuple[float, ...] = ()
+    bits: int | None = None
+    scale: float | None = None
+    project: int | Projection | None = None
+    lift: int | None = None
+    keep: bool = False
+    sketch: int | None = None
+    seed: int = 0
+    budget: int | None = None
+    site_rows: int = SITE_ROWS
+    privacy: PrivacyOptions | Privacy = field(default_factory=PrivacyOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A recipe, the proposal it follows where there was a budget, and what was chosen on the way, in sentences."""
+
+    recipe: Recipe
+    proposal: Proposal | None = None
+    notes: tuple[str, ...] = ()
+
+
+def assemble(
+    options: RecipeOptions,
+    classes: tuple[str, ...],
+    encoder: Encoder,
+    *,
+    public: Num[np.ndarray, "p dim"] | None = None,
+    protected: Num[np.ndarray, "n dim"] | None = None,
+) -> Assembly:
+    """The recipe that these options ask for.
+
+    The grid is the given one, or fitted to `public` rows, or to `protected` ones where no epsilon is promised. Without
+    rows to fit it to it follows from the unit length or the radius, or is the default.
+
+    Guarantees
+    ----------
+    Under an epsilon nothing in the recipe depends on `protected` rows. Every option is in the recipe, or an error says
+    which one cannot be.
+
+    Examples
+    --------
+    >>> options = RecipeOptions(unit_length=True, privacy=PrivacyOptions(epsilon=1.0))
+    >>> recipe = assemble(options, ("cat", "dog"), Encoder(dim=64)).recipe
+    >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
+    (1.0, 1.0, 120.0)
+    """
+    options, notes = _with_unit_length(options)
+    space, proposal = _space(options, classes, encoder)
+    transform = Transform(
+        power=space.transform.power if options.power is None else options.power,
+        unit_length=options.unit_length,
+        anchor=options.anchor,
+    )
+    recipe = _with_grid(replace(space, transform=transform), options, public, protected)
+    promise = options.privacy if isinstance(options.privacy, Privacy) else options.privacy.section(recipe)
+    return Assembly(replace(recipe, privacy=promise), proposal, notes)
+
+
+def _with_unit_length(options: RecipeOptions) -> tuple[RecipeOptions, tuple[str, ...]]:
+    """Under a budget and an epsilon, rows of unit length unless their length is bounded in another way."""
+    is_open = options.privacy.radius is None and options.scale is None and not options.unit_length
+    if options.budget is None or options.privacy.epsilon is None or not is_open:
+        return options, ()
+    note = (
+        "Rows are scaled to length 1, which bounds what one row can change without looking at any; "
+        "give a radius (--radius) for rows as they are."
+    )
+    return replace(options, unit_length=True), (note,)
+
+
+def _space(options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder) -> tuple[Recipe, Proposal | None]:
+    """What sites send and in which space, with the grid's bits."""
+    if options.budget is not None:
+        _check_budget(options)
+        proposal = propose(
+            options.budget, classes, encoder.dim, options.site_rows, encoder.name,
+            bits=options.bits, seed=options.seed, secure=options.privacy.secure,
+            noisy=options.privacy.epsilon is not None,
+        )  # fmt: skip
+        return replace(proposal.recipe, encoder=encoder), proposal
+    project, seed = options.project, options.seed
+    sketch = None if options.sketch is None else Sketch(dim=options.sketch, seed=seed)
+    recipe = Recipe(
+        classes=classes,
+        encoder=encoder,
+        statistics=("B",) if options.statistics is None else options.statistics,
+        grid=Grid() if options.bits is None else Grid(bits=options.bits),
+        projection=Projection(dim=project, seed=seed) if isinstance(project, int) else project,
+        lift=None if options.lift is None else Lift(dim=options.lift, seed=seed, keep=options.keep),
+        sketch=Sketch(dim=encoder.dim, kept=True) if options.keep else sketch,
+    )
+    return recipe, None
+
+
+def _check_budget(options: RecipeOptions) -> None:
+    chosen = {name: getattr(options, name) for name in ("statistics", "project", "lift", "sketch")}
+    given = [name for name, value in chosen.items() if value is not None]
+    if given:
+        names = " and ".join(f"{name} (--{name})" for name in given)
+        raise RecipeError(
+            f"a budget (--budget) chooses what sites send and in which space, and {names} was given too; "
+            "leave out one or the other."
+        )
+
+
+def _with_grid(
+    recipe: Recipe,
+    options: RecipeOptions,
+    public: Num[np.ndarray, "p dim"] | None,
+    protected: Num[np.ndarray, "n dim"] | None,
+) -> Recipe:
+    """The recipe with the scale of its grid; under an epsilon it was chosen without looking at protected rows."""
+    is_private = options.privacy.epsilon is not None
+    scale, rows = options.scale, protected if public is None and not is_private else public
+    if scale is not None:
+        recipe = replace(recipe, grid=replace(recipe.grid, scale=scale))
+    if rows is not None:
+        return calibrated(recipe, rows, fit_scale=scale is None)
+    if scale is not None:
+        return recipe
+    if options.unit_length:
+        return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
+    if is_private and options.privacy.radius is not None:
+        return replace(recipe, grid=replace(recipe.grid, scale=_radius_scale(recipe, options.privacy.radius)))
+    if is_private and protected is not None:
+        raise PrivacyError(
+            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; give rows of unit "
+            "length (--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
+        )
+    return recipe
+
+
+def _radius_scale(recipe: Recipe, radius: float) -> float:
+    """A grid scale for feature rows of length `radius`, chosen without any, as `unit_scale` is for rows of length 1."""
+    return float(f"{unit_scale(recipe.grid, recipe.encoder.dim) * usual_length(recipe) / radius:.3g}")
+
+
+def _usual_radius(recipe: Recipe) -> float:
+    if not recipe.transform.unit_length:
+        raise PrivacyError(
+            "noise is sized by the longest row allowed; write --radius, or --unit-length for rows of one length."
+        )
+    return usual_length(recipe)

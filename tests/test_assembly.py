@@ -1,0 +1,141 @@
+"""Every door puts a recipe together with one function: no option is lost, and privacy comes last."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from ghofl.assembly import PrivacyOptions, RecipeOptions, assemble
+from ghofl.cli import private
+from ghofl.errors import PrivacyError, RecipeError
+from ghofl.features import Features, unit_scale
+from ghofl.recipe import Encoder, Privacy
+
+CLASSES, ENCODER = tuple("abcdef"), Encoder(dim=96, name="mine", fingerprint="f" * 64)
+ANCHOR = tuple(np.linspace(0.0, 1.0, 96))
+EPSILON = PrivacyOptions(epsilon=1.0)
+
+
+def recipe_of(public=None, protected=None, **options):
+    return assemble(RecipeOptions(**options), CLASSES, ENCODER, public=public, protected=protected).recipe
+
+
+@pytest.mark.parametrize("budget", [None, 60_000, 400_000])
+@pytest.mark.parametrize(
+    ("options", "path", "expected"),
+    [
+        ({"power": 0.75}, "transform.power", 0.75),
+        ({"power": 1.0}, "transform.power", 1.0),
+        ({"unit_length": True}, "transform.unit_length", True),
+        ({"anchor": ANCHOR}, "transform.anchor", ANCHOR),
+        ({"bits": 7}, "grid.bits", 7),
+        ({"scale": 3.25}, "grid.scale", 3.25),
+        ({}, "encoder.fingerprint", "f" * 64),
+        ({"unit_length": True, "privacy": EPSILON}, "privacy.epsilon", 1.0),
+        ({"unit_length": True, "privacy": EPSILON}, "privacy.delta", 1e-5),
+        ({"privacy": PrivacyOptions(epsilon=1.0, radius=5.0)}, "privacy.radius", 5.0),
+        ({"privacy": PrivacyOptions(epsilon=1.0, delta=1e-7, radius=5.0)}, "privacy.delta", 1e-7),
+        ({"privacy": PrivacyOptions(epsilon=1.0, radius=5.0, noise="local")}, "privacy.noise", "local"),
+        ({"privacy": PrivacyOptions(secure=True)}, "privacy.secure", True),
+        ({"privacy": PrivacyOptions(min_count=7)}, "privacy.min_count", 7),
+        ({"privacy": PrivacyOptions(min_count=7, merge_into="b")}, "privacy.merge_into", "b"),
+        ({"privacy": PrivacyOptions(min_cohort=4)}, "privacy.min_cohort", 4),
+        ({"privacy": PrivacyOptions(rounding=3)}, "privacy.rounding", 3),
+        ({"privacy": PrivacyOptions(neighbours="replace-one")}, "privacy.neighbours", "replace-one"),
+        ({"privacy": PrivacyOptions(unit="client", client_rows=9)}, "privacy.client_rows", 9),
+    ],
+    ids=lambda value: str(value)[:50],
+)
+def test_every_option_is_in_the_recipe_with_a_budget_and_without(budget, options, path, expected):
+    value = recipe_of(budget=budget, **options)
+    for name in path.split("."):
+        value = getattr(value, name)
+    assert value == expected
+
+
+def test_a_budget_takes_square_roots_and_the_seed_of_the_user():
+    recipe = recipe_of(budget=30_000, seed=5)
+    assert recipe.transform.power == 0.5
+    assert recipe.sketch is not None
+    assert recipe.sketch.seed == 5
+    assert recipe_of().transform.power == 1.0
+    lifted = recipe_of(budget=10**7, seed=5)
+    assert lifted.lift is not None
+    assert lifted.lift.seed == 5
+
+
+@pytest.mark.parametrize("given", [{"statistics": ("S",)}, {"project": 8}, {"lift": 200}, {"sketch": 8}])
+def test_a_budget_and_what_it_chooses_are_not_given_together(given):
+    (name,) = given
+    with pytest.raises(RecipeError, match=rf"--budget\) chooses .*{name} \(--{name}\) was given too"):
+        recipe_of(budget=60_000, **given)
+
+
+def test_the_options_of_privacy_are_the_fields_of_a_recipe_s_section():
+    """A field that the commands cannot set, or an option that goes nowhere, is found here."""
+    fields = {f.name for f in dataclasses.fields(Privacy)}
+    assert {f.name for f in dataclasses.fields(PrivacyOptions)} == fields
+    assert set(private.OPTIONS) == fields
+
+
+BOUNDED = {
+    "unit length": {"unit_length": True, "privacy": EPSILON},
+    "radius": {"privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
+    "scale and radius": {"scale": 4.0, "privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
+    "projection": {"project": 16, "unit_length": True, "privacy": EPSILON},
+    "projection and radius": {"project": 16, "privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
+    "budget": {"budget": 60_000, "privacy": EPSILON},
+    "budget and radius": {"budget": 60_000, "privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
+    "whole section": {"privacy": Privacy(epsilon=1.0, delta=1e-5, radius=5.0)},
+}
+
+
+@pytest.mark.parametrize("options", BOUNDED.values(), ids=BOUNDED)
+def test_under_epsilon_nothing_in_a_recipe_depends_on_protected_rows(rng, options):
+    x = rng.normal(size=(50, 96))
+    recipes = {recipe_of(protected=rows, **options) for rows in (x, 1000.0 * x, x[:0])}
+    assert len(recipes) == 1
+    (recipe,) = recipes
+    assert recipe.privacy.epsilon == 1.0
+    fitted = recipe_of(public=x, protected=1000.0 * x, **options)
+    assert fitted == recipe_of(public=x, **options), "public rows are what the grid is fitted to"
+
+
+def test_without_a_bound_on_rows_epsilon_says_what_to_give(rng):
+    with pytest.raises(PrivacyError, match=r"would tell about them.*--unit-length.*--radius"):
+        recipe_of(protected=rng.normal(size=(50, 96)), privacy=EPSILON)
+    for options in ({}, {"scale": 4.0}, {"budget": 60_000, "scale": 4.0}):
+        with pytest.raises(PrivacyError, match="write --radius, or --unit-length"):
+            recipe_of(privacy=EPSILON, **options)
+
+
+def test_a_budget_under_epsilon_scales_rows_to_unit_length_and_says_so():
+    found = assemble(RecipeOptions(budget=60_000, privacy=EPSILON), CLASSES, ENCODER)
+    assert found.recipe.transform.unit_length
+    assert found.recipe.grid.scale == unit_scale(found.recipe.grid, 96)
+    assert "Rows are scaled to length 1" in found.notes[0]
+    given = assemble(RecipeOptions(budget=60_000, privacy=PrivacyOptions(epsilon=1.0, radius=5.0)), CLASSES, ENCODER)
+    assert not given.recipe.transform.unit_length
+    assert given.notes == ()
+
+
+def test_a_budget_under_epsilon_stays_with_statistics_of_all_classes():
+    """Noise in the covariance of one class is as large as in the shared one, on a sixth of its rows here."""
+    for budget in (60_000, 10**9):
+        recipe = recipe_of(budget=budget, privacy=EPSILON)
+        assert recipe.statistics == ("N", "A", "B")
+        assert (recipe.sketch, recipe.lift) == (None, None)
+
+
+@pytest.mark.parametrize("project", [None, 24])
+@pytest.mark.parametrize("radius", [0.02, 1.0, 5.0, 700.0])
+def test_the_grid_for_a_radius_fits_rows_of_that_length(rng, radius, project):
+    """Neither clipped nor lost between two steps, whatever the unit of the embedding."""
+    recipe = recipe_of(project=project, privacy=PrivacyOptions(epsilon=1.0, radius=radius))
+    features = Features.of(recipe)
+    rows = rng.normal(size=(400, 96))
+    rows *= radius * (1.0 if project is None else 2.0) / np.linalg.norm(rows, axis=1, keepdims=True)
+    q, clipping = features.rows(rows)
+    assert clipping.share < 1e-3
+    assert np.abs(q).max() > 0.25 * recipe.grid.bound
+    assert np.linalg.norm(features.values(rows), axis=1).mean() == pytest.approx(radius, rel=0.12)
