@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from federations import blobs
 from ghofl.cli import app, console
-from ghofl.errors import EmptyClassWarning
+from ghofl.envelope import sealed
+from ghofl.errors import ClippingWarning, EmptyClassWarning
 
 COMMANDS = [
     "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",
@@ -490,3 +491,41 @@ def test_the_demo_shows_heads_invariance_and_unlearning():
     hashes = [line.split("│")[2].strip() for line in lines if line.split("│")[1].strip() in ("1", "10", "100")]
     assert len(hashes) == 3
     assert len(set(hashes)) == 1
+
+
+@pytest.mark.parametrize("name", ["north[/x]", "[bold]north", ":hospital:", "a\\[b"])
+def test_names_of_sites_and_classes_are_shown_as_they_are(folder, name):
+    """A site called north[/x] ended sum and inspect in a traceback."""
+    ghofl("recipe", "odd.toml", "--classes", f"{name},dog,bird,cow", "--dim", 6, "--statistics", "S", "--scale", 4)
+    x, y = np.load("north.npz")["x"], np.load("north.npz")["y"]
+    np.savez("odd.npz", x=x, y=np.array([name, "dog", "bird", "cow"])[y])
+    ghofl("moments", "odd.npz", "-r", "odd.toml", "--site", name, "-o", "odd.ghofl")
+    assert name in ghofl("sum", "odd.ghofl", "-r", "odd.toml", "-o", "odd-total.ghofl")
+    for file in ("odd.toml", "odd.ghofl", "odd-total.ghofl"):
+        assert name in ghofl("inspect", file).replace("\\\\", "\\")
+    ghofl("head", "odd-total.ghofl", "-o", "odd.head")
+    ghofl("evaluate", "odd.head", "odd.npz")
+    ghofl("audit", "odd-total.ghofl")
+
+
+def test_a_header_that_nobody_checked_is_shown_without_control_characters(folder):
+    data = sealed({"N.codes": np.zeros(1, np.uint8)}, {"kind": "message", "site": "a\x1b[2J[/x]\n", "\x07": 1})
+    (folder / "evil.ghofl").write_bytes(data)
+    text = ghofl("inspect", "evil.ghofl")
+    assert "\x1b[2J" not in text
+    assert "\x07" not in text
+    assert "a\\x1b[2J[/x]\\n" in text
+
+
+def test_the_server_is_told_which_sites_clipped_most_of_their_entries(folder, capsys):
+    ghofl("recipe", "tight.toml", "--classes", "4", "--dim", 6, "--statistics", "B", "--scale", 100000)
+    with pytest.warns(ClippingWarning):
+        said = ghofl("moments", "north.npz", "-r", "tight.toml", "--site", "north", "-o", "tight.ghofl")
+    assert "Do not send it" in said
+    assert "Send this file" not in said
+    text = ghofl("sum", "tight.ghofl", "-r", "tight.toml", "-o", "tight-total.ghofl")
+    assert "entries of 'north'" in " ".join(capsys.readouterr().err.split())
+    assert "100.000%" in text or "99." in text
+    result = json.loads(ghofl("inspect", "tight-total.ghofl", "--json", "-"))
+    assert result["roster"][0]["clipped"] > 0.9
+    assert json.loads(ghofl("inspect", "tight.ghofl", "-r", "tight.toml", "--json", "-"))["clipped"] > 0.9

@@ -3,6 +3,7 @@
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from ghofl import partition
 from ghofl.aggregation import Total
@@ -25,8 +26,8 @@ def run(console: Console) -> None:
     specs = all_heads(sketch=True)
     recipe = recipe_for(data, specs.values(), sketch=16)
     console.print(
-        f"\n[bold]ghofl[/bold]: {len(data.y_train):,} digits over {CLIENTS} clients, classes skewed by "
-        f"Dirichlet({ALPHA}). Each client sends [bold]one[/bold] message.\n",
+        f"\nghofl: {len(data.y_train):,} digits over {CLIENTS} clients, classes skewed by "
+        f"Dirichlet({ALPHA}). Each client sends one message.\n",
         highlight=False,
     )
     with console.status("clients compute moments, the server builds heads …"):
@@ -76,7 +77,7 @@ def _heads_table(result: Simulation) -> Table:
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         share = head.payload_bytes / FEDAVG_BYTES
         table.add_row(
-            name, f"{100 * head.accuracy:.1f}", f"[green]{bar}[/green]", f"{head.payload_bytes:,} B", f"{share:.3%}"
+            name, f"{100 * head.accuracy:.1f}", Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}"
         )
     table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round."
     return table

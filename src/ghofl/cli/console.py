@@ -27,8 +27,9 @@ from rich.text import Text
 from ghofl import files
 from ghofl.errors import GhoflError, MessageError, RosterError
 
-out = Console()
-err = Console(stderr=True)
+# Names in what is printed come from others: nothing in them is markup or an emoji.
+out = Console(markup=False, emoji=False, highlight=False)
+err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 BAD_INPUT = 2
 INTERRUPTED = 130
@@ -53,7 +54,7 @@ def handled() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
         if isinstance(error, SystemExit) and error.code != INTERRUPTED:
             raise
-        err.print("[yellow]Stopped.[/yellow] Nothing was left half-written.")
+        told("Stopped", "Nothing was left half-written.", mark=".")
         raise SystemExit(INTERRUPTED) from None
     finally:
         warnings.showwarning = previous
@@ -103,7 +104,7 @@ def present(result: dict[str, Any], table: Table | None, json_path: str | None) 
 def said(result: dict[str, Any], sentence: str, json_path: str | None) -> None:
     """Say what was done in one sentence, or give the result as JSON."""
     if json_path != "-":
-        out.print(sentence, highlight=False, soft_wrap=True)
+        out.print(printable(sentence), soft_wrap=True)
     present(result, None, json_path)
 
 
@@ -172,11 +173,20 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    err.print("[yellow]Warning:[/yellow] ", end="")
-    err.print(str(message), markup=False, highlight=False, soft_wrap=True)
+    told("Warning", str(message))
+
+
+def told(what: str, text: str, style: str = "yellow", mark: str = ":") -> None:
+    """A line on standard error that begins with what it is, in colour."""
+    err.print(what + mark, style=style, end=" ")
+    err.print(printable(text), soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """A text for a terminal: control characters, but for line breaks, are written out."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _fail(text: str) -> None:
-    err.print("[bold red]Error:[/bold red] ", end="")
-    err.print(text, markup=False, highlight=False, soft_wrap=True)
+    told("Error", text, "bold red")
     sys.exit(BAD_INPUT)

@@ -96,7 +96,7 @@ def export_encoder(
     }
     console.said(
         result,
-        f"Wrote [bold]{output}[/bold]: {loaded.name}, {loaded.dim} numbers a row, {console.size(result['bytes'])}, "
+        f"Wrote {output}: {loaded.name}, {loaded.dim} numbers a row, {console.size(result['bytes'])}, "
         f"within {difference:.1e} of the original. Sites run it with --encoder onnx:{output}.",
         json,
     )
@@ -133,7 +133,7 @@ def _tell(
     }
     console.said(
         result,
-        f"Wrote [bold]{output}[/bold]: {sum(rows.values()):,} rows of {encoder.dim} numbers by {encoder.name}"
+        f"Wrote {output}: {sum(rows.values()):,} rows of {encoder.dim} numbers by {encoder.name}"
         + (f", {resumed:,} of the samples from the cache" if resumed else "")
         + (f", {console.count(len(bad), 'sample')} left out" if bad else "")
         + ".",

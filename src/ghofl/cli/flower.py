@@ -34,7 +34,7 @@ def new(
     result = {"folder": str(folder), "files": [str(path) for path in written], "fingerprint": agreed.fingerprint}
     console.said(
         result,
-        f"Wrote [bold]{folder}[/bold], {console.count(len(written), 'file')} for recipe {agreed.fingerprint[:12]}…. "
+        f"Wrote {folder}, {console.count(len(written), 'file')} for recipe {agreed.fingerprint[:12]}…. "
         f"Its README.md says what to do at the server and at the sites.",
         json,
     )
@@ -82,7 +82,7 @@ def check(
     sentences = "\n".join(f"- {sentence}" for sentence in parcel.sentences)
     console.said(
         result,
-        f"[bold]{here.name}[/bold]: {what.format(console.size(len(parcel.content)))}, made of "
+        f"{here.name}: {what.format(console.size(len(parcel.content)))}, made of "
         f"{console.count(parcel.rows, 'row')}; it {state if state != 'approved' else 'is approved'}.\n{sentences}",
         json,
     )

@@ -110,6 +110,6 @@ def moments(
 def told_of_bad(bad: list[tuple[int, str]]) -> None:
     """List the samples that were left out, on standard error."""
     for _, why in bad[:20]:
-        console.err.print(f"[yellow]Left out:[/yellow] {why}", highlight=False, soft_wrap=True)
+        console.told("Left out", why)
     if len(bad) > 20:
-        console.err.print(f"[yellow]Left out:[/yellow] {len(bad) - 20} more.", highlight=False)
+        console.told("Left out", f"{len(bad) - 20} more.")

@@ -13,11 +13,14 @@ from ghofl.cli import console, private
 from ghofl.cli.site import Force, Json
 from ghofl.envelope import ZSTD_MAGIC, peek
 from ghofl.errors import MessageError, RecipeError
+from ghofl.features import TOLERATED_CLIPPING
 from ghofl.message import Message
 from ghofl.moments import Layout
+from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 
+CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
 
@@ -46,6 +49,7 @@ def add_up(
                 aggregator.add(Message.load(path, agreed))
     total = aggregator.total()
     total.save(output)
+    _warn_of_clipping(total)
     console.present(_total_result(total, output), _roster_table(total), json)
 
 
@@ -87,7 +91,7 @@ def release(
     small = f" {released.small_classes}" if released.small_classes is not None else ""
     console.said(
         _total_result(released, output),
-        f"Wrote [bold]{output}[/bold]: {private.guarantee_text(released.guarantee)}{small}",
+        f"Wrote {output}: {private.guarantee_text(released.guarantee)}{small}",
         json,
     )
 
@@ -111,7 +115,7 @@ def head(
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
     console.said(
         {**result, **_promise(classifier.guarantee), "revealed": classifier.revealed},
-        f"Wrote [bold]{output}[/bold]: {classifier.head.name} from {classifier.rows:,} rows of "
+        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
         + (f" {private.guarantee_text(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),
@@ -134,7 +138,7 @@ def inspect(
         result = _inspected(file, None if recipe is None else Recipe.load(recipe))
     table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
     for key, value in result.items():
-        table.add_row(key, _short(value))
+        table.add_row(shown(key), shown(value, 300))
     console.present(result, table, json)
 
 
@@ -159,9 +163,14 @@ def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
                 "checked": "no: give --recipe to check it",
             }
         message = Message.load(file, recipe)
-        return {"kind": "message", "id": message.id, "site": message.site, **_moments_result(message.moments, recipe)}
+        told = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
+        if message.clipped is not None and message.clipped > TOLERATED_CLIPPING:
+            console.told("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
+        return {**told, **_moments_result(message.moments, recipe)}
     if header.get("kind") == "total":
-        return {"kind": "total", **_total_result(Total.load(file), file)}
+        total = Total.load(file)
+        _warn_of_clipping(total)
+        return {"kind": "total", **_total_result(total, file)}
     classifier = Classifier.load(file)
     return {
         "kind": "head",
@@ -202,7 +211,7 @@ def _total_result(total: Total, path: Path) -> dict[str, Any]:
         **_promise(total.guarantee),
         **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
         "is released": total.is_released,
-        "roster": [{"site": e.name, "id": e.id, "rows": e.rows} for e in total.roster],
+        "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
     }
 
 
@@ -219,18 +228,23 @@ def _roster_table(total: Total) -> Table:
     )
     table.add_column("site")
     table.add_column("id")
-    table.add_column("rows", justify="right")
+    for name in ("rows", "clipped"):
+        table.add_column(name, justify="right")
     for entry in total.roster[:20]:
-        table.add_row(entry.site or "–", entry.id[:8], "not told" if entry.rows is None else f"{entry.rows:,}")
+        rows = "not told" if entry.rows is None else f"{entry.rows:,}"
+        table.add_row(entry.site or "–", entry.id[:8], rows, "" if entry.clipped is None else f"{entry.clipped:.3%}")
     if len(total.roster) > 20:
-        table.add_row(f"and {len(total.roster) - 20} more", "", "")
+        table.add_row(f"and {len(total.roster) - 20} more", "", "", "")
     return table
 
 
+def _warn_of_clipping(total: Total) -> None:
+    """Say on standard error which sites have more clipped entries than is harmless."""
+    over = total.clipped()
+    if over:
+        names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
+        console.told("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
+
+
 def _plain(header: dict[str, Any]) -> dict[str, Any]:
-    return {str(key)[:40]: value for key, value in header.items()}
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 300 else text[:300] + "…"
+    return {shown(key, 40): value for key, value in header.items()}

@@ -13,7 +13,7 @@ from ghofl.cli import samples as options
 from ghofl.embeddings import Rows, class_numbers, classes_of, load_rows, refuse_encoder, without_bad
 from ghofl.encoders import Runtime
 from ghofl.errors import RecipeError
-from ghofl.features import Features
+from ghofl.features import TOLERATED_CLIPPING, Features
 from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
@@ -121,7 +121,7 @@ def recipe(
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.said(
         result,
-        f"Wrote [bold]{output}[/bold]: {len(made.classes)} classes, {made.dim} features, grid of {made.grid.bits} bits "
+        f"Wrote {output}: {len(made.classes)} classes, {made.dim} features, grid of {made.grid.bits} bits "
         f"at scale {made.grid.scale:g}, fingerprint {made.fingerprint[:12]}…. Give this file to every site.{why}",
         json,
     )
@@ -193,7 +193,7 @@ def moments(
     below = site_warning(sums, agreed.privacy.min_count)
     has_noise = agreed.privacy.epsilon is not None and agreed.privacy.noise == "local"
     if below and not has_noise:
-        console.err.print(f"[yellow]Warning:[/yellow] {below}", highlight=False, soft_wrap=True)
+        console.told("Warning", str(below))
     result = {
         "message": str(output),
         "id": message.id,
@@ -207,14 +207,15 @@ def moments(
     }
     console.said(
         result,
-        f"Wrote [bold]{output}[/bold]: {sums.rows:,} rows of {result['classes_present']} classes in "
-        f"{console.size(len(sent))}, {clipping.share:.3%} of entries clipped. Send this file to the server."
-        + (" Noise for the recipe's epsilon is in it." if has_noise else "")
+        f"Wrote {output}: {sums.rows:,} rows of {result['classes_present']} classes in "
+        f"{console.size(len(sent))}, {clipping.share:.3%} of entries clipped. "
         + (
-            f" [yellow]{few} classes have one or two rows, which the message reveals.[/yellow]"
-            if few and not has_noise
-            else ""
-        ),
+            "Send this file to the server."
+            if clipping.share <= TOLERATED_CLIPPING
+            else f"Do not send it: agree on a recipe first that keeps these rows; {clipping.advice(agreed)}."
+        )
+        + (" Noise for the recipe's epsilon is in it." if has_noise else "")
+        + (f" {few} classes have one or two rows, which the message reveals." if few and not has_noise else ""),
         json,
     )
 

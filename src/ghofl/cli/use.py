@@ -137,7 +137,7 @@ def predict(
     files.write(output, text.getvalue())
     console.said(
         result,
-        f"Wrote [bold]{output}[/bold]: {len(best):,} predictions of {classifier.head.name}.",
+        f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}.",
         json,
     )
 
