@@ -1,9 +1,11 @@
 """The architecture is a test: imports point one way, and the core imports nothing heavy."""
 
 import ast
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,6 +53,21 @@ def test_what_is_raised_on_purpose_is_in_the_tree_of_errors():
     for path in (ROOT / "src").rglob("*.py"):
         bare = raised(path) & BUILT_IN - CAUGHT_NEARBY.get(path.name, set())
         assert not bare, f"{path} raises {sorted(bare)}; raise an error of ghofl.errors, which is one of them too"
+
+
+def test_no_value_with_arrays_inside_is_compared_as_a_tuple():
+    """`==` between tuples of arrays raises; such a dataclass says itself what equal means, or leaves it to identity."""
+    import ghofl.simulate  # noqa: F401  # the story, and all it needs
+
+    modules = [module for name, module in sys.modules.items() if name == "ghofl" or name.startswith("ghofl.")]
+    values = {
+        c for module in modules for c in vars(module).values() if dataclasses.is_dataclass(c) and isinstance(c, type)
+    }
+    assert len(values) > 40
+    for kind in values:
+        has_arrays = any("ndarray" in str(getattr(hint, "array_type", hint)) for hint in get_type_hints(kind).values())
+        is_generated = kind.__dataclass_params__.eq and "__eq__" in vars(kind)
+        assert not (has_arrays and is_generated), f"{kind} compares its arrays as a tuple: write eq=False"
 
 
 def test_nothing_is_ever_unpickled():

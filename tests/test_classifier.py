@@ -12,6 +12,7 @@ from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_o
 from ghofl import Classifier, HeadSpec, Privacy, Projection
 from ghofl.envelope import sealed
 from ghofl.errors import EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
+from ghofl.privacy import NoiseStream
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 
@@ -163,6 +164,15 @@ def test_classes_that_a_minimum_count_dropped_are_told_once(rng):
     recipe = recipe_of(classes=6, privacy=Privacy(min_count=5))
     classifier = Classifier.fit(total_of(recipe, x, y).released(), "lda")
     assert "classes 4, 5 has fewer than 5 rows" in classifier.revealed
+
+
+def test_classes_that_noise_left_no_row_of_are_told_as_such(rng):
+    x, y = blobs(rng, rows=4000)
+    recipe = recipe_of(classes=40, privacy=Privacy(radius=10.0, epsilon=3.0, delta=1e-5))
+    with pytest.warns(
+        EmptyClassWarning, match=r"classes have no row left after noise and will never be predicted: 'class"
+    ):
+        Classifier.fit(total_of(recipe, x, y).released(NoiseStream(b"classes")), "spherical")
 
 
 def test_who_builds_a_head_can_take_its_warnings(rng):

@@ -148,7 +148,7 @@ class Classifier:
         _check_scores(head, gaussians, spec)
         empty = _empty_classes(total, gaussians)
         if empty:
-            warn(EmptyClassWarning(_never_predicted(empty)))
+            warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
         temperature = temperature_of(head, gaussians)
         if temperature is None:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
@@ -274,10 +274,11 @@ def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
     return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in told]
 
 
-def _never_predicted(names: list[str]) -> str:
+def _never_predicted(names: list[str], is_noisy: bool) -> str:
     shown = ", ".join(map(repr, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     have = "class has" if len(names) == 1 else "classes have"
-    return f"{len(names)} {have} no row in the total and will never be predicted: {shown}."
+    where = "left after noise" if is_noisy else "in the total"
+    return f"{len(names)} {have} no row {where} and will never be predicted: {shown}."
 
 
 def is_possible(spec: HeadSpec, layout: Layout, recipe: Recipe) -> bool:

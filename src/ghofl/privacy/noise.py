@@ -106,7 +106,7 @@ def reach(sigma: float, entries: int = 1) -> int:
     return ceil(sigma * sqrt(2 * (129 * log(2) + log(max(1, entries)))))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Stretches:
     """The half line cut at the multiples of σ, as integers: stretch k is edges[k] ≤ y < edges[k+1]."""
 
