@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from ghofl import envelope, packing
+from ghofl import envelope, files, packing
 from ghofl.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RecipeError, RosterError
 from ghofl.files import FileBytes
@@ -219,8 +219,8 @@ class Total:
         return total
 
     def save(self, path: str | Path) -> None:
-        """Write the total to a file."""
-        envelope.write(path, self.moments, self._header())
+        """Write the total to a file: an exact one only its owner may read, a released one as the umask has it."""
+        envelope.write(path, self.moments, self._header(), 0o666 if self.is_released else files.PRIVATE)
 
     @classmethod
     def load(cls, path: str | Path) -> "Total":

@@ -51,7 +51,7 @@ def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> b
     return _zstandard().ZstdCompressor(level=3).compress(data) if zstd else data
 
 
-def write(path: str | Path, moments: Moments, header: Mapping[str, Any]) -> None:
+def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = files.PRIVATE) -> None:
     """Write what `encode` gives, byte by byte the same, without ever holding all of it."""
     codes = {name: packing.codes_of(block.ravel()) for name, block in moments.blocks.items()}
     sizes: dict[str, int] = {}
@@ -61,7 +61,7 @@ def write(path: str | Path, moments: Moments, header: Mapping[str, Any]) -> None
     offsets = dict(zip(sorted(sizes), np.cumsum([0, *(sizes[n] for n in sorted(sizes))]).tolist(), strict=False))
     full = {"schema": SCHEMA, **header, "layout": _layout_header(moments.layout), "rows": moments.rows}
     first, digest = _file_header({**full, "sha256": 64 * "0"}, sizes, offsets), hashlib.sha256()
-    with files.replacing(path) as file:
+    with files.replacing(path, mode) as file:
         for name, block in moments.blocks.items():
             file.seek(len(first) + offsets[f"{name}.codes"])
             _hashed(file, digest, codes[name])

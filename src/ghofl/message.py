@@ -115,8 +115,8 @@ class Message:
         return cls(header["recipe"], header["id"], header["site"], moments, shifts)
 
     def save(self, path: str | Path, zstd: bool = False) -> None:
-        """Write the message to a file."""
-        files.write(path, self.to_bytes(zstd))
+        """Write the message to a file that only its owner may read."""
+        files.write(path, self.to_bytes(zstd), files.PRIVATE)
 
     @classmethod
     def load(cls, path: str | Path, recipe: Recipe) -> "Message":
