@@ -120,6 +120,11 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def printable(text: str) -> str:
+    """A text of a stranger for a terminal: no control characters."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Errors inside say which file they are about."""

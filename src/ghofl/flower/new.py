@@ -87,6 +87,7 @@ at-once = 0                # messages to ask for at a time, 0 for all; 1 keeps a
 heads = "best"             # heads to build, e.g. "lda,rda"
 preset = "default"
 remove = ""                # sites to take out of the total, e.g. "north,south"
+forget = false             # delete the message of those sites too, instead of keeping it in removed/
 dropout = 0.1              # secure rounds: the share of sites that may vanish
 corruption = 0.1           # secure rounds: the share of sites that may work with the server
 max-rows = 1000000         # secure rounds: the most rows of one site
