@@ -1,6 +1,7 @@
 """Commands for federations on Flower: `flower new`, `flower check` and `flower status`."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,8 @@ from ghofl.flower.new import write_app
 from ghofl.flower.parcel import approve, is_approved, pack, remember, remembered
 from ghofl.flower.site import Site
 from ghofl.recipe import Recipe
+
+MOST_LINES = 30
 
 app = typer.Typer(
     help="Run a federation on Flower: write its app, and see at a site what would leave.", no_args_is_help=True
@@ -114,7 +117,7 @@ def status(
         "sites in the total": "" if found.counted is None else f"{found.counted:,}",
         "rows": "" if found.rows is None else f"{found.rows:,}",
         "heads": ", ".join(found.heads.values()),
-        **{f"site {name}": what for name, what in sorted(found.sites.items())},
+        **_shown(found.sites),
         **{f"note {i}": note for i, note in enumerate(found.notes, start=1)},
     }
     for name, what in told.items():
@@ -123,3 +126,12 @@ def status(
     console.present({"folder": str(folder), **dataclasses.asdict(found)}, table, json)
     codes = {report.COMPLETE: 0, report.IN_PROGRESS: 3}
     raise typer.Exit(codes.get(found.status, 1))
+
+
+def _shown(sites: Mapping[str, str]) -> dict[str, str]:
+    """What happened to sites, line by line; of many, those that are not in the total come first, and some are shown."""
+    is_in = ("counted", "counted before")
+    ordered = sorted(sites.items(), key=lambda pair: (pair[1] in is_in, pair[0]))
+    lines = {f"site {name}": what for name, what in ordered[:MOST_LINES]}
+    left = len(ordered) - MOST_LINES
+    return lines | ({"": f"and {console.count(left, 'site')} more; --json - has all of them"} if left > 0 else {})

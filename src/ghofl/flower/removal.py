@@ -19,8 +19,8 @@ def check_removal(folder: RunFolder, recipe: Recipe, settings: Settings) -> None
         return
     if recipe.privacy.secure:
         raise FederationError(
-            f"{', '.join(settings.remove)} cannot be removed: a secure total hides its parts. Only a new total without "
-            "them will do, in another folder."
+            f"{', '.join(settings.remove)} cannot be removed: a secure total hides its parts, and a second one without "
+            "them would show theirs by subtraction. Nothing was changed."
         )
     known = {header["site"] for header in folder.headers().values()} | set(folder.removed().values())
     for name in settings.remove:
