@@ -14,7 +14,7 @@ from pathlib import Path
 import data
 import numpy as np
 
-from ghofl import HEADS, Features, Gaussians, HeadSpec, Message, Moments, Privacy, Recipe, Total, partition
+from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total, partition
 from ghofl.features import usual_length
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving
 from ghofl.secure import Ring
@@ -125,7 +125,7 @@ def _rounding(dataset: Dataset, public: np.ndarray) -> Iterator[dict]:
             "accuracy": federation.accuracies(federation.total(plain))["lda"],
             "accuracies_at_1": found,
             "message_bytes": _bytes(federation.moments[0], plain),
-            "ring_bits": Ring.holding(CLIENTS, entry_bound(plain, 5000)).bits,
+            "ring_bits": Ring.holding(CLIENTS, entry_bound(replace(plain, limits=Limits(max_rows=5000)))).bits,
         }
         print(result, flush=True)
         yield result

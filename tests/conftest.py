@@ -1,8 +1,10 @@
 """Shared by all tests: hypothesis settings, small federations, and where real data lies."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -16,6 +18,14 @@ settings.load_profile("ghofl")
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(7)
+
+
+@pytest.fixture
+def as_users_run_it() -> Iterator[None]:
+    """Without the type checker of tests, which would refuse values before the library sees them."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,9 @@
 import itertools
+import secrets
 import subprocess
 import sys
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import blobs, moments_of, recipe_of, total_of
-from ghofl import Aggregator, Layout, Message, Moments, Total
+from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Moments, Recipe, Total, aggregation
 from ghofl.aggregation import Entry
-from ghofl.envelope import encode
+from ghofl.envelope import encode, sealed
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.privacy import as_vector
 from ghofl.recipe import Privacy
@@ -106,7 +108,7 @@ def test_messages_of_other_recipes_are_refused(messages):
 
 
 def test_a_total_that_could_overflow_is_refused():
-    recipe = recipe_of(bits=16, statistics=())
+    recipe = recipe_of(bits=16, statistics=(), limits=Limits(max_rows=2**34))
     moments = Moments.zeros(Layout.of(recipe))
     moments.counts[0] = 2**33
     message = Message.of(moments, recipe, "huge")
@@ -127,8 +129,22 @@ def test_a_total_survives_its_file(messages, tmp_path):
         ({"recipe": "00" * 32}, "made with recipe 0000"),
         ({"roster": "everyone"}, "roster is damaged"),
         ({"roster": [["a", "b"]]}, "roster is damaged"),
-        ({"roster": [["a", "b", 1, ""]]}, "does not account for its rows"),
-        ({"roster": [["a", "b", 150, ""], ["a", "c", 150, ""]]}, "does not account for its rows"),
+        ({"roster": [["a", "b", 1, "", None]]}, "roster is damaged"),
+        ({"roster": [["a" * 32, "b\x1b[2J", 300, "", None]]}, "roster is damaged"),
+        ({"roster": [["a" * 32, "b", 300, "", 2.0]]}, "roster is damaged"),
+        ({"roster": [["a" * 32, "b", True, "", None]]}, "roster is damaged"),
+        ({"roster": [["a" * 32, "b", 1, "", None]]}, "does not account for its rows"),
+        ({"roster": [["a" * 32, "b", 150, "", None], ["a" * 32, "c", 150, "", None]]}, "does not account for its rows"),
+        ({"guarantee": {"epsilon": "1"}}, "guarantee in the file is damaged"),
+        ({"guarantee": [1]}, "guarantee in the file is damaged"),
+        (
+            {"small_classes": {"threshold": "5", "small": [], "merged_into": None, "is_pooled_whole": True}},
+            "small classes",
+        ),
+        (
+            {"small_classes": {"threshold": 5, "small": [9], "merged_into": None, "is_pooled_whole": True}},
+            "small classes",
+        ),
         ({"kind": "message"}, "this file is a 'message'"),
     ],
 )
@@ -138,10 +154,71 @@ def test_a_damaged_total_is_refused(messages, values, says):
         "kind": "total",
         "recipe": RECIPE.fingerprint,
         "recipe_toml": RECIPE.to_toml(),
-        "roster": [[e.id, e.site, e.rows, e.sha256] for e in total.roster],
+        "roster": [[e.id, e.site, e.rows, e.sha256, e.clipped] for e in total.roster],
     }
     with pytest.raises(MessageError, match=says):
         Total.from_bytes(encode(total.moments, {**header, **values}))
+
+
+def test_a_total_that_brings_its_own_recipe_may_not_unpack_to_far_more_than_it_has():
+    """Chunks of zeros take one byte for 2 kB: a file of a few megabytes could ask for gigabytes."""
+    recipe = Recipe(tuple(map(str, range(30_000))), Encoder(dim=128), ("D",))
+    layout = Layout.of(recipe)
+    codes = {f"{name}.codes": np.zeros(-(-int(np.prod(s)) // 256), np.uint8) for name, s in layout.shapes.items()}
+    data = {f"{name}.data": np.zeros(0, np.uint8) for name in layout.shapes}
+    header = {"kind": "total", "recipe": recipe.fingerprint, "recipe_toml": recipe.to_toml(), "roster": [], "rows": 0}
+    header["layout"] = {"classes": 30_000, "dim": 128, "statistics": ["N", "A", "D"], "sketch": 0, "bound": 127}
+    header["layout"]["matrices"] = "upper triangle"
+    bomb = sealed({**codes, **data}, header)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(aggregation, "SMALL", 2**20)
+        patch.setattr(aggregation, "EXPANSION", 16)
+        with pytest.raises(MessageError, match="by a recipe of its own making"):
+            Total.from_bytes(bomb)
+        assert Total.from_bytes(bomb, recipe).moments.rows == 0, "with the recipe at hand its size is known"
+
+
+def test_sites_that_look_alike_are_refused(messages):
+    def named(site):
+        return replace(messages[0], site=site, id=secrets.token_hex(16))
+
+    with pytest.raises(RosterError, match="looks like 'north'"):
+        Total.of([named("north"), named("n\u043erth")], RECIPE)
+    with pytest.raises(RosterError, match="looks like 'site-1'"):
+        Total.of([named("site-1"), named("site-l")], RECIPE)
+    one, other = Total.of([named("north")], RECIPE), Total.of([named("n\u043erth")], RECIPE)
+    with pytest.raises(RosterError, match="look alike"):
+        one.joined(other)
+    assert len(Total.of([named(f"client-{i}") for i in range(200)], RECIPE).roster) == 200
+
+
+def test_one_site_cannot_take_over_a_total_whose_recipe_has_a_largest_share():
+    """A tenth of the sites with flipped labels and a hundredfold claim: nothing is built from it."""
+    rng = np.random.default_rng(0)
+    recipe = recipe_of(limits=Limits(max_share=0.5))
+    x, y = blobs(rng, rows=1000)
+    parts = [Message.of(moments_of(recipe, x[i::9], y[i::9]), recipe, f"site-{i}") for i in range(9)]
+    honest = Total.of(parts, recipe)
+    own = moments_of(recipe, x[:100], (y[:100] + 1) % 4)
+    claim = Moments(own.layout, {name: 100 * block for name, block in own.blocks.items()})
+    liar = Message.of(claim, recipe, "liar")
+    total = honest + liar
+    for build in (total.released, total.for_heads, lambda: Classifier.fit(total, "lda")):
+        with pytest.raises(RosterError, match="'liar' has 10,000 of the 11,000 rows"):
+            build()
+    assert total - liar == honest, "adding and subtracting go on"
+    assert np.mean(Classifier.fit(total - liar, "lda").predict(x) == y) > 0.8
+
+
+def test_the_clipped_share_of_sites_is_told_by_exact_totals_and_not_by_released_ones(messages):
+    clipped = replace(messages[0], clipped=0.25)
+    total = Total.of([clipped, *messages[1:]], RECIPE)
+    assert [entry.site for entry in total.clipped()] == [clipped.site]
+    assert Total.from_bytes(total.to_bytes()) == total
+    assert total - clipped == Total.of(messages[1:], RECIPE)
+    small = replace(RECIPE, privacy=Privacy(min_count=1))
+    told = Total.of([replace(clipped, fingerprint=small.fingerprint)], small)
+    assert [entry.clipped for entry in told.released().roster] == [None]
 
 
 def test_a_compressed_total_is_refused_since_its_size_cannot_be_checked(messages):

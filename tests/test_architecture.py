@@ -1,5 +1,6 @@
 """The architecture is a test: imports point one way, and the core imports nothing heavy."""
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,29 @@ def test_importing_ghofl_needs_no_edge_library():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+BUILT_IN = {
+    "ArithmeticError", "AssertionError", "AttributeError", "Exception", "IndexError", "KeyError", "LookupError",
+    "NotImplementedError", "OverflowError", "RuntimeError", "TypeError", "ValueError",
+}  # fmt: skip
+CAUGHT_NEARBY = {
+    "envelope.py": {"ValueError"},  # hooks of json.loads, whose errors `_json` turns into a MessageError
+}
+
+
+def raised(path: Path) -> set[str]:
+    """The names of what a file raises by `raise Name(…)` or `raise Name`."""
+    found = {node.exc for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Raise)}
+    called = {exc.func if isinstance(exc, ast.Call) else exc for exc in found}
+    return {exc.id for exc in called if isinstance(exc, ast.Name)}
+
+
+def test_what_is_raised_on_purpose_is_in_the_tree_of_errors():
+    """The command line tells bad input from a defect by it: one is a sentence, the other a traceback."""
+    for path in (ROOT / "src").rglob("*.py"):
+        bare = raised(path) & BUILT_IN - CAUGHT_NEARBY.get(path.name, set())
+        assert not bare, f"{path} raises {sorted(bare)}; raise an error of ghofl.errors, which is one of them too"
 
 
 def test_nothing_is_ever_unpickled():

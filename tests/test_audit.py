@@ -11,8 +11,9 @@ from test_cli import ghofl
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Layout, Message, Moments, Privacy, Total, Transform
-from ghofl.diagnostics import audit, exposures, memberships
+from ghofl.diagnostics import audit, exposures, memberships, with_noise
 from ghofl.errors import EmbeddingsError
+from ghofl.privacy import NoiseStream, plan_of
 
 
 def as_set(rows):
@@ -83,6 +84,40 @@ def test_the_noise_of_the_recipe_is_the_one_that_is_tried(shadow):
     recipe = recipe_of(dim=40, transform=Transform(unit_length=True), scale=500.0)
     recipe = replace(recipe, privacy=Privacy(radius=1.0, epsilon=3.0, delta=1e-5))
     assert memberships(recipe, *shadow, np.full(4, 30))[1].noise == "epsilon = 3"
+
+
+WAYS = {
+    "central": Privacy(radius=1.0, epsilon=1.0, delta=1e-5),
+    "local": Privacy(radius=1.0, epsilon=1.0, delta=1e-5, noise="local"),
+    "distributed": Privacy(radius=1.0, epsilon=1.0, delta=1e-5, noise="distributed", secure=True, min_cohort=100),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_membership_stays_within_its_limit_whoever_adds_the_noise(way, shadow):
+    """The mean of 20 audits, each of 60 judged members and 60 others.
+
+    One audit errs by √(2 · ¼/60) = 0.09 at most, the mean of 20 by 0.02; three of those are allowed. One share of
+    noise for a hundred sites, a tenth of what is released, gives 0.19 above the limit.
+    """
+    recipe = recipe_of(dim=40, transform=Transform(unit_length=True), scale=500.0, statistics=(), privacy=WAYS[way])
+    stream = NoiseStream(b"audits")
+    found = [memberships(recipe, *shadow, np.full(4, 30), seed, stream)[1] for seed in range(20)]
+    assert found[0].limit == pytest.approx(0.1066, abs=1e-3)
+    assert np.mean([one.advantage for one in found]) < found[0].limit + 0.06
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_noise_that_is_audited_is_the_one_that_the_promise_rests_on(way):
+    """16,000 sums and 400 counts: a standard deviation is known to 1/√(2n), and three of those are allowed."""
+    recipe = recipe_of(dim=40, classes=400, scale=500.0, privacy=replace(WAYS[way], radius=2.0))
+    plan = plan_of(recipe)
+    nothing = Moments.zeros(Layout(400, 40, ()))
+    found = with_noise(nothing, plan, NoiseStream(b"audited"))
+    for name, block in found.blocks.items():
+        expected = plan.guarantee.sigmas[name]
+        assert np.std(block) == pytest.approx(expected, rel=3 / np.sqrt(2 * block.size))
+        assert expected == pytest.approx(plan.deviation(name, plan.draws))
 
 
 def test_a_noisy_total_exposes_no_rows_and_says_how_far_it_is_blurred(rng):

@@ -1,12 +1,19 @@
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load, save
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load
 
-from federations import blobs, recipe_of, total_of
-from ghofl import Classifier, HeadSpec, Projection
-from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
+from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_of
+from ghofl import Classifier, HeadSpec, Privacy, Projection
+from ghofl.envelope import sealed
+from ghofl.errors import EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
+
+GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 
 
 @pytest.fixture
@@ -17,7 +24,7 @@ def saved(rng):
 def rewritten(data: bytes, header=None, tensors=None) -> bytes:
     size = int.from_bytes(data[:8], "little")
     old = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["ghofl"])
-    return save({**load(data), **(tensors or {})}, metadata={"ghofl": json.dumps({**old, **(header or {})})})
+    return sealed({**load(data), **(tensors or {})}, {**old, **(header or {})})
 
 
 def test_a_spec_has_options_in_brackets():
@@ -85,12 +92,98 @@ def test_a_fit_that_cannot_be_done_says_what_to_change(rng):
         Classifier.fit(total_of(recipe_of(), x, y), "low_rank_qda(rank=-1)")
 
 
+@pytest.mark.parametrize("dof", ["-1", "-0.5", "nan", "inf", "-inf"])
+@pytest.mark.parametrize("name", ["student", "sketched_qda"])
+def test_degrees_of_freedom_that_would_give_nan_scores_are_refused(name, dof, rng):
+    total = total_of(sketched_recipe() if name == "sketched_qda" else recipe_of(), *blobs(rng))
+    with pytest.raises(HeadError, match=f"dof is {dof}"):
+        Classifier.fit(total, f"{name}(dof={dof})")
+    with pytest.raises(HeadError, match=f"dof is {dof}"):
+        Classifier.fit(total, HeadSpec(name, {"dof": float(dof)}))
+
+
+def test_a_sketched_head_with_no_degrees_of_freedom_is_gaussian(rng):
+    x, y = blobs(rng)
+    scores = Classifier.fit(total_of(sketched_recipe(), x, y), "sketched_qda(dof=0)").scores(x)
+    assert np.isfinite(scores).all()
+    with pytest.raises(HeadError, match="dof is 0"):
+        Classifier.fit(total_of(recipe_of(), x, y), "student(dof=0)")
+
+
+def test_a_head_file_with_degrees_of_freedom_that_would_give_nan_scores_is_damaged(rng):
+    saved = Classifier.fit(total_of(recipe_of(), *blobs(rng)), "student").to_bytes()
+    with pytest.raises(MessageError, match="dof is -1"):
+        Classifier.from_bytes(rewritten(saved, tensors={"dof": np.asarray(-1.0)}))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("student", {"dof": 1e-320}), ("nb", {"floor": 1e-320}), ("nb", {"floor": np.inf})]
+)
+def test_options_that_make_scores_of_no_size_are_refused(name, options, rng):
+    x, y = blobs(rng)
+    x[y == 0] = 1.0
+    with np.errstate(all="ignore"), pytest.raises(HeadError, match=f"head '{name}' with .* not finite numbers"):
+        Classifier.fit(total_of(recipe_of(), x, y), HeadSpec(name, options))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("proto_hyper(rank=1.5)", "rank is 1.5; option rank of head 'proto_hyper' is a whole number, 0 or more"),
+        ("fisher_mix(seed=-1)", "seed is -1"),
+        ("fisher_mix(batch=0)", "batch is 0; option batch of head 'fisher_mix' is a whole number, 1 or more"),
+        ("fisher_mix(extra=nan)", "extra is nan"),
+        ("low_rank_qda(rank=nan)", "rank is nan"),
+        ("ridge(penalty=inf)", "penalty is inf; option penalty of head 'ridge' is a finite number"),
+    ],
+)
+def test_an_option_that_is_not_such_a_number_is_refused(text, says):
+    with pytest.raises(HeadError, match=says):
+        HeadSpec.parse(text)
+
+
+def test_classes_without_a_row_are_told_when_a_head_is_built_and_only_so_many_by_name(rng):
+    x, y = blobs(rng)
+    recipe = recipe_of(classes=14)
+    told = "10 classes have no row in the total and will never be predicted: 'class 4', .*'class 8' and 5 more"
+    with pytest.warns(EmptyClassWarning, match=told):
+        Classifier.fit(total_of(recipe, x, y), "lda")
+
+
+def test_names_of_classes_without_a_row_are_quoted(rng):
+    x, y = blobs(rng)
+    recipe = replace(recipe_of(classes=5), classes=("a", "b", "c", "d", "north[/x] 'q'"))
+    with pytest.warns(EmptyClassWarning, match=r"1 class has no row .*: \"north\[/x\] 'q'\"\."):
+        Classifier.fit(total_of(recipe, x, y), "lda")
+
+
+def test_classes_that_a_minimum_count_dropped_are_told_once(rng):
+    """`revealed` tells of them; a warning would repeat it."""
+    x, y = blobs(rng)
+    recipe = recipe_of(classes=6, privacy=Privacy(min_count=5))
+    classifier = Classifier.fit(total_of(recipe, x, y).released(), "lda")
+    assert "classes 4, 5 has fewer than 5 rows" in classifier.revealed
+
+
+def test_who_builds_a_head_can_take_its_warnings(rng):
+    told: list[Warning] = []
+    Classifier.fit(total_of(recipe_of(classes=5), *blobs(rng)), "lda", warn=told.append)
+    assert [type(warning) for warning in told] == [EmptyClassWarning]
+
+
+def test_gaussians_are_equal_to_themselves_alone(rng):
+    one, same = (gaussians_of(recipe_of(), *blobs(np.random.default_rng(0))) for _ in range(2))
+    assert one == one
+    assert one != same
+    assert len({one, same}) == 2
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
         ({"header": {"head": "svm"}}, "head 'svm' is unknown"),
         ({"header": {"kind": "total"}}, "this file is a 'total'"),
-        ({"header": {"schema": 2}}, "newer"),
+        ({"header": {"schema": 3}}, "newer"),
         ({"header": {"recipe_toml": "x"}}, "damaged"),
         ({"header": {"options": 3}}, "metadata is damaged"),
         ({"tensors": {"weights": np.zeros((4, 5))}}, "its weights have shape"),
@@ -102,6 +195,15 @@ def test_a_fit_that_cannot_be_done_says_what_to_change(rng):
 def test_a_damaged_head_is_refused(saved, change, says):
     with pytest.raises(MessageError, match=says):
         Classifier.from_bytes(rewritten(saved, **change))
+
+
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_one_changed_byte_of_a_head_is_refused_wherever_it_is(position, change):
+    """A flipped bit in a weight, a shape or an option would give other predictions without a word."""
+    data = bytearray(Path(GOLDEN, "head-lda.safetensors").read_bytes())
+    data[position % len(data)] ^= change
+    with pytest.raises(MessageError):
+        Classifier.from_bytes(bytes(data))
 
 
 def test_truncated_bytes_are_not_a_head(saved):

@@ -4,6 +4,7 @@ import signal
 import stat
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from federations import blobs
 from ghofl.cli import app, console
+from ghofl.errors import EmptyClassWarning
 
 COMMANDS = [
     "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",
@@ -216,6 +218,18 @@ BAD = [
     (["head", "total.ghofl", "--head", "nb(floor=0)", "-o", "x"], "floor is 0"),
     (["head", "total.ghofl", "--head", "ridge(penalty=-1)", "-o", "x"], "penalty is -1"),
     (["inspect", "missing"], "No such file"),
+    (["head", "total.ghofl", "--head", "student(dof=-1)", "-o", "x"], "dof is -1"),
+    (["head", "total.ghofl", "--head", "fisher_mix(energy=7)", "-o", "x"], "energy is 7"),
+    (["head", "total.ghofl", "--head", "fisher_mix(method=some)", "-o", "x"], "method is 'some'"),
+    (["head", "total.ghofl", "--head", "fisher_mix(dispersion=-1)", "-o", "x"], "dispersion -1"),
+    (["head", "total.ghofl", "--head", "fisher_mix(seed=-1)", "-o", "x"], "seed is -1"),
+    (["head", "total.ghofl", "--head", "proto_hyper(base=some)", "-o", "x"], "base is 'some'"),
+    (["head", "total.ghofl", "--head", "proto_hyper(temperature=0)", "-o", "x"], "temperature is 0"),
+    (["head", "total.ghofl", "--head", "blend(parts=lda+some)", "-o", "x"], "part 'some' is unknown"),
+    (["simulate", "--embeddings", "all.npz", "--clients", "2", "--seed", "-1"], "the seed is -1"),
+    (["audit", "total.ghofl", "--shadow", "north.npz", "--seed", "-1"], "the seed is -1"),
+    (["recipe", "x", "--classes", "²", "--dim", "4"], "at least two"),
+    (["recipe", "x", "--classes", "99999999999", "--dim", "4"], "at least two"),
 ]
 
 
@@ -247,6 +261,38 @@ def test_bad_input_ends_with_code_two_a_clear_text_and_no_new_file(finished, mon
     text = " ".join((output + capsys.readouterr().err).replace("│", " ").split())
     assert says in text
     assert sorted(os.listdir()) == before
+
+
+def test_a_defect_is_a_traceback_and_not_an_answer_about_the_input(folder):
+    """A ValueError that nobody raised on purpose used to end as 'Error: …' with code 2, as if the user had erred."""
+    with pytest.raises(ValueError, match="operands could not be broadcast"), console.handled():
+        np.zeros(2) + np.zeros(3)
+    broken = "from ghofl import demo\nfrom ghofl.cli import main\ndemo.digits = lambda: int('a defect')\nmain()"
+    done = subprocess.run([sys.executable, "-c", broken, "demo"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert "a defect" in done.stderr
+
+
+def test_a_warning_shows_names_as_they_are(folder, capsys, monkeypatch):
+    """A class called [/x] is text, not the markup of a terminal."""
+    monkeypatch.setattr(console.err, "width", 500, raising=False)
+    with console.handled(), warnings.catch_warnings():
+        warnings.simplefilter("default")
+        warnings.warn("class 'north[/x]' is empty", EmptyClassWarning, stacklevel=1)
+    assert "Warning: class 'north[/x]' is empty" in capsys.readouterr().err
+
+
+def test_a_class_with_no_row_is_told_when_a_head_is_built_and_one_row_a_class_is_enough(folder):
+    ghofl("recipe", "recipe.toml", "--classes", "cat,dog,[/x]", "--dim", 6, "--statistics", "S", "--scale", 4)
+    np.savez("few.npz", x=np.load("north.npz")["x"][:2], y=np.array(["cat", "dog"]))
+    ghofl("moments", "few.npz", "-r", "recipe.toml", "-o", "few.ghofl")
+    ghofl("sum", "few.ghofl", "-r", "recipe.toml", "-o", "few-total.ghofl")
+    done = process("head", "few-total.ghofl", "--head", "nearest_mean", "-o", "few.head", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    told = " ".join(done.stderr.split())
+    assert "Warning: 1 class has no row in the total and will never be predicted: '[/x]'." in told
+    assert "Warning: the probabilities of head 'nearest_mean' are not calibrated" in told
 
 
 def test_force_replaces_a_file(folder):

@@ -1,7 +1,11 @@
 """Samples of every origin, and what is said about those that cannot be read."""
 
+import io
 import json
 import shutil
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ from PIL import Image
 from ghofl import datasets
 from ghofl.datasets import FAMILIES, Columns, Corruption, corruptions
 from ghofl.datasets.huggingface import NAMED
+from ghofl.datasets.samples import decoded
 from ghofl.errors import DatasetError, MissingExtraError, SampleError
 
 ALL = [name for names in FAMILIES.values() for name in names]
@@ -170,6 +175,70 @@ def test_a_decompression_bomb_is_a_bad_sample(tmp_path, monkeypatch):
     Image.fromarray(picture(0)).save(tmp_path / "bomb.png")
     with pytest.raises(SampleError, match="bomb.png is not an image that can be read"):
         datasets.load(str(tmp_path)).read(0)
+
+
+def a_bomb(picture):
+    return encoded(picture, "PNG")  # where a hundred pixels are many
+
+
+def a_palette_with_transparency(picture):
+    return encoded(picture.convert("P"), "PNG", transparency=bytes(range(200)))
+
+
+def a_damaged_exif(picture):
+    tags = Image.Exif()
+    tags[0x010E] = "a description that is long enough to be kept outside of the directory"
+    return encoded(picture, "JPEG", exif=tags.tobytes()[:40])
+
+
+def encoded(image, kind, **options):
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+WARNED = {a_bomb: "decompression bomb", a_palette_with_transparency: "Transparency", a_damaged_exif: "([Tt]ag|EXIF)"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("damage", WARNED, ids=lambda damage: damage.__name__)
+def test_what_pillow_only_warns_of_is_a_bad_sample_in_every_thread(damage, monkeypatch):
+    """Filters belong to the process: threads that set them left an `error` behind, for all code that came after."""
+    data = damage(Image.fromarray(picture(0)))
+    good = encoded(Image.fromarray(picture(1, (9, 9))), "PNG")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 800 if damage is a_bomb else 10_000)
+    before = list(warnings.filters)
+    started = threading.Barrier(8)
+
+    def read(worker):
+        started.wait()
+        found = []
+        for i in range(25):
+            found.append(decoded(good, "good.png").shape)
+            with pytest.raises(SampleError, match=rf"bad-{worker}-{i} is not an image .*{WARNED[damage]}"):
+                decoded(data, f"bad-{worker}-{i}")
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [shape for found in pool.map(read, range(8)) for shape in found] == [(9, 9, 3)] * 200
+    assert list(warnings.filters) == before
+
+
+def test_pillow_warns_all_others_as_ever(monkeypatch):
+    """Its warnings are errors where samples are decoded, and only there."""
+    data = encoded(Image.fromarray(picture(0)), "PNG")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 800)
+    with pytest.raises(SampleError, match="decompression bomb"):
+        decoded(data, "bomb.png")
+    with pytest.warns(Image.DecompressionBombWarning):
+        Image.open(io.BytesIO(data)).close()
+
+
+def test_published_corruptions_that_are_not_arrays_are_refused(tmp_path):
+    (tmp_path / "fog.npy").write_bytes(b"no array")
+    (tmp_path / "labels.npy").write_bytes(b"no array")
+    with pytest.raises(DatasetError, match="fog.npy or labels.npy beside it is not an .npy of plain numbers"):
+        datasets.load(str(tmp_path), corruption=Corruption("fog", 1))
 
 
 def test_an_image_that_a_table_names_and_nobody_has_is_a_bad_sample(tmp_path):

@@ -1,6 +1,8 @@
 import hashlib
+import itertools
 import math
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from federations import recipe_of
 from ghofl import Features, Lift, Projection, Sketch, Transform
 from ghofl.errors import ClippingWarning, EmbeddingsError
-from ghofl.features import Clipping, calibrated, exact_product, rademacher, shift_of, transformed
+from ghofl.features import Clipped, Clipping, calibrated, exact_product, rademacher, shift_of, transformed
 
 SPACES = [
     {},
@@ -141,7 +143,53 @@ def test_clipped_entries_are_counted_and_the_warning_says_the_scale_to_use(rng):
 def test_a_little_clipping_is_quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Clipping(entries=10_000, clipped=10, reach=1.5).warn(recipe_of())
+        Clipping(grid=Clipped(entries=10_000, clipped=10, reach=1.5)).warn(recipe_of())
+
+
+CLIPPED = st.integers(0, 2**40).flatmap(
+    lambda n: st.builds(Clipped, st.just(n), st.integers(0, n), st.floats(0, 1e6, allow_nan=False))
+)
+CLIPPINGS = st.builds(Clipping, grid=CLIPPED, projection=CLIPPED, lift=CLIPPED)
+
+
+@given(CLIPPINGS, CLIPPINGS, CLIPPINGS)
+def test_clipping_adds_in_any_order_and_nothing_is_its_zero(a, b, c):
+    assert (a + b) + c == a + (b + c)
+    assert a + b == b + a
+    assert a + Clipping() == Clipping() + a == a
+
+
+def test_clipping_of_blocks_that_differ_in_their_worst_space_is_the_clipping_of_all_rows(rng):
+    """The first rows clip on the grid only and the others in the projection only; neither is forgotten in a sum."""
+    recipe = recipe_of(dim=6, bits=6, scale=10.0, projection=Projection(dim=3, shift=0))
+    features = Features.of(recipe)
+    spikes, slopes = np.zeros((4, 6)), np.full((8, 6), 2.0) * np.sign(features.matrix[:, 0])
+    spikes[:, 0] = 5.0
+    whole = features.rows(np.vstack([spikes, slopes]))[1]
+    parts = [features.rows(rows)[1] for rows in (spikes, slopes, slopes[:0])]
+    assert [part.space for part in parts[:2]] == ["grid", "projection"]
+    for order in itertools.permutations(parts):
+        assert sum(order, start=Clipping()) == whole
+    assert (whole.grid.clipped, whole.grid.entries, whole.projection.entries) == (4, 72, 36)
+    assert all(type(n) is int for n in (whole.grid.clipped, whole.projection.clipped, whole.entries, whole.clipped))
+
+
+def test_the_worse_of_two_spaces_is_the_one_that_is_told():
+    both = Clipping(grid=Clipped(100, 1, 1.1), projection=Clipped(10, 1, 3.0))
+    assert (both.space, both.entries, both.clipped, both.reach, both.share) == ("projection", 10, 1, 3.0, 0.1)
+    assert Clipping(grid=Clipped(100, 10, 1.1), projection=Clipped(10, 1, 3.0)).space == "grid"
+    assert Clipping(lift=Clipped(10, 0, 0.3)).space == "lift"
+    assert (Clipping().space, Clipping().share) == ("grid", 0.0)
+
+
+def test_features_are_compared_by_their_values():
+    recipe, other = recipe_of(projection=Projection(dim=3)), recipe_of(projection=Projection(dim=3, seed=1))
+    assert Features.of(recipe) == Features.of(recipe)
+    assert hash(Features.of(recipe)) == hash(Features.of(recipe))
+    assert Features.of(recipe) != Features.of(other)
+    assert Features.of(recipe) != Features.of(recipe_of())
+    assert Features.of(recipe) != replace(Features.of(recipe), matrix=Features.of(other).matrix)
+    assert Features.of(recipe) != recipe
 
 
 @pytest.mark.parametrize("kind", ["projection", "lift"])

@@ -1,5 +1,6 @@
 import json
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
-from ghofl import Layout, Message, Moments, Projection
-from ghofl.envelope import peek, size_limit
+from ghofl import Features, Layout, Limits, Message, Moments, Privacy, Projection
+from ghofl.envelope import peek, sealed, size_limit
 from ghofl.errors import MessageError
 from ghofl.message import MAX_HEADER
 from ghofl.plausible import check_plausible
@@ -32,7 +33,7 @@ def changed(data: bytes, edit_header=None, edit_tensors=None) -> bytes:
         edit_header(header)
     if edit_tensors:
         tensors = edit_tensors(dict(tensors))
-    return save(tensors, metadata={"ghofl": json.dumps(header)})
+    return sealed(tensors, header)
 
 
 def with_moments(edit, recipe=RECIPE) -> bytes:
@@ -100,18 +101,24 @@ HOSTILE_BYTES = [
 ]
 HOSTILE_HEADERS = [
     ("an unknown field", {"weight": 7}, "has the fields"),
-    ("newer schema", {"schema": 99}, "schema 99 is newer than 1"),
+    ("newer schema", {"schema": 99}, "schema 99 is newer than 2"),
     ("strange schema", {"schema": "1"}, "not a version"),
     ("a total", {"kind": "total"}, "this file is a 'total'"),
     ("other recipe", {"recipe": "ab" * 32}, "made with recipe ababab"),
     ("no recipe", {"recipe": None}, "made with recipe None"),
     ("path as id", {"id": "../../etc/passwd"}, "not 32 hexadecimal digits"),
     ("id of another type", {"id": 3}, "not 32 hexadecimal digits"),
-    ("control characters in the site", {"site": "a\x1b[2J"}, "printable characters"),
-    ("long site", {"site": "a" * 65}, "printable characters"),
-    ("other layout", {"layout": {"classes": 3}}, "form None"),
+    ("control characters in the site", {"site": "a\x1b[2J"}, "names are printable"),
+    ("long site", {"site": "a" * 65}, "not up to 64 characters"),
+    ("other layout", {"layout": {"classes": 3}}, "form 'None'"),
     ("square matrices", {"layout": {"matrices": "full"}}, "travel as their 'upper triangle'"),
     ("wrong row count", {"rows": 10**9}, "header counts 1000000000 rows"),
+    ("a name in two directions", {"site": "north\u202egnp"}, "names are printable"),
+    ("an invisible character", {"site": "no\u200brth"}, "names are printable"),
+    ("a surrogate", {"site": "\ud800"}, "names are printable"),
+    ("a name not in normal form", {"site": "Zu\u0308rich"}, "names are printable"),
+    ("a share beyond one", {"clipped": 1.5}, "share of clipped entries is 1.5"),
+    ("a share of another type", {"clipped": True}, "share of clipped entries is True"),
 ]
 HOSTILE_TENSORS = [
     ("float tensor", lambda t: {**t, "A.data": np.zeros(3, np.float32)}, "dtype F32"),
@@ -121,7 +128,7 @@ HOSTILE_TENSORS = [
 ]
 HOSTILE_MOMENTS = [
     ("negative count", lambda b: b["N"].__setitem__(0, -1), "count of -1"),
-    ("count beyond the ring", lambda b: b["N"].__setitem__(0, 2**60), "no site has so many"),
+    ("count beyond the ring", lambda b: b["N"].__setitem__(0, 2**60), "the recipe allows 1,000,000 of one site"),
     ("sum beyond its count", lambda b: b["A"].__setitem__((0, 0), 10**12), "an entry of A"),
     ("square beyond its count", lambda b: b["D"].__setitem__((0, 0), 10**15), "an entry of D"),
     ("negative square", lambda b: b["D"].__setitem__((0, 0), -1), "squares in D"),
@@ -176,15 +183,88 @@ def test_random_bytes_never_crash_the_reader(data):
         Message.from_bytes(data, RECIPE)
 
 
-@given(st.integers(0, 10**6), st.integers(0, 255))
-def test_one_changed_byte_is_refused_or_harmless(position, value):
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_one_changed_byte_is_refused_wherever_it_is(position, change):
     data = bytearray(message_of().to_bytes())
-    data[position % len(data)] = value
-    try:
-        read = Message.from_bytes(bytes(data), RECIPE)
-    except MessageError:
-        return
-    assert read.moments == message_of().moments
+    data[position % len(data)] ^= change
+    with pytest.raises(MessageError):
+        Message.from_bytes(bytes(data), RECIPE)
+
+
+@pytest.mark.parametrize("field", ["site", "id", "clipped", "rows"])
+def test_the_checksum_covers_the_header(field):
+    """In schema 1 another name or id passed unnoticed."""
+    data = message_of().to_bytes()
+    size = int.from_bytes(data[:8], "little")
+    text = data[8 : 8 + size].decode()
+    start = text.index(f'\\"{field}\\": ') + len(field) + 6
+    at = start + next(i for i, c in enumerate(text[start:]) if c.isalnum())
+    other = text[:at] + ("1" if text[at] != "1" else "2") + text[at + 1 :]
+    with pytest.raises(MessageError):
+        Message.from_bytes(data[:8] + other.encode() + data[8 + size :], RECIPE)
+
+
+@pytest.mark.parametrize("statistics", [("B",), ("S",), ("Z",)], ids="".join)
+def test_second_moments_that_no_rows_have_are_refused_on_arrival(statistics, rng):
+    """Every entry within its count, and yet no scatter: a negative variance in some direction."""
+    recipe = sketched_recipe() if statistics == ("Z",) else recipe_of(statistics=statistics)
+
+    def twist(blocks):
+        block = blocks[statistics[0]].reshape(-1, blocks[statistics[0]].shape[-1])
+        dim = 3 if statistics == ("Z",) else 6
+        on = np.cumsum([0, *range(dim, 1, -1)])
+        middle = np.sqrt(block[0, on[0]].astype(float) * block[0, on[1]])
+        block[0, 1] = int(1.5 * middle)  # a correlation of 1.5 between the first two features
+
+    hostile = with_moments(twist, recipe)
+    with pytest.raises(MessageError, match=f"second moments in {statistics[0]}"):
+        Message.from_bytes(hostile, recipe)
+    assert Message.from_bytes(hostile, recipe, is_own=True).site == "evil", "nobody tries what a process made itself"
+
+
+@pytest.mark.parametrize("rounding", [None, 6, 12])
+@pytest.mark.parametrize("statistics", [("B",), ("S",), ("Z",)], ids="".join)
+@given(st.integers(0, 2**32), st.integers(1, 40))
+def test_second_moments_of_any_rows_are_possible(statistics, rounding, seed, rows):
+    """Constant features, one row, fewer rows than dimensions, rows at the edge of the grid: all pass."""
+    privacy = Privacy(rounding=rounding)
+    recipe = (
+        sketched_recipe(privacy=privacy) if statistics == ("Z",) else recipe_of(statistics=statistics, privacy=privacy)
+    )
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-99.0, 0.0, 0.3, 99.0], size=(rows, 6)) * rng.integers(0, 2, size=6)
+    message = Message.of(moments_of(recipe, x, rng.integers(4, size=rows)), recipe)
+    assert Message.from_bytes(message.to_bytes(), recipe) == message
+
+
+def test_second_moments_that_were_cut_for_whole_clients_are_possible(rng):
+    privacy = Privacy(radius=4.0, epsilon=1.0, delta=1e-5, unit="client", client_rows=2)
+    recipe = recipe_of(statistics=("B",), privacy=privacy)
+    for _ in range(20):
+        message = Message.of(moments_of(recipe, *blobs(rng, rows=int(rng.integers(1, 60)))), recipe)
+        assert Message.from_bytes(message.to_bytes(), recipe) == message
+
+
+def test_a_message_of_more_rows_than_one_site_may_have_is_neither_made_nor_read():
+    few = replace(RECIPE, limits=Limits(max_rows=299))
+    with pytest.raises(MessageError, match="300 rows are more than the 299"):
+        message_of(few)
+    data = Message(few.fingerprint, "0" * 32, "evil", message_of().moments).to_bytes()
+    with pytest.raises(MessageError, match="counts 300 rows and the recipe allows 299"):
+        Message.from_bytes(data, few)
+    assert message_of(replace(RECIPE, limits=Limits(max_rows=300))).rows == 300
+
+
+def test_the_share_of_clipped_entries_travels_unless_there_is_noise(rng):
+    x, y = blobs(rng)
+    local = Privacy(radius=4.0, epsilon=1.0, delta=1e-5, noise="local")
+    for recipe, told in ((RECIPE, True), (replace(RECIPE, privacy=local), False)):
+        q, clipping = Features.of(recipe).rows(10 * x)
+        moments = Moments.of(q, y, Layout.of(recipe))
+        message = Message.of(moments, recipe, "north", clipping=clipping)
+        again = Message.from_bytes(message.to_bytes(), recipe)
+        assert clipping.share > 0.1
+        assert again.clipped == (clipping.share if told else None)
 
 
 @pytest.mark.parametrize("bomb", ["zstd", "header"])

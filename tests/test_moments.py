@@ -224,3 +224,30 @@ def test_a_builder_needs_no_more_than_half_again_the_memory_of_its_statistics(la
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak <= 1.5 * statistics + 16 * 2**20 + 5 * before
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, bool, object])
+def test_rows_that_are_not_integers_are_refused(kind):
+    """Float rows used to be cut to integers in silence: LDA on the digits fell from 96 to 47 %."""
+    layout, x, y = Layout(2, 2), np.array([[1, 2], [3, 4]]), np.array([0, 1])
+    says = rf"feature rows are {np.dtype(kind)} .* Features.of\(recipe\).rows\(embeddings\) makes them"
+    with pytest.raises(EmbeddingsError, match=says):
+        Moments.of(x.astype(kind), y, layout)
+    builder = MomentsBuilder(layout)
+    with pytest.raises(EmbeddingsError, match=says):
+        builder.add(x.astype(kind), y)
+    assert builder.moments() == Moments.zeros(layout)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize("kind", [np.float64, bool, object, str])
+def test_labels_that_are_not_integers_are_refused(kind):
+    with pytest.raises(EmbeddingsError, match="labels are .* class numbers, integers from 0 to 1"):
+        Moments.of(np.array([[1, 2], [3, 4]]), np.array([0, 1]).astype(kind), Layout(2, 2))
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint64])
+def test_integers_of_every_width_have_the_same_moments(kind):
+    layout, x, y = Layout(2, 2), np.array([[1, 2], [3, 4]]), np.array([0, 1])
+    assert Moments.of(x.astype(kind), y.astype(kind), layout) == Moments.of(x, y, layout)

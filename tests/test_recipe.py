@@ -1,5 +1,6 @@
 import dataclasses
 import re
+import unicodedata
 
 import numpy as np
 import pytest
@@ -7,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import recipe_of
-from ghofl import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
 from ghofl.errors import GhoflError, RecipeError
+from ghofl.names import is_name
 
-NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=5, unique=True).map(tuple)
+TEXTS = st.text(min_size=1, max_size=8).map(lambda text: unicodedata.normalize("NFC", text)).filter(is_name)
+NAMES = st.lists(TEXTS, min_size=2, max_size=5, unique=True).map(tuple)
 
 
 @st.composite
@@ -20,7 +23,7 @@ def recipes(draw):
     space = draw(st.sampled_from(["", "projection", "lift"]))
     return Recipe(
         classes=draw(NAMES),
-        encoder=Encoder(dim=dim, name=draw(st.text(min_size=1)), fingerprint=draw(st.text())),
+        encoder=Encoder(dim=dim, name=draw(TEXTS), fingerprint=draw(TEXTS)),
         statistics=statistics,
         transform=Transform(
             power=draw(st.floats(0.1, 4)),
@@ -33,6 +36,7 @@ def recipes(draw):
         else None,
         lift=Lift(dim=draw(st.integers(1, 99)), shift=draw(st.integers(0, 9))) if space == "lift" else None,
         privacy=Privacy(radius=draw(st.floats(0.1, 9)), min_count=draw(st.integers(0, 9))),
+        limits=Limits(draw(st.none() | st.integers(1, 2**40)), draw(st.none() | st.floats(0.01, 1))),
     )
 
 
@@ -109,6 +113,75 @@ def test_a_bad_recipe_is_refused_with_what_to_write_instead(text, says):
         Recipe.from_toml(text)
     assert isinstance(caught.value, GhoflError)
     assert isinstance(caught.value, ValueError)
+
+
+def of_numpy(bits, classes=("a", "b"), statistics=("B",), anchor=(0.5, 1.0, 2.0)):
+    return Recipe(
+        classes=np.array(classes),
+        encoder=Encoder(dim=np.int64(3), name=np.str_("mine")),
+        statistics=list(statistics),
+        transform=Transform(power=np.float64(0.5), unit_length=np.bool_(True), anchor=np.array(anchor)),
+        grid=Grid(bits=bits, scale=np.float32(16.0)),
+        projection=Projection(dim=np.uint8(2), seed=np.array(7), shift=np.int32(1)),
+        privacy=Privacy(radius=1, min_count=np.int16(5)),
+    )
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_a_recipe_of_numpy_values_is_the_recipe_of_the_same_plain_values():
+    """What came in as NumPy scalars, arrays or lists used to raise when it was hashed, written or named."""
+    plain = Recipe(
+        classes=("a", "b"),
+        encoder=Encoder(dim=3, name="mine"),
+        statistics=("B",),
+        transform=Transform(power=0.5, unit_length=True, anchor=(0.5, 1.0, 2.0)),
+        grid=Grid(bits=8, scale=16.0),
+        projection=Projection(dim=2, seed=7, shift=1),
+        privacy=Privacy(radius=1.0, min_count=5),
+    )
+    found = of_numpy(np.int64(8))
+    assert found == plain
+    assert hash(found) == hash(plain)
+    assert found.fingerprint == plain.fingerprint
+    assert found.to_toml() == plain.to_toml()
+    assert Recipe.from_toml(found.to_toml()) == found
+    assert type(found.transform.unit_length) is bool
+    assert type(found.privacy.radius) is float
+
+
+def test_a_whole_number_where_a_float_is_meant_has_the_fingerprint_of_the_float():
+    """So that a recipe written in Python and the same recipe read from its file are one federation."""
+    recipe = Recipe(classes=("a", "b"), encoder=Encoder(dim=2), grid=Grid(scale=16))
+    assert recipe.fingerprint == Recipe.from_toml(recipe.to_toml()).fingerprint
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Grid(bits=True), "grid.bits is True; it must be a whole number"),
+        (lambda: Grid(bits=np.bool_(True)), "grid.bits is True; it must be a whole number"),
+        (lambda: Grid(bits=8.0), "grid.bits is 8.0; it must be a whole number"),
+        (lambda: Grid(bits=np.float64(8)), "grid.bits is 8.0; it must be a whole number"),
+        (lambda: Grid(bits=None), "grid.bits is None; it must be a whole number"),
+        (lambda: Grid(scale="16"), "grid.scale is '16'; it must be a number"),
+        (lambda: Grid(scale=np.array([1.0])), "grid.scale is [1.0]; it must be a number"),
+        (lambda: Transform(unit_length=1), "transform.unit_length is 1; it must be true or false"),
+        (lambda: Transform(anchor=3.0), "transform.anchor is 3.0; it is a list"),
+        (lambda: Transform(anchor=np.zeros((2, 2))), "transform.anchor is [0.0, 0.0]; it must be a number"),
+        (lambda: Privacy(secure="yes"), "privacy.secure is 'yes'; it must be true or false"),
+        (lambda: Privacy(epsilon="1"), "privacy.epsilon is '1'; it must be a number"),
+        (lambda: Encoder(dim="6"), "encoder.dim is '6'; it must be a whole number"),
+        (lambda: Recipe("ab", Encoder(dim=2)), "classes is 'ab'; it is a list"),
+        (lambda: Recipe((1, 2), Encoder(dim=2)), "classes is 1; it must be a text in quotes"),
+        (lambda: Recipe(np.arange(2), Encoder(dim=2)), "classes is 0; it must be a text in quotes"),
+        (lambda: Recipe(("a", "b"), 3), "encoder is 3; it is a section, written [encoder]"),
+        (lambda: Recipe(("a", "b"), Encoder(dim=2), statistics="S"), "statistics is 'S'; it is a list"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_where_it_is_given(make, says):
+    with pytest.raises(RecipeError, match=re.escape(says)):
+        make()
 
 
 def test_a_recipe_file_that_is_not_text_is_named(tmp_path):

@@ -9,7 +9,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments, MomentsBuilder
-from ghofl.recipe import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "HeadSpec",
     "Layout",
     "Lift",
+    "Limits",
     "Message",
     "Moments",
     "MomentsBuilder",

@@ -17,13 +17,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from ghofl import envelope, files, packing
+from ghofl import envelope, packing
 from ghofl.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RecipeError, RosterError
+from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.message import FIELDS as MESSAGE_FIELDS
-from ghofl.message import MAX_HEADER, Message
+from ghofl.message import ID_DIGITS, MAX_HEADER, Message, check_header, is_share
 from ghofl.moments import INT64_MAX, Layout, Moments
+from ghofl.names import is_hex, is_site_name, look_alike, shown, skeleton
 from ghofl.plausible import check_plausible
 from ghofl.privacy import (
     Guarantee,
@@ -38,23 +40,27 @@ from ghofl.privacy import (
 from ghofl.recipe import Recipe
 
 MAX_TOTAL_HEADER = 512 * 2**20
-FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
+_FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
+FIELDS = {1: _FIELDS, 2: _FIELDS}
+SMALL = 2**30  # bytes of moments that a file of any size may unpack to
+EXPANSION = 256  # and how many times its own size a larger one
 OPTIONAL = frozenset({"guarantee", "small_classes"})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One site's line in the roster; a released total, or one of a secure round, does not tell rows and hash."""
+    """One site's line in the roster; a released total, or one of a secure round, does not tell rows, hash and clipping."""
 
     id: str
     site: str
     rows: int | None
     sha256: str
+    clipped: float | None = None
 
     @classmethod
     def of(cls, message: Message) -> "Entry":
-        """The line of a message: who, how many rows, and the hash of what was added."""
-        return cls(message.id, message.site, message.rows, message.moments.sha256)
+        """The line of a message: who, how many rows, the hash of what was added, and the share that was clipped."""
+        return cls(message.id, message.site, message.rows, message.moments.sha256, message.clipped)
 
     @classmethod
     def hidden(cls, site: str) -> "Entry":
@@ -128,6 +134,7 @@ class Total:
         if self.small_classes is not None:
             raise PrivacyError("this total is released already; release the total that it was made from, if at all.")
         _refuse_cohort(self.recipe, len(self.roster))
+        _refuse_share(self)
         plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
         if plan is not None and guarantee is None:
             moments, guarantee = noisy(moments, self.recipe, stream), plan.guarantee
@@ -135,7 +142,7 @@ class Total:
             moments, small = without_small_classes(moments, self.recipe)
         if guarantee is None and small is None:
             return self
-        roster = tuple(replace(e, rows=None, sha256="") for e in self.roster)
+        roster = tuple(replace(e, rows=None, sha256="", clipped=None) for e in self.roster)
         return Total(self.recipe, moments, roster, guarantee, small)
 
     def for_heads(self) -> "Total":
@@ -146,7 +153,13 @@ class Total:
                 "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.released) adds it, once."
             )
         _refuse_cohort(self.recipe, len(self.roster))
+        _refuse_share(self)
         return self.released() if self.recipe.privacy.min_count and self.small_classes is None else self
+
+    def clipped(self) -> tuple[Entry, ...]:
+        """The sites of which more entries fell outside the grid than is harmless, the worst first."""
+        over = [e for e in self.roster if e.clipped is not None and e.clipped > TOLERATED_CLIPPING]
+        return tuple(sorted(over, key=lambda e: -(e.clipped or 0.0)))
 
     def deviation(self, statistic: str, off_diagonal: bool = False) -> float:
         """The standard deviation of noise and rounding in a stored block, in steps of the grid; 0 where it is exact."""
@@ -171,6 +184,7 @@ class Total:
         twice = sorted({e.site for e in self.roster if e.site} & {e.site for e in other.roster})
         if twice:
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
+        _refuse_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
         return replace(self, moments=self.moments + other.moments, roster=roster)
 
@@ -200,7 +214,7 @@ class Total:
             "kind": "total",
             "recipe": self.recipe.fingerprint,
             "recipe_toml": self.recipe.to_toml(),
-            "roster": [[e.id, e.site, e.rows, e.sha256] for e in self.roster],
+            "roster": [[e.id, e.site, e.rows, e.sha256, e.clipped] for e in self.roster],
         }
         if self.guarantee is not None:
             header["guarantee"] = self.guarantee.to_dict()
@@ -209,24 +223,35 @@ class Total:
         return header
 
     @classmethod
-    def from_bytes(cls, data: bytes | FileBytes) -> "Total":
-        """The total in some bytes, in memory or in a file, with the same checks as a message."""
-        header, body = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
-        recipe = _recipe_in(header)
-        moments = decode(header, body, Layout.of(recipe))
-        total = cls(recipe, moments, _roster_in(header, moments), guarantee_in(header, recipe), _small_in(header))
+    def from_bytes(cls, data: bytes | FileBytes, recipe: Recipe | None = None) -> "Total":
+        """The total in some bytes, in memory or in a file, with the same checks as a message.
+
+        Without its `recipe` at hand it is read by the one it brings, and then it may not unpack to more than a gigabyte
+        unless it has a 256th of that itself.
+        """
+        layout = None if recipe is None else Layout.of(recipe)
+        opened = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
+        if recipe is None:
+            recipe = _recipe_in(opened.header)
+            layout = Layout.of(recipe)
+            _refuse_expansion(layout, len(data))
+        check_fingerprint(opened.header, recipe)
+        assert layout is not None
+        moments = decode(opened, layout)
+        roster, guarantee = _roster_in(opened.header, moments), guarantee_in(opened.header, recipe)
+        total = cls(recipe, moments, roster, guarantee, _small_in(opened.header, layout.classes))
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total
 
     def save(self, path: str | Path) -> None:
-        """Write the total to a file: an exact one only its owner may read, a released one as the umask has it."""
-        envelope.write(path, self.moments, self._header(), 0o666 if self.is_released else files.PRIVATE)
+        """Write the total to a file; an exact one for its owner's eyes only."""
+        envelope.write(path, self.moments, self._header(), mode=0o666 if self.is_released else 0o600)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Total":
-        """Read a total from a file."""
+    def load(cls, path: str | Path, recipe: Recipe | None = None) -> "Total":
+        """Read a total from a file; `recipe` as in `from_bytes`."""
         with FileBytes(path) as data:
-            return cls.from_bytes(data)
+            return cls.from_bytes(data, recipe)
 
 
 class Aggregator:
@@ -248,6 +273,7 @@ class Aggregator:
         self._blocks = {name: np.array(block) for name, block in blocks.items()}
         self._roster: dict[str, Entry] = {}
         self._sites: set[str] = set()
+        self._looks: dict[str, str] = {}
         for entry in () if start is None else start.roster:
             self._enter(entry)
 
@@ -272,8 +298,10 @@ class Aggregator:
             return Entry.of(message)
         layout, shifts = self._layout, shifts_of(self.recipe)
         with FileBytes(path) as data:
-            header, body = open_envelope(data, layout, "message", MAX_HEADER, MESSAGE_FIELDS)
-            envelope.check_body(header, body, layout)
+            opened = open_envelope(data, layout, "message", MAX_HEADER, MESSAGE_FIELDS)
+            header, body = opened.header, opened.body
+            check_header(header, self.recipe)
+            envelope.check_body(opened, layout)
             rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
             self._refuse(header["recipe"], header["id"], header["site"], rows)
             digest = layout.digest()
@@ -285,7 +313,7 @@ class Aggregator:
                     entries <<= shift
                     flat[start : start + len(entries)] += entries
                     digest.update(entries.astype("<i8", copy=False).data)
-        entry = Entry(header["id"], header["site"], rows, digest.hexdigest())
+        entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header.get("clipped"))
         self._enter(entry)
         return entry
 
@@ -303,6 +331,8 @@ class Aggregator:
             raise RosterError(
                 f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
+        if site and (other := self._looks.get(skeleton(site))) is not None:
+            raise RosterError(f"site {site!r} looks like {other!r}, which is in the total; give it another name.")
         if self._guarantee is None:
             refuse_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
 
@@ -322,6 +352,8 @@ class Aggregator:
     def _enter(self, entry: Entry) -> None:
         self._roster[entry.id] = entry
         self._sites.add(entry.site)
+        if entry.site:
+            self._looks[skeleton(entry.site)] = entry.site
 
 
 def refuse_overflow(layout: Layout, rows: int, name: str) -> None:
@@ -337,17 +369,13 @@ def _recipe_in(header: Mapping[str, Any]) -> Recipe:
     try:
         recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
     except RecipeError as error:
-        raise MessageError(f"the total carries a recipe that does not work: {error}") from None
-    check_fingerprint(header, recipe)
+        raise MessageError(f"the total carries a recipe that does not work: {shown(error, 300)}") from None
     return recipe
 
 
 def _roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
-    lines = header.get("roster")
-    types = ([str, str, int, str], [str, str, type(None), str])
-    if not isinstance(lines, list) or not all(
-        isinstance(line, list) and [type(v) for v in line] in types for line in lines
-    ):
+    lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
+    if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)
     told = [e.rows for e in roster if e.rows is not None]
@@ -357,6 +385,20 @@ def _roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]
     return roster
 
 
+def _is_line(line: Any, length: int) -> bool:
+    """Whether something can be a line of a roster: id, site, rows, sha256 and (not in schema 1) the share clipped."""
+    if not isinstance(line, list) or len(line) != length:
+        return False
+    message_id, site, rows, sha256, clipped = (*line, None)[:5]
+    return (
+        is_hex(message_id, ID_DIGITS)
+        and is_site_name(site)
+        and (rows is None or type(rows) is int)
+        and (sha256 == "" or is_hex(sha256, 64))
+        and is_share(clipped)
+    )
+
+
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
     """The guarantee in a header, which must be the one that the recipe's noise gives."""
     values, plan = header.get("guarantee"), plan_of(recipe)
@@ -364,21 +406,57 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
         return None
     try:
         guarantee = Guarantee.from_dict(values)
-    except (PrivacyError, TypeError, KeyError, AttributeError, ValueError) as error:
-        raise MessageError(f"the guarantee in the file is damaged: {error}") from None
+    except PrivacyError as error:
+        raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
     if plan is None or not guarantee.agrees_with(plan.guarantee):
         raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
     return guarantee
 
 
-def _small_in(header: Mapping[str, Any]) -> MinCount | None:
+def _small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
     values = header.get("small_classes")
     if values is None:
         return None
     try:
-        return MinCount(**{**values, "small": tuple(values["small"])})
+        small = MinCount(**{**values, "small": tuple(values["small"])})
     except (TypeError, KeyError):
-        raise MessageError("what the total says about small classes is damaged; release it again.") from None
+        small = None
+    numbers = () if small is None else (*small.small, *(() if small.merged_into is None else (small.merged_into,)))
+    if (
+        small is None
+        or type(small.threshold) is not int
+        or type(small.is_pooled_whole) is not bool
+        or not all(type(c) is int and 0 <= c < classes for c in numbers)
+    ):
+        raise MessageError("what the total says about small classes is damaged; release it again.")
+    return small
+
+
+def _refuse_expansion(layout: Layout, size: int) -> None:
+    """Raise when a file that brings its own recipe would unpack to far more than it has."""
+    if 8 * layout.entries > max(SMALL, EXPANSION * size):
+        raise MessageError(
+            f"this total of {size:,} bytes would unpack to {8 * layout.entries:,}, by a recipe of its own making. Read it "
+            "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
+        )
+
+
+def _refuse_share(total: Total) -> None:
+    """Raise when one site has more of a plain total's rows than the recipe allows."""
+    most, rows = total.recipe.limits.max_share, total.moments.rows
+    if most is None:
+        return
+    for entry in total.roster:
+        if entry.rows is not None and entry.rows > most * rows:
+            raise RosterError(
+                f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
+                f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
+            )
+
+
+def _refuse_look_alikes(names: Iterable[str]) -> None:
+    if pair := look_alike(names):
+        raise RosterError(f"sites {pair[0]!r} and {pair[1]!r} look alike; give one of them another name.")
 
 
 def _refuse_released(total: Total | None, verb: str) -> None:

@@ -15,6 +15,7 @@ import scipy.optimize
 import scipy.special
 from jaxtyping import Float, Integer
 
+from ghofl.errors import NotPositiveDefiniteError
 from ghofl.gaussians import Gaussians
 from ghofl.heads import Head, Student
 from ghofl.synthesis import draw
@@ -24,13 +25,19 @@ DRAWS = 1000
 BINS = 15
 
 
-def temperature_of(head: Head, gaussians: Gaussians) -> float:
-    """The temperature of a head built from these Gaussians; 1 where they tell no covariance."""
+def temperature_of(head: Head, gaussians: Gaussians) -> float | None:
+    """The temperature of a head built from these Gaussians; 1 where the statistics have no shared covariance.
+
+    None where they have one and it cannot be estimated, as when every class has one row.
+    """
     if not gaussians.has_shared_covariance:
         return 1.0
     shared = Gaussians(gaussians.counts, gaussians.means, gaussians.pooled())
     per_class = max(1, DRAWS // gaussians.present)
-    drawn = draw(shared, per_class, np.random.default_rng(0), DISPERSION, shrinkage=0.01)
+    try:
+        drawn = draw(shared, per_class, np.random.default_rng(0), DISPERSION, shrinkage=0.01)
+    except NotPositiveDefiniteError:
+        return None
     judged = replace(head, dof=np.asarray(1e9)) if isinstance(head, Student) else head
     return fitted_temperature(judged.scores(drawn.z.astype(np.float64)), drawn.y)
 

@@ -1,9 +1,9 @@
 """A head with its recipe: raw embeddings in, labels out."""
 
 import inspect
-import json
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,25 @@ import scipy.special
 from jaxtyping import Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
-from safetensors.numpy import save as save_safetensors
 
 from ghofl import files
 from ghofl.aggregation import Total, guarantee_in
 from ghofl.best import best_head
 from ghofl.calibration import temperature_of
-from ghofl.envelope import SCHEMA, safetensors_header
-from ghofl.errors import HeadError, MessageError, MissingStatisticError, RecipeError
+from ghofl.envelope import check_fingerprint, check_seal, safetensors_header, sealed
+from ghofl.errors import (
+    CalibrationWarning,
+    EmptyClassWarning,
+    HeadError,
+    MessageError,
+    MissingStatisticError,
+    RecipeError,
+)
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, PAPER, Blend, Head, SketchedQDA
 from ghofl.moments import Layout
+from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 
@@ -33,6 +40,16 @@ MAX_HEADER = 256 * 2**20
 _SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 _WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
 BEST = "best"
+TRIED = 8  # class means that a new head is tried on
+NAMED = 5  # empty classes told by name
+
+WHOLE = (int, int | None)
+
+Warn = Callable[[Warning], None]
+
+
+def _warn(warning: Warning) -> None:
+    warnings.warn(warning, stacklevel=3)  # the line that asked for the fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +106,7 @@ class Classifier:
     ----------
     ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted on a total, it is the same whichever
     way the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
-    minimum counts tell.
+    minimum counts tell. Two classifiers are equal when recipe, head and all that is told about them are.
 
     Examples
     --------
@@ -112,9 +129,15 @@ class Classifier:
     temperature: float = 1.0
     _features: Features | None = field(default=None, repr=False, compare=False)
 
+    __hash__ = None  # type: ignore[assignment]  # arrays inside
+
     @classmethod
-    def fit(cls, total: Total, spec: str | HeadSpec) -> "Classifier":
-        """The classifier of a total, with the head that `spec` names."""
+    def fit(cls, total: Total, spec: str | HeadSpec, warn: Warn = _warn) -> "Classifier":
+        """The classifier of a total, with the head that `spec` names.
+
+        `warn` is told of classes that nobody has (`EmptyClassWarning`) and of probabilities that cannot be calibrated
+        (`CalibrationWarning`); unless given, it is Python's own way of showing warnings.
+        """
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
         spec = resolved(spec, total.moments.layout, total.recipe)
         refuse_missing(spec, total)
@@ -122,7 +145,14 @@ class Classifier:
         features = Features.of(total.recipe)
         gaussians = Gaussians.of_total(total, features)
         head = _fitted(spec, total, features, gaussians)
+        _check_scores(head, gaussians, spec)
+        empty = _empty_classes(total, gaussians)
+        if empty:
+            warn(EmptyClassWarning(_never_predicted(empty)))
         temperature = temperature_of(head, gaussians)
+        if temperature is None:
+            warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
+            temperature = 1.0
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows = len(total.roster), total.moments.rows
         return cls(total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, temperature, features)
@@ -136,7 +166,10 @@ class Classifier:
         return self.head.predict(self.features.values(embeddings))
 
     def predict_proba(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """Probabilities of every class, calibrated without data: the softmax of scores over the head's temperature."""
+        """Probabilities of every class, calibrated without data: the softmax of scores over the head's temperature.
+
+        The temperature is 1, and nothing is calibrated, where the total tells no shared covariance.
+        """
         return scipy.special.softmax(self.scores(embeddings) / self.temperature, axis=1)
 
     @property
@@ -150,7 +183,6 @@ class Classifier:
     def to_bytes(self) -> bytes:
         """The classifier as a safetensors file: the head's arrays, with recipe and options in the metadata."""
         header = {
-            "schema": SCHEMA,
             "kind": "head",
             "head": self.head.name,
             "options": self.options,
@@ -162,23 +194,26 @@ class Classifier:
             "revealed": self.revealed,
             "temperature": self.temperature,
         }
-        return save_safetensors(self.head.arrays(), metadata={"ghofl": json.dumps(header, sort_keys=True)})
+        return sealed(self.head.arrays(), header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Classifier":
         """The classifier in some bytes; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
+        if header["schema"] > 1:
+            check_seal(header, data)
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
+            check_fingerprint(header, recipe)
             head = _head(str(header.get("head")), load_safetensors(data), recipe)
         except (SafetensorError, RecipeError, HeadError) as error:
-            raise MessageError(f"the head file is damaged: {error}") from None
+            raise MessageError(f"the head file is damaged: {shown(error, 300)}") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
         revealed, temperature = str(header.get("revealed", "")), header.get("temperature")
         if type(temperature) is not float or not 0 < temperature < float("inf"):
-            raise MessageError(f"the head's temperature is {str(temperature)[:20]}; it must be a positive number.")
+            raise MessageError(f"the head's temperature is {shown(temperature, 20)}; it must be a positive number.")
         return cls(recipe, head, options, sites, rows, guarantee_in(header, recipe), revealed, temperature)
 
     def save(self, path: str | Path) -> None:
@@ -211,6 +246,38 @@ def _fitted(spec: HeadSpec, total: Total, features: Features, gaussians: Gaussia
     if kind not in (SketchedQDA, Blend) or features.sketch is None or not total.moments.layout.has("Z"):
         return kind.fit(gaussians, **spec.options)
     return kind.fit(gaussians, Gaussians.of_sketch(total, features), features.sketch, **spec.options)
+
+
+def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
+    """Raise where options make scores that are not numbers, so that nothing could be predicted."""
+    present = gaussians.counts > 0
+    tried = np.vstack([gaussians.centre, gaussians.means[present][:TRIED]])
+    with np.errstate(all="ignore"):
+        is_finite = bool(np.isfinite(head.scores(tried)[:, present]).all())
+    if not is_finite:
+        options = ", ".join(f"{key}={value}" for key, value in spec.options.items())
+        raise HeadError(
+            f"head {spec.name!r} with {options or 'its default options'} gives scores that are not finite numbers; "
+            "choose options nearer to their defaults."
+        )
+
+
+_UNCALIBRATED = (
+    "the probabilities of head {!r} are not calibrated: the total does not tell how rows of a class vary, as when every "
+    "class has one row. Its predictions are the same."
+)
+
+
+def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
+    """The names of classes without a row, but for those of which a minimum count tells already."""
+    told = set() if total.small_classes is None else set(total.small_classes.small)
+    return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in told]
+
+
+def _never_predicted(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    have = "class has" if len(names) == 1 else "classes have"
+    return f"{len(names)} {have} no row in the total and will never be predicted: {shown}."
 
 
 def is_possible(spec: HeadSpec, layout: Layout, recipe: Recipe) -> bool:
@@ -250,6 +317,11 @@ def _check_options(name: str, options: Mapping[str, Any]) -> None:
                 f"option {key}={value} of head {name!r} is a {'text' if isinstance(value, str) else 'number'}; "
                 f"its default is {known[key].default!r}."
             )
+        least = 1 if key == "batch" else 0
+        if known[key].annotation in WHOLE and not (isinstance(value, int) and value >= least):
+            raise HeadError(f"{key} is {value}; option {key} of head {name!r} is a whole number, {least} or more.")
+        if isinstance(value, float) and not np.isfinite(value):
+            raise HeadError(f"{key} is {value}; option {key} of head {name!r} is a finite number.")
 
 
 def _value(text: str, part: str) -> int | float | str:

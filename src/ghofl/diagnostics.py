@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from ghofl.errors import EmbeddingsError
 from ghofl.features import Features
 from ghofl.moments import Layout, Moments
-from ghofl.privacy import Guarantee, NoiseStream, noisy, plan_of
+from ghofl.privacy import Guarantee, NoisePlan, NoiseStream, add_noise, plan_of
 from ghofl.recipe import Privacy, Recipe
 
 FEW = 3
@@ -175,10 +175,12 @@ def memberships(
     y: Int64[np.ndarray, " n"],
     counts: Int64[np.ndarray, " classes"],
     seed: int = 0,
+    stream: NoiseStream | None = None,
 ) -> tuple[Membership, Membership]:
     """Membership inference on shadow rows with classes as large as `counts`, without noise and with it.
 
-    Noise is the recipe's, or where it has none that of ε = 1, δ = 1e-5 for rows cut to their 99 % longest.
+    Noise is what the recipe's promise rests on (see `with_noise`), or where it has none that of ε = 1, δ = 1e-5 for
+    rows cut to their 99 % longest. It comes from the operating system's entropy unless a `stream` is given.
     """
     private = recipe if recipe.privacy.epsilon is not None else _what_if(recipe, x)
     exact = replace(private, privacy=Privacy(radius=private.privacy.radius))
@@ -188,10 +190,24 @@ def memberships(
     says = f"epsilon = {private.privacy.epsilon:g}" + ("" if private is recipe else " (if the recipe had it)")
     q, _ = Features.of(exact).rows(x)
     parts = _thirds(y, counts, np.random.default_rng(seed))
-    without = _attacked(_summed(q, y, parts[1], exact), q, y, parts)
-    with_noise = _attacked(noisy(_summed(q, y, parts[1], private), private, NoiseStream()), q, y, parts)
+    sums = _summed(q, y, parts[1], exact)
+    without = _attacked(sums, q, y, parts)
+    with_it = _attacked(with_noise(sums, plan, stream), q, y, parts)
     size = len(parts[1])
-    return Membership("no noise", size, *without), Membership(says, size, *with_noise, limit)
+    return Membership("no noise", size, *without), Membership(says, size, *with_it, limit)
+
+
+def with_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = None) -> Moments:
+    """Moments of some of a plan's statistics, with the noise of what others see at the least.
+
+    That is the noise of a total (central), of one message (local), or of a total in which the fewest sites that
+    privacy.min_cohort allows add their shares (distributed): no share is ever seen alone.
+    """
+    stream = NoiseStream() if stream is None else stream
+    of_these = replace(plan, layout=moments.layout)
+    for _ in range(plan.draws):
+        moments = add_noise(moments, of_these, stream)
+    return moments
 
 
 def _exposure(moments: Moments, c: int) -> Exposure:
@@ -280,8 +296,8 @@ def _thirds(
 
 
 def _summed(q: np.ndarray, y: np.ndarray, rows: np.ndarray, recipe: Recipe) -> Moments:
-    features, layout = Features.of(recipe), Layout.of(recipe)
-    return Moments.of(q[rows], y[rows], layout, features.sketch if layout.sketch else None)
+    """Counts and sums, which are all that the attack looks at."""
+    return Moments.of(q[rows], y[rows], replace(Layout.of(recipe), statistics=(), sketch=0))
 
 
 def _attacked(

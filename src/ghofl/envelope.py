@@ -1,7 +1,8 @@
 """Moments as bytes with a header, and back: the form that messages and totals share.
 
 The file is safetensors. Its metadata has one key, ``ghofl``, a JSON object, and each statistic X is two uint8 tensors,
-``X.codes`` and ``X.data`` (see `ghofl.packing`). Nothing is ever unpickled.
+``X.codes`` and ``X.data`` (see `ghofl.packing`). Nothing is ever unpickled. The header's ``sha256`` is that of the whole
+file, header included, with those 64 digits written as zeros (schema 1: that of the tensors alone).
 
 Every byte is treated as hostile: sizes are checked against what the recipe allows before anything is allocated. Bytes
 may lie in memory or in a file; from a file they are read a few megabytes at a time.
@@ -10,6 +11,7 @@ may lie in memory or in a file; from a file they are read a few megabytes at a t
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
@@ -20,11 +22,22 @@ from ghofl import files, packing
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
+from ghofl.names import shown
 from ghofl.recipe import Recipe
 
-SCHEMA = 1
+SCHEMA = 2
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 HASHED = 4 * 2**20  # bytes that are hashed at a time
+NO_DIGEST = 64 * "0"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Envelope:
+    """A file that was opened: ghofl's header, its tensors by name, and all of its bytes."""
+
+    header: dict[str, Any]
+    body: Mapping[str, packing.Sliced]
+    data: bytes | FileBytes = field(repr=False)
 
 
 def size_limit(layout: Layout, header: int) -> int:
@@ -35,54 +48,81 @@ def size_limit(layout: Layout, header: int) -> int:
 
 def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> bytes:
     """Moments and a header as bytes."""
-    tensors, digest = {}, hashlib.sha256()
+    tensors = {}
     for name, block in moments.blocks.items():
         for part, content in zip(("codes", "data"), packing.pack(block.ravel()), strict=True):
             tensors[f"{name}.{part}"] = content
-            digest.update(content.data)
-    full = {
-        "schema": SCHEMA,
-        **header,
-        "layout": _layout_header(moments.layout),
-        "rows": moments.rows,
-        "sha256": digest.hexdigest(),
-    }
-    data = save_safetensors(tensors, metadata={"ghofl": json.dumps(full, sort_keys=True)})
+    data = sealed(tensors, _full_header(moments, header))
     return _zstandard().ZstdCompressor(level=3).compress(data) if zstd else data
 
 
-def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = files.PRIVATE) -> None:
+def sealed(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> bytes:
+    """A safetensors file of these tensors and ghofl's header, with the checksum of all of it in the header."""
+    text = json.dumps({"schema": SCHEMA, **header, "sha256": NO_DIGEST}, sort_keys=True)
+    data = save_safetensors(dict(tensors), metadata={"ghofl": text})
+    at, digest = _digest_position(data, NO_DIGEST), hashlib.sha256(data).hexdigest()
+    return data[:at] + digest.encode() + data[at + len(digest) :]
+
+
+def check_seal(header: Mapping[str, Any], data: bytes | FileBytes) -> None:
+    """Raise unless the checksum in the header is that of the file, those digits being zeros."""
+    told = header.get("sha256")
+    at = _digest_position(data, told) if isinstance(told, str) and len(told) == len(NO_DIGEST) else -1
+    digest = hashlib.sha256()
+    for start in range(0, len(data), HASHED):
+        piece = bytearray(data[start : start + HASHED])
+        low, high = max(at, start), min(at + len(NO_DIGEST), start + len(piece))
+        if low < high:
+            piece[low - start : high - start] = b"0" * (high - low)
+        digest.update(piece)
+    if at < 0 or digest.hexdigest() != told:
+        raise MessageError(
+            "the bytes do not match the header's sha256: damaged on the way, ask the site to send it again."
+        )
+
+
+def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write what `encode` gives, byte by byte the same, without ever holding all of it."""
     codes = {name: packing.codes_of(block.ravel()) for name, block in moments.blocks.items()}
     sizes: dict[str, int] = {}
     for name, block in moments.blocks.items():
         sizes[f"{name}.codes"] = len(codes[name])
         sizes[f"{name}.data"] = packing.data_bytes(codes[name], block.size)
-    offsets = dict(zip(sorted(sizes), np.cumsum([0, *(sizes[n] for n in sorted(sizes))]).tolist(), strict=False))
-    full = {"schema": SCHEMA, **header, "layout": _layout_header(moments.layout), "rows": moments.rows}
-    first, digest = _file_header({**full, "sha256": 64 * "0"}, sizes, offsets), hashlib.sha256()
+    full = {"schema": SCHEMA, **_full_header(moments, header)}
+    first, digest = _file_header({**full, "sha256": NO_DIGEST}, sizes), hashlib.sha256()
     with files.replacing(path, mode) as file:
-        for name, block in moments.blocks.items():
-            file.seek(len(first) + offsets[f"{name}.codes"])
-            _hashed(file, digest, codes[name])
-            file.seek(len(first) + offsets[f"{name}.data"])
-            for piece in packing.packed_slabs(block.ravel(), codes[name]):
-                _hashed(file, digest, piece)
+        _hashed(file, digest, first)
+        for name in sorted(moments.blocks):
+            _hashed(file, digest, codes[name].data)
+            for piece in packing.packed_slabs(moments.blocks[name].ravel(), codes[name]):
+                _hashed(file, digest, piece.data)
         file.seek(0)
-        file.write(_file_header({**full, "sha256": digest.hexdigest()}, sizes, offsets))
+        file.write(_file_header({**full, "sha256": digest.hexdigest()}, sizes))
 
 
-def _hashed(file: BinaryIO, digest: Any, content: np.ndarray) -> None:
-    file.write(content.data)
-    digest.update(content.data)
+def _full_header(moments: Moments, header: Mapping[str, Any]) -> dict[str, Any]:
+    return {**header, "layout": _layout_header(moments.layout), "rows": moments.rows}
 
 
-def _file_header(full: Mapping[str, Any], sizes: Mapping[str, int], offsets: Mapping[str, int]) -> bytes:
-    """The first bytes of a safetensors file of uint8 vectors, which is how `safetensors` writes them."""
-    tensors = {
-        name: {"dtype": "U8", "shape": [sizes[name]], "data_offsets": [start, start + sizes[name]]}
-        for name, start in offsets.items()
-    }
+def _hashed(file: BinaryIO, digest: Any, content: bytes | memoryview) -> None:
+    file.write(content)
+    digest.update(content)
+
+
+def _digest_position(data: bytes | FileBytes, digest: str) -> int:
+    """Where the digits of the checksum stand in the bytes of a file; −1 unless that is one place."""
+    size = 8 + int.from_bytes(bytes(data[:8]), "little")
+    header, key = bytes(data[:size]), rb"\"sha256\": \""
+    pattern = key + digest.encode(errors="replace")
+    return header.find(pattern) + len(key) if header.count(pattern) == 1 else -1
+
+
+def _file_header(full: Mapping[str, Any], sizes: Mapping[str, int]) -> bytes:
+    """The first bytes of a safetensors file of uint8 vectors in the order of their names, as `safetensors` writes them."""
+    tensors, end = {}, 0
+    for name in sorted(sizes):
+        tensors[name] = {"dtype": "U8", "shape": [sizes[name]], "data_offsets": [end, end + sizes[name]]}
+        end += sizes[name]
     metadata = {"__metadata__": {"ghofl": json.dumps(full, sort_keys=True)}}
     text = json.dumps({**metadata, **tensors}, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -94,12 +134,13 @@ def open_envelope(
     layout: Layout | None,
     kind: str,
     max_header: int,
-    fields: set[str],
+    fields: Mapping[int, set[str]],
     optional: frozenset = frozenset(),
-) -> tuple[dict[str, Any], dict[str, packing.Sliced]]:
+) -> Envelope:
     """The header and the uint8 tensors of some bytes, after every check that needs no large allocation.
 
-    Without a layout (a file that brings its own recipe) the size of the tensors is limited by the bytes that came.
+    `fields` are those of the header by schema. Without a layout (a file that brings its own recipe) the size of the
+    tensors is limited by the bytes that came.
     """
     limit = None if layout is None else size_limit(layout, max_header)
     data = _decompressed(data, limit)
@@ -109,10 +150,12 @@ def open_envelope(
         )
     tensors, metadata, start = _safetensors_header(data, kind, max_header)
     header = _ghofl_header(metadata, kind)
-    if set(header) - optional != fields:
-        raise MessageError(f"the {kind}'s header has the fields {sorted(header)[:20]}; expected {sorted(fields)}.")
+    expected = fields[header["schema"]]
+    if set(header) - optional != expected:
+        came = shown(sorted(header)[:20], 400)
+        raise MessageError(f"the {kind}'s header has the fields {came}; expected {sorted(expected)}.")
     _check_coverage(tensors, len(data) - start)
-    return header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}
+    return Envelope(header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}, data)
 
 
 def safetensors_header(data: bytes | FileBytes, kind: str, max_header: int) -> dict[str, Any]:
@@ -134,10 +177,11 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
         return None
 
 
-def decode(header: Mapping[str, Any], body: Mapping[str, packing.Sliced], layout: Layout) -> Moments:
+def decode(opened: Envelope, layout: Layout) -> Moments:
     """The moments of an opened envelope, checked against the header; `check_plausible` checks the rest."""
+    header, body = opened.header, opened.body
     _check_layout(header.get("layout"), layout)
-    check_body(header, body, layout)
+    check_body(opened, layout)
     moments = Moments(
         layout,
         {
@@ -146,15 +190,19 @@ def decode(header: Mapping[str, Any], body: Mapping[str, packing.Sliced], layout
         },
     )
     if moments.rows != header.get("rows"):
-        raise MessageError(f"the header counts {header.get('rows')!r} rows and the moments {moments.rows}.")
+        raise MessageError(f"the header counts {shown(header.get('rows'), 40)} rows and the moments {moments.rows}.")
     return moments
 
 
-def check_body(header: Mapping[str, Any], body: Mapping[str, packing.Sliced], layout: Layout) -> None:
-    """Raise unless the tensors are those of the layout, byte by byte the ones that the header was written for."""
+def check_body(opened: Envelope, layout: Layout) -> None:
+    """Raise unless the tensors are those of the layout, and the bytes the ones that the header was written for."""
+    header, body = opened.header, opened.body
     expected = {f"{name}.{part}" for name in layout.shapes for part in ("codes", "data")}
     if set(body) != expected:
-        raise MessageError(f"tensors {sorted(body)[:12]} came; layout {layout} has {sorted(expected)}.")
+        came = shown(sorted(body)[:12], 400)
+        raise MessageError(f"tensors {came} came; layout {layout} has {sorted(expected)}.")
+    if header["schema"] > 1:
+        return check_seal(header, opened.data)
     digest = hashlib.sha256()
     for name in layout.shapes:
         for part in (body[f"{name}.codes"], body[f"{name}.data"]):
@@ -164,6 +212,7 @@ def check_body(header: Mapping[str, Any], body: Mapping[str, packing.Sliced], la
         raise MessageError(
             "the bytes do not match the header's sha256: damaged on the way, ask the site to send it again."
         )
+    return None
 
 
 def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
@@ -171,7 +220,7 @@ def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
     here, there = recipe.fingerprint, header.get("recipe")
     if here != there:
         raise MessageError(
-            f"the message was made with recipe {str(there)[:12]}… and this is {here[:12]}…; "
+            f"the message was made with recipe {shown(there, 12)} and this is {here[:12]}…; "
             "all sites use one recipe file, so give this site that file and let it send again."
         )
 
@@ -193,10 +242,10 @@ def _check_layout(came: Any, layout: Layout) -> None:
         return
     if isinstance(came, dict) and came.get("matrices") != expected["matrices"]:
         raise MessageError(
-            f"the message claims matrices in the form {came.get('matrices')!r}; second moments are symmetric and "
+            f"the message claims matrices in the form {shown(came.get('matrices'), 40)!r}; second moments are symmetric and "
             "travel as their 'upper triangle'."
         )
-    raise MessageError(f"the message has layout {str(came)[:200]} and the recipe has {expected}.")
+    raise MessageError(f"the message has layout {shown(came, 200)} and the recipe has {expected}.")
 
 
 def _safetensors_header(
@@ -222,7 +271,7 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     header = _json(metadata["ghofl"].encode(), "ghofl's metadata")
     schema = header.get("schema")
     if type(schema) is not int or schema < 1:
-        raise MessageError(f"schema {schema!r} is not a version of this format.")
+        raise MessageError(f"schema {shown(schema, 40)!r} is not a version of this format.")
     if schema > SCHEMA:
         raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
     if header.get("kind") != kind:

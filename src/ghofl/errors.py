@@ -22,6 +22,13 @@
     ├── BusyError                (TimeoutError)     a folder that another process is at work in
     ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
+
+What goes on all the same is told by a warning::
+
+    UserWarning
+    ├── ClippingWarning          entries that fell outside the grid
+    ├── EmptyClassWarning        classes that nobody has
+    └── CalibrationWarning       probabilities that could not be calibrated
 """
 
 
@@ -107,3 +114,11 @@ class MissingExtraError(GhoflError, ImportError):
 
 class ClippingWarning(UserWarning):
     """More entries than expected fell outside the grid."""
+
+
+class EmptyClassWarning(UserWarning):
+    """Classes of the recipe that have no row in a total, so that its heads never predict them."""
+
+
+class CalibrationWarning(UserWarning):
+    """A head whose probabilities could not be calibrated: its temperature is 1."""

@@ -30,6 +30,7 @@ from ghofl.triangles import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64
 BLOCK = 4096
 HEADROOM = 0.75
 TOLERATED_CLIPPING = 1e-3
+SPACES = ("grid", "projection", "lift")  # each has a grid of its own
 
 
 def rademacher(seed: int, rows: int, columns: int, purpose: str) -> Int[np.ndarray, "rows columns"]:
@@ -60,34 +61,80 @@ def exact_product(q: Int[np.ndarray, "n dim"], matrix: Int[np.ndarray, "dim k"],
 
 
 @dataclass(frozen=True, slots=True)
-class Clipping:
-    """How many entries fell outside the grid, and how far the largest reached (1 = the edge of the grid).
-
-    A projection or lift has a grid of its own after it; of the two, the one that clips the larger share is told.
-
-    >>> Clipping(entries=1000, clipped=2) + Clipping(entries=1000, clipped=0, reach=0.5)
-    Clipping(entries=2000, clipped=2, reach=0.5, space='grid')
-    """
+class Clipped:
+    """How many of some entries fell outside one grid, and how far the largest reached (1 = the edge of the grid)."""
 
     entries: int = 0
     clipped: int = 0
     reach: float = 0.0
-    space: str = "grid"
 
-    def __add__(self, other: "Clipping") -> "Clipping":
-        if self.space != other.space and self.entries and other.entries:
-            return max(self, other, key=lambda clipping: clipping.share)
-        return Clipping(
-            self.entries + other.entries,
-            self.clipped + other.clipped,
-            max(self.reach, other.reach),
-            self.space if self.entries else other.space,
-        )
+    def __add__(self, other: "Clipped") -> "Clipped":
+        return Clipped(self.entries + other.entries, self.clipped + other.clipped, max(self.reach, other.reach))
 
     @property
     def share(self) -> float:
         """The clipped part of all entries."""
         return self.clipped / self.entries if self.entries else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clipping:
+    """What was clipped on the grid, and on the grid that a projection or lift has after it.
+
+    `entries`, `clipped`, `share` and `reach` are those of `space`, the one that clips the larger share.
+
+    Guarantees
+    ----------
+    ``+`` is associative and commutative, and ``Clipping()`` adds nothing: any order of blocks and sites gives the
+    same counts.
+
+    Examples
+    --------
+    >>> some = Clipping(grid=Clipped(1000, 2, 1.5)) + Clipping(grid=Clipped(1000, 0, 0.5), lift=Clipped(50, 0, 0.9))
+    >>> some.space, some.entries, some.clipped, some.share
+    ('grid', 2000, 2, 0.001)
+    """
+
+    grid: Clipped = Clipped()
+    projection: Clipped = Clipped()
+    lift: Clipped = Clipped()
+
+    def __add__(self, other: "Clipping") -> "Clipping":
+        return Clipping(*(getattr(self, name) + getattr(other, name) for name in SPACES))
+
+    @property
+    def space(self) -> str:
+        """Where the larger share was clipped: ``grid``, ``projection`` or ``lift``."""
+
+        def how_bad(name: str) -> tuple[float, bool]:
+            of_space: Clipped = getattr(self, name)
+            return of_space.share, of_space.entries > 0
+
+        return max(SPACES, key=how_bad)
+
+    @property
+    def entries(self) -> int:
+        """How many entries went through that space."""
+        return self._worst.entries
+
+    @property
+    def clipped(self) -> int:
+        """How many of them fell outside its grid."""
+        return self._worst.clipped
+
+    @property
+    def reach(self) -> float:
+        """How far the largest of them reached; 1 is the edge of the grid."""
+        return self._worst.reach
+
+    @property
+    def share(self) -> float:
+        """The clipped part of them."""
+        return self._worst.share
+
+    @property
+    def _worst(self) -> Clipped:
+        return getattr(self, self.space)
 
     def advice(self, recipe: Recipe) -> str:
         """What the recipe should say so that nothing is clipped."""
@@ -156,7 +203,7 @@ def usual_length(recipe: Recipe) -> float:
     return float(np.hypot(size / np.sqrt(2.0), kept))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Features:
     """The recipe's map from embeddings to integers, with its public matrices at hand.
 
@@ -191,6 +238,15 @@ class Features:
             matrix = rademacher(recipe.lift.seed, dim, recipe.lift.dim, "lift")
         return cls(recipe, matrix, _sketch_matrix(recipe))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Features):
+            return NotImplemented
+        mine, theirs = (self.matrix, self.sketch), (other.matrix, other.sketch)
+        return self.recipe == other.recipe and all(map(_are_same, mine, theirs))
+
+    def __hash__(self) -> int:
+        return hash(self.recipe)
+
     @property
     def unit(self) -> float:
         """What one integer step is worth in the units of the embedding."""
@@ -205,18 +261,18 @@ class Features:
         """Integer features of embeddings, and how many entries were clipped on the way."""
         x = _checked(x, self.recipe.encoder.dim)
         out = np.empty((len(x), self.recipe.dim), dtype=np.int16)
-        on_grid, after, radius = Clipping(), Clipping(), self.radius
+        clipping, radius = Clipping(), self.radius
         for start in range(0, len(x), BLOCK):
             block = slice(start, start + BLOCK)
             q, clipped = self._on_grid(transformed(x[block], self.recipe))
-            on_grid += clipped
+            clipping += clipped
             if self.matrix is not None:
                 projected, clipped = self._through_matrix(q)
-                after += clipped
+                clipping += clipped
                 is_kept = self.recipe.lift is not None and self.recipe.lift.keep
                 q = np.hstack([q, projected]) if is_kept else projected
             out[block] = q if radius is None else clip_rows(q, radius)
-        return out, on_grid + after
+        return out, clipping
 
     def values(self, x: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n features"]:
         """Features of embeddings as floats, in the units of the embedding."""
@@ -296,6 +352,10 @@ def calibrated(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-
     return replace(recipe, lift=replace(recipe.lift, shift=shift))
 
 
+def _are_same(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    return one is other if one is None or other is None else np.array_equal(one, other)
+
+
 def _sketch_matrix(recipe: Recipe) -> Int[np.ndarray, "features sketch"] | None:
     if recipe.sketch is None:
         return None
@@ -323,7 +383,8 @@ def _checked(x: Num[np.ndarray, "n dim"], dim: int) -> Num[np.ndarray, "n dim"]:
 def _clip(values: Num[np.ndarray, "n k"], bound: int, space: str) -> tuple[Int16[np.ndarray, "n k"], Clipping]:
     reach = float(np.abs(values).max(initial=0.0)) / bound
     clipped = int(np.count_nonzero(np.abs(values) > bound)) if reach > 1 else 0
-    return np.clip(values, -bound, bound).astype(np.int16), Clipping(values.size, clipped, reach, space)
+    counted = Clipping(**{space: Clipped(values.size, clipped, reach)})
+    return np.clip(values, -bound, bound).astype(np.int16), counted
 
 
 def _round_down(value: float, digits: int = 3) -> float:

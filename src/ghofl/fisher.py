@@ -12,13 +12,14 @@ import scipy.linalg
 from jaxtyping import Float
 
 from ghofl import linalg
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 
 SHRINKAGE = 0.05
 EPSILON = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Fisher:
     """The Fisher subspace: `basis` V (dim × k) and the ratio λ of between to within variance along each direction.
 
@@ -51,7 +52,7 @@ class Fisher:
     ) -> "Fisher":
         """The fewest directions that hold `energy` of Σλ, and no more than `at_most`."""
         if not 0 < energy <= 1:
-            raise ValueError(f"energy is {energy}; it is a share above 0 and up to 1.")
+            raise HeadError(f"energy is {energy}; it is a share above 0 and up to 1.")
         basis, ratios = _directions(gaussians, shrinkage)
         reached = np.cumsum(ratios) / max(ratios.sum(), 1e-300)
         dim = int(np.searchsorted(reached, energy * (1 - 1e-12))) + 1

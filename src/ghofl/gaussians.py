@@ -34,7 +34,7 @@ ClassCovariance = Callable[[int], Float[np.ndarray, "dim dim"]]
 ClassProduct = Callable[[int, Float[np.ndarray, "dim k"]], Float[np.ndarray, "dim k"]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gaussians:
     """One Gaussian a class, as far as the moments tell; heads score with it and synthesis samples from it.
 
@@ -44,6 +44,7 @@ class Gaussians:
     Guarantees
     ----------
     A function of the total alone: how rows were split over sites does not matter. Never NaN or infinite.
+    ``==`` says whether two are the same object: class covariances are computed when asked for, and never all compared.
 
     Examples
     --------
@@ -235,7 +236,7 @@ class Gaussians:
         return self.counts @ own / max(1.0, self.rows - self.present)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Sums:
     """Sums over rows, as integers or repaired, and the deviation of the noise in D, and off the diagonal of B and S."""
 

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from ghofl.errors import NotPositiveDefiniteError
+from ghofl.errors import HeadError, NotPositiveDefiniteError
 
 
 def shrink(sigma: Float[np.ndarray, "d d"], amount: float) -> Float[np.ndarray, "d d"]:
@@ -22,7 +22,7 @@ def shrink(sigma: Float[np.ndarray, "d d"], amount: float) -> Float[np.ndarray, 
 def check_share(name: str, value: float, at_zero: str, at_one: str) -> None:
     """Raise unless an option lies between 0 and 1."""
     if not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value}; it lies between 0 ({at_zero}) and 1 ({at_one}).")
+        raise HeadError(f"{name} is {value}; it lies between 0 ({at_zero}) and 1 ({at_one}).")
 
 
 def oas(sigma: Float[np.ndarray, "d d"], rows: float) -> float:
@@ -46,6 +46,11 @@ def cholesky(sigma: Float[np.ndarray, "d d"], what: str) -> Float[np.ndarray, "d
     try:
         return scipy.linalg.cholesky(sigma, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
+        if not np.trace(sigma) > 0:  # a sphere of no size: shrinking towards it changes nothing
+            raise NotPositiveDefiniteError(
+                f"{what} is zero: the total does not tell how rows of a class vary, as when every class has one row. "
+                "Add sites with more rows, or use the head nearest_mean, spherical or ridge."
+            ) from None
         smallest = float(np.linalg.eigvalsh(sigma)[0])
         raise NotPositiveDefiniteError(
             f"{what} cannot be inverted (smallest eigenvalue {smallest:.3g} in {len(sigma)} dimensions); "

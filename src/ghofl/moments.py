@@ -113,7 +113,7 @@ class Moments:
         layout: Layout,
         sketch: Int[np.ndarray, "dim sketch"] | None = None,
     ) -> "Moments":
-        """The moments of integer rows and their class numbers."""
+        """The moments of integer rows, as `Features.rows` gives them, and their class numbers."""
         builder = MomentsBuilder(layout, sketch)
         builder.add(x, y)
         return builder.moments()
@@ -311,6 +311,14 @@ class MomentsBuilder:
         self._buffers, self._buffered = {}, 0
 
     def _checked(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if x.dtype.kind not in "iu":
+            raise EmbeddingsError(
+                f"feature rows are {x.dtype} and moments add integers; Features.of(recipe).rows(embeddings) makes them."
+            )
+        if y.dtype.kind not in "iu":
+            raise EmbeddingsError(
+                f"labels are {y.dtype} and moments need class numbers, integers from 0 to {self.layout.classes - 1}."
+            )
         if x.shape[1] != self.layout.dim:
             raise EmbeddingsError(f"feature rows have {x.shape[1]} entries and the layout has dim={self.layout.dim}.")
         if len(x) != len(y):

@@ -3,8 +3,11 @@
 import dataclasses
 import difflib
 from collections.abc import Mapping
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
+
+import numpy as np
 
 from ghofl.errors import RecipeError
 
@@ -18,8 +21,8 @@ def check(claim: bool, otherwise: str) -> None:
 def plain(value: Any) -> Any:
     """A dataclass as plain values, without the fields that are not set."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return {name: plain(v) for name, v in pairs if v is not None and v != () and v != ""}
+        pairs = ((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        return {name: v for name, v in pairs if v is not None and v not in ([], "", {})}
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -32,10 +35,34 @@ def canonical(value: Any) -> Any:
     return value.hex() if isinstance(value, float) else value
 
 
+def coerce(section: Any, where: str) -> None:
+    """Give the fields of a new frozen dataclass the plain types they are declared with, or raise `RecipeError`.
+
+    NumPy scalars become Python's, arrays and lists become tuples, whole numbers become floats where floats are
+    declared: so equal values have one fingerprint, one hash and one TOML text. `where` is written before the keys.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Size:
+    ...     width: float
+    ...     def __post_init__(self):
+    ...         coerce(self, "size.")
+    >>> Size(np.int64(3))
+    Size(width=3.0)
+    """
+    hints = _hints(type(section))
+    for f in dataclasses.fields(section):
+        object.__setattr__(section, f.name, _convert(getattr(section, f.name), hints[f.name], where + f.name))
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return get_type_hints(cls)
+
+
 def build(cls: type, values: Mapping[str, Any], where: str) -> Any:
     """An instance of a dataclass from plain values, checking every key and type on the way."""
     fields = {f.name: f for f in dataclasses.fields(cls)}
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     for key in values:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
@@ -56,10 +83,15 @@ _EXPECTED = {
 
 def _convert(value: Any, hint: Any, key: str) -> Any:
     if isinstance(hint, UnionType):
+        if value is None:
+            return None
         hint = next(option for option in get_args(hint) if option is not NoneType)
     if dataclasses.is_dataclass(hint):
+        if type(value) is hint:
+            return value
         check(isinstance(value, dict), f"{key} is {value!r}; it is a section, written [{key}].")
         return build(hint, value, f"{key}.")  # type: ignore[arg-type]
+    value = _without_numpy(value)
     if get_args(hint):  # tuple[item, ...]
         check(isinstance(value, list | tuple), f"{key} is {value!r}; it is a list.")
         return tuple(_convert(item, get_args(hint)[0], key) for item in value)
@@ -67,6 +99,15 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
         return float(value)
     check(type(value) is hint, f"{key} is {value!r}; it must be {_WORDS[hint]}.")
     return value
+
+
+def _without_numpy(value: Any) -> Any:
+    """NumPy's scalars and arrays as Python's; everything else as it is."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.floating):  # `item` would leave a long double as it is
+        return float(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text in quotes"}

@@ -1,12 +1,17 @@
-"""Whether rows on the recipe's grid could have made some moments, as far as single entries tell."""
+"""Whether rows on the recipe's grid could have made some moments.
+
+Single entries are looked at whenever moments are read (`check_plausible`); whole matrices once, when a message arrives
+(`check_possible`), because that takes a Cholesky factor per class.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import scipy.linalg
 
 from ghofl.errors import MessageError
-from ghofl.features import radius_of
+from ghofl.features import Features, radius_of
 from ghofl.moments import Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
@@ -29,6 +34,61 @@ def check_plausible(
     if plan is None or (plan.mechanism == "central" and not is_released):
         _check_all_squares(moments, allowed)
         check_radius(moments, None if recipe is None else radius_of(recipe), allowed)
+
+
+def check_rows(moments: Moments, recipe: Recipe) -> None:
+    """Raise when a message claims more rows than one site may have; where it has noise, beyond what that may add."""
+    most = recipe.max_rows + moments.layout.classes * allowances(recipe, 1)["N"]
+    if moments.rows > most:
+        raise MessageError(
+            f"the message counts {moments.rows:,} rows and the recipe allows {recipe.max_rows:,} of one site "
+            "(max_rows in its [limits] section); leave the site out, or agree on another recipe."
+        )
+
+
+def check_possible(moments: Moments, recipe: Recipe) -> None:
+    """Raise unless some rows could have these second moments: within each class, or over all of them for B.
+
+    S_c − A_c A_cᵀ/N_c is the scatter of the rows of a class, which has no negative eigenvalue, and neither has
+    B − Σ_c A_c A_cᵀ/N_c. Both are tried for a Cholesky factor after adding τ to the diagonal, which covers rounding: of
+    the recipe's messages (half a step per entry, or one where they are cut) and of float64. Not where there is noise.
+    """
+    plan = plan_of(recipe)
+    if plan is not None and plan.mechanism != "central":
+        return
+    allowed, counts, present = allowances(recipe, 1), moments.counts, np.flatnonzero(moments.counts)
+    if "S" in moments.blocks:
+        for c in present:
+            mean = moments.sums[c] / counts[c]
+            _check_scatter("S", moments.by_class(int(c)), mean[None], counts[c : c + 1], allowed["S"])
+    if "B" in moments.blocks:
+        means = moments.sums[present] / counts[present, None]
+        _check_scatter("B", moments.pooled(), means, counts[present], allowed["B"])
+    if "Z" in moments.blocks:
+        sketch = Features.of(recipe).sketch
+        assert sketch is not None, "a layout with Z comes from a recipe with a sketch"
+        sketched = moments.of_sketch(sketch)
+        for c in present:
+            mean = sketched.sums[c] / counts[c]
+            _check_scatter("Z", sketched.by_class(int(c)), mean[None], counts[c : c + 1], allowed["Z"])
+
+
+def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.ndarray, allowed: int) -> None:
+    weighted = means * np.sqrt(counts.astype(float))[:, None]
+    scatter = second.astype(float)
+    slack = 1e-9 * float(scatter.diagonal().sum()) + 1.0
+    if allowed:  # each entry may be off by so much, and where sums were cut too, their products by a little more
+        reach = float(np.abs(means).max(initial=0.0))
+        slack += len(scatter) * (allowed + (reach + 1.0) ** 2)
+    scatter -= weighted.T @ weighted
+    scatter[np.diag_indices_from(scatter)] += slack
+    try:
+        scipy.linalg.cholesky(scatter, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        raise MessageError(
+            f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The site "
+            "must send what its own rows give."
+        ) from None
 
 
 def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:

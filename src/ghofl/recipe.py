@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +22,8 @@ from jaxtyping import Int
 
 from ghofl import files
 from ghofl.errors import RecipeError
-from ghofl.plain import build, canonical, plain
+from ghofl.names import NAMES_ARE, is_name
+from ghofl.plain import build, canonical, coerce, plain
 from ghofl.plain import check as _check
 
 SCHEMA = 1
@@ -29,6 +31,8 @@ STATISTICS = ("N", "A", "D", "B", "S")
 MAX_CLASSES = 100_000
 MAX_DIM = 65_536
 MAX_TOML_BYTES = 256 * 2**20
+MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
+MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,11 @@ class Encoder:
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
+        coerce(self, "encoder.")
         _check(1 <= self.dim <= MAX_DIM, f"encoder.dim is {self.dim}; a row has between 1 and {MAX_DIM} numbers.")
         _check(bool(self.name), "encoder.name is empty; name the encoder, e.g. 'torchvision:mobilenet_v2'.")
+        for key in ("name", "fingerprint"):
+            _check(is_name(getattr(self, key)), f"encoder.{key} is {getattr(self, key)[:80]!r}; {NAMES_ARE}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,7 @@ class Transform:
     anchor: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
+        coerce(self, "transform.")
         _check(
             math.isfinite(self.power) and 0 < self.power <= 4,
             f"transform.power is {self.power}; it must be above 0 and at most 4 (1 leaves rows as they are, "
@@ -69,6 +77,7 @@ class Grid:
     scale: float = 16.0
 
     def __post_init__(self) -> None:
+        coerce(self, "grid.")
         _check(2 <= self.bits <= 16, f"grid.bits is {self.bits}; write a number from 2 to 16 (8 is the default).")
         _check(
             math.isfinite(self.scale) and self.scale > 0,
@@ -95,6 +104,7 @@ class Projection:
     matrix: str = ""
 
     def __post_init__(self) -> None:
+        coerce(self, "projection.")
         _check(1 <= self.dim <= MAX_DIM, f"projection.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
         _check_seed("projection", self.seed)
         _check_shift("projection", self.shift)
@@ -138,6 +148,7 @@ class Lift:
     keep: bool = False
 
     def __post_init__(self) -> None:
+        coerce(self, "lift.")
         _check(1 <= self.dim <= MAX_DIM, f"lift.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
         _check_seed("lift", self.seed)
         _check_shift("lift", self.shift)
@@ -157,6 +168,7 @@ class Sketch:
     kept: bool = False
 
     def __post_init__(self) -> None:
+        coerce(self, "sketch.")
         _check(1 <= self.dim <= MAX_DIM, f"sketch.dim is {self.dim}; write a number from 1 to {MAX_DIM}.")
         _check_seed("sketch", self.seed)
 
@@ -185,6 +197,7 @@ class Privacy:
     rounding: int | None = None
 
     def __post_init__(self) -> None:
+        coerce(self, "privacy.")
         for name in ("radius", "epsilon"):
             value = getattr(self, name)
             _check(
@@ -243,8 +256,32 @@ _PRIVACY_WORDS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one site may contribute: the most rows, and the largest share of all rows.
+
+    `max_rows` is one million where it is not written. A message that claims more is refused, and it is what a site's
+    entries are bounded by in a secure round: the smaller, the fewer bits a masked entry takes. `max_share` is judged
+    over the roster of a total of plain messages before anything is released or built from it.
+    """
+
+    max_rows: int | None = None
+    max_share: float | None = None
+
+    def __post_init__(self) -> None:
+        coerce(self, "limits.")
+        _check(
+            self.max_rows is None or 1 <= self.max_rows <= 2**40,
+            f"limits.max_rows is {self.max_rows}; write the most rows of one site, from 1 to 2^40.",
+        )
+        _check(
+            self.max_share is None or 0 < self.max_share <= 1,
+            f"limits.max_share is {self.max_share}; write a share of all rows above 0 and at most 1, e.g. 0.5.",
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
-    """The agreement of one federation: classes, encoder, transform, grid, projection or lift, statistics, privacy.
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
     ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class).
@@ -273,8 +310,10 @@ class Recipe:
     lift: Lift | None = None
     sketch: Sketch | None = None
     privacy: Privacy = field(default_factory=Privacy)
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
+        coerce(self, "")
         object.__setattr__(self, "statistics", stored(self.statistics))
         self._check_classes()
         self._check_spaces()
@@ -285,13 +324,11 @@ class Recipe:
             f"classes has {len(self.classes)} names; a classifier tells at least two apart (at most {MAX_CLASSES}).",
         )
         _check(all(self.classes), "classes has an empty name; give every class a name.")
-        twice = {name for name in self.classes if self.classes.count(name) > 1} if not self._are_unique() else set()
-        _check(
-            not twice, f"classes names {sorted(twice)[:3]} more than once; every class is listed once, in one order."
-        )
-
-    def _are_unique(self) -> bool:
-        return len(set(self.classes)) == len(self.classes)
+        for name in self.classes:
+            _check(is_name(name), f"classes has the name {name[:80]!r}; {NAMES_ARE}")
+        if len(set(self.classes)) < len(self.classes):
+            twice = sorted(name for name, count in Counter(self.classes).items() if count > 1)
+            raise RecipeError(f"classes names {twice[:3]} more than once; every class is listed once, in one order.")
 
     def _check_spaces(self) -> None:
         dim = self.encoder.dim
@@ -314,6 +351,17 @@ class Recipe:
                 "dimensions. For more, write [lift].",
             )
             self.projection.given_matrix(dim)
+        space = self.projection or self.lift
+        for name, rows, section in (("projection or lift", dim, space), ("sketch", self.dim, self.sketch)):
+            _check(
+                section is None or rows * section.dim <= MAX_MATRIX,
+                f"the matrix of the {name} has {rows} × {0 if section is None else section.dim} entries; at most "
+                f"{MAX_MATRIX} are computed. Write a smaller dim.",
+            )
+        _check(
+            self.limits.max_share is None or not self.privacy.secure,
+            "limits.max_share is judged by the rows of each site, which privacy.secure hides; write one of them.",
+        )
         if self.sketch is not None:
             _check(
                 "B" in self.statistics or "S" in self.statistics,
@@ -336,6 +384,11 @@ class Recipe:
         space = self.projection or self.lift
         kept = self.encoder.dim if self.lift is not None and self.lift.keep else 0
         return self.encoder.dim if space is None else space.dim + kept
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows that one site may have."""
+        return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
 
     @property
     def fingerprint(self) -> str:

@@ -147,21 +147,21 @@ class _Sites:
     def total(self, stream: NoiseStream | None) -> Total:
         """The total of messages, each of which went through bytes."""
         aggregator = Aggregator(self._recipe)
-        for name, moments in self._moments():
-            message = Message.of(moments, self._recipe, name, stream)
+        for name, moments, clipping in self._moments():
+            message = Message.of(moments, self._recipe, name, stream, clipping)
             sent = message.to_bytes()
             if moments.rows:
-                _measure(self._sizes, message.moments, self._features, len(sent))
-            aggregator.add(Message.from_bytes(sent, self._recipe))
+                _measure(self._sizes, message, self._features, len(sent))
+            aggregator.add(Message.from_bytes(sent, self._recipe, is_own=True))
         return aggregator.total()
 
     def secure_total(self, cohort: Cohort, stream: NoiseStream | None) -> tuple[Total, SecureRound]:
         """The total of one secure round, in which the cohort's clients vanish."""
         recipe = self._recipe
         vectors = {
-            name: as_vector(leaving(moments, recipe, stream), recipe) for name, moments in self._moments()
+            name: as_vector(leaving(moments, recipe, stream), recipe) for name, moments, _ in self._moments()
         }  # the noise of a client is in its vector before it is masked
-        bound = entry_bound(recipe, max((len(rows) for rows in self._parts), default=0))
+        bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)
         refuse_few(recipe, agreed)
         outcome = secure.simulate_round(vectors, bound, cohort.vanishing(list(vectors)), agreed)
@@ -181,12 +181,12 @@ class _Sites:
         fewer = Layout.of(self._recipe).entries - Layout.of(_needing(self._recipe, need)).entries
         return round(secure_round.sent_bytes - fewer * secure_round.plan.ring.width)
 
-    def _moments(self) -> Iterator[tuple[str, Moments]]:
+    def _moments(self) -> Iterator[tuple[str, Moments, Clipping]]:
         for client, rows in enumerate(self._parts):
             self._report("clients", client, len(self._parts))
             moments, clipped = site_moments(self._features, self._data.x_train[rows], self._data.y_train[rows])
             self.clipping += clipped
-            yield f"client-{client:05d}", moments
+            yield f"client-{client:05d}", moments, clipped
         self._report("clients", len(self._parts), len(self._parts))
 
 
@@ -290,15 +290,16 @@ def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple
     return stored(tuple(sorted(first)))
 
 
-def _measure(sizes: Mapping[tuple[str, ...], list[int]], moments: Moments, features: Features, whole: int) -> None:
+def _measure(sizes: Mapping[tuple[str, ...], list[int]], message: Message, features: Features, whole: int) -> None:
     """Note, for every set of statistics, how many bytes a message with only those would have."""
     for need, counted in sizes.items():
         own = _needing(features.recipe, need)
-        if Layout.of(own) == moments.layout:
+        if Layout.of(own) == message.moments.layout:
             counted.append(whole)
         else:
-            part = rounded(moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
-            header = {"kind": "message", "recipe": own.fingerprint, "id": 32 * "0", "site": "client-00000"}
+            part = rounded(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
+            header = {"kind": "message", "recipe": own.fingerprint, "id": message.id, "site": message.site}
+            header |= {"clipped": message.clipped}
             counted.append(len(encode(part, header)))
 
 

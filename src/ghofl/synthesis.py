@@ -14,6 +14,7 @@ import scipy.special
 from jaxtyping import Float, Float32, Int64
 
 from ghofl import linalg
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 
 METHODS = ("plain", "matched", "quasi")
@@ -54,9 +55,9 @@ def draw(
     (array([4, 4]), True)
     """
     if method not in METHODS:
-        raise ValueError(f"method is {method!r}; write one of {', '.join(METHODS)}.")
+        raise HeadError(f"method is {method!r}; write one of {', '.join(METHODS)}.")
     if per_class < 1 or not dispersion > 0:
-        raise ValueError(f"{per_class} draws a class at dispersion {dispersion}; both must be positive.")
+        raise HeadError(f"{per_class} draws a class at dispersion {dispersion}; both must be positive.")
     present = np.flatnonzero(gaussians.counts)
     shares = gaussians.counts[present] / gaussians.rows * len(present) if by_prior else np.ones(len(present))
     counts = np.maximum(1, np.rint(per_class * shares).astype(int))

@@ -1,12 +1,20 @@
 """What every head promises, checked for every head."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
-from ghofl import HEADS, Classifier, HeadSpec
+from ghofl import HEADS, Classifier, HeadSpec, Sketch
 from ghofl.classifier import is_possible
-from ghofl.errors import MissingStatisticError
+from ghofl.errors import (
+    CalibrationWarning,
+    EmptyClassWarning,
+    HeadError,
+    MissingStatisticError,
+    NotPositiveDefiniteError,
+)
 from ghofl.moments import Layout
 
 NAMES = sorted(HEADS)
@@ -50,7 +58,8 @@ def test_scores_of_a_row_do_not_depend_on_other_rows(name, rng):
 def test_a_class_nobody_has_is_never_predicted_and_nothing_is_nan(name, rng):
     """Class seen by no client: score −inf, probability 0, never NaN."""
     x, y = blobs(rng)
-    head = fitted(name, x, y, classes=6)
+    with pytest.warns(EmptyClassWarning, match="2 classes have no row .* never be predicted: 'class 4', 'class 5'"):
+        head = fitted(name, x, y, classes=6)
     scores, probabilities = head.scores(x), head.predict_proba(x)
     assert np.all(scores[:, 4:] == -np.inf)
     assert np.isfinite(scores[:, :4]).all()
@@ -64,6 +73,87 @@ def test_a_class_with_one_row_works(name, rng):
     keep = (y != 3) | (np.arange(len(y)) == np.flatnonzero(y == 3)[0])
     scores = fitted(name, x[keep], y[keep]).scores(x)
     assert np.isfinite(scores).all()
+
+
+WITHOUT_COVARIANCE = ["nearest_mean", "spherical", "ridge", "fedcgs", "nb", "low_rank_qda"]
+TOTALS = [(), ("D",), ("B",), ("S",)]
+
+
+def totals_of_one_row_a_class(name, dim, rng):
+    """Such totals of all statistics that the head can be built from, with their rows."""
+    x, y = rng.normal(size=(8, dim)), np.arange(8)
+    for statistics in TOTALS:
+        sketch = {"sketch": Sketch(dim=3)} if "B" in statistics else {}
+        recipe = recipe_of(dim=dim, classes=8, statistics=statistics, **sketch)
+        if is_possible(HeadSpec(name), Layout.of(recipe), recipe):
+            yield total_of(recipe, x, y), x, y
+
+
+@pytest.mark.parametrize("dim", [6, 200])
+@pytest.mark.parametrize("name", WITHOUT_COVARIANCE)
+def test_one_row_of_each_class_is_enough_for_heads_without_covariances(name, dim, rng):
+    """Nothing tells how rows of a class vary, so probabilities are not calibrated, and that is told."""
+    for total, x, y in totals_of_one_row_a_class(name, dim, rng):
+        told: list[Warning] = []
+        head = Classifier.fit(total, name, told.append)
+        assert np.isfinite(head.scores(x)).all()
+        assert np.mean(head.predict(x) == y) > 0.8
+        assert head.predict_proba(x).sum(axis=1) == pytest.approx(np.ones(8))
+        assert head.temperature == 1.0
+        is_measured = total.moments.layout.has("B")
+        assert [type(w) for w in told] == ([CalibrationWarning] if is_measured else [])
+
+
+@pytest.mark.parametrize("dim", [6, 200])
+@pytest.mark.parametrize("name", sorted({*NAMES} - {*WITHOUT_COVARIANCE}))
+def test_one_row_of_each_class_is_refused_by_the_other_heads_with_what_helps(name, dim, rng):
+    """No shrinkage mends a covariance of zeros, so none is advised; proto_hyper and blend do not even have it."""
+    for total, _, _ in totals_of_one_row_a_class(name, dim, rng):
+        with pytest.raises(NotPositiveDefiniteError, match="use the head nearest_mean, spherical or ridge") as caught:
+            Classifier.fit(total, name)
+        assert "shrinkage" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["nearest_mean", "spherical", "ridge"])
+def test_a_head_that_cannot_be_calibrated_says_so(name, rng):
+    with pytest.warns(CalibrationWarning, match=f"probabilities of head '{name}' are not calibrated"):
+        Classifier.fit(total_of(recipe_of(), rng.normal(size=(4, 6)), np.arange(4)), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_single_row_in_all_makes_a_head_or_an_error_of_ghofl(name, rng):
+    x, y = rng.normal(size=(1, 6)), np.zeros(1, dtype=np.int64)
+    told: list[Warning] = []
+    try:
+        head = Classifier.fit(total_of(recipe_for(name), x, y), name, told.append)
+    except (HeadError, NotPositiveDefiniteError):
+        return
+    assert head.predict(x) == 0
+    assert EmptyClassWarning in map(type, told)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_heads_are_compared_by_their_values(name, rng):
+    x, y = blobs(rng)
+    one, same, other = fitted(name, x, y), fitted(name, x, y, 3), fitted(name, x[:-9], y[:-9])
+    assert one.head == same.head
+    assert replace(one, sites=3) == same
+    assert one.head != other.head
+    assert one != other
+    assert one != replace(one, temperature=2.0)
+    for stranger in (None, 3, "lda", one.head.arrays(), HeadSpec(name), one.recipe):
+        assert (one.head == stranger) is False
+        assert (one == stranger) is False
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one.head)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)
+
+
+def test_heads_of_two_kinds_are_never_equal(rng):
+    x, y = blobs(rng)
+    heads = [fitted(name, x, y).head for name in NAMES]
+    assert all((a == b) == (i == j) for i, a in enumerate(heads) for j, b in enumerate(heads))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -97,10 +187,13 @@ def test_probabilities_are_probabilities_and_agree_with_the_prediction(name, rng
 @pytest.mark.parametrize("name", NAMES)
 def test_a_saved_head_scores_the_same_to_the_bit(name, rng, tmp_path):
     x, y = blobs(rng)
-    head = fitted(name, x, y, classes=5)
+    with pytest.warns(EmptyClassWarning, match="'class 4'"):
+        head = fitted(name, x, y, classes=5)
     head.save(tmp_path / "head.safetensors")
     again = Classifier.load(tmp_path / "head.safetensors")
     assert again.scores(x).tobytes() == head.scores(x).tobytes()
+    assert again == head
+    assert again.head == head.head
     assert again.recipe == head.recipe
     assert (again.rows, again.sites, again.options) == (head.rows, head.sites, head.options)
 

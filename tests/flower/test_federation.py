@@ -1,6 +1,7 @@
 """Runs of a federation over an engine in this process: totals, failures, journals, and who is named for what."""
 
 import json
+import logging
 from dataclasses import replace
 
 import numpy as np
@@ -478,3 +479,13 @@ def test_a_key_pair_is_what_ssh_keygen_writes(tmp_path):
     assert key_pair(tmp_path / "key").startswith(b"-----BEGIN PUBLIC KEY-----")
     assert (tmp_path / "key").read_bytes().startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
     assert (tmp_path / "key.pub").read_bytes().startswith(b"ecdsa-sha2-nistp384 ")
+
+
+def test_a_class_that_no_site_has_is_a_line_in_the_log_and_ends_no_run(tmp_path, caplog, monkeypatch):
+    recipe = replace(PLAIN, classes=(*PLAIN.classes, "nobody's[/x]"))
+    paths = make_sites(tmp_path, recipe=recipe)
+    monkeypatch.setattr(logging.getLogger("flwr"), "propagate", True)
+    outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    assert Classifier.load(outcome.heads["lda"]).recipe == recipe
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert told == ['1 class has no row in the total and will never be predicted: "nobody\'s[/x]".']

@@ -126,3 +126,24 @@ def test_guarantees_about_different_things_do_not_compose():
         compose([promise(), promise(neighbours="replace-one")])
     with pytest.raises(CompositionError, match="at least one"):
         compose([])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon": "1"}, {"epsilon": True}, {"epsilon": None}, {"epsilon": float("inf")}, {"delta": 0}, {"mu": 5e-324},
+        {"mu": [1]}, {"sigmas": [1.0]}, {"sigmas": {"N": "3"}}, {"sigmas": {"N": 0.0}}, {"unit": 3}, {"mechanism": None},
+        {"assumptions": "text"}, {"assumptions": [1]}, {"min_cohort": 1.5}, {"releases": "1"}, {"releases": True},
+    ],
+)  # fmt: skip
+def test_plain_values_of_another_type_are_no_guarantee(change):
+    """Division by zero and comparisons of texts with numbers came out of a file once."""
+    values = Guarantee(1.0, 1e-5, 1 / 3.7307, {"N": 3.7307}, "record", "add-remove", "central").to_dict()
+    with pytest.raises(PrivacyError):
+        Guarantee.from_dict({**values, **change})
+
+
+@pytest.mark.parametrize("values", [None, 3, "text", [], [1], {1: 2}])
+def test_what_is_no_record_is_no_guarantee(values):
+    with pytest.raises(PrivacyError):
+        Guarantee.from_dict(values)

@@ -38,7 +38,10 @@ JSON_HELP = "Also write the result as JSON to this file; '-' for standard output
 
 @contextmanager
 def handled() -> Iterator[None]:
-    """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C."""
+    """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C.
+
+    What ghofl did not raise on purpose is a defect: it goes on as it came, with its traceback and code 1.
+    """
     previous = warnings.showwarning
     warnings.showwarning = _show_warning
     try:
@@ -47,8 +50,6 @@ def handled() -> Iterator[None]:
         _fail(str(error))
     except (FileNotFoundError, IsADirectoryError, PermissionError, NotADirectoryError) as error:
         _fail(f"{error.filename}: {error.strerror}. Check the path and try again.")
-    except ValueError as error:  # an option out of its range, refused by the library
-        _fail(str(error))
     except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
         if isinstance(error, SystemExit) and error.code != INTERRUPTED:
             raise
@@ -120,11 +121,6 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def printable(text: str) -> str:
-    """A text of a stranger for a terminal: no control characters."""
-    return "".join(c if c.isprintable() else " " for c in text)
-
-
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
     """Errors inside say which file they are about."""
@@ -138,6 +134,12 @@ def refuse_missing_folder(json_path: str | None) -> None:
     """A usage error before the work, not after it, when the JSON could not be written."""
     if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
         raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
+
+
+def refuse_negative_seed(seed: int) -> None:
+    """A usage error for a seed that no generator takes."""
+    if seed < 0:
+        raise typer.BadParameter(f"the seed is {seed}; write 0 or a whole number above it.")
 
 
 def bytes_of(text: str) -> int:
@@ -159,7 +161,8 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    err.print(f"[yellow]Warning:[/yellow] {message}", highlight=False, soft_wrap=True)
+    err.print("[yellow]Warning:[/yellow] ", end="")
+    err.print(str(message), markup=False, highlight=False, soft_wrap=True)
 
 
 def _fail(text: str) -> None:

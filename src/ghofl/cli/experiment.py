@@ -74,6 +74,7 @@ def simulate(
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
     console.refuse_missing_folder(json)
+    console.refuse_negative_seed(seed)
     data = _dataset(embeddings)
     if heads == "all":
         specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)

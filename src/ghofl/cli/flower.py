@@ -16,9 +16,10 @@ from ghofl.flower import report
 from ghofl.flower.new import write_app
 from ghofl.flower.parcel import approve, is_approved, pack, remember, remembered
 from ghofl.flower.site import Site
+from ghofl.names import shown
 from ghofl.recipe import Recipe
 
-MOST_LINES = 30
+MOST_LINES, LONGEST = 30, 1000  # of what is shown
 
 app = typer.Typer(
     help="Run a federation on Flower: write its app, and see at a site what would leave.", no_args_is_help=True
@@ -122,7 +123,7 @@ def status(
     }
     for name, what in told.items():
         if what:
-            table.add_row(Text(console.printable(name)), Text(console.printable(what)))
+            table.add_row(Text(shown(name)), Text(shown(what, LONGEST)))
     console.present({"folder": str(folder), **dataclasses.asdict(found)}, table, json)
     codes = {report.COMPLETE: 0, report.IN_PROGRESS: 3}
     raise typer.Exit(codes.get(found.status, 1))

@@ -18,7 +18,7 @@ from ghofl.features import Features, calibrated, unit_scale
 from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
-from ghofl.recipe import Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
 from ghofl.simulate import site_moments
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
@@ -164,7 +164,7 @@ def moments(
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
     clipping.warn(agreed)
-    message = Message.of(sums, agreed, site)
+    message = Message.of(sums, agreed, site, clipping=clipping)
     sent = message.to_bytes(zstd)
     files.write(output, sent, files.PRIVATE)
     few = int(np.count_nonzero((sums.counts > 0) & (sums.counts < 3)))
@@ -199,7 +199,8 @@ def moments(
 
 def _classes(text: str | None, rows: Rows | None) -> tuple[str, ...]:
     if text is not None:
-        return tuple(map(str, range(int(text)))) if text.isdigit() else tuple(part.strip() for part in text.split(","))
+        is_count = text.isdecimal() and len(text) <= len(str(MAX_CLASSES))
+        return tuple(map(str, range(int(text)))) if is_count else tuple(part.strip() for part in text.split(","))
     if rows is None or rows.y is None:
         raise RecipeError("no classes given; write --classes cat,dog or --from-embeddings FILE.")
     if rows.y.dtype.kind in "iu":

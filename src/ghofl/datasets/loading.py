@@ -104,8 +104,11 @@ def _published(folder: Path, corruption: Corruption | None) -> Samples:
     file = folder / f"{corruption.name}.npy"
     if not file.is_file():
         raise DatasetError(f"{folder} has no {file.name}; it is one file of the published archive.")
-    images = np.load(file, mmap_mode="r", allow_pickle=False)
-    labels = np.load(folder / "labels.npy", allow_pickle=False)
+    try:
+        images = np.load(file, mmap_mode="r", allow_pickle=False)
+        labels = np.load(folder / "labels.npy", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise DatasetError(f"{file} or labels.npy beside it is not an .npy of plain numbers: {error}") from None
     count = len(images) // 5
     rows = slice((corruption.severity - 1) * count, corruption.severity * count)
     if len(labels) not in (count, len(images)):

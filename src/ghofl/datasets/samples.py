@@ -2,7 +2,6 @@
 
 import hashlib
 import io
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped, UInt8
 
+from ghofl.datasets.strict import strictly
 from ghofl.errors import DatasetError, MissingExtraError, SampleError
 
 
@@ -121,10 +121,9 @@ def decoded(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
     except ModuleNotFoundError:
         raise MissingExtraError("images need Pillow, which is not installed: pip install 'ghofl[images]'.") from None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # a decompression bomb, a damaged EXIF: nothing that should pass in silence
-            with Image.open(io.BytesIO(data)) as image:
-                return np.asarray(image.convert("RGB"))
+        # A decompression bomb, a damaged EXIF: nothing that should pass in silence.
+        with strictly(), Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB"))
     # Pillow's readers raise whatever their format's parser does, SyntaxError and struct.error among them.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"

@@ -89,7 +89,7 @@ def _heads(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> di
     paths = {}
     for name, spec in specs.items():
         paths[name] = folder.path / "heads" / _file(name)
-        Classifier.fit(total, spec).save(paths[name])
+        Classifier.fit(total, spec, warn=lambda warning: log.warning("%s", warning)).save(paths[name])
         files.close_to_others(paths[name])
         log.info("Built head %s", name)
     return paths

@@ -139,7 +139,7 @@ def _opened(recipe: Recipe, settings: Settings, round_id: str, joined: Mapping[s
             f"{max(3, settings.min_sites)}. Nothing was sent."
         )
     participants = tuple(Participant(name, joined[name].key) for name in sorted(joined))
-    bound = entry_bound(recipe, settings.max_rows)
+    bound = entry_bound(recipe)
     plan = secure.plan(len(participants), bound, settings.dropout, settings.corruption)
     refuse_few(recipe, plan)
     entries = Layout.of(recipe).entries

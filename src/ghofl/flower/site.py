@@ -24,8 +24,8 @@ from ghofl.features import Features
 from ghofl.flower.configuration import built, read_toml
 from ghofl.flower.memory import FolderMemory, Memory
 from ghofl.flower.policy import Policy
-from ghofl.message import is_site_name
 from ghofl.moments import Moments
+from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
 from ghofl.recipe import Recipe
 from ghofl.simulate import site_moments
 
@@ -63,7 +63,9 @@ class Site:
         if not self.name:
             raise SiteError('a site needs a name; write name = "north".')
         if not is_site_name(self.name):
-            raise SiteError(f"site name {self.name[:80]!r} is not allowed; write up to 64 printable characters.")
+            raise SiteError(
+                f"site name {self.name[:80]!r} is not allowed; write up to {SITE_LENGTH} characters. {NAMES_ARE}"
+            )
         for key in ("embeddings", "data", "encoder", *PATHS):
             if "\0" in getattr(self, key):
                 raise SiteError(f"{key} is {getattr(self, key)[:80]!r}; no path has a zero character in it.")

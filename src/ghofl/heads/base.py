@@ -8,6 +8,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float, Int64
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 
 
@@ -21,11 +22,20 @@ class Head(Protocol):
     Guarantees
     ----------
     Scores of a row do not depend on the other rows. A class nobody has scores −∞ and is never predicted; no score
-    is NaN. The head fitted on a total is the same however the rows were split over sites.
+    is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads are equal when they
+    are of one kind and hold the same numbers.
     """
 
     name: ClassVar[str]
     needs: ClassVar[tuple[tuple[str, ...], ...]]
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        return mine.keys() == theirs.keys() and all(np.array_equal(a, theirs[name]) for name, a in mine.items())
+
+    __hash__ = None  # type: ignore[assignment]  # arrays inside
 
     @classmethod
     def fit(cls, gaussians: Gaussians, *args: Any, **options: Any) -> "Head":
@@ -58,21 +68,21 @@ class Head(Protocol):
 def checked_arrays(
     kind: type, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int], left_out: tuple[str, ...] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """The arrays of a head from a file, and the sizes of its axes; `ValueError` when they are not such a head's.
+    """The arrays of a head from a file, and the sizes of its axes; `HeadError` when they are not such a head's.
 
     Shapes are read off the fields' annotations, e.g. "classes dim", and must agree with `axes` and each other.
     """
     expected = {f.name for f in dataclasses.fields(kind)} - set(left_out)
     if set(arrays) != expected:
-        raise ValueError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
+        raise HeadError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
     hints, sizes = get_type_hints(kind), dict(axes)
     for name, array in arrays.items():
         if array.dtype.kind not in "fi" or np.isnan(array).any():
-            raise ValueError(f"its {name} hold something other than numbers")
+            raise HeadError(f"its {name} hold something other than numbers")
         names = hints[name].dim_str.split()
         same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
         if array.ndim != len(names) or not all(same):
-            raise ValueError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")
+            raise HeadError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")
     return dict(arrays), sizes
 
 

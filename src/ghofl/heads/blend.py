@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, prefixed, with_prefix
 from ghofl.heads.lda import LDA
@@ -17,7 +18,7 @@ from ghofl.triangles import apply
 PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blend(Head):
     """The mean of the standardised scores of several heads.
 
@@ -60,9 +61,9 @@ class Blend(Head):
             space = of_sketch if part.startswith("z.") else gaussians
             kind = PARTS.get(part.removeprefix("z."))
             if kind is None:
-                raise ValueError(f"part {part!r} is unknown; write {', '.join(PARTS)}, or one of them after 'z.'.")
+                raise HeadError(f"part {part!r} is unknown; write {', '.join(PARTS)}, or one of them after 'z.'.")
             if space is None:
-                raise ValueError(f"part {part!r} looks at a sketch, and the recipe has no [sketch] section.")
+                raise HeadError(f"part {part!r} looks at a sketch, and the recipe has no [sketch] section.")
             fitted.append((part, kind.fit(space)))
         empty = np.zeros((gaussians.means.shape[1], 0), dtype=np.int8)
         return cls(tuple(sorted(fitted, key=lambda part: part[0])), empty if sketch is None else sketch)
@@ -86,7 +87,7 @@ class Blend(Head):
         groups = prefixed(arrays)
         sketch = groups.pop("", {}).get("sketch")
         if sketch is None or sketch.ndim != 2 or len(sketch) != axes["dim"] or sketch.dtype.kind != "i" or not groups:
-            raise ValueError("a blend has parts and the sketch matrix they look through")
+            raise HeadError("a blend has parts and the sketch matrix they look through")
         of_z = {"classes": axes["classes"], "dim": sketch.shape[1]}
         return cls(tuple((name, _part(name, part, of_z, axes)) for name, part in sorted(groups.items())), sketch)
 
@@ -104,5 +105,5 @@ def standardised(scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n
 def _part(name: str, arrays: Mapping[str, np.ndarray], of_z: Mapping[str, int], of_x: Mapping[str, int]) -> Head:
     kind = PARTS.get(name.removeprefix("z."))
     if kind is None:
-        raise ValueError(f"part {name[:40]!r} is not one a blend can have")
+        raise HeadError(f"part {name[:40]!r} is not one a blend can have")
     return kind.from_arrays(arrays, of_z if name.startswith("z.") else of_x)

@@ -19,7 +19,7 @@ from ghofl.synthesis import Draws, draw
 Move = Callable[[np.ndarray], Array]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FisherMix(Head):
     """A softmax head W z + b in the Fisher space z = Vᵀ(x − m), trained by cross-entropy on synthetic rows.
 

@@ -12,7 +12,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LDA(Head):
     """Linear head: the covariance within classes is shared by all of them.
 
@@ -52,7 +52,7 @@ class LDA(Head):
         return linear_scores(x, self.weights, self.bias)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FedCGS(Head):
     """FedCGS as published: a linear head whose covariance is that of all rows, classes ignored, without shrinkage.
 

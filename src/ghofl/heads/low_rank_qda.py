@@ -8,13 +8,14 @@ import scipy.linalg
 import scipy.sparse.linalg
 from jaxtyping import Float
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
 from ghofl.linalg import check_share
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LowRankQDA(Head):
     """Diagonal plus low rank: Σ̃_c ≈ diag(v_c) + U_c U_cᵀ with U_c of rank r.
 
@@ -73,8 +74,8 @@ class LowRankQDA(Head):
 
 
 def _checked(rank: float) -> int:
-    if rank != int(rank) or rank < 0:
-        raise ValueError(
+    if not (rank >= 0 and np.isfinite(rank) and rank == int(rank)):
+        raise HeadError(
             f"rank is {rank}; it is a whole number: write 0 for a diagonal, or how many directions a class keeps."
         )
     return int(rank)
@@ -92,8 +93,8 @@ def _split(
 
 def _leading(sigma: Float[np.ndarray, "d d"], rank: int) -> tuple[np.ndarray, np.ndarray]:
     d = len(sigma)
-    if rank == 0:
-        return np.zeros(0), np.zeros((d, 0))
+    if rank == 0 or not sigma.any():  # Lanczos cannot start from a matrix of zeros
+        return np.zeros(rank), np.zeros((d, rank))
     if rank > d // 8:
         values, vectors = scipy.linalg.eigh(sigma, check_finite=False)
         return values[d - rank :], vectors[:, d - rank :]

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.linalg import check_share
@@ -13,7 +14,7 @@ from ghofl.linalg import check_share
 FLOOR = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NaiveBayes(Head):
     """Gaussian naive Bayes: a mean and a variance a class and feature.
 
@@ -45,7 +46,7 @@ class NaiveBayes(Head):
         """The head of class variances pulled towards the shared ones by `shrinkage`, none below `floor`."""
         check_share("shrinkage", shrinkage, "class variances", "shared ones")
         if not floor > 0:
-            raise ValueError(f"floor is {floor}; a variance must stay above 0.")
+            raise HeadError(f"floor is {floor}; a variance must stay above 0.")
         own, shared = gaussians.variances(), gaussians.pooled_variances()
         v = np.maximum((1.0 - shrinkage) * own + shrinkage * shared, floor)
         mu = gaussians.means

@@ -9,8 +9,10 @@ from jaxtyping import Float
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 
+SMALLEST = 1e-12  # σ² over the variance between classes
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class NearestMean(Head):
     """The class whose mean points the same way: cosine of the angle between row and mean.
 
@@ -44,7 +46,7 @@ class NearestMean(Head):
         return linear_scores(_unit(x), self.directions, self.offsets)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spherical(Head):
     """The nearest mean under one variance for all classes and features, with priors.
 
@@ -73,7 +75,10 @@ class Spherical(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians) -> "Spherical":
         """Means over the mean within-class variance."""
-        variance = max(float(gaussians.pooled_variances().mean()), np.finfo(float).tiny)
+        variance = float(gaussians.pooled_variances().mean())
+        apart = float(gaussians.counts @ np.square(gaussians.means - gaussians.centre).mean(axis=1)) / gaussians.rows
+        # Where no class has two rows that differ, the nearest mean alone decides: σ² → 0, within what floats hold.
+        variance = max(variance, SMALLEST * apart) or 1.0
         weights = gaussians.means / variance
         return cls(weights, gaussians.log_priors - 0.5 * np.einsum("cd,cd->c", gaussians.means, weights))
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from ghofl.errors import HeadError
 from ghofl.fisher import SHRINKAGE, Fisher
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, checked_arrays, prefixed, with_prefix
@@ -20,7 +21,7 @@ from ghofl.synthesis import Draws, draw
 BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProtoHyper(Head):
     """A Gaussian base in the Fisher space plus a residual of rank r, trained to please labels and a teacher.
 
@@ -79,6 +80,8 @@ class ProtoHyper(Head):
 
         `per_class`, `extra`, `steps` and `epochs` are as in `FisherMix.fit`.
         """
+        if not temperature > 0:
+            raise HeadError(f"temperature is {temperature}; it is above 0: what teacher and head are divided by.")
         rng = np.random.default_rng(seed)
         gaussians = informed(gaussians)
         basis = widened(gaussians, Fisher.of_energy(gaussians, energy, at_most=128).basis, extra)
@@ -115,12 +118,12 @@ class ProtoHyper(Head):
         own, sizes = checked_arrays(cls, parts.pop("", {}), axes, left_out=("base",))
         (name, of_base), *_ = [*parts.items(), ("", {})]
         if len(parts) != 1 or name not in BASES:
-            raise ValueError(f"a proto_hyper head has one base of {', '.join(BASES)}, not {sorted(parts)}")
+            raise HeadError(f"a proto_hyper head has one base of {', '.join(BASES)}, not {sorted(parts)}")
         base = BASES[name].from_arrays(of_base, {"classes": axes["classes"], "dim": sizes["k"]})
         return cls(**own, base=base)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Distilled:
     """The loss's gradients in U₁ and V₂: softmax errors against teacher and labels, pulled back through z U₁ V₂.
 
@@ -156,11 +159,11 @@ class _Distilled:
 
 def _base(inside: Gaussians, name: str) -> Head:
     if name not in BASES:
-        raise ValueError(f"base is {name!r}; write one of {', '.join(BASES)}.")
+        raise HeadError(f"base is {name!r}; write one of {', '.join(BASES)}.")
     if name == "nb":
         return NaiveBayes.fit(_with_variances(inside))
     if name == "qda" and not inside.has_class_covariances:
-        raise ValueError("base 'qda' needs class covariances (statistics = ['S']); write base=lda.")
+        raise HeadError("base 'qda' needs class covariances (statistics = ['S']); write base=lda.")
     return LDA.fit(inside, 0.0) if name == "lda" else QDA.fit(inside, 0.0)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ghofl import linalg
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 
@@ -19,7 +20,7 @@ ROWS = 2048
 PANEL = 256
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class QDA(Head):
     """Quadratic head: every class has its own covariance.
 
@@ -58,7 +59,7 @@ class QDA(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RDA(Head):
     """Regularised discriminant analysis: class covariances blended with the shared one, then shrunk.
 
@@ -98,7 +99,7 @@ class RDA(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Student(Head):
     """RDA with heavy tails: a multivariate Student t a class instead of a Gaussian.
 
@@ -129,13 +130,15 @@ class Student(Head):
     offsets: Float[np.ndarray, " classes"]
     dof: Float[np.ndarray, ""]
 
+    def __post_init__(self) -> None:
+        if not 0 < self.dof < np.inf:
+            raise HeadError(f"dof is {self.dof}; degrees of freedom are positive and finite, e.g. 100.")
+
     @classmethod
     def fit(
         cls, gaussians: Gaussians, blend: float | None = None, shrinkage: float = 0.05, dof: float = 100.0
     ) -> "Student":
         """The head of blended covariances with ν = `dof` degrees of freedom."""
-        if not dof > 0:
-            raise ValueError(f"dof is {dof}; degrees of freedom are positive, e.g. 100.")
         # Heavy tails forgive class covariances more, so more of them is kept; chosen like the constants of that rule.
         blend = 1.0 - 1.75 * (1.0 - default_blend(gaussians)) if blend is None else blend
         covariance = blended(gaussians, max(0.0, blend), shrinkage)

@@ -7,13 +7,14 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 
 GRID = 10.0 ** np.linspace(-8, 3, 67)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Ridge(Head):
     """Ridge regression on one-hot labels. Fed3R (before its normalisation) and AFL are this head.
 
@@ -48,7 +49,7 @@ class Ridge(Head):
     def fit(cls, gaussians: Gaussians, penalty: float | None = None) -> "Ridge":
         """The head with penalty λ = `penalty` (in units of the mean eigenvalue of G), or chosen by GCV."""
         if penalty is not None and not penalty >= 0:
-            raise ValueError(f"penalty is {penalty}; it is 0 or more, or left out to be chosen by cross-validation.")
+            raise HeadError(f"penalty is {penalty}; it is 0 or more, or left out to be chosen by cross-validation.")
         n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
         values, vectors = scipy.linalg.eigh(gaussians.total_covariance() * rows, check_finite=False)
         values = np.maximum(values, 0.0)

@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA
@@ -14,7 +15,7 @@ from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores, student_
 from ghofl.triangles import apply
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SketchedQDA(Head):
     """Class covariances of a k-dimensional public sketch z = Rᵀx only; everything else shared.
 
@@ -53,6 +54,10 @@ class SketchedQDA(Head):
     whiteners: Float[np.ndarray, "classes k k"]
     offsets: Float[np.ndarray, " classes"]
     dof: Float[np.ndarray, ""]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dof < np.inf:
+            raise HeadError(f"dof is {self.dof}; it is positive and finite, e.g. 100, or 0 for Gaussian tails.")
 
     @classmethod
     def fit(  # type: ignore[override]  # the one head of two spaces: rows and their sketch

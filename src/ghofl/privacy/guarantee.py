@@ -144,12 +144,15 @@ class Guarantee:
         return asdict(self) | {"sigmas": dict(self.sigmas), "assumptions": list(self.assumptions)}
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Guarantee":
-        """A guarantee from plain values; unknown or missing keys raise."""
+    def from_dict(cls, values: Any) -> "Guarantee":
+        """A guarantee from plain values, which may come from anyone; keys and types that are not its own raise."""
         known = {f.name for f in fields(cls)}
-        if set(values) != known:
-            wrong = sorted(set(values) ^ known)
-            raise PrivacyError(f"a guarantee has the keys {', '.join(sorted(known))}; unknown or missing: {wrong}.")
+        if not isinstance(values, Mapping) or set(values) != known:
+            wrong = sorted(map(str, set(values) ^ known)) if isinstance(values, Mapping) else [type(values).__name__]
+            raise PrivacyError(f"a guarantee has the keys {', '.join(sorted(known))}; unknown or missing: {wrong[:5]}.")
+        for name, is_right in _RIGHT.items():
+            if not is_right(values[name]):
+                raise PrivacyError(f"{name} of a guarantee is {str(values[name])[:40]!r}, which is of another type.")
         return cls(**{**values, "sigmas": dict(values["sigmas"]), "assumptions": tuple(values["assumptions"])})
 
     def __str__(self) -> str:
@@ -164,6 +167,31 @@ class Guarantee:
                 *(f"- {assumption}" for assumption in self.assumptions),
             ]
         )
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number that can be divided by: of ordinary size, and above zero."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 1e-300 < value < 1e300
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+
+
+_RIGHT: dict[str, Callable[[Any], bool]] = {
+    "epsilon": lambda value: value == 0 or _is_number(value),
+    "delta": _is_number,
+    "mu": _is_number,
+    "sigmas": lambda value: (
+        isinstance(value, Mapping) and all(isinstance(k, str) and _is_number(v) for k, v in value.items())
+    ),
+    "unit": lambda value: isinstance(value, str),
+    "neighbours": lambda value: isinstance(value, str),
+    "mechanism": lambda value: isinstance(value, str),
+    "assumptions": _is_texts,
+    "min_cohort": lambda value: type(value) is int,
+    "releases": lambda value: type(value) is int,
+}
 
 
 def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guarantee:

@@ -94,9 +94,14 @@ class NoisePlan:
         return max(reach(self.deviation(name, messages), self.layout.entries) for name in self.sigmas)
 
     @property
+    def draws(self) -> int:
+        """How many draws of `add_noise` the promise rests on: min_cohort shares of distributed noise, or one."""
+        return self.min_cohort if self.mechanism == "distributed" else 1
+
+    @property
     def guarantee(self) -> Guarantee:
         """What the release promises."""
-        shares = self.min_cohort if self.mechanism == "distributed" else 1
+        shares = self.draws
         epsilon, delta = lattice.discrete(self.epsilon, self.delta, self.layout.entries, shares)
         return Guarantee(
             epsilon=epsilon,

@@ -90,23 +90,25 @@ def from_vector(vector: Int64[np.ndarray, " entries"], recipe: Recipe) -> Moment
     return restored(Moments(layout, blocks), shifts_of(recipe))
 
 
-def entry_bound(recipe: Recipe, rows: int) -> int:
-    """The largest absolute entry in the vector of a site with at most `rows` rows, noise included.
+def entry_bound(recipe: Recipe) -> int:
+    """The largest absolute entry that the vector of a site may have in a secure round, noise included.
 
-    Noise is unbounded; its part is exceeded with probability 2⁻¹²⁸.
+    It follows from the recipe alone (limits.max_rows, grid, radius, noise), so that everyone computes it and nobody
+    chooses it, and is rounded up to a power of two, so that the last digits of a platform do not matter. Noise is
+    unbounded; its part is exceeded with probability 2⁻¹²⁸.
 
-    >>> from ghofl.recipe import Encoder
-    >>> entry_bound(Recipe(("a", "b"), Encoder(dim=4)), rows=10) == 10 * 127**2
-    True
+    >>> from ghofl.recipe import Encoder, Limits
+    >>> entry_bound(Recipe(("a", "b"), Encoder(dim=4), limits=Limits(max_rows=10))), 10 * 127**2
+    (262144, 161290)
     """
     layout, plan, shifts = Layout.of(recipe), plan_of(recipe), shifts_of(recipe)
     sites_add_noise = plan is not None and plan.mechanism != "central"
     largest = 0
     for name, single in _entry_of_a_row(recipe).items():
-        coarse = (rows * single) // 2 ** shifts.get(name, 0) + (1 if name in shifts else 0)
+        coarse = (recipe.max_rows * single) // 2 ** shifts.get(name, 0) + (1 if name in shifts else 0)
         noise = reach(plan.parameter(name), layout.entries) if sites_add_noise and plan is not None else 0
         largest = max(largest, coarse + noise)
-    return largest
+    return 1 << (largest - 1).bit_length()
 
 
 def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict[str, int]:

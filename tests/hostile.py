@@ -1,0 +1,173 @@
+"""Bytes that somebody changed, by the hundred thousand: ``python tests/hostile.py 100000``.
+
+A case is a real file or letter with a few bytes changed, cut or put in, or with a header rewritten by someone who knows
+the format and the checksum. Whatever reads it either raises the library's own error, or gives something that is written
+as the very bytes that came (for rewritten headers: something that survives being written and read again).
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load
+
+import golden_files
+from ghofl import Classifier, Message, Total, secure
+from ghofl.envelope import sealed
+from ghofl.errors import GhoflError
+from ghofl.secure import client, messages, server, wire
+from ghofl.secure.rounds import Agreement, Participant
+
+GOLDEN = Path(__file__).parent / "golden" / "schema-2"
+VALUES = [
+    None, True, -1, 0, 3, 2**63, 10**30, 0.5, 1e308, -0.0, "", "x", "\u202e", "0" * 64, [], [1], [[]], {}, {"a": 1},
+    "../../etc/passwd", ["N"], "1e9", 1.5,
+]  # fmt: skip
+
+
+def changed(data: bytes, rng: np.random.Generator) -> bytes:
+    """Some bytes with one to three changes."""
+    out = bytearray(data)
+    for _ in range(int(rng.integers(1, 4))):
+        at, length = int(rng.integers(len(out) + 1)), int(rng.integers(1, 9))
+        kind = int(rng.integers(6))
+        if kind == 0 and out:
+            out[at % len(out)] ^= int(rng.integers(1, 256))
+        elif kind == 1 and out:
+            out[at % len(out)] ^= 1 << int(rng.integers(8))
+        elif kind == 2:
+            del out[at : at + length]
+        elif kind == 3:
+            out[at:at] = rng.bytes(length)
+        elif kind == 4:
+            out[at : at + 8] = int(rng.choice([0, 1, 2**31, 2**40, 2**62, 2**63])).to_bytes(8, "little")
+        else:
+            out = out[:at]
+    return bytes(out)
+
+
+def rewritten(data: bytes, rng: np.random.Generator) -> bytes:
+    """The file with other values in its header, sealed anew."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["ghofl"])
+    tensors = load(data)
+    for _ in range(int(rng.integers(1, 3))):
+        _rewrite(header, rng)
+    if rng.random() < 0.2:
+        name = str(rng.choice(sorted(tensors)))
+        shorter = np.atleast_1d(tensors[name])[:-1]
+        tensors[name] = [shorter, tensors[name].astype(np.uint8), np.zeros(3, np.uint8)][int(rng.integers(3))]
+    return sealed({name: np.ascontiguousarray(t) for name, t in tensors.items()}, header)
+
+
+def _rewrite(value: dict, rng: np.random.Generator) -> None:
+    key = str(rng.choice(sorted(value)))
+    if isinstance(value[key], dict) and value[key] and rng.random() < 0.7:
+        return _rewrite(value[key], rng)
+    if isinstance(value[key], list) and value[key] and rng.random() < 0.7:
+        value[key] = [*value[key][:-1], VALUES[int(rng.integers(len(VALUES)))]]
+    elif isinstance(value[key], str) and value[key] and rng.random() < 0.4:
+        at = int(rng.integers(len(value[key])))
+        value[key] = value[key][:at] + chr(int(rng.choice([0, 27, 48, 97, 0x202E, 0x3A9]))) + value[key][at + 1 :]
+    else:
+        value[key] = VALUES[int(rng.integers(len(VALUES)))]
+    return None
+
+
+def files(pattern: str, read: Callable[[bytes, str], object], write: Callable[[object], bytes]):
+    """A case of the golden files of a name: changed bytes, or a rewritten header."""
+    paths = sorted(GOLDEN.glob(pattern))
+    whole = {path: path.read_bytes() for path in paths}
+
+    def case(rng: np.random.Generator) -> bool:
+        path = paths[int(rng.integers(len(paths)))]
+        is_rewritten = rng.random() < 0.5
+        data = (rewritten if is_rewritten else changed)(whole[path], rng)
+        name = path.stem.split("-", 1)[1]
+        try:
+            value = read(data, name)
+        except GhoflError as error:
+            if not str(error).isprintable():
+                raise AssertionError(f"an error with control characters: {error!r}") from error
+            return False
+        if is_rewritten:
+            assert write(read(write(value), name)) == write(value), f"{path.name} does not survive"
+        else:
+            assert data == whole[path], f"{path.name} was changed and accepted"
+        return True
+
+    return case
+
+
+def _round() -> list[tuple[type, bytes]]:
+    """One letter of each kind, and the states, of a real round."""
+    vectors = {name: np.arange(5) * i for i, name in enumerate(("ann", "bob", "cem", "dan", "eva"))}
+    identities = {name: secure.Identity.fresh() for name in vectors}
+    participants = tuple(Participant(name, identities[name].public) for name in vectors)
+    agreement = Agreement("0" * 32, participants, bytes(32), 5, secure.plan(5, 1000, 0.2))
+    found: dict[type, bytes] = {Agreement: agreement.to_bytes()}
+    state, clients = server.open_round(agreement), {}
+    kinds = [messages.Advertisement, messages.Shares, messages.MaskedVector, messages.Endorsement, messages.Reveal]
+    letters_of = [messages.KeyList, messages.Inbox, messages.Survivors, messages.Endorsements]
+    policy = secure.Policy(corruption=0.0, sigma=0)
+    letters = dict.fromkeys(vectors, b"")
+    for stage, kind in enumerate(kinds):
+        for name in letters:
+            step = (
+                (client.advertise, (agreement, name, identities[name], (), policy)),
+                (client.share, (clients.get(name), letters[name])),
+                (client.mask, (clients.get(name), letters[name], vectors[name])),
+                (client.endorse, (clients.get(name), letters[name], identities[name])),
+                (client.reveal, (clients.get(name), letters[name])),
+            )[stage]
+            clients[name], reply = step[0](*step[1])
+            found[kind] = reply
+            state = server.receive(state, name, reply)
+        found[secure.ClientState], found[secure.ServerState] = clients["ann"].to_bytes(), state.to_bytes()
+        if stage < len(letters_of):
+            state, letters = server.advance(state)
+            found[letters_of[stage]] = letters["ann"]
+    return list(found.items())
+
+
+def round_letters():
+    """A case of the letters and states of a secure round."""
+    known = _round()
+
+    def case(rng: np.random.Generator) -> bool:
+        kind, whole = known[int(rng.integers(len(known)))]
+        data = changed(whole, rng)
+        try:
+            value = wire.from_bytes(kind, data, limit=2**30)
+        except secure.SecureError:
+            return False
+        assert wire.to_bytes(value) == data, f"a {kind.__name__} is not written as it came"
+        return True
+
+    return case
+
+
+def _message(data: bytes, name: str) -> Message:
+    return Message.from_bytes(data, golden_files.RECIPES[name])
+
+
+CASES = {
+    "messages": lambda: files("message-*", _message, lambda message: message.to_bytes()),
+    "totals": lambda: files("[tr]*l*-*", lambda data, _: Total.from_bytes(data), lambda total: total.to_bytes()),
+    "heads": lambda: files("head-*", lambda data, _: Classifier.from_bytes(data), lambda head: head.to_bytes()),
+    "letters": round_letters,
+}
+
+
+def run(kind: str, cases: int, seed: int = 0) -> Counter:
+    """How many of so many cases were refused and accepted; anything else raises."""
+    case, rng = CASES[kind](), np.random.default_rng(seed)
+    return Counter("accepted" if case(rng) else "refused" for _ in range(cases))
+
+
+if __name__ == "__main__":
+    for kind in CASES:
+        print(kind, dict(run(kind, int(sys.argv[1]), seed=int(sys.argv[2]) if len(sys.argv) > 2 else 0)), flush=True)
