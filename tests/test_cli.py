@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import warnings
@@ -61,6 +62,20 @@ def federation(*extra):
     for site in ("north", "south"):
         ghofl("moments", f"{site}.npz", "-r", "recipe.toml", "--site", site, "-o", f"{site}.ghofl")
     ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl")
+
+
+def test_messages_and_exact_totals_are_their_owner_s_and_what_is_for_others_follows_the_umask(folder):
+    previous = os.umask(0)
+    try:
+        federation("--min-count", "2")
+        ghofl("subtract", "total.ghofl", "south.ghofl", "-o", "rest.ghofl")
+        ghofl("release", "total.ghofl", "-o", "released.ghofl")
+        ghofl("head", "total.ghofl", "--head", "lda", "-o", "head.ghofl")
+    finally:
+        os.umask(previous)
+    modes = {path.stem: stat.S_IMODE(path.stat().st_mode) for path in folder.glob("*.ghofl")}
+    assert modes == dict.fromkeys(("north", "south", "total", "rest"), 0o600) | {"released": 0o666, "head": 0o666}
+    assert stat.S_IMODE((folder / "recipe.toml").stat().st_mode) == 0o666
 
 
 def test_a_site_and_a_server_do_the_whole_job_with_files(folder):

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -82,6 +83,24 @@ def test_a_finished_run_is_read_from_the_cache_and_another_encoder_s_is_not(tmp_
     assert len(other.calls) == 7
     embed(texts(), again, tmp_path, batch_size=8, runtime=Runtime(precision="bf16"))
     assert len(again.calls) == 7
+
+
+def test_the_cache_is_its_owner_s_whatever_the_umask_and_whatever_it_was_before(tmp_path):
+    previous = os.umask(0)
+    try:
+        embed(texts(), Counting([]), tmp_path / "cache" / "embeddings", batch_size=8)
+    finally:
+        os.umask(previous)
+    made = list((tmp_path / "cache").rglob("*"))
+    assert {path.name for path in made if path.is_file()} == {"rows.f32", "batches.jsonl", "plan.json"}
+    for path in (tmp_path / "cache", *made):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+    for path in made:
+        path.chmod(0o755 if path.is_dir() else 0o644)  # as an earlier version left it
+    embed(texts(), Counting([]), tmp_path / "cache" / "embeddings", batch_size=8)
+    (rows,) = (tmp_path / "cache").rglob("rows.f32")
+    assert stat.S_IMODE(rows.stat().st_mode) == 0o600
+    assert stat.S_IMODE(rows.parent.stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("cut", [1, 3, 30, 65])

@@ -1,9 +1,13 @@
+import multiprocessing
 import os
 import stat
+import time
+from threading import Timer
 
 import pytest
 
 from ghofl import files
+from ghofl.errors import BusyError
 
 
 def test_a_file_is_written_whole(tmp_path):
@@ -40,3 +44,87 @@ def test_permissions_follow_the_umask(tmp_path):
 def test_a_missing_folder_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="No such folder: .*no'"):
         files.write(tmp_path / "no" / "a", "x")
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077])
+def umask(request):
+    previous = os.umask(request.param)
+    yield request.param
+    os.umask(previous)
+
+
+def test_a_private_file_is_its_owner_s_whatever_the_umask(tmp_path, umask):
+    (tmp_path / "a").write_text("open to everybody before")
+    files.write(tmp_path / "a", "x", files.PRIVATE)
+    with files.open_private(tmp_path / "b") as file:
+        file.write(b"rows")
+    assert mode_of(tmp_path / "a") == mode_of(tmp_path / "b") == 0o600
+    files.write(tmp_path / "c", "for others too")
+    assert mode_of(tmp_path / "c") == 0o666 & ~umask
+
+
+def test_the_umask_of_the_process_is_never_changed(tmp_path, monkeypatch):
+    """While it was, to read it, files of other threads were created open to everybody."""
+
+    def refuse(_):
+        raise AssertionError("the umask was changed")
+
+    monkeypatch.setattr(os, "umask", refuse)
+    files.write(tmp_path / "a", "x")
+    files.write(tmp_path / "b", "x", files.PRIVATE)
+
+
+def test_a_private_folder_and_the_parents_made_for_it_are_its_owner_s(tmp_path, umask):
+    before = mode_of(tmp_path)
+    files.private_folder(tmp_path / "a" / "b")
+    assert mode_of(tmp_path / "a") == mode_of(tmp_path / "a" / "b") == 0o700
+    assert mode_of(tmp_path) == before
+    (tmp_path / "a").chmod(0o755)
+    assert mode_of(files.private_folder(tmp_path / "a")) == 0o700
+
+
+def test_a_folder_that_a_user_names_is_closed_unless_it_holds_other_things(tmp_path):
+    for name, content in {"new": None, "empty": (), "ours": (files.LOCK, "x"), "everybody's": ("x",)}.items():
+        if content is not None:
+            (tmp_path / name).mkdir()
+            (tmp_path / name).chmod(0o755)
+            for file in content:
+                (tmp_path / name / file).write_text("")
+        files.own_folder(tmp_path / name)
+        assert mode_of(tmp_path / name) == (0o755 if name == "everybody's" else 0o700), name
+
+
+def hold(folder, begun, done):
+    """In another process: be at work in a folder until told otherwise."""
+    with files.alone(folder):
+        begun.set()
+        done.wait(30)
+
+
+def test_one_process_at_a_time_works_in_a_folder_and_a_second_one_waits(tmp_path):
+    spawn = multiprocessing.get_context("spawn")
+    begun, done = spawn.Event(), spawn.Event()
+    other = spawn.Process(target=hold, args=(tmp_path, begun, done))
+    assert not files.is_busy(tmp_path)
+    other.start()
+    try:
+        assert begun.wait(30)
+        assert files.is_busy(tmp_path)
+        with pytest.raises(BusyError, match="another process is at work in .*; wait for it"), files.alone(tmp_path):
+            pass
+        with pytest.raises(BusyError, match="still was after 1 seconds"), files.alone(tmp_path, 1.0):
+            pass
+        Timer(0.3, done.set).start()
+        started = time.monotonic()
+        with files.alone(tmp_path, 30.0):
+            assert time.monotonic() - started >= 0.2
+            assert other.exitcode is None or other.exitcode == 0
+    finally:
+        done.set()
+        other.join(30)
+    assert not files.is_busy(tmp_path)
+    assert mode_of(tmp_path / files.LOCK) == 0o600

@@ -19,6 +19,7 @@
     ├── PrivacyError             (ValueError)       a bound, a budget or a noise level that cannot work
     ├── SiteError                (ValueError)       a site's own configuration that cannot work
     ├── PolicyError              (PermissionError)  what a site's policy does not allow; others may read its text
+    ├── BusyError                (TimeoutError)     a folder that another process is at work in
     ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
 
@@ -97,6 +98,10 @@ class SiteError(GhoflError, ValueError):
 
 class PolicyError(GhoflError, PermissionError):
     """What a site's policy does not allow. Its text tells nothing about the site's rows, so others may read it."""
+
+
+class BusyError(GhoflError, TimeoutError):
+    """A folder that another process is at work in."""
 
 
 class FederationError(GhoflError, RuntimeError):

@@ -1,15 +1,18 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, folders that only their owner enters, and one process at a time in them."""
 
 import errno
 import os
-import tempfile
+import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
+
+from ghofl.errors import BusyError
 
 try:
     import fcntl
@@ -17,22 +20,29 @@ except ModuleNotFoundError:  # not on Windows: there, two processes at one folde
     fcntl = None
 
 
+PRIVATE = 0o600  # read and written by its owner alone, whatever the umask
+LOCK = ".lock"  # the file in a folder that the process at work there holds
+LOOK = 0.05  # seconds between two looks at a lock that another process holds
+
+
 @contextmanager
 def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """An open binary file that becomes `path` when the block ends well, and vanishes when it does not.
 
-    `mode` is who may read and write it, as far as the umask allows.
+    `mode` is who may read and write it, as far as the umask allows; `PRIVATE` is for what only its owner may read.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    temporary = path.parent / f".{path.name[:200]}.{secrets.token_hex(8)}.part"
+    # The system applies the umask while it makes the file: to read the umask, a process would have to change it, and
+    # files that other threads make in that moment would be open to everybody.
+    handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, mode & ~_umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -45,6 +55,68 @@ def write(path: str | Path, content: bytes | str, mode: int = 0o666) -> None:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
+def open_private(path: str | Path) -> BinaryIO:
+    """A file to append to and to read, which only its owner may open; one that was open to others is closed to them."""
+    file = open(path, "ab+", opener=lambda name, flags: os.open(name, flags, PRIVATE))  # noqa: SIM115 - for the caller
+    close_to_others(path)
+    return file
+
+
+def close_to_others(path: str | Path) -> None:
+    """Let nobody but the owner read a file or enter a folder."""
+    path = Path(path)
+    wanted = 0o700 if path.is_dir() else PRIVATE
+    if path.stat().st_mode & 0o777 & ~wanted:
+        with suppress(PermissionError):  # somebody else's folder: what we put into it is closed by itself
+            path.chmod(wanted)
+
+
+def private_folder(path: str | Path) -> Path:
+    """A folder that only its owner may enter, made where it is not there, and so are parents that are missing."""
+    path = Path(path)
+    for missing in reversed([folder for folder in (path, *path.parents) if not folder.is_dir()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+    close_to_others(path)
+    return path
+
+
+def own_folder(path: str | Path) -> Path:
+    """A folder that a user named for us to work in, private where it is new, empty or ours, which its lock shows.
+
+    One that holds other things may be everybody's and keeps its permissions.
+    """
+    path = Path(path)
+    if not path.is_dir() or (path / LOCK).exists() or not any(path.iterdir()):
+        private_folder(path)
+    return path
+
+
+@contextmanager
+def alone(folder: str | Path, seconds: float = 0.0) -> Iterator[None]:
+    """Be the only process at work in a folder while the block runs.
+
+    Where another one is, wait for it, `seconds` at most; then `BusyError` is raised.
+    """
+    handle = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
+    with os.fdopen(handle, "r+b") as file:
+        deadline = time.monotonic() + seconds
+        while not is_ours(file):
+            if time.monotonic() >= deadline:
+                waited = f" and still was after {seconds:g} seconds" if seconds >= 1 else ""
+                raise BusyError(f"another process is at work in {folder}{waited}; wait for it to end and try again.")
+            time.sleep(LOOK)
+        yield
+
+
+def is_busy(folder: str | Path) -> bool:
+    """Whether a process is at work in a folder."""
+    try:
+        with open(Path(folder) / LOCK, "rb") as file:
+            return not is_ours(file)
+    except FileNotFoundError:
+        return False
+
+
 def is_ours(file: BinaryIO) -> bool:
     """Lock an open file for this process until it is closed; not when another process has it."""
     try:
@@ -53,12 +125,6 @@ def is_ours(file: BinaryIO) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 class FileBytes:

@@ -20,19 +20,20 @@ class Journal:
     """A folder of finished batches, open for one process at a time.
 
     A batch's rows go to one file, then a line about them to another. A line is believed when its rows are there and
-    have its checksum; whatever follows the last such line is cut off when the folder is opened again.
+    have its checksum; whatever follows the last such line is cut off when the folder is opened again. Only its owner
+    reads it: rows are samples in another form.
     """
 
     def __init__(self, folder: Path, plan: dict[str, Any], dim: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        files.private_folder(folder)
         self.folder, self.dim = folder, dim
-        self._lines: BinaryIO = open(folder / BATCHES, "ab+")  # noqa: SIM115 - closed by __exit__
+        self._lines: BinaryIO = files.open_private(folder / BATCHES)
         if not files.is_ours(self._lines):
             self._lines.close()
             raise EmbeddingsError(
                 f"another process is at work in {folder}; wait for it, or choose another folder with --cache."
             )
-        self._rows: BinaryIO = open(folder / ROWS, "ab+")  # noqa: SIM115 - closed by __exit__
+        self._rows: BinaryIO = files.open_private(folder / ROWS)
         self.plan = self._agreed(plan)
         self.batches = self._recovered()
 
@@ -75,7 +76,7 @@ class Journal:
         except (FileNotFoundError, json.JSONDecodeError):
             for file in (self._lines, self._rows):
                 file.truncate(0)
-            files.write(path, json.dumps(plan, indent=1) + "\n")
+            files.write(path, json.dumps(plan, indent=1) + "\n", files.PRIVATE)
             return plan
 
     def _recovered(self) -> list[dict[str, Any]]:

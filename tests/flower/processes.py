@@ -66,6 +66,8 @@ class Deployment:
             "OPENBLAS_NUM_THREADS": "1",
             "OMP_NUM_THREADS": "1",
         }
+        if "--simulation" in more:
+            self.environment["GHOFL_SIMULATION"] = "1"
 
     def __enter__(self):
         if self.secure:
@@ -99,11 +101,11 @@ class Deployment:
                     found.append(int(path.name))
         return found
 
-    def start(self, name, *command):
+    def start(self, name, *command, **variables):
         with open(self.folder / f"{name}.log", "ab") as log:
             process = subprocess.Popen(
                 [str(BIN / command[0]), *command[1:]],
-                env=self.environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                env={**self.environment, **variables}, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                 cwd=self.folder, start_new_session=True,
             )  # fmt: skip
         self.processes.append(process)

@@ -1,5 +1,8 @@
 """Letters through Flower's records, and answers through its grid."""
 
+import json
+import stat
+
 import numpy as np
 import pytest
 
@@ -10,16 +13,18 @@ from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ghofl.errors import BusyError, EmbeddingsError, MessageError, PrivacyError, RecipeError, SiteError
 from ghofl.files import FileBytes
 from ghofl.flower import engine
+from ghofl.flower.answers import ACTIONS
 from ghofl.flower.asking import Node
-from ghofl.flower.client_app import ContextMemory, make_app
+from ghofl.flower.client_app import SIMULATION, ContextMemory, is_simulated, make_app
 from ghofl.flower.engine import GridEngine, from_records, to_records
 from ghofl.flower.letter import Letter
 from ghofl.flower.new import _pyproject
 from ghofl.flower.settings import Settings
 from ghofl.message import Message as SiteMessage
-from sites import PLAIN, make_sites
+from sites import PLAIN, SECURE, make_sites
 
 
 @given(st.binary(max_size=300), st.integers(1, 64))
@@ -126,6 +131,198 @@ def test_the_client_app_answers_queries_from_its_node_configuration(tmp_path, ca
     lost = make_app()(query, Context(1, 1, {"name": "n"}, RecordDict(), {}))
     assert from_records(lost.content).fields["status"] == "refused"
     assert "does not answer" in caplog.text
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file that is none of the submitter's business."""
+    path = tmp_path / "private.npz"
+    np.savez(path, x_train=np.full((40, 6), 1.5), y_train=np.arange(40) % 4)
+    return path
+
+
+def asked(node, run, action="message"):
+    query = Message(
+        to_records(Letter({"recipe": PLAIN.to_toml(), "counted": []})), dst_node_id=1, message_type=f"query.{action}"
+    )
+    return from_records(make_app()(query, Context(1, 1, node, RecordDict(), run)).content)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_a_run_cannot_make_a_real_node_simulate_and_read_a_file_for_it(rows, monkeypatch, action):
+    """A node with a partition number and no site took rows and conditions from whoever submitted the run."""
+    monkeypatch.delenv(SIMULATION, raising=False)
+    hostile = {"simulated-embeddings": str(rows), "simulate": True, SIMULATION: 1}
+    letter = asked({"partition-id": 0, "num-partitions": 1}, hostile, action)
+    assert letter.fields["status"] == "refused"
+    assert "was not started for simulations" in letter.fields["why"]
+    assert letter.payload == b""
+    assert "private.npz" not in str(letter)
+
+
+@pytest.mark.parametrize("value", ["", "0", "yes", "true"])
+def test_the_environment_says_yes_to_simulations_in_one_way_only(rows, monkeypatch, value):
+    monkeypatch.setenv(SIMULATION, value)
+    letter = asked({"partition-id": 0, "num-partitions": 1}, {"simulated-embeddings": str(rows)})
+    assert "was not started for simulations" in letter.fields["why"]
+
+
+@pytest.mark.parametrize("how", ["environment", "node"])
+def test_a_simulation_is_asked_for_by_the_node_s_own_machine(rows, monkeypatch, how):
+    node = {"partition-id": 1, "num-partitions": 2}
+    if how == "environment":
+        monkeypatch.setenv(SIMULATION, "1")
+    else:
+        monkeypatch.delenv(SIMULATION, raising=False)
+        node["simulate"] = True
+    letter = asked(node, {"simulated-embeddings": str(rows)})
+    assert letter.fields["status"] == "sent"
+    assert SiteMessage.from_bytes(letter.content, PLAIN).rows == 20
+
+
+def test_a_node_with_a_site_never_simulates(tmp_path, rows, monkeypatch):
+    monkeypatch.setenv(SIMULATION, "1")
+    site = {"site": str(make_sites(tmp_path)[0]), "partition-id": 0, "num-partitions": 1}
+    sent = asked(site, {"simulated-embeddings": str(rows)})
+    assert SiteMessage.from_bytes(sent.content, PLAIN).site == "site-0"
+    both = asked({**site, "simulate": True}, {"simulated-embeddings": str(rows)})
+    assert both.fields["status"] == "refused"
+    assert both.payload == b""
+    with pytest.raises(SiteError, match="write simulate=true"):
+        is_simulated({"simulate": "false", "partition-id": 0})
+
+
+SECRET = "row 7 is patient Smith"
+
+
+class OddError(Exception):
+    """An error whose every part has something of a row."""
+
+    def __init__(self):
+        super().__init__(SECRET, {"label": SECRET})
+        self.add_note(SECRET)
+
+    def __repr__(self):
+        return SECRET
+
+
+ODD = [
+    KeyError(SECRET), json.JSONDecodeError(SECRET, SECRET, 0), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET),
+    ValueError(SECRET), OSError(2, SECRET, SECRET), PermissionError(13, SECRET, SECRET), AssertionError(SECRET),
+    StopIteration(SECRET), MemoryError(SECRET), RecursionError(SECRET), ImportError(SECRET, name=SECRET),
+    ExceptionGroup(SECRET, [ValueError(SECRET)]), EmbeddingsError(SECRET), SiteError(SECRET), MessageError(SECRET),
+    BusyError(SECRET), RecipeError(SECRET), PrivacyError(SECRET), OddError(),
+]  # fmt: skip
+PLACES = {
+    "the configuration": "ghofl.flower.client_app.Site.of_config",
+    "the memory": "ghofl.flower.site.Site.memory",
+    "the lock": "ghofl.flower.memory.FolderMemory.alone",
+    "reading the query": "ghofl.flower.client_app.from_records",
+    "the recipe": "ghofl.flower.answers.Recipe.from_toml",
+    "the rows": "ghofl.flower.site.Site.moments",
+    "the policy": "ghofl.flower.site.Site.conditions",
+    "what is kept": "ghofl.flower.memory.FolderMemory.get",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("error", ODD, ids=lambda error: type(error).__name__)
+def test_whatever_a_site_s_code_raises_leaves_as_its_kind_alone(tmp_path, monkeypatch, error, place):
+    def broken(*_, **__):
+        raise error
+
+    path = make_sites(tmp_path, count=1, recipe=SECURE)[0]
+    for action in ACTIONS:
+        with monkeypatch.context() as patch:
+            patch.setattr(PLACES[place], broken)
+            query = Message(
+                to_records(Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}, b"letter")),
+                dst_node_id=1, message_type=f"query.{action}",
+            )  # fmt: skip
+            reply = make_app()(query, Context(1, 1, {"site": str(path)}, RecordDict(), {}))
+        assert not reply.has_error(), "Flower would send the text of an error that reaches it"
+        letter = from_records(reply.content)
+        assert letter.fields["status"] == "refused", (place, action)
+        assert letter.payload == b""
+        assert "Smith" not in str(dict(letter.fields))
+
+
+def test_an_answer_that_cannot_be_written_leaves_as_a_kind(tmp_path, monkeypatch):
+    path, real = make_sites(tmp_path)[0], engine.to_records
+
+    def broken(letter):
+        if letter.fields["status"] != "refused":
+            raise TypeError(SECRET)
+        return real(letter)
+
+    monkeypatch.setattr("ghofl.flower.client_app.to_records", broken)
+    letter = asked({"site": str(path)}, {})
+    assert letter.fields["status"] == "refused"
+    assert "TypeError" in letter.fields["why"]
+    assert "Smith" not in str(dict(letter.fields))
+
+
+def test_a_query_that_is_not_ours_is_answered_with_a_kind(tmp_path):
+    path = make_sites(tmp_path)[0]
+    for records in (RecordDict(), RecordDict({"ghofl": ConfigRecord({"recipe": [1, 2], "counted": 5.0})})):
+        for action in ACTIONS:
+            query = Message(records, dst_node_id=1, message_type=f"query.{action}")
+            reply = make_app()(query, Context(1, 1, {"site": str(path)}, RecordDict(), {}))
+            assert from_records(reply.content).fields["status"] == "refused"
+
+
+def hostile(fields=None, pieces=()):
+    records = RecordDict({"ghofl": ConfigRecord(fields or {"status": "sent", "site": "a"})})
+    records["ghofl.payload"] = ArrayRecord({f"{i:06d}": engine._array(piece) for i, piece in enumerate(pieces)})
+    return records
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        (hostile(pieces=[bytes(2**20)] * 3), "a payload of over 2,097,152 bytes came"),
+        (hostile(pieces=[b"x"] * 5000), "a payload in 5,000 pieces came"),
+        (hostile({f"key-{i}": 1 for i in range(1000)}), "an answer with 1000 fields came"),
+        (hostile({"site": "x" * 10**6}), "bytes in its fields"),
+        (hostile({"x" * 10**6: 1}), "bytes in its fields"),
+        (hostile({"signature": bytes(10**6)}), "bytes in its fields"),
+        (hostile({"list": ["x" * 100] * 10**4}), "bytes in its fields"),
+    ],
+)
+def test_an_answer_that_is_too_large_is_stopped_before_it_is_put_together(tmp_path, monkeypatch, records, why):
+    class Hostile(FakeGrid):
+        def pull_messages(self, message_ids):
+            return [Message(records, reply_to=self.pushed[message_id]) for message_id in message_ids]
+
+    def refuse(*_):
+        raise AssertionError("the answer was written to a file")
+
+    monkeypatch.setattr(engine.files, "replacing", refuse)
+    (answer,) = GridEngine(Hostile(), tmp_path).ask("message", {1: Letter()}, 5.0, 2 * 2**20)
+    assert why in answer.error
+    assert answer.letter == Letter()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_answer_as_large_as_is_allowed_is_taken_in(tmp_path):
+    class Large(FakeGrid):
+        def pull_messages(self, message_ids):
+            letter = to_records(Letter({"status": "sent"}, bytes(9 * 2**20)))
+            return [Message(letter, reply_to=self.pushed[message_id]) for message_id in message_ids]
+
+    (answer,) = GridEngine(Large(), tmp_path).ask("message", {1: Letter()}, 5.0, 9 * 2**20)
+    assert len(answer.letter.payload) == 9 * 2**20
+    assert stat.S_IMODE(answer.letter.payload.path.stat().st_mode) == 0o600
+    answer.letter.payload.close()
+
+
+def test_what_flower_says_of_a_node_is_printable(monkeypatch):
+    class Failing(FakeGrid):
+        def pull_messages(self, message_ids):
+            return [Message(Error(5, "\x1b[2Jgone\n"), reply_to=self.pushed[i]) for i in message_ids]
+
+    (answer,) = GridEngine(Failing()).ask("message", {1: Letter()}, 5.0, 100)
+    assert answer.error == "its node failed or is gone: [2Jgone"
 
 
 def test_a_simulated_site_remembers_in_its_context():

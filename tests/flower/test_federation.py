@@ -90,6 +90,15 @@ def test_too_many_dead_sites_fail_the_round_closed(tmp_path):
     assert len(again.total.roster) == 5
 
 
+@pytest.mark.parametrize("stage", ["advertise", "share", "mask"])
+def test_a_secure_round_of_three_sites_survives_no_loss_and_says_so(tmp_path, caplog, stage):
+    paths = make_sites(tmp_path, count=3, recipe=SECURE)
+    with caplog.at_level("INFO", "flwr"), pytest.raises(FederationError, match="2 of 3 clients"):
+        run(InProcess(paths, dead={102: stage}), SECURE, settings(tmp_path / "run"))
+    assert "3 sites, 0 may vanish" in caplog.text
+    assert not (tmp_path / "run" / "total.ghofl").exists()
+
+
 def test_a_killed_server_goes_on_without_asking_again_and_counts_nobody_twice(tmp_path):
     paths = make_sites(tmp_path)
     with pytest.raises(Killed):

@@ -1,6 +1,8 @@
 """A site's configuration and policy, what it shows before it sends, and what it answers."""
 
+import dataclasses
 import json
+import multiprocessing
 import stat
 
 import numpy as np
@@ -10,7 +12,7 @@ from typer.testing import CliRunner
 from federations import moments_of
 from ghofl import partition
 from ghofl.cli import app
-from ghofl.errors import PolicyError, SiteError
+from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
 from ghofl.flower.answers import ACTIONS, answer, told_outside
 from ghofl.flower.binding import is_same, is_signed, load_public_key, sign
 from ghofl.flower.federation import run
@@ -148,6 +150,105 @@ def test_what_a_site_remembers_only_its_owner_reads(tmp_path):
     memory.forget("round/1")
     assert memory.get("round/1/identity") is None
     memory.forget("round/2")
+
+
+def ask_at(start, path, out):
+    """In another process: ask a site for its message when told to, and write down what came."""
+    site = Site.load(path)
+    start.wait(60)
+    reply = answer("message", Letter({"recipe": PLAIN.to_toml(), "counted": []}), site, site.memory())
+    out.write_bytes(reply.payload)
+
+
+def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
+    """Each packed a message of its own, with an id of its own: two messages of one site, or two draws of noise."""
+    path, spawn = make_sites(tmp_path)[0], multiprocessing.get_context("spawn")
+    start = spawn.Barrier(4)
+    asking = [spawn.Process(target=ask_at, args=(start, path, tmp_path / f"reply-{i}")) for i in range(4)]
+    for process in asking:
+        process.start()
+    for process in asking:
+        process.join(120)
+        assert process.exitcode == 0
+    sent = {(tmp_path / f"reply-{i}").read_bytes() for i in range(4)}
+    assert len(sent) == 1
+    assert Message.from_bytes(sent.pop(), PLAIN).site == "site-0"
+
+
+def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, monkeypatch):
+    path = make_sites(tmp_path)[0]
+    site = Site.load(path)
+    monkeypatch.setattr("ghofl.flower.memory.PATIENCE", 0.1)
+    with site.memory().alone():
+        for action in ACTIONS:
+            reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
+            assert "BusyError: A folder that another process is at work in." in reply.fields["why"]
+            assert str(tmp_path) not in reply.fields["why"]
+        busy = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
+        assert isinstance(busy.exception, BusyError)
+        assert not (tmp_path / "memory-0" / "outbox").exists()
+    assert invoke("check", path, "--recipe", tmp_path / "recipe.toml").exit_code == 0
+    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory()).fields["status"] == "sent"
+
+
+@pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Site)])
+@pytest.mark.parametrize("value", ["5", "1.5", "true", '["x"]', "{ a = 1 }", "1979-05-27", '"a\\u0000b"'])
+def test_a_wrong_type_in_a_site_file_is_an_error_that_names_key_and_file(tmp_path, key, value):
+    usual = {"name": '"n"', "embeddings": '"x.npz"', "folder": '"f"'}
+    text = "\n".join(f"{name} = {what}" for name, what in {**usual, key: value}.items())
+    (tmp_path / "site.toml").write_text(text)
+    if key in ("split", "pooling", "fit", "device", "text_column", "path_column", "label_column") and "u0000" in value:
+        assert Site.load(tmp_path / "site.toml")  # no path
+        return
+    with pytest.raises(SiteError, match=key):
+        Site.load(tmp_path / "site.toml")
+
+
+@pytest.mark.parametrize("site", [5, True, 1.5, "", "a\0b", ["x"]])
+def test_a_node_s_configuration_names_its_site_file_with_a_text(site):
+    with pytest.raises(SiteError, match='write site="/etc/ghofl/site.toml"'):
+        Site.of_config({"site": site})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"partition-id": "0"}, {"partition-id": 3}, {"partition-id": -1}, {"num-partitions": None}, {"num-partitions": 2.0},
+        {"simulated-alpha": "x"}, {"simulated-alpha": -1.0}, {"simulated-alpha": float("nan")}, {"simulated-seed": 1.5},
+        {"simulated-seed": -1}, {"simulated-embeddings": 5}, {"simulated-embeddings": "a\0b"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_simulated_site_with_wrong_values_is_refused(changes):
+    values = {"partition-id": 0, "num-partitions": 3, "simulated-embeddings": "/rows.npz"} | changes
+    with pytest.raises(SiteError):
+        SimulatedSite.of_config(values, values)
+
+
+def test_an_encoder_s_file_is_found_beside_the_site_file(tmp_path):
+    def encoder(spec, weights=""):
+        lines = ['name = "n"', 'data = "d"', 'folder = "f"', f'encoder = "{spec}"', f'weights = "{weights}"']
+        (tmp_path / "site.toml").write_text("\n".join(lines))
+        site = Site.load(tmp_path / "site.toml")
+        return site.encoder, site.weights
+
+    (tmp_path / "bert").mkdir()
+    assert encoder("onnx:x.onnx") == (f"onnx:{tmp_path / 'x.onnx'}", "")
+    assert encoder("onnx:models/x.onnx") == (f"onnx:{tmp_path / 'models' / 'x.onnx'}", "")
+    assert encoder("onnx:/models/x.onnx") == ("onnx:/models/x.onnx", "")
+    assert encoder("hf:bert") == (f"hf:{tmp_path / 'bert'}", "")
+    assert encoder("hf:sentence-transformers/all-MiniLM-L6-v2")[0] == "hf:sentence-transformers/all-MiniLM-L6-v2"
+    assert encoder("timm:resnet18", "w.safetensors") == ("timm:resnet18", str(tmp_path / "w.safetensors"))
+    assert encoder("precomputed:mine")[0] == "precomputed:mine"
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path / "elsewhere")
+        Site.load(tmp_path / "site.toml")
+        encoder("onnx:missing.onnx")
+        np.savez(tmp_path / "d.npz", x=np.ones((4, 6)), y=np.arange(4))
+        (tmp_path / "site.toml").write_text((tmp_path / "site.toml").read_text().replace('"d"', '"d.npz"'))
+        with pytest.raises((EncoderError, FileNotFoundError), match=str(tmp_path / "missing.onnx")):
+            Site.load(tmp_path / "site.toml").moments(PLAIN)
 
 
 def invoke(*words):

@@ -1,19 +1,27 @@
-"""The two walk-throughs of federations say what the commands take."""
+"""The two walk-throughs of federations say what the commands take, and what they come to with real processes."""
 
+import json
+import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from federations import blobs
+from ghofl import partition
+from ghofl.aggregation import Total
 from ghofl.cli import app
 from ghofl.flower.policy import Policy
-from ghofl.flower.site import Site
+from ghofl.flower.site import SimulatedSite, Site
+from ghofl.message import Message
 from ghofl.recipe import Recipe
+from processes import Deployment, available, certificates, free_port, key_pair
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["how-to-hospitals.md", "how-to-thousand-clients.md"]
@@ -25,8 +33,19 @@ def blocks(page, language):
 
 
 def lines(page, *starts):
+    """Lines of a page that begin with a command, whatever variables are set before it."""
     text = "".join(blocks(page, "sh")).replace("\\\n", " ")
-    return [line for line in text.splitlines() if line.startswith(starts)]
+    return [line for line in text.splitlines() if re.sub(r"^([A-Z_]+=\S+ )+", "", line).startswith(starts)]
+
+
+def parsed(line, **changes):
+    """The variables and the words of a line, with texts in it replaced."""
+    for before, after in changes.items():
+        assert before in line, (before, line)
+        line = line.replace(before, after)
+    words = shlex.split(line)
+    variables = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
+    return variables, words[len(variables) :]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -34,7 +53,7 @@ def test_options_of_the_engine_exist(page):
     found = lines(page, "flower-superlink", "flower-supernode", "flwr run", "flwr supernode register")
     assert found
     for line in found:
-        words = shlex.split(line)
+        _, words = parsed(line)
         command = words[:1] if words[0] != "flwr" else words[: 3 if words[1] == "supernode" else 2]
         if not (BIN / command[0]).exists():
             pytest.skip("flwr is not installed: pip install 'ghofl[flower]'")
@@ -48,7 +67,8 @@ def test_options_of_the_engine_exist(page):
 def test_our_commands_run_up_to_the_app(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    np.savez("digits.npz", x_train=rng.normal(size=(60, 5)), y_train=np.arange(60) % 3)
+    x, y = rng.normal(size=(60, 5)), np.arange(60) % 3
+    np.savez("digits.npz", x_train=x, y_train=y, x_test=x[:20], y_test=y[:20])
     for line in lines(page, "ghofl recipe", "ghofl flower new"):
         done = CliRunner().invoke(app, shlex.split(line)[1:])
         assert done.exit_code == 0, (line, done.output, done.exception)
@@ -69,3 +89,171 @@ def test_the_configurations_shown_are_ones_that_work(tmp_path):
 def test_every_key_of_a_policy_is_explained():
     text = (DOCS / "how-to-hospitals.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in Policy.__slots__)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_connection_is_shown_and_its_name_is_not_that_of_the_app(page):
+    """`flwr run chest chest` took the folder for the connection, and `local` is unknown once there is a file."""
+    shown = {name for block in blocks(page, "toml") for name in tomllib.loads(block).get("superlink", {})}
+    (made,) = (parsed(line)[1][3] for line in lines(page, "ghofl flower new"))
+    used = [parsed(line)[1][2:4] for line in lines(page, "flwr run")]
+    used += [(made, parsed(line)[1][4]) for line in lines(page, "flwr supernode register")]
+    assert used
+    for folder, connection in used:
+        assert folder == made
+        assert connection in shown
+        assert connection != made
+
+
+def test_nodes_on_one_machine_have_a_port_each():
+    nodes = [parsed(line)[1] for line in lines("how-to-hospitals.md", "flower-supernode") if "127.0.0.1" in line]
+    assert len(nodes) == 3
+    assert len({words[words.index("--port") + 1] for words in nodes}) == 3
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_ends_no_process_by_its_name_and_installs_from_the_checkout(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    assert not re.search("pkill|killall", text)
+    assert "pip install '.[flower" in text
+
+
+def test_the_hash_that_the_page_promises_is_the_one_of_its_commands(tmp_path, monkeypatch):
+    page = "how-to-thousand-clients.md"
+    monkeypatch.chdir(tmp_path)
+    x, y = blobs(np.random.default_rng(0), rows=400)
+    np.savez("digits.npz", x_train=x, y_train=y, x_test=x[:50], y_test=y[:50])
+    (made, simulated) = (lines(page, command)[0] for command in ("ghofl recipe", "ghofl simulate"))
+    assert CliRunner().invoke(app, parsed(made)[1][1:]).exit_code == 0
+    done = CliRunner().invoke(app, parsed(simulated)[1][1:])
+    assert done.exit_code == 0, done.exception
+    recipe, config = Recipe.load("recipe.toml"), run_config(page)
+    config["simulated-embeddings"] = "digits.npz"
+    nodes = [{"partition-id": i, "num-partitions": config["sites"]} for i in range(config["sites"])]
+    sites = [SimulatedSite.of_config(node, config) for node in nodes]
+    total = Total.of((Message.of(site.moments(recipe), recipe, site.name) for site in sites), recipe)
+    assert total.moments.sha256 == json.loads(done.output)["total_sha256"]
+    assert recipe.fingerprint == json.loads(done.output)["recipe"]
+
+
+def run_config(page):
+    """The run configuration of a page's `flwr run`."""
+    (words,) = (parsed(line)[1] for line in lines(page, "flwr run"))
+    return tomllib.loads(words[words.index("--run-config") + 1].replace(" ", "\n"))
+
+
+needs_processes = pytest.mark.skipif(
+    not available(), reason="needs flwr and /proc: pip install 'ghofl[flower-simulation]' on Linux"
+)
+
+
+class Followed(Deployment):
+    """The processes of a page, as its lines start them; `connection` is its section, with a port that is free."""
+
+    def __init__(self, folder, page, old_address, more=""):
+        super().__init__(folder, secure=True)
+        self.page, self.old_address, self.address = page, old_address, f"127.0.0.1:{self.port}"
+        (section,) = (block for block in blocks(page, "toml") if old_address in block)
+        text = section.replace(old_address, self.address).replace("/etc/ghofl", str(self.folder))
+        (Path(self.environment["FLWR_HOME"]) / "config.toml").write_text(text + more)
+
+    def begin_link(self):
+        variables, words = parsed(lines(self.page, "flower-superlink")[0])
+        words[words.index("--host") + 1] = "127.0.0.1"
+        words[words.index("--port") + 1] = str(self.port)
+        self.link = self.start("superlink", *words, **variables)
+        self.until(self._listens, 60, "the SuperLink to listen")
+
+    def ghofl(self, *words, code=0):
+        """A command of ours in a process of its own; it must end with this code."""
+        done = subprocess.run(
+            [sys.executable, "-m", *words], cwd=self.folder, env=self.environment, capture_output=True, text=True,
+            timeout=120,
+        )  # fmt: skip
+        assert done.returncode == code, (words, done.stdout, done.stderr, self.logs())
+        return done.stdout
+
+
+@pytest.mark.slow
+@needs_processes
+def test_the_thousand_clients_page_works_as_written(tmp_path):
+    pytest.importorskip("ray", exc_type=ImportError)
+    page = "how-to-thousand-clients.md"
+    page_s = Followed(tmp_path / "d", page, "127.0.0.1:8100")
+    x, y = blobs(np.random.default_rng(5), rows=300)
+    np.savez(page_s.folder / "digits.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    try:
+        for line in lines(page, "ghofl recipe", "ghofl flower new"):
+            page_s.ghofl(*parsed(line)[1])
+        page_s.begin_link()
+        changes = {"=1000": "=6", "/tmp/thousand": str(tmp_path / "run"), "/data": str(page_s.folder)}
+        run = page_s.start("run", *parsed(lines(page, "flwr run")[0], **changes)[1])
+        run.log = page_s.folder / "run.log"
+        told = page_s.finished(run)
+        expected = json.loads(page_s.ghofl(*parsed(lines(page, "ghofl simulate")[0])[1]))["total_sha256"]
+        assert json.loads((tmp_path / "run" / "report.json").read_text())["total_sha256"] == expected, told
+        status = parsed(lines(page, "ghofl flower status")[0], **{"/tmp/thousand": str(tmp_path / "run")})[1]
+        assert "complete" in page_s.ghofl(*status)
+    finally:
+        page_s.__exit__()
+
+
+@pytest.mark.slow
+@needs_processes
+def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
+    page, names = "how-to-hospitals.md", ("north", "south", "west")
+    there = Followed(tmp_path / "d", page, "server.example.org:8000")
+    x, y = blobs(np.random.default_rng(3), rows=300, classes=3, dim=512, spread=1.0)
+    classes = np.array(["normal", "pneumonia", "covid"])
+    site, policy = (block for block in blocks(page, "toml") if "name =" in block or "min_count" in block)
+    certificates(there.folder)
+    try:
+        for line in lines(page, "ghofl recipe", "ghofl flower new"):
+            there.ghofl(*parsed(line)[1])
+        for name, rows in zip(names, partition.split(y, 3, np.random.default_rng(3)), strict=True):
+            np.savez(there.folder / f"{name}.npz", x=x[rows], y=classes[y[rows]])
+            key_pair(there.folder / name)
+            moved = {"/data": str(there.folder), "/etc/ghofl": str(there.folder), "/var/lib/ghofl": f"memory-{name}"}
+            (there.folder / f"{name}.toml").write_text(replaced(site.replace("north", name), moved))
+        (there.folder / "policy.toml").write_text(policy)
+        keys = [f'{name} = "{(there.folder / f"{name}.pub").read_text().strip()}"' for name in names]
+        (there.folder / "peers.toml").write_text("\n".join(keys) + "\n")
+        there.begin_link()
+        (register,) = lines(page, "flwr supernode register")
+        nodes = [line for line in lines(page, "flower-supernode") if "127.0.0.1" in line]
+        for name, line in zip(names, nodes, strict=True):
+            there.flwr(*parsed(register.replace("north", name))[1][1:])
+            for check in lines(page, "ghofl flower check"):
+                there.ghofl(*parsed(check.replace("site.toml", f"{name}.toml"), **{"/etc/ghofl": str(there.folder)})[1])
+            words = parsed(line, **{"127.0.0.1:8000": there.address})[1]
+            words[words.index("--port") + 1] = str(free_port())
+            there.start(name, *words)
+        moved = {"/srv/ghofl/chest": str(tmp_path / "run")}
+        run = there.start("run", *parsed(lines(page, "flwr run")[0], **moved)[1])
+        run.log = there.folder / "run.log"
+        told = there.finished(run)
+        status = parsed(lines(page, "ghofl flower status")[0], **moved)[1]
+        found = json.loads(there.ghofl(*status, "--json", "-"))
+        assert found["status"] == "complete", told
+        assert found["sites"] == dict.fromkeys(names, "counted"), told
+        os.link(tmp_path / "run" / "heads" / "best.ghofl", there.folder / "best.ghofl")
+        np.savez(there.folder / "new.npz", x=x[:10])
+        there.ghofl(*parsed(lines(page, "ghofl predict")[0], **{"/data": str(there.folder)})[1])
+        assert len((there.folder / "predictions.csv").read_text().splitlines()) == 11
+
+        # What a run is refused for is one line, and flwr ends with 0 whatever happened.
+        bad = parsed(lines(page, "flwr run")[0], **moved, **{"heads=": 'remove="nobody" heads='})[1]
+        refused = there.start("refused", *bad)
+        refused.log = there.folder / "refused.log"
+        told = there.finished(refused)
+        assert "The run was not completed: nobody cannot be removed" in told
+        assert "Traceback" not in told
+        assert "nobody cannot be removed" in there.ghofl(*status, code=1).replace("\n", " ")
+    finally:
+        there.__exit__()
+
+
+def replaced(text, changes):
+    for before, after in changes.items():
+        text = text.replace(before, after)
+    return text

@@ -188,7 +188,7 @@ def moments(
     clipping.warn(agreed)
     message = Message.of(sums, agreed, site, clipping=clipping)
     sent = message.to_bytes(zstd)
-    files.write(output, sent)
+    files.write(output, sent, files.PRIVATE)
     few = int(np.count_nonzero((sums.counts > 0) & (sums.counts < 3)))
     below = site_warning(sums, agreed.privacy.min_count)
     has_noise = agreed.privacy.epsilon is not None and agreed.privacy.noise == "local"

@@ -30,7 +30,8 @@ log = logging.getLogger("flwr")
 def answer(action: str, query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
     """A site's answer to a query; what it refuses, it refuses by name and without a word about its rows."""
     try:
-        return _ANSWERS[action](query, site, memory)
+        with memory.alone():
+            return _ANSWERS[action](query, site, memory)
     except Exception as error:  # an engine would send the text of any that is left to it
         return refusal(error, site.name)
 

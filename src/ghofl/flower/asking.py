@@ -48,7 +48,7 @@ class Engine(Protocol):
         ...
 
     def ask(self, action: str, letters: Mapping[int, Letter], seconds: float, size: int) -> Iterator[Answer]:
-        """Ask nodes and give their answers as they come, one for every node; `size` is about what an answer has."""
+        """Ask nodes and give their answers as they come, one for every node; `size` is the most bytes of a payload."""
         ...
 
 
@@ -66,16 +66,16 @@ def ask(
     for answer in _asked(engine, action, queries, settings, size):
         node = by_id[answer.node]
         label, why = node.label, answer.error
-        if not why and answer.letter.fields.get("status") == "refused":
-            label, why = _claimed(node, answer.letter), _refusal(answer.letter)
-        if not why:
-            try:
+        try:
+            if not why and answer.letter.fields.get("status") == "refused":
+                label, why = _claimed(node, answer.letter), _refusal(answer.letter)
+            if not why:
                 accept(node, answer.letter)
                 continue
-            except GhoflError as error:
-                label, why = _claimed(node, answer.letter), str(error)
-            finally:
-                _put_away(answer.letter)
+        except GhoflError as error:
+            label, why = _claimed(node, answer.letter), str(error)
+        finally:
+            _put_away(answer.letter)
         if sites.get(label) not in ("counted", "counted before"):
             sites[label] = f"left out: {why}"
         log.warning("%s is left out of %r: %s", label, action, why)
@@ -134,13 +134,18 @@ def present(engine: Engine, settings: Settings, inside: int) -> list[Node]:
 
 
 class Progress:
-    """A line a site: who has done what, and how many are awaited."""
+    """A line per site: who has done what, and how many are awaited."""
 
     def __init__(self, what: str, expected: int, done: int = 0) -> None:
         self._what, self._expected, self._done = what, expected, done
         self._every = max(1, expected // 20) if expected > 50 else 1
 
+    def skip(self) -> None:
+        """One site fewer is awaited."""
+        self._expected -= 1
+
     def add(self, name: str, detail: str) -> None:
+        """A site has done it."""
         self._done += 1
         if self._done % self._every == 0 or self._done == self._expected:
             log.info(

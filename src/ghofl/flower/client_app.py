@@ -1,13 +1,21 @@
 """The app at a site: every query of the server becomes a call of `answers`."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
+from ghofl.errors import PolicyError, SiteError
 from ghofl.flower.answers import ACTIONS, answer, refusal
 from ghofl.flower.engine import STYPE, from_records, to_records
+from ghofl.flower.letter import Letter
+from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site
+
+SIMULATION = "GHOFL_SIMULATION"  # set to 1 in the environment of a simulation: its nodes have no configuration of ours
 
 
 class ContextMemory:
@@ -17,6 +25,10 @@ class ContextMemory:
 
     def __init__(self, context: Context) -> None:
         self._records = context.state
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Nobody else has this context."""
+        return nullcontext()
 
     def get(self, name: str) -> bytes | None:
         """What was put there, or nothing."""
@@ -44,16 +56,47 @@ def make_app() -> ClientApp:
 def _handler(action: str) -> Callable[[Message, Context], Message]:
     def handle(message: Message, context: Context) -> Message:
         try:
-            if "partition-id" in context.node_config and not {"site", "name"} & set(context.node_config):
-                site, memory = SimulatedSite.of_config(context.node_config, context.run_config), ContextMemory(context)
-            else:
-                site = Site.of_config(context.node_config)
-                memory = site.memory()
-        except Exception as error:
+            return Message(to_records(_answer(action, message, context)), reply_to=message)
+        except Exception as error:  # whatever is left to Flower is sent to the server, text and all
             return Message(to_records(refusal(error)), reply_to=message)
-        return Message(to_records(answer(action, from_records(message.content), site, memory)), reply_to=message)
 
     return handle
+
+
+def _answer(action: str, message: Message, context: Context) -> Letter:
+    query = from_records(message.content)
+    memory: Memory
+    if is_simulated(context.node_config):
+        site, memory = SimulatedSite.of_config(context.node_config, context.run_config), ContextMemory(context)
+    else:
+        site = Site.of_config(context.node_config)
+        memory = site.memory()
+    return answer(action, query, site, memory)
+
+
+def is_simulated(node: Mapping[str, Any]) -> bool:
+    """Whether a node plays one of many sites, with rows of a file that the run's submitter names.
+
+    Only its own machine can say so: ``simulate=true`` in its --node-config, or GHOFL_SIMULATION=1 in the environment
+    of the simulation engine, whose nodes have a partition number and no configuration of ours. A node with a site is
+    never simulated.
+    """
+    has_site, wish = bool({"site", "name"} & set(node)), node.get("simulate", False)
+    if not isinstance(wish, bool):
+        raise SiteError(f"simulate is {wish!r} in --node-config; write simulate=true, or leave it out.")
+    if has_site and wish:
+        raise SiteError("--node-config has simulate=true and a site; a node has rows of its own or plays a part.")
+    if has_site:
+        return False
+    if wish or ("partition-id" in node and os.environ.get(SIMULATION) == "1"):
+        return True
+    if "partition-id" in node:
+        raise PolicyError(
+            "this node has no site and was not started for simulations. A site: --node-config 'site=\"site.toml\"'. A "
+            f"simulation: set {SIMULATION}=1 in the environment of its SuperLink before it starts, or simulate=true in "
+            "--node-config."
+        )
+    return False
 
 
 app = make_app()

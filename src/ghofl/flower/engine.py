@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ghofl import files
+from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.asking import Answer, Node
 from ghofl.flower.letter import Letter
@@ -20,6 +22,8 @@ FIELDS, PAYLOAD = "ghofl", "ghofl.payload"
 STYPE = "ghofl.bytes"
 BATCH_BYTES = 32 * 2**20  # about how much is pulled or pushed at once
 MAX_BATCH = 256
+MAX_FIELDS, FIELD_BYTES = 32, 64 * 2**10  # of a node's answer
+SMALL_PIECE = 2**18  # bytes of the smallest piece that a payload may be cut into on the whole
 LARGE = 2**20  # bytes of a payload that is put into a file
 PIECE = 4 * 2**20  # bytes of a payload in one array: Flower holds an array three times while it puts it together
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt(3)
@@ -35,22 +39,53 @@ def to_records(letter: Letter) -> RecordDict:
     return records
 
 
-def from_records(records: RecordDict, spool: Path | None = None) -> Letter:
+def from_records(records: RecordDict, spool: Path | None = None, limit: int | None = None) -> Letter:
     """The letter in Flower's records, which may come from anyone; what is not of ours is an empty letter.
 
-    A large payload is written to a file in the folder `spool`, where one is given.
+    A large payload is written to a file in the folder `spool`, where one is given. With a `limit`, `MessageError` is
+    raised for a payload of more bytes, for one in too many pieces, and for more fields than an answer has, before
+    anything is put together or written.
     """
     fields, payload = records.get(FIELDS), records.get(PAYLOAD)
     if not isinstance(fields, ConfigRecord):
         return Letter()
-    pieces = [array.data for _, array in sorted(payload.items())] if isinstance(payload, ArrayRecord) else []
+    arrays = payload if isinstance(payload, ArrayRecord) else ArrayRecord()
+    if limit is not None:
+        _check_fields(fields)
+        _check_pieces(arrays, limit)
+    pieces = [array.data for _, array in sorted(arrays.items())]
     if spool is None or sum(map(len, pieces)) < LARGE:
         return Letter(dict(fields), b"".join(pieces))
     path = spool / secrets.token_hex(16)
-    with files.replacing(path) as file:
+    with files.replacing(path, files.PRIVATE) as file:
         for piece in pieces:
             file.write(piece)
     return Letter(dict(fields), FileBytes(path))
+
+
+def _check_fields(fields: ConfigRecord) -> None:
+    if len(fields) > MAX_FIELDS:
+        raise MessageError(f"an answer with {len(fields)} fields came; answers have at most {MAX_FIELDS}.")
+    if sum(len(key) + _size_of(value) for key, value in fields.items()) > FIELD_BYTES:
+        raise MessageError(f"an answer with over {FIELD_BYTES:,} bytes in its fields came; it runs another app.")
+
+
+def _size_of(value: Any) -> int:
+    """About the bytes of a value that Flower allows in a record of configuration."""
+    if isinstance(value, list):
+        return sum(map(_size_of, value))
+    return len(value) if isinstance(value, str | bytes) else 8
+
+
+def _check_pieces(arrays: ArrayRecord, limit: int) -> None:
+    most = 16 + limit // min(PIECE, SMALL_PIECE)
+    if len(arrays) > most:
+        raise MessageError(f"a payload in {len(arrays):,} pieces came; this query allows {most:,}.")
+    came = 0
+    for array in arrays.values():
+        came += len(array.data)
+        if came > limit:
+            raise MessageError(f"a payload of over {limit:,} bytes came; more is not allowed for this query.")
 
 
 def _array(content: bytes) -> Array:
@@ -72,7 +107,7 @@ class GridEngine:
         return [Node(node.node_id, node.name, node.public_key) for node in self._grid.get_nodes()]
 
     def ask(self, action: str, letters: Mapping[int, Letter], seconds: float, size: int) -> Iterator[Answer]:
-        """Ask nodes and give their answers as they come, one for every node."""
+        """Ask nodes and give their answers as they come, one for every node; `size` is the most bytes of a payload."""
         deadline = time.monotonic() + seconds
         at_once = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, size)))
         pending = {}
@@ -84,7 +119,7 @@ class GridEngine:
         pause = SOON
         while pending and time.monotonic() < deadline:
             came = False
-            for answer in self._pulled(pending, at_once):
+            for answer in self._pulled(pending, at_once, size):
                 came = True
                 yield answer
             pause = SOON if came else min(LATER, 1.5 * pause)
@@ -99,25 +134,26 @@ class GridEngine:
         message = Message(to_records(letter), dst_node_id=node, message_type=f"query.{action}", ttl=seconds)
         return next(iter(self._grid.push_messages([message])), "") or ""
 
-    def _pulled(self, pending: dict[str, int], at_once: int) -> Iterator[Answer]:
+    def _pulled(self, pending: dict[str, int], at_once: int, size: int) -> Iterator[Answer]:
         """One look at everything that is awaited, `at_once` answers at a time."""
         ids = list(pending)
         for start in range(0, len(ids), at_once):
             replies = list(self._grid.pull_messages(ids[start : start + at_once]))
             while replies:  # taken off the list, so that an answer is held by nobody but whoever looks at it
-                answer = self._answer(pending, replies.pop())
+                answer = self._answer(pending, replies.pop(), size)
                 if answer is not None:
                     yield answer
 
-    def _answer(self, pending: dict[str, int], reply: Message) -> Answer | None:
+    def _answer(self, pending: dict[str, int], reply: Message, size: int) -> Answer | None:
         node = pending.pop(reply.metadata.reply_to_message_id, None)
         if node is None:
             return None
-        return (
-            Answer(node, error=_why(reply))
-            if reply.has_error()
-            else Answer(node, from_records(reply.content, self._spool))
-        )
+        if reply.has_error():
+            return Answer(node, error=_why(reply))
+        try:
+            return Answer(node, from_records(reply.content, self._spool, size))
+        except MessageError as error:
+            return Answer(node, error=str(error))
 
 
 def return_large_blocks() -> None:
@@ -137,5 +173,6 @@ def return_small_blocks() -> None:
 
 
 def _why(reply: Message) -> str:
-    reason = " ".join((reply.error.reason or "no reason was given").split())
+    told = "".join(c if c.isprintable() else " " for c in reply.error.reason or "no reason was given")
+    reason = " ".join(told.split())
     return f"its node failed or is gone: {reason[:300]}"

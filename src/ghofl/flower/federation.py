@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from ghofl import files
 from ghofl.aggregation import Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import FederationError, GhoflError
@@ -21,6 +22,7 @@ from ghofl.flower import report
 from ghofl.flower.asking import Engine
 from ghofl.flower.folder import TOTAL, RunFolder
 from ghofl.flower.plain_total import plain_total
+from ghofl.flower.removal import check_removal, remove
 from ghofl.flower.secure_total import secure_total
 from ghofl.flower.settings import Settings
 from ghofl.recipe import Recipe
@@ -44,15 +46,24 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
     ----------
     Every site is in the total at most once, however often runs were killed and repeated. A site that is left out
     is named in the report with the reason. With fewer sites than the recipe or the settings ask for,
-    `FederationError` is raised and no head is written.
+    `FederationError` is raised and no head is written. Heads in the folder are those of its total: what was built
+    from an older one is set aside, and the report says so. A run that is refused before it begins, such as one that
+    removes an unknown site, changes nothing but the file that says why.
     """
     specs = HeadSpec.parse_list(settings.heads, settings.preset)
     with RunFolder(settings.folder, recipe) as folder:
         sites: dict[str, str] = {}
         try:
+            check_removal(folder, recipe, settings)
+        except GhoflError as error:
+            report.write_refusal(folder, str(error))
+            raise
+        try:
+            notes = remove(folder, settings.remove, settings.forget)
             gather = secure_total if recipe.privacy.secure else plain_total
             total = gather(engine, recipe, settings, folder, sites)
             _check_enough(total, recipe, settings)
+            notes += _set_aside(total, specs, folder)
             total.save(folder.path / TOTAL)
             folder.end_round()
             released = folder.released(total).for_heads()
@@ -60,7 +71,7 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
         except GhoflError as error:
             report.write_failure(folder, recipe, sites, str(error))
             raise
-        report.write(folder, total, released, heads, sites)
+        report.write(folder, total, released, heads, sites, notes)
         log.info("Done: %d sites, head %s, everything in %s", len(total.roster), ", ".join(heads), folder.path)
         return Outcome(released, heads, sites)
 
@@ -77,7 +88,25 @@ def _check_enough(total: Total, recipe: Recipe, settings: Settings) -> None:
 def _heads(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> dict[str, Path]:
     paths = {}
     for name, spec in specs.items():
-        paths[name] = folder.path / "heads" / f"{''.join(c if c.isalnum() else '-' for c in name).strip('-')}.ghofl"
+        paths[name] = folder.path / "heads" / _file(name)
         Classifier.fit(total, spec, warn=lambda warning: log.warning("%s", warning)).save(paths[name])
+        files.close_to_others(paths[name])
         log.info("Built head %s", name)
     return paths
+
+
+def _set_aside(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> list[str]:
+    """Move the heads away that were built from another total and are not built again now."""
+    if folder.counted_ids() == {entry.id for entry in total.roster}:
+        return []
+    moved = folder.set_aside({_file(name) for name in specs})
+    if not moved:
+        return []
+    note = f"Heads of an older total, with other sites, are in {', '.join(moved)}; this run did not build them again."
+    log.info("%s", note)
+    return [note]
+
+
+def _file(name: str) -> str:
+    """The file of a head."""
+    return f"{''.join(c if c.isalnum() else '-' for c in name).strip('-')}.ghofl"

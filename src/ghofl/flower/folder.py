@@ -4,18 +4,26 @@
 
     recipe.toml           what was agreed on
     messages/ID.ghofl     every message that was accepted, as it came: the journal of the plain mode
-    removed/ID.ghofl      messages that were taken out again
+    removed/ID.ghofl      messages that were taken out again; ID.json where even the message was forgotten
     incoming/             answers that are being looked at
     round/                a secure round in progress: how far it came, so that it can go on
     total.ghofl           the exact total
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts
-    heads/NAME.ghofl      classifiers
+    heads/NAME.ghofl      classifiers of that total
+    old-heads/NAME.ghofl  classifiers of totals before it
     roster.json  guarantee.json  report.json  report.md
+    refused.json          why the last run was refused before it began; what is beside it is of the run before
+    .running              a server is at work, or died at it
+
+Only its owner reads any of it: messages are what sites trusted this server with, and an exact total minus another is
+the message of one site.
 """
 
 import json
+import secrets
 import shutil
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,12 +31,17 @@ from typing import Any
 from ghofl import files
 from ghofl.aggregation import Total
 from ghofl.envelope import peek
-from ghofl.errors import FederationError
+from ghofl.errors import BusyError, FederationError, GhoflError
 from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
 from ghofl.secure import ServerState
 
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
+REPORT, PAGE, REFUSED, RUNNING = "report.json", "report.md", "refused.json", ".running"
+ROSTER, GUARANTEE = "roster.json", "guarantee.json"
+FOLDERS = ("messages", "removed", "heads", "old-heads")
+FILES = ("recipe.toml", TOTAL, RELEASED, ROSTER, GUARANTEE, REPORT, PAGE, REFUSED)
+MOMENT = 0.2  # seconds that a lock may be held by whoever only looks whether a server is at work
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
 
@@ -42,16 +55,21 @@ class RunFolder:
     """
 
     def __init__(self, path: str | Path, recipe: Recipe) -> None:
-        self.path, self.recipe = Path(path), recipe
-        for name in ("messages", "removed", "heads"):
-            (self.path / name).mkdir(parents=True, exist_ok=True)
-        self._lock = open(self.path / ".lock", "wb")  # noqa: SIM115 - closed by __exit__
+        self.path, self.recipe = files.own_folder(path), recipe
+        self._lock = ExitStack()
         try:
-            if not files.is_ours(self._lock):
-                raise FederationError(f"another server is at work in {path}; wait for it, or give another folder.")
+            self._lock.enter_context(files.alone(self.path, MOMENT))
+        except BusyError:
+            raise FederationError(
+                f"another server is at work in {path}; wait for it, or give another folder."
+            ) from None
+        try:
             self._agree()
+            self._close_to_others()
             shutil.rmtree(self.path / INCOMING, ignore_errors=True)
-            (self.path / INCOMING).mkdir()
+            files.private_folder(self.path / INCOMING)
+            self._finish_forgetting()
+            files.write(self.path / RUNNING, "", files.PRIVATE)
         except BaseException:
             self._lock.close()
             raise
@@ -63,12 +81,24 @@ class RunFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None or issubclass(kind, GhoflError):
+            (self.path / RUNNING).unlink(missing_ok=True)
         self._lock.close()
+
+    def _close_to_others(self) -> None:
+        """Make the folder's parts, and close those to others that an earlier version left open."""
+        for name in FOLDERS:
+            folder = files.private_folder(self.path / name)
+            for path in folder.iterdir():
+                files.close_to_others(path)
+        for name in FILES:
+            if (self.path / name).exists():
+                files.close_to_others(self.path / name)
 
     def _agree(self) -> None:
         path = self.path / "recipe.toml"
         if not path.exists():
-            self.recipe.save(path)
+            files.write(path, self.recipe.to_toml(), files.PRIVATE)
         elif (there := Recipe.load(path).fingerprint) != self.recipe.fingerprint:
             raise FederationError(
                 f"{self.path} belongs to recipe {there[:12]}… and this app has {self.recipe.fingerprint[:12]}…; "
@@ -82,7 +112,7 @@ class RunFolder:
     def keep(self, message_id: str, data: bytes | FileBytes) -> None:
         """Write a message down, or move the file that it came in."""
         if isinstance(data, bytes):
-            files.write(self.message(message_id), data)
+            files.write(self.message(message_id), data, files.PRIVATE)
         else:
             data.path.replace(self.message(message_id))
 
@@ -92,20 +122,59 @@ class RunFolder:
 
     def ids(self) -> set[str]:
         """Ids of messages that came, the removed ones included."""
-        return {path.stem for name in ("messages", "removed") for path in (self.path / name).glob("*.ghofl")}
+        return {path.stem for path in (self.path / "messages").glob("*.ghofl")} | set(self.removed())
 
-    def removed_sites(self) -> set[str]:
-        """Names of sites that were taken out."""
-        return {_header(path)["site"] for path in (self.path / "removed").glob("*.ghofl")}
+    def removed(self) -> dict[str, str]:
+        """Names of the sites that were taken out, by the id of their message."""
+        kept = {path.stem: _header(path)["site"] for path in (self.path / "removed").glob("*.ghofl")}
+        return kept | {path.stem: _forgotten(path) for path in (self.path / "removed").glob("*.json")}
 
-    def remove(self, site: str) -> bool:
-        """Take a site's message out; whether it was there, now or before."""
+    def remove(self, site: str, forget: bool) -> None:
+        """Take a site's message out. It is kept beside the others; to `forget` it, only name and id are."""
         for message_id, header in self.headers().items():
             if header["site"] == site:
                 path = self.message(message_id)
                 path.replace(self.path / "removed" / path.name)
-                return True
-        return site in self.removed_sites()
+        for message_id, name in self.removed().items():
+            if name == site and forget:
+                told = json.dumps({"site": site, "id": message_id}, ensure_ascii=False)
+                files.write(self.path / "removed" / f"{message_id}.json", told + "\n", files.PRIVATE)
+        self._finish_forgetting()
+
+    def _finish_forgetting(self) -> None:
+        """Delete the messages that are to be forgotten, also where a server died at it."""
+        for path in (self.path / "removed").glob("*.json"):
+            path.with_suffix(".ghofl").unlink(missing_ok=True)
+
+    def set_aside(self, names: set[str] | None = None) -> list[str]:
+        """Move heads of an older total away from those of the new one, all of them or all but `names`."""
+        moved = []
+        for path in sorted((self.path / "heads").glob("*.ghofl")):
+            if names is None or path.name not in names:
+                free = self.path / "old-heads" / path.name
+                while free.exists():
+                    free = free.with_name(f"{path.stem}-{secrets.token_hex(4)}.ghofl")
+                path.replace(free)
+                moved.append(str(free.relative_to(self.path)))
+        return moved
+
+    def forget_old_heads(self) -> None:
+        """Delete the heads of older totals."""
+        for path in (self.path / "old-heads").glob("*.ghofl"):
+            path.unlink()
+
+    def forget_total(self) -> None:
+        """Delete the total and what was told of it; the next one is made from the messages that are left."""
+        for name in (TOTAL, RELEASED, ROSTER, GUARANTEE):
+            (self.path / name).unlink(missing_ok=True)
+
+    def counted_ids(self) -> set[str]:
+        """Ids in the roster of the total that was written last; of none where there is no total."""
+        header = peek(self.path / TOTAL) if (self.path / TOTAL).exists() else None
+        roster = header.get("roster") if header is not None else None
+        return (
+            {str(line[0]) for line in roster if isinstance(line, list) and line} if isinstance(roster, list) else set()
+        )
 
     def total(self) -> Total | None:
         """The exact total so far, if there is one."""
@@ -122,15 +191,16 @@ class RunFolder:
         made = total.released()
         if made is not total:
             made.save(path)
+            files.close_to_others(path)
         return made
 
     def save_stage(self, closed: ServerState | None, state: ServerState) -> None:
         """Write down where a round stands between two stages: its state, and the one its last stage was closed in."""
         folder = self.path / "round"
-        folder.mkdir(exist_ok=True)
+        files.private_folder(folder)
         if closed is not None:
-            files.write(folder / f"closed-{state.stage}", closed.to_bytes())
-        files.write(folder / "state", state.to_bytes())
+            files.write(folder / f"closed-{state.stage}", closed.to_bytes(), files.PRIVATE)
+        files.write(folder / "state", state.to_bytes(), files.PRIVATE)
         for path in folder.glob("closed-*"):
             if path.name != f"closed-{state.stage}":
                 path.unlink()
@@ -139,7 +209,7 @@ class RunFolder:
         """Write down how far a stage has come, as often as writing does not hold the round up."""
         started = time.monotonic()
         if started >= self._next_save:
-            files.write(self.path / "round" / "state", state.to_bytes())
+            files.write(self.path / "round" / "state", state.to_bytes(), files.PRIVATE)
             self._next_save = time.monotonic() + IDLE_SHARE * (time.monotonic() - started)
 
     def round(self) -> tuple[ServerState | None, ServerState] | None:
@@ -158,12 +228,29 @@ class RunFolder:
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
         """Write a text, or values as JSON."""
         text = content if isinstance(content, str) else json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-        files.write(self.path / name, text)
+        files.write(self.path / name, text, files.PRIVATE)
+
+    def discard(self, name: str) -> None:
+        """Remove a file, where it is there."""
+        (self.path / name).unlink(missing_ok=True)
 
 
 def _header(path: Path) -> dict[str, Any]:
     """The header of a message that was kept."""
     header = peek(path)
     if header is None or not isinstance(header.get("site"), str) or not isinstance(header.get("rows"), int):
-        raise FederationError(f"{path} is no message any more; remove the file, and its site is asked again.")
+        raise FederationError(f"{path} is not a message any more; remove the file, and its site is asked again.")
     return header
+
+
+def _forgotten(path: Path) -> str:
+    """The name of a site whose message was forgotten."""
+    try:
+        name = json.loads(path.read_text(encoding="utf-8"))["site"]
+    except (ValueError, KeyError, TypeError):
+        name = None
+    if not isinstance(name, str):
+        raise FederationError(
+            f'{path} does not say which site was removed; write {{"site": "NAME"}} into it, or remove it.'
+        )
+    return name

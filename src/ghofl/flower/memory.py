@@ -1,10 +1,13 @@
 """What a site remembers from one query to the next: names and bytes."""
 
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ghofl import files
+
+PATIENCE = 600.0  # seconds that a query or a command waits for another process at work in the same site folder
 
 
 @runtime_checkable
@@ -12,6 +15,10 @@ class Memory(Protocol):
     """Bytes by name; `is_lasting` when they outlive the run they were written in."""
 
     is_lasting: bool
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Be the only process that reads and writes here while a block runs; wait for another one, or raise."""
+        ...
 
     def get(self, name: str) -> bytes | None:
         """What was put there, or nothing."""
@@ -32,8 +39,11 @@ class FolderMemory:
     is_lasting = True
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder = files.own_folder(folder)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Be the only process at work in the folder while a block runs; another one is waited for, ten minutes at most."""
+        return files.alone(self.folder, PATIENCE)
 
     def get(self, name: str) -> bytes | None:
         """What was put there, or nothing."""
@@ -45,8 +55,9 @@ class FolderMemory:
     def put(self, name: str, content: bytes) -> None:
         """Remember; the file is there whole or not at all."""
         path = self.folder / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.write(path, content, mode=0o600)
+        if path.parent != self.folder:
+            files.private_folder(path.parent)
+        files.write(path, content, files.PRIVATE)
 
     def forget(self, prefix: str) -> None:
         """Remove the folder of this prefix."""

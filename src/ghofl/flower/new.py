@@ -87,6 +87,7 @@ at-once = 0                # messages to ask for at a time, 0 for all; 1 keeps a
 heads = "best"             # heads to build, e.g. "lda,rda"
 preset = "default"
 remove = ""                # sites to take out of the total, e.g. "north,south"
+forget = false             # delete the message of those sites too, instead of keeping it in removed/
 dropout = 0.1              # secure rounds: the share of sites that may vanish
 corruption = 0.1           # secure rounds: the share of sites that may work with the server
 max-rows = 1000000         # secure rounds: the most rows of one site
@@ -148,7 +149,7 @@ A one-shot federation with [ghofl](https://pypi.org/project/ghofl/) on [Flower](
 Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.encoder.dim} numbers a sample from
 `{recipe.encoder.name}`.
 
-    pip install 'ghofl[flower]'
+    pip install 'ghofl[flower]'          # or, in a checkout of ghofl: pip install '.[flower]'
 
 ## At every site
 
@@ -162,19 +163,28 @@ Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.en
        flower-supernode --superlink SERVER:8000 --root-certificates ca.crt \\
            --auth-supernode-private-key north --node-config 'site="/etc/ghofl/site.toml"'
 
+   Several nodes on one machine need a port each: `--port 9095` and so on.
+
 ## At the server
 
     flower-superlink --host 0.0.0.0 --ssl-ca-certfile ca.crt --ssl-certfile server.pem --ssl-keyfile server.key \\
         --enable-supernode-auth --disable-runtime-dependency-installation
     flwr supernode register north.pub CONNECTION --name north
     flwr run . CONNECTION --stream --run-config 'folder="/srv/ghofl/{name}" sites=3'
+    ghofl flower status /srv/ghofl/{name}
 
-`CONNECTION` is a section of Flower's `config.toml`. Run it again after a crash, or when a site comes late: sites that
-are in the folder are not asked again. `--run-config 'remove="north"'` takes a site out of a plain total.
+`CONNECTION` is a section of Flower's `config.toml`, with another name than this folder's. Run it again after a crash, or
+when a site comes late: sites that are in the folder are not asked again. `--run-config 'remove="north"'` takes a site
+out of a plain total, and `forget=true` beside it deletes its message.
 
 ## On one machine
 
     pip install 'ghofl[flower-simulation]'
-    flwr run . local --stream --federation-config 'num-supernodes=100' \\
+    GHOFL_SIMULATION=1 flower-superlink --insecure --simulation --host 127.0.0.1 --port 8100 \\
+        --disable-runtime-dependency-installation
+    flwr run . LAPTOP --stream --federation-config 'num-supernodes=100' \\
         --run-config 'folder="/tmp/{name}" simulated-embeddings="/data/rows.npz" simulated-alpha=0.1 authenticated=false'
+
+`LAPTOP` is a section with `address = "127.0.0.1:8100"` and `insecure = true`. The SuperLink stays in its terminal; the
+variable lets its nodes read the file that a run names, which no other node does.
 """

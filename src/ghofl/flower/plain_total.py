@@ -1,7 +1,9 @@
-"""The plain mode: one query, one message a site, kept in a file before it is counted."""
+"""The plain mode: one query, one message per site, kept in a file before it is counted."""
+
+import logging
 
 from ghofl.aggregation import Aggregator, Total, refuse_overflow
-from ghofl.envelope import size_limit
+from ghofl.envelope import ZSTD_MAGIC, size_limit
 from ghofl.errors import FederationError, MessageError, MomentsOverflowError, RosterError
 from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
 from ghofl.flower.folder import RunFolder
@@ -11,13 +13,12 @@ from ghofl.message import MAX_HEADER, Message
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
 
+log = logging.getLogger("flwr")
+
 
 def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunFolder, sites: dict[str, str]) -> Total:
     """The total of all messages that came, now and before; `sites` is told what happened to each."""
-    for name in settings.remove:
-        if not folder.remove(name):
-            raise RosterError(f"site {name!r} is to be removed and is not in {folder.path}; check the name.")
-    kept, removed, counted = folder.headers().values(), folder.removed_sites(), folder.ids()
+    kept, removed, counted = folder.headers().values(), set(folder.removed().values()), folder.ids()
     inside, rows, layout = (
         {header["site"] for header in kept},
         sum(header["rows"] for header in kept),
@@ -35,15 +36,21 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
         if letter.fields["status"] == "counted":
             if name not in inside | removed:
                 raise MessageError("it says that it is counted already, and it is not; look at its folder.")
-            progress.add(name, sites[name])
+            if name in removed:
+                progress.skip()
+                log.info("%s was removed and stays out", name)
+            else:
+                progress.add(name, sites[name])
             return
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
+        if bytes(letter.payload[:4]) == ZSTD_MAGIC:  # headers of what is kept are read where they lie
+            raise MessageError("a compressed message came; on Flower messages travel as they are.")
         message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
         if message.site != name:
             raise MessageError(f"a message of site {message.site!r} came from {name!r}.")
         if name in removed:
-            raise RosterError(f"it was removed; delete its file in {folder.path / 'removed'} to admit it again.")
+            raise RosterError(f"it was removed; delete its files in {folder.path / 'removed'} to admit it again.")
         if name in inside or message.id in counted:
             raise RosterError(f"site {name!r} is already in the total; each is counted once.")
         refuse_overflow(layout, rows + message.rows, name)

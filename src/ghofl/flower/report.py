@@ -1,26 +1,36 @@
-"""What a run leaves for people to read: roster, guarantee, and a report in Markdown and JSON."""
+"""What a run leaves for people to read: roster, guarantee, and a report in Markdown and JSON; and how to read it back."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ghofl import files
 from ghofl.aggregation import Total
+from ghofl.errors import FederationError
+from ghofl.flower.folder import GUARANTEE, PAGE, REFUSED, REPORT, ROSTER, RUNNING, RunFolder
 from ghofl.recipe import Recipe
 
-if TYPE_CHECKING:
-    from ghofl.flower.folder import RunFolder
+COMPLETE, FAILED, REFUSED_RUN, IN_PROGRESS, KILLED = "complete", "failed", "refused", "in progress", "killed"
+LARGEST = 256 * 2**20  # bytes of a report
 
 
 def write(
-    folder: "RunFolder", exact: Total, released: Total, heads: Mapping[str, Path], sites: Mapping[str, str]
+    folder: RunFolder,
+    exact: Total,
+    released: Total,
+    heads: Mapping[str, Path],
+    sites: Mapping[str, str],
+    notes: Sequence[str],
 ) -> None:
     """Write roster, guarantee and report of a run that was completed."""
     roster = [{"site": e.site, "id": e.id, "rows": e.rows, "sha256": e.sha256} for e in released.roster]
-    folder.write("roster.json", roster)
+    folder.write(ROSTER, roster)
     guarantee = None if released.guarantee is None else released.guarantee.to_dict()
-    folder.write("guarantee.json", {"guarantee": guarantee, "in_words": _promise(released)})
+    folder.write(GUARANTEE, {"guarantee": guarantee, "in_words": _promise(released)})
     values: dict[str, Any] = {
-        "status": "complete",
+        "status": COMPLETE,
         "recipe": exact.recipe.fingerprint,
         "total_sha256": exact.moments.sha256 if released is exact else None,
         "sites": dict(sites),
@@ -28,20 +38,100 @@ def write(
         "rows": released.moments.rows,
         "heads": {name: str(path.relative_to(folder.path)) for name, path in heads.items()},
         "guarantee": guarantee,
+        "notes": list(notes),
     }
-    folder.write("report.json", values)
-    folder.write("report.md", _page(exact, released, heads, sites, folder.path))
+    folder.write(REPORT, values)
+    folder.write(PAGE, _page(exact, released, heads, sites, notes, folder.path))
+    folder.discard(REFUSED)
 
 
-def write_failure(folder: "RunFolder", recipe: Recipe, sites: Mapping[str, str], why: str) -> None:
+def write_failure(folder: RunFolder, recipe: Recipe, sites: Mapping[str, str], why: str) -> None:
     """Write the report of a run that was not completed."""
-    values = {"status": "failed", "why": why, "recipe": recipe.fingerprint, "sites": dict(sites)}
-    folder.write("report.json", values)
-    lines = ["# The run was not completed", "", why, "", *_table(sites)]
-    folder.write("report.md", "\n".join(lines) + "\n")
+    values = {"status": FAILED, "why": why, "recipe": recipe.fingerprint, "sites": dict(sites)}
+    folder.write(REPORT, values)
+    lines = ["# The run was not completed", "", _cell(why), "", *_table(sites)]
+    folder.write(PAGE, "\n".join(lines) + "\n")
+    folder.discard(REFUSED)
 
 
-def _page(exact: Total, released: Total, heads: Mapping[str, Path], sites: Mapping[str, str], folder: Path) -> str:
+def write_refusal(folder: RunFolder, why: str) -> None:
+    """Write down why a run was refused before it began; the report of the run before stays as it is."""
+    folder.write(REFUSED, {"status": REFUSED_RUN, "why": why})
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How the last run of a folder came out: complete, failed, refused, in progress, or killed before its report."""
+
+    status: str
+    why: str = ""
+    counted: int | None = None
+    rows: int | None = None
+    heads: Mapping[str, str] = field(default_factory=dict)
+    sites: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def status_of(folder: str | Path) -> Status:
+    """How the last run came out, from the report in its folder, which may be damaged or missing.
+
+    >>> status_of("/no/such/folder")
+    Traceback (most recent call last):
+    ...
+    ghofl.errors.FederationError: /no/such/folder is not a folder; give the one of the run's configuration.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FederationError(f"{folder} is not a folder; give the one of the run's configuration.")
+    if files.is_busy(folder):
+        return Status(IN_PROGRESS, "a server is at work in the folder.")
+    if (folder / RUNNING).exists():
+        return Status(KILLED, "the server ended without a report; run again, and it goes on from the folder.")
+    if (folder / REFUSED).exists():
+        return _read(folder / REFUSED, (REFUSED_RUN,))
+    if not (folder / REPORT).exists():
+        raise FederationError(f"{folder} holds no {REPORT}; no run of ghofl has ended there.")
+    return _read(folder / REPORT, (COMPLETE, FAILED))
+
+
+def _read(path: Path, expected: tuple[str, ...]) -> Status:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8") if path.stat().st_size <= LARGEST else "")
+        status = Status(
+            values["status"],
+            values.get("why", ""),
+            values.get("counted"),
+            values.get("rows"),
+            values.get("heads", {}),
+            values.get("sites", {}),
+            tuple(values.get("notes", [])),
+        )
+        is_whole = (
+            status.status in expected
+            and isinstance(status.why, str)
+            and all(value is None or type(value) is int for value in (status.counted, status.rows))
+            and all(
+                isinstance(pairs, dict) and all(isinstance(text, str) for text in pairs.values())
+                for pairs in (status.heads, status.sites)
+            )
+            and all(isinstance(note, str) for note in status.notes)
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        is_whole = False
+        status = Status("")
+    if not is_whole:
+        raise FederationError(f"{path} is damaged: it is not a report of ghofl. Run again, and it is written anew.")
+    return status
+
+
+def _page(
+    exact: Total,
+    released: Total,
+    heads: Mapping[str, Path],
+    sites: Mapping[str, str],
+    notes: Sequence[str],
+    folder: Path,
+) -> str:
     recipe = exact.recipe
     lines = [
         f"# {len(exact.roster)} sites, {released.moments.rows:,} rows, {len(recipe.classes)} classes",
@@ -56,6 +146,7 @@ def _page(exact: Total, released: Total, heads: Mapping[str, Path], sites: Mappi
         "",
         *(f"- `{name}`: `{path.relative_to(folder)}`" for name, path in heads.items()),
         "",
+        *(line for note in notes for line in (_cell(note), "")),
         "## Sites",
         "",
         *_table(sites),

@@ -22,7 +22,7 @@ from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 
 log = logging.getLogger("flwr")
-CONTROL = 64 * 2**10  # bytes of a letter without a vector, roughly
+CONTROL = 64 * 2**10  # the most bytes of an answer to "join", which has a key and a signature
 
 
 def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunFolder, sites: dict[str, str]) -> Total:
@@ -195,7 +195,7 @@ class _Round:
             self.folder.save_progress(state)
             progress.add(node.name, "")
 
-        size = agreement.entries * agreement.plan.ring.width if stage == "mask" else CONTROL
+        size = agreement.control_limit + (agreement.entries * agreement.plan.ring.width if stage == "mask" else 0)
         ask(self.engine, stage, queries, self.settings, accept, self.sites, size)
         return state
 

@@ -1,15 +1,37 @@
 """The app at the server: a run's configuration becomes `Settings`, the grid an `Engine`, and `federation` does it all."""
 
+import logging
+import sys
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from ghofl.errors import GhoflError
 from ghofl.flower.engine import GridEngine, return_large_blocks
 from ghofl.flower.federation import run
 from ghofl.flower.folder import INCOMING
 from ghofl.flower.settings import Settings
 from ghofl.recipe import Recipe
+
+log = logging.getLogger("flwr")
+
+
+class OneLine(logging.Filter):
+    """A run that ends for a reason we know is one line in Flower's log; a traceback is for what nobody expected.
+
+    The error itself goes on to Flower, which counts the run as failed.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Put the reason in the place of its traceback."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, GhoflError):
+            record.msg, record.args, record.exc_info = "The run was not completed: %s", (str(error),), None
+            return True
+        # The simulation engine logs a traceback as a text, while it handles the error.
+        is_traceback = str(record.msg).startswith("Traceback (most recent call last)")
+        return not (is_traceback and isinstance(sys.exc_info()[1], GhoflError))
 
 
 def make_app(recipe: str | Path) -> ServerApp:
@@ -18,6 +40,8 @@ def make_app(recipe: str | Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
+        if not any(isinstance(there, OneLine) for there in log.filters):
+            log.addFilter(OneLine())
         return_large_blocks()
         settings = Settings.of_config(context.run_config)
         run(GridEngine(grid, Path(settings.folder) / INCOMING), Recipe.load(recipe), settings)

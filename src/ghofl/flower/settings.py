@@ -16,7 +16,8 @@ class Settings:
 
     `sites` nodes are waited for, `wait` seconds at most; a query waits `timeout` seconds for its answers. Messages are
     asked for from `at_once` sites at a time, 0 for all: fewer take longer, and less memory where they are relayed. A
-    total of fewer than `min_sites` is not used. In secure rounds `dropout` and `corruption` are the shares of sites that may
+    total of fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
+    message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may
     vanish or work with the server, `max_rows` is the most rows of a site, and `authenticated` asks every site for
     the signature of its node's key. `peers` is a file of the names and keys that may take part.
     """
@@ -30,6 +31,7 @@ class Settings:
     heads: str = "best"
     preset: str = "default"
     remove: tuple[str, ...] = ()
+    forget: bool = False
     dropout: float = 0.1
     corruption: float = 0.1
     max_rows: int = 1_000_000

@@ -25,6 +25,7 @@ from ghofl.flower.configuration import built, read_toml
 from ghofl.flower.memory import FolderMemory, Memory
 from ghofl.flower.policy import Policy
 from ghofl.moments import Moments
+from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
 from ghofl.recipe import Recipe
 from ghofl.simulate import site_moments
 
@@ -62,6 +63,13 @@ class Site:
     def __post_init__(self) -> None:
         if not self.name:
             raise SiteError('a site needs a name; write name = "north".')
+        if not is_site_name(self.name):
+            raise SiteError(
+                f"site name {self.name[:80]!r} is not allowed; write up to {SITE_LENGTH} characters. {NAMES_ARE}"
+            )
+        for key in ("embeddings", "data", "encoder", *PATHS):
+            if "\0" in getattr(self, key):
+                raise SiteError(f"{key} is {getattr(self, key)[:80]!r}; no path has a zero character in it.")
         if bool(self.embeddings) == bool(self.data) or bool(self.data) != bool(self.encoder):
             raise SiteError(
                 f'site {self.name!r} needs its rows: write embeddings = "rows.npz", or both data = "samples" and '
@@ -75,20 +83,29 @@ class Site:
 
     @classmethod
     def load(cls, path: str | Path) -> "Site":
-        """Read a site's configuration from a TOML file; paths in it start from that file's folder."""
-        values = read_toml(path)
-        for key in PATHS:
-            if isinstance(values.get(key), str) and values[key]:
-                values[key] = str(Path(path).parent / values[key])
-        if isinstance(values.get("data"), str) and (Path(path).parent / values["data"]).exists():
-            values["data"] = str(Path(path).parent / values["data"])
-        return built(cls, values, path)
+        """Read a site's configuration from a TOML file; paths in it start from that file's folder.
+
+        So do the file of ``encoder = "onnx:FILE"``, and samples and ``hf:`` folders where they are there: both may
+        also be names that are known elsewhere.
+        """
+        site: Site = built(cls, read_toml(path), path)
+        folder = Path(path).parent
+        moved = {key: str(folder / getattr(site, key)) for key in PATHS if getattr(site, key)}
+        if site.data and (folder / site.data).exists():
+            moved["data"] = str(folder / site.data)
+        family, _, rest = site.encoder.partition(":")
+        if rest and (family == "onnx" or (family == "hf" and (folder / rest).is_dir())):
+            moved["encoder"] = f"{family}:{folder / rest}"
+        return dataclasses.replace(site, **moved)
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> "Site":
         """The site of a SuperNode's configuration."""
         if "site" in config:
-            return cls.load(str(config["site"]))
+            path = config["site"]
+            if not isinstance(path, str) or not path or "\0" in path:
+                raise SiteError(f'site is {path!r} in --node-config; write site="/etc/ghofl/site.toml".')
+            return cls.load(path)
         known = {f.name for f in dataclasses.fields(cls)}
         values = {key.replace("-", "_"): value for key, value in config.items()}
         return built(cls, {key: value for key, value in values.items() if key in known}, "--node-config")
@@ -145,15 +162,23 @@ class SimulatedSite:
     @classmethod
     def of_config(cls, node: Mapping[str, Any], run: Mapping[str, Any]) -> "SimulatedSite":
         """The site with a node's partition number, of the rows that the run is about."""
-        path = str(run.get("simulated-embeddings", ""))
-        if not path:
+        path = run.get("simulated-embeddings", "")
+        if not isinstance(path, str) or not path or "\0" in path:
             raise SiteError(
                 "a simulation needs rows: flwr run … --run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
                 "x_train and y_train."
             )
-        alpha = float(run.get("simulated-alpha", 0.0))
-        number, clients = int(node["partition-id"]), int(node["num-partitions"])
-        return cls(path, number, clients, alpha or None, int(run.get("simulated-seed", 0)))
+        number, clients = node.get("partition-id"), node.get("num-partitions")
+        if type(number) is not int or type(clients) is not int or not 0 <= number < clients:
+            raise SiteError(
+                f"partition-id is {number!r} of num-partitions {clients!r}; a simulated node has a number below theirs."
+            )
+        alpha, seed = run.get("simulated-alpha", 0.0), run.get("simulated-seed", 0)
+        if type(alpha) not in (int, float) or not 0 <= alpha < float("inf"):
+            raise SiteError(f"simulated-alpha is {alpha!r}; write a number, 0 for an even split.")
+        if type(seed) is not int or seed < 0:
+            raise SiteError(f"simulated-seed is {seed!r}; write a whole number, 0 or more.")
+        return cls(path, number, clients, float(alpha) or None, seed)
 
     @property
     def name(self) -> str:
