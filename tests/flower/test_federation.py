@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from federations import recipe_of
 from ghofl import secure
 from ghofl.aggregation import Total
 from ghofl.classifier import Classifier
@@ -17,7 +18,7 @@ from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments
-from ghofl.recipe import Privacy, Recipe
+from ghofl.recipe import Limits, Privacy, Recipe
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
 
@@ -161,15 +162,27 @@ def test_a_total_with_shared_noise_takes_no_later_sites_and_stays_usable(tmp_pat
 
 def test_a_message_that_could_make_the_sum_overflow_is_left_out_before_it_is_kept(tmp_path):
     """A claim of almost as many rows as 64 bits hold passes alone; kept, it would stop every later run."""
-    paths, layout = make_sites(tmp_path), Layout.of(PLAIN)
+    recipe = recipe_of(bits=16, limits=Limits(max_rows=2**34))
+    paths, layout = make_sites(tmp_path, recipe=recipe), Layout.of(recipe)
     rows = (2**63 - 1) // layout.bound**2 - 10
     blocks = {**Moments.zeros(layout).blocks, "N": np.full(layout.classes, rows // layout.classes)}
-    data = Message(PLAIN.fingerprint, "0" * 32, "site-4", Moments(layout, blocks)).to_bytes()
+    data = Message(recipe.fingerprint, "0" * 32, "site-4", Moments(layout, blocks)).to_bytes()
     twist = lambda a, node, reply: Letter(reply.fields, data) if node == 104 else reply  # noqa: E731
-    first = run(InProcess(paths[:4]), PLAIN, settings(tmp_path / "run"))
-    outcome = run(InProcess(paths, twist=twist), PLAIN, settings(tmp_path / "run"))
+    first = run(InProcess(paths[:4]), recipe, settings(tmp_path / "run"))
+    outcome = run(InProcess(paths, twist=twist), recipe, settings(tmp_path / "run"))
     assert "could leave the 64-bit integers" in outcome.sites["node 104 (as 'site-4')"]
     assert outcome.total.moments == first.total.moments
+
+
+def test_a_claim_of_more_rows_than_one_site_may_have_is_left_out(tmp_path):
+    """A hundred thousand million rows were accepted once."""
+    paths, layout = make_sites(tmp_path), Layout.of(PLAIN)
+    blocks = {**Moments.zeros(layout).blocks, "N": np.full(layout.classes, 25 * 10**9)}
+    data = Message(PLAIN.fingerprint, "0" * 32, "site-4", Moments(layout, blocks)).to_bytes()
+    twist = lambda a, node, reply: Letter(reply.fields, data) if node == 104 else reply  # noqa: E731
+    outcome = run(InProcess(paths, twist=twist), PLAIN, settings(tmp_path / "run"))
+    assert "the recipe allows 1,000,000 of one site" in outcome.sites["node 104 (as 'site-4')"]
+    assert outcome.total.moments == exact_total(tmp_path, paths[:4])
 
 
 def test_a_node_that_says_it_is_counted_and_is_not_is_told(tmp_path):
