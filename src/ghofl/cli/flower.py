@@ -1,14 +1,26 @@
-"""Commands for federations on Flower: `flower new` and `flower check`."""
+"""Commands for federations on Flower: `flower new`, `flower check` and `flower reopen`."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 
 from ghofl.cli import console
 from ghofl.cli.site import Json
 from ghofl.flower.new import write_app
-from ghofl.flower.parcel import approve, is_approved, pack, remember, remembered
+from ghofl.flower.parcel import (
+    approve,
+    doubts,
+    is_approved,
+    is_outdated,
+    pack,
+    remember,
+    remembered,
+    rows_now,
+    smallest_class,
+)
+from ghofl.flower.reveals import Ledger, Opening
 from ghofl.flower.site import Site
 from ghofl.recipe import Recipe
 
@@ -58,31 +70,100 @@ def check(
     """
     here, agreed = Site.load(site), Recipe.load(recipe)
     here.check_recipe(agreed)
+    here.conditions().peer_keys()
     memory = here.memory()
+    now = rows_now(here, agreed)
     parcel = None if again else remembered(memory, agreed)
     if parcel is None:
-        parcel = pack(here, agreed)
+        parcel = pack(here, agreed, now)
         remember(memory, agreed, parcel)
     if confirm:
         approve(memory, agreed, parcel)
     needed, approved = here.conditions().confirm, is_approved(memory, agreed, parcel)
+    is_old = is_outdated(parcel, now)
     what = "a vector of {} that a secure round hides" if not parcel.is_message else "a message of {}"
-    state = "approved" if approved else "waits for --confirm" if needed else "leaves when it is asked for"
+    state = (
+        "is approved, as it was packed before"
+        if approved and is_old
+        else "is approved"
+        if approved
+        else "waits for --confirm"
+        if needed
+        else "leaves when it is asked for"
+    )
     result = {
         "site": here.name,
         "recipe": agreed.fingerprint,
         "rows": parcel.rows,
+        "rows_now": None if now is None else now[0].rows,
+        "smallest_class": None if now is None else smallest_class(now[0]),
+        "rows_changed": is_old,
+        "clipped_share": parcel.clipped,
         "bytes": len(parcel.content),
         "secure": not parcel.is_message,
         "sha256": parcel.sha256,
+        "data": parcel.data,
         "reveals": list(parcel.sentences),
         "approved": approved,
         "approval_needed": needed,
     }
-    sentences = "\n".join(f"- {sentence}" for sentence in parcel.sentences)
+    sentences = "\n".join(f"- {escape(text)}" for text in (*doubts(parcel, agreed, now), *parcel.sentences))
+    smallest = "" if now is None or not now[0].rows else f" (the smallest class has {smallest_class(now[0]):,} now)"
     console.said(
         result,
-        f"[bold]{here.name}[/bold]: {what.format(console.size(len(parcel.content)))}, made of "
-        f"{console.count(parcel.rows, 'row')}; it {state if state != 'approved' else 'is approved'}.\n{sentences}",
+        f"[bold]{escape(here.name)}[/bold]: {what.format(console.size(len(parcel.content)))}, made of "
+        f"{console.count(parcel.rows, 'row')}{smallest}, {parcel.clipped:.3%} of entries clipped; it {state}.\n{sentences}",
+        json,
+    )
+
+
+@app.command(name="reopen")
+def reopen(
+    site: Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")],
+    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that may unmask.")],
+    cohort: Annotated[str, typer.Option(help="All sites of that round, this one too, e.g. north,south,west.")],
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Re-open the folder; without it, only what that means is shown.")
+    ] = False,
+    json: Json = None,
+) -> None:
+    """At a site that has unmasked: allow one more secure round, of this recipe, these rows and exactly these sites.
+
+    A secure round shows the sum over its sites, and a site takes part in one. A second sum over other sites, or over
+    other rows, also shows the difference of the two: a round of five sites and one of four of them show what the fifth
+    has, exactly. Re-open when that is harmless, e.g. after a round that failed before its sum was known, with the same
+    sites again.
+
+    Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
+    """
+    here, agreed = Site.load(site), Recipe.load(recipe)
+    here.check_recipe(agreed)
+    memory = here.memory()
+    ledger, parcel = Ledger.load(memory), remembered(memory, agreed)
+    if parcel is None:
+        parcel = pack(here, agreed)
+        remember(memory, agreed, parcel)
+    opening = Opening.of(here.name, agreed, parcel.data, cohort.split(","))
+    after = ledger.reopened(opening)
+    if confirm:
+        after.save(memory)
+    risks = ledger.risks(opening)
+    result = {
+        "site": here.name,
+        "recipe": opening.recipe,
+        "data": opening.data,
+        "cohort": list(opening.cohort),
+        "reopened": confirm,
+        "reveals": [
+            {"round": r.round, "recipe": r.recipe, "data": r.data, "cohort": list(r.cohort)} for r in ledger.reveals
+        ],
+        "risks": list(risks),
+    }
+    done = "is re-opened" if confirm else "would be re-opened by --confirm"
+    listed = "\n".join(f"- {escape(text)}" for text in (*doubts(parcel, agreed, rows_now(here, agreed)), *risks))
+    console.said(
+        result,
+        f"[bold]{escape(here.name)}[/bold] {done} for one round of recipe {opening.recipe[:12]}…, rows "
+        f"{opening.data[:12]}… and the sites {escape(', '.join(opening.cohort))}.\n{listed}",
         json,
     )
