@@ -406,7 +406,7 @@ def test_simulations_with_noise_build_good_heads_and_say_what_is_promised(data, 
 
 def test_noise_for_more_clients_than_may_be_honest_is_refused(data):
     privacy = Privacy(**NOISE, noise="distributed", secure=True, min_cohort=6)
-    with pytest.raises(PrivacyError, match=r"this round may end with 4 that keep theirs"):
+    with pytest.raises(PrivacyError, match=r"this round may end with 3 that keep theirs"):
         run(data, 6, privacy=privacy, cohort=Cohort(dropout=0.2, corruption=0.2))
 
 

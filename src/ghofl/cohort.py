@@ -73,14 +73,14 @@ def fewest(recipe: Recipe) -> tuple[int, int]:
 def refuse_few(recipe: Recipe, agreed: secure.Plan) -> None:
     """Raise when a round may end with fewer clients than min_cohort, or fewer honest ones than noise was sized for."""
     least, least_honest = fewest(recipe)
-    if agreed.min_survivors < least:
-        raise PrivacyError(
-            f"privacy.min_cohort is {least}, and of {agreed.clients} clients {agreed.dropped} may vanish from this "
-            "round; invite more clients, or assume fewer dropouts."
-        )
     honest = agreed.min_survivors - agreed.corrupted
     if honest < least_honest:
         raise PrivacyError(
             f"noise is shared among privacy.min_cohort = {recipe.privacy.min_cohort} clients, and this round may end "
             f"with {honest} that keep theirs to themselves; lower min_cohort, or assume fewer dropouts."
+        )
+    if agreed.min_survivors < least:
+        raise PrivacyError(
+            f"privacy.min_cohort is {least}, and of {agreed.clients} clients {agreed.dropped} may vanish from this "
+            "round; invite more clients, or assume fewer dropouts."
         )

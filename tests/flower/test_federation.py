@@ -143,10 +143,14 @@ def test_a_total_with_shared_noise_takes_no_later_sites_and_stays_usable(tmp_pat
     promise = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, secure=True, noise="distributed", min_cohort=2)
     recipe = replace(PLAIN, privacy=promise)
     paths = make_sites(tmp_path, count=8, recipe=recipe)
-    first = run(InProcess(paths[:4]), recipe, settings(tmp_path / "run", max_rows=1000))
-    again = run(InProcess(paths), recipe, settings(tmp_path / "run", max_rows=1000))
+    names = {100 + i: f"site-{i}" for i in range(8)}
+    first = run(InProcess(paths[:4], names=names), recipe, settings(tmp_path / "run"))
+    late = InProcess(paths, names=names)
+    again = run(late, recipe, settings(tmp_path / "run"))
     assert again.total.moments == first.total.moments
     assert again.sites["site-7"] == "left out: the noise of a total is that of its sites"
+    assert again.sites["site-0"] == "counted before"
+    assert late.asked == [], "nobody is asked to unmask what cannot be added"
 
 
 def test_a_message_that_could_make_the_sum_overflow_is_left_out_before_it_is_kept(tmp_path):
@@ -263,7 +267,7 @@ def broken(tmp_path, paths, name):
     elif name == "no data":
         (tmp_path / "2.npz").unlink()
     elif name == "too few rows":
-        (tmp_path / "strict.toml").write_text("min_rows = 5000\n")
+        (tmp_path / "strict.toml").write_text("min_rows = 5000\nany_peers = true\n")
         site.write_text(site.read_text().replace("policy.toml", "strict.toml"))
 
 

@@ -34,10 +34,10 @@ def private(**values):
     ("policy", "recipe", "why"),
     [
         (Policy(secure=True), private(), "only under secure aggregation"),
-        (Policy(epsilon=2.0), private(), "epsilon of at most 2, and the recipe promises none"),
-        (Policy(epsilon=2.0), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
+        (Policy(epsilon=2.0, delta=1e-5), private(), "epsilon of at most 2, and the recipe promises none"),
+        (Policy(epsilon=2.0, delta=1e-5), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
         (Policy(epsilon=2.0, delta=1e-7), private(epsilon=1.0, delta=1e-6), "delta of at most 1e-07"),
-        (Policy(epsilon=2.0, noise=("local",)), private(epsilon=1.0, delta=1e-6), "the recipe's is central"),
+        (Policy(epsilon=2.0, delta=1e-5, noise=("local",)), private(epsilon=1.0, delta=1e-6), "the recipe's is central"),
     ],
 )
 def test_a_recipe_that_promises_too_little_is_refused(policy, recipe, why):
@@ -66,7 +66,11 @@ def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
         ("colour = 1", "unknown key colour"),
         ("min_count = -1", "min_count is -1"),
         ("min_count = 'many'", "must be a whole number"),
-        ("noise = ['pink']\nepsilon = 1.0", "noise names"),
+        ("noise = ['pink']\nepsilon = 1.0\ndelta = 1e-6", "noise names"),
+        ("epsilon = 1.0", "delta is missing"),
+        ("epsilon = 1.0\ndelta = 1e-6\nmin_count = 5", "an answer without noise"),
+        ("epsilon = 1.0\ndelta = 1e-6\nmin_rows = 2", "an answer without noise"),
+        ("peers = 'peers.toml'\nany_peers = true", "write one of them"),
         ("delta = 1e-6", "write epsilon too"),
         ("min_count = ", "is not TOML"),
     ],
@@ -190,7 +194,7 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
     def broken(*_):
         raise RuntimeError("row 7 is patient Smith")
 
-    monkeypatch.setattr(Site, "moments", broken)
+    monkeypatch.setattr(Site, "moments_and_clipping", broken)
     reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
     assert reply.fields["status"] == "refused"
     assert reply.fields["site"] == "site-0"
