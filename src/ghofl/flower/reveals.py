@@ -8,6 +8,7 @@ once, whatever the recipe or the rows, and counts it before the reply leaves.
 import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from ghofl.errors import PolicyError, SiteError
 from ghofl.flower.memory import Memory
@@ -128,5 +129,5 @@ def _risk(earlier: Revealed, opening: Opening) -> str:
     )
 
 
-def _tuples(values: dict[str, object]) -> dict[str, object]:
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(map(str, value)) if isinstance(value, list) else str(value) for key, value in values.items()}
