@@ -529,6 +529,8 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
     paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     four = names_of(paths[:4])
+    seen = CliRunner().invoke(app, ["flower", "check", str(paths[0]), "--recipe", str(recipe_file)])
+    assert "does not leave: this folder has unmasked in a round" in seen.output
     for path in paths[:4]:
         shown = reopen(path, recipe_file, four, "--json", "-")
         assert json.loads(shown.output)["reopened"] is False

@@ -82,15 +82,10 @@ def check(
     needed, approved = here.conditions().confirm, is_approved(memory, agreed, parcel)
     is_old = is_outdated(parcel, now)
     what = "a vector of {} that a secure round hides" if not parcel.is_message else "a message of {}"
-    state = (
-        "is approved, as it was packed before"
-        if approved and is_old
-        else "is approved"
-        if approved
-        else "waits for --confirm"
-        if needed
-        else "leaves when it is asked for"
-    )
+    revealed = not parcel.is_message and not Ledger.load(memory).allows(agreed.fingerprint, parcel.data)
+    state = "is approved, as it was packed before" if is_old else "is approved"
+    state = state if approved else "waits for --confirm" if needed else "leaves when it is asked for"
+    state = "does not leave: this folder has unmasked in a round, see 'ghofl flower reopen'" if revealed else state
     result = {
         "site": here.name,
         "recipe": agreed.fingerprint,
@@ -106,6 +101,7 @@ def check(
         "reveals": list(parcel.sentences),
         "approved": approved,
         "approval_needed": needed,
+        "revealed": revealed,
     }
     sentences = "\n".join(f"- {escape(text)}" for text in (*doubts(parcel, agreed, now), *parcel.sentences))
     smallest = "" if now is None or not now[0].rows else f" (the smallest class has {smallest_class(now[0]):,} now)"

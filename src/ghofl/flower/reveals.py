@@ -86,16 +86,19 @@ class Ledger:
 
     def check(self, round_id: str, recipe: str, data: str, cohort: Iterable[str] | None = None) -> None:
         """Raise `PolicyError` unless a reveal in this round is allowed; the cohort may not be known yet."""
-        if not self.reveals or any(reveal.round == round_id for reveal in self.reveals):
+        if self.allows(recipe, data, cohort) or any(reveal.round == round_id for reveal in self.reveals):
             return
-        if self.opening is not None:
-            names = self.opening.cohort if cohort is None else tuple(sorted(cohort))
-            if self.opening == Opening(recipe, data, names):
-                return
         raise PolicyError(
             "this site has unmasked in a round already, and does so once; its administrator may re-open it for one "
             "recipe, its rows and one cohort: ghofl flower reopen."
         )
+
+    def allows(self, recipe: str, data: str, cohort: Iterable[str] | None = None) -> bool:
+        """Whether a reveal in a new round is allowed: the first one, or what the folder is re-opened for."""
+        if not self.reveals or self.opening is None:
+            return not self.reveals
+        names = self.opening.cohort if cohort is None else tuple(sorted(cohort))
+        return self.opening == Opening(recipe, data, names)
 
     def counting(self, reveal: Revealed) -> "Ledger":
         """The ledger with one more reveal, which uses up what the folder was re-opened for."""
