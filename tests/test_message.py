@@ -15,6 +15,7 @@ from ghofl.envelope import peek, sealed, size_limit
 from ghofl.errors import MessageError
 from ghofl.message import MAX_HEADER
 from ghofl.plausible import check_plausible
+from ghofl.privacy import allowances
 
 RECIPE = recipe_of(statistics=("D", "B"))
 
@@ -253,6 +254,15 @@ def test_a_message_of_more_rows_than_one_site_may_have_is_neither_made_nor_read(
     with pytest.raises(MessageError, match="counts 300 rows and the recipe allows 299"):
         Message.from_bytes(data, few)
     assert message_of(replace(RECIPE, limits=Limits(max_rows=300))).rows == 300
+
+
+def test_under_an_epsilon_more_rows_than_a_site_may_have_are_cut_and_not_refused():
+    """A refusal would be an answer without noise about the number of rows."""
+    local = Privacy(radius=20.0, epsilon=1.0, delta=1e-5, noise="local")
+    few = replace(RECIPE, privacy=local, limits=Limits(max_rows=50))
+    message = message_of(few)
+    assert Message.from_bytes(message.to_bytes(), few) == message
+    assert message.rows < 4 * (50 + allowances(few, 1)["N"])
 
 
 def test_the_share_of_clipped_entries_travels_unless_there_is_noise(rng):

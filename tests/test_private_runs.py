@@ -34,10 +34,12 @@ from ghofl.moments import Layout
 from ghofl.privacy import (
     NoiseStream,
     as_vector,
+    before_noise,
     entry_bound,
     from_vector,
     leaving,
     length,
+    noisy,
     plan_of,
     sensitivity,
     sketch_norm,
@@ -290,6 +292,22 @@ def test_a_vector_and_back_is_what_left_the_site_and_stays_in_its_bound(rows, ro
     assert np.abs(vector).max() <= entry_bound(recipe)
 
 
+def test_rows_beyond_the_limit_are_cut_under_epsilon_and_one_more_moves_nothing_further(rows):
+    """Refusing them would be an answer without noise; cutting each entry to a fixed range is as good as fewer rows."""
+    promise = Privacy(**NOISE, noise="distributed", secure=True, min_cohort=2)
+    recipe = replace(private_recipe(promise), limits=Limits(max_rows=10))
+    x, y = rows
+    more, fewer = (moments_of(recipe, x[:n], y[:n]) for n in (200, 199))
+    cut, cut_fewer = before_noise(more, recipe), before_noise(fewer, recipe)
+    for name, block in cut.blocks.items():
+        moved = np.abs(more.blocks[name] - fewer.blocks[name])
+        assert (np.abs(block - cut_fewer.blocks[name]) <= moved).all()
+    assert cut.counts.max() == 10 < more.counts.max()
+    assert np.abs(as_vector(noisy(cut, recipe), recipe)).max() <= entry_bound(recipe)
+    few = moments_of(recipe, x[:10], y[:10])
+    assert before_noise(few, recipe) == few
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
@@ -406,7 +424,7 @@ def test_simulations_with_noise_build_good_heads_and_say_what_is_promised(data, 
 
 def test_noise_for_more_clients_than_may_be_honest_is_refused(data):
     privacy = Privacy(**NOISE, noise="distributed", secure=True, min_cohort=6)
-    with pytest.raises(PrivacyError, match=r"this round may end with 4 that keep theirs"):
+    with pytest.raises(PrivacyError, match=r"this round may end with 3 that keep theirs"):
         run(data, 6, privacy=privacy, cohort=Cohort(dropout=0.2, corruption=0.2))
 
 

@@ -35,6 +35,7 @@ class SecureRound:
 class Cohort:
     """Who vanishes in a secure round, and what its plan assumes: shares of clients that vanish or are corrupted.
 
+    Both shares round up, and dropouts fall to what a plan can withstand (see `secure.plan`).
     `drops` says before which stage a share of the clients vanishes: advertise, share, mask, endorse or reveal.
     """
 
@@ -63,11 +64,23 @@ class Cohort:
         return out
 
 
+def fewest(recipe: Recipe) -> tuple[int, int]:
+    """The fewest survivors of a round, and the fewest honest ones among them, that a recipe's privacy asks for."""
+    privacy = recipe.privacy
+    return privacy.min_cohort, privacy.min_cohort if privacy.noise == "distributed" else 0
+
+
 def refuse_few(recipe: Recipe, agreed: secure.Plan) -> None:
-    """Raise when a round may end with fewer honest clients than distributed noise was sized for."""
+    """Raise when a round may end with fewer clients than min_cohort, or fewer honest ones than noise was sized for."""
+    least, least_honest = fewest(recipe)
     honest = agreed.min_survivors - agreed.corrupted
-    if recipe.privacy.noise == "distributed" and honest < recipe.privacy.min_cohort:
+    if honest < least_honest:
         raise PrivacyError(
             f"noise is shared among privacy.min_cohort = {recipe.privacy.min_cohort} clients, and this round may end "
             f"with {honest} that keep theirs to themselves; lower min_cohort, or assume fewer dropouts."
+        )
+    if agreed.min_survivors < least:
+        raise PrivacyError(
+            f"privacy.min_cohort is {least}, and of {agreed.clients} clients {agreed.dropped} may vanish from this "
+            "round; invite more clients, or assume fewer dropouts."
         )

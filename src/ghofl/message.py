@@ -89,14 +89,16 @@ class Message:
             raise MessageError(
                 f"site name {site[:80]!r} is not allowed; write up to {SITE_LENGTH} characters: {NAMES_ARE}"
             )
-        if moments.rows > recipe.max_rows:
+        plan = plan_of(recipe)
+        if (
+            plan is None and moments.rows > recipe.max_rows
+        ):  # under an epsilon entries are cut instead, see `before_noise`
             raise MessageError(
                 f"{moments.rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
                 "agree on a recipe with a larger max_rows in its [limits] section."
             )
         check_radius(moments, radius_of(recipe))
         left = leaving(moments, recipe, stream)
-        plan = plan_of(recipe)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
         share = clipping.share if clipping is not None and tells else None
         return cls(recipe.fingerprint, secrets.token_hex(16), site, left, shifts_of(recipe), share)

@@ -37,8 +37,13 @@ def check_plausible(
 
 
 def check_rows(moments: Moments, recipe: Recipe) -> None:
-    """Raise when a message claims more rows than one site may have; where it has noise, beyond what that may add."""
-    most = recipe.max_rows + moments.layout.classes * allowances(recipe, 1)["N"]
+    """Raise when a message claims more rows than one site may have.
+
+    Under an epsilon a site cuts the count of every class to that many instead of refusing, and local noise adds to it.
+    """
+    most = recipe.max_rows
+    if plan_of(recipe) is not None:
+        most = moments.layout.classes * (recipe.max_rows + allowances(recipe, 1)["N"])
     if moments.rows > most:
         raise MessageError(
             f"the message counts {moments.rows:,} rows and the recipe allows {recipe.max_rows:,} of one site "

@@ -33,6 +33,8 @@ class Hospitals(Deployment):
         classes = PLAIN.classes
         data = Dataset(x, y, x, y, classes)
         self.expected = simulate(data, parts, PLAIN, HeadSpec.parse_list("lda")).total.moments.sha256
+        self.memories, self.policy = 0, self.folder / "policy.toml"
+        self.policy.write_text("any_peers = true\n")
         self.sizes = {name: len(rows) for name, rows in zip(NAMES, parts, strict=True)}
         for name, rows in zip(NAMES, parts, strict=True):
             np.savez(self.folder / f"{name}.npz", x=x[rows], y=y[rows])
@@ -45,9 +47,16 @@ class Hospitals(Deployment):
         return self
 
     def configure(self, name, more=""):
-        text = f'name = "{name}"\nembeddings = "{name}.npz"\nfolder = "memory-{name}"\nauth_key = "{name}"\n'
-        text += f"labels_are_numbers = true\n{more}"
+        text = f'name = "{name}"\nembeddings = "{name}.npz"\nfolder = "memory-{name}-{self.memories}"\n'
+        text += f'auth_key = "{name}"\npolicy = "policy.toml"\nlabels_are_numbers = true\n{more}'
         (self.folder / f"{name}.toml").write_text(text)
+
+    def forget(self, policy="any_peers = true\n"):
+        """New folders for all sites: one that has unmasked does so once."""
+        self.memories += 1
+        self.policy.write_text(policy)
+        for name in NAMES:
+            self.configure(name)
 
     def begin(self, app, folder, **config):
         values = {"folder": str(folder), "sites": 5, "heads": "lda", "timeout": 40.0, "wait": 60.0}
@@ -74,6 +83,7 @@ def report(folder):
 
 @pytest.mark.parametrize("app", ["plain", "secure"])
 def test_the_total_over_tls_is_the_simulated_one_to_the_bit(hospitals, tmp_path, app):
+    hospitals.forget()
     lines = hospitals.finished(hospitals.begin(app, tmp_path / "run"))
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines
@@ -103,7 +113,7 @@ def test_a_dead_node_a_wrong_recipe_and_a_stranger_do_not_stop_the_others(hospit
         assert sites["site-4"].startswith("left out: ")
         assert set(sites) == set(NAMES), "the stranger was not even asked"
         assert report(tmp_path / "run")["rows"] == sum(hospitals.sizes[name] for name in NAMES[:3])
-        assert not (hospitals.folder / "memory-stranger").exists()
+        assert not list(hospitals.folder.glob("memory-stranger*"))
         assert stranger.poll() not in (None, 0), "an unregistered node is turned away"
     finally:
         hospitals.kill("stranger")
@@ -126,6 +136,7 @@ def test_nodes_killed_at_any_stage_of_a_round_are_named_and_the_rest_completes(h
         "reveal": folder / "closed-revealing",
     }
     victims = dict(zip(stages, ("site-1", "site-4"), strict=False))
+    hospitals.forget("any_peers = true\ncorruption = 0.0\n")
     run = hospitals.begin("secure", tmp_path / "run", timeout=15.0, dropout=0.4, corruption=0.0)
     for stage, name in victims.items():
         hospitals.until(begun[stage].exists, 120, f"stage {stage!r} to begin")
@@ -170,6 +181,7 @@ def test_a_killed_server_app_goes_on_from_its_journal(hospitals, tmp_path):
 
 
 def test_a_killed_server_app_goes_on_with_its_secure_round(hospitals, tmp_path):
+    hospitals.forget()
     run = hospitals.begin("secure", tmp_path / "run")
     hospitals.until((tmp_path / "run" / "round" / "closed-masking").exists, 120, "the masked vectors to be asked for")
     for pid in hospitals.server_app():

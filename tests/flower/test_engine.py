@@ -137,7 +137,7 @@ def test_the_client_app_answers_queries_from_its_node_configuration(tmp_path, ca
 def rows(tmp_path):
     """A file that is none of the submitter's business."""
     path = tmp_path / "private.npz"
-    np.savez(path, x_train=np.full((40, 6), 1.5), y_train=np.arange(40) % 4)
+    np.savez(path, x_train=np.full((40, 6), 1.5), y_train=np.array(PLAIN.classes)[np.arange(40) % 4])
     return path
 
 
@@ -219,7 +219,7 @@ PLACES = {
     "the lock": "ghofl.flower.memory.FolderMemory.alone",
     "reading the query": "ghofl.flower.client_app.from_records",
     "the recipe": "ghofl.flower.answers.Recipe.from_toml",
-    "the rows": "ghofl.flower.site.Site.moments",
+    "the rows": "ghofl.flower.site.Site.moments_and_clipping",
     "the policy": "ghofl.flower.site.Site.conditions",
     "what is kept": "ghofl.flower.memory.FolderMemory.get",
 }

@@ -1,23 +1,31 @@
 """Runs of a federation over an engine in this process: totals, failures, journals, and who is named for what."""
 
+import contextlib
 import json
 import logging
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from federations import recipe_of
 from ghofl import secure
 from ghofl.aggregation import Total
 from ghofl.classifier import Classifier
-from ghofl.errors import FederationError, RosterError, SiteError
+from ghofl.cli import app
+from ghofl.errors import FederationError, GhoflError, PrivacyError, RosterError, SiteError
+from ghofl.flower.answers import answer
 from ghofl.flower.federation import run
 from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
+from ghofl.flower.parcel import ready
+from ghofl.flower.reveals import Ledger
 from ghofl.flower.settings import Settings
+from ghofl.flower.site import Site
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments
+from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
@@ -96,7 +104,7 @@ def test_a_secure_round_of_three_sites_survives_no_loss_and_says_so(tmp_path, ca
     paths = make_sites(tmp_path, count=3, recipe=SECURE)
     with caplog.at_level("INFO", "flwr"), pytest.raises(FederationError, match="2 of 3 clients"):
         run(InProcess(paths, dead={102: stage}), SECURE, settings(tmp_path / "run"))
-    assert "3 sites, 0 may vanish" in caplog.text
+    assert "3 sites, of which 0 may vanish" in caplog.text
     assert not (tmp_path / "run" / "total.ghofl").exists()
 
 
@@ -154,10 +162,14 @@ def test_a_total_with_shared_noise_takes_no_later_sites_and_stays_usable(tmp_pat
     promise = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, secure=True, noise="distributed", min_cohort=2)
     recipe = replace(PLAIN, privacy=promise)
     paths = make_sites(tmp_path, count=8, recipe=recipe)
-    first = run(InProcess(paths[:4]), recipe, settings(tmp_path / "run", max_rows=1000))
-    again = run(InProcess(paths), recipe, settings(tmp_path / "run", max_rows=1000))
+    names = {100 + i: f"site-{i}" for i in range(8)}
+    first = run(InProcess(paths[:4], names=names), recipe, settings(tmp_path / "run"))
+    late = InProcess(paths, names=names)
+    again = run(late, recipe, settings(tmp_path / "run"))
     assert again.total.moments == first.total.moments
     assert again.sites["site-7"] == "left out: the noise of a total is that of its sites"
+    assert again.sites["site-0"] == "counted before"
+    assert late.asked == [], "nobody is asked to unmask what cannot be added"
 
 
 def test_a_message_that_could_make_the_sum_overflow_is_left_out_before_it_is_kept(tmp_path):
@@ -286,7 +298,7 @@ def broken(tmp_path, paths, name):
     elif name == "no data":
         (tmp_path / "2.npz").unlink()
     elif name == "too few rows":
-        (tmp_path / "strict.toml").write_text("min_rows = 5000\n")
+        (tmp_path / "strict.toml").write_text("min_rows = 5000\nany_peers = true\n")
         site.write_text(site.read_text().replace("policy.toml", "strict.toml"))
 
 
@@ -471,6 +483,7 @@ def test_a_folder_belongs_to_one_recipe_and_one_server(tmp_path):
     ("config", "why"),
     [
         ({}, "needs a folder"),
+        ({"folder": "x", "max-rows": 1000}, r"write max_rows under \[limits\]"),
         ({"folder": "x", "colour": 1}, "unknown run-config key colour"),
         ({"folder": "x", "min-sites": 0}, "min-sites is 0"),
         ({"folder": "x", "timeout": 0}, "timeout is 0"),
@@ -502,3 +515,387 @@ def test_a_class_that_no_site_has_is_a_line_in_the_log_and_ends_no_run(tmp_path,
     assert Classifier.load(outcome.heads["lda"]).recipe == recipe
     told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert told == ['1 class has no row in the total and will never be predicted: "nobody\'s[/x]".']
+
+
+SHARED = replace(
+    PLAIN, privacy=Privacy(radius=4.0, epsilon=8.0, delta=1e-5, secure=True, noise="distributed", min_cohort=2)
+)
+
+
+def reopen(path, recipe_file, cohort, *more):
+    return CliRunner().invoke(
+        app, ["flower", "reopen", str(path), "--recipe", str(recipe_file), "--cohort", ",".join(cohort), *more]
+    )
+
+
+def names_of(paths):
+    return [Site.load(path).name for path in paths]
+
+
+def test_five_sites_minus_four_of_them_are_never_shown(tmp_path):
+    """Two rounds of other cohorts: the difference of their exact sums is the rows of one site."""
+    paths = make_sites(tmp_path, recipe=SECURE)
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    other = replace(SECURE, grid=replace(SECURE.grid, scale=2 * SECURE.grid.scale))
+    for recipe in (SECURE, other):
+        engine = InProcess(paths[:4])
+        with pytest.raises(FederationError, match="0 sites joined the secure round"):
+            run(engine, recipe, settings(tmp_path / f"second-{recipe.fingerprint[:4]}"))
+        assert {action for action, _ in engine.asked} == {"join"}
+    report = json.loads((tmp_path / f"second-{SECURE.fingerprint[:4]}" / "report.json").read_text())
+    assert all("has unmasked in a round already" in what for what in report["sites"].values())
+
+
+def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    with pytest.raises(Killed):
+        run(InProcess(paths, twist=killing("reveal", 1)), SECURE, settings(tmp_path / "run"))
+    revealed = [len(Ledger.load(Site.load(path).memory()).reveals) for path in paths]
+    assert revealed == [1, 0, 0, 0, 0]
+    with pytest.raises(FederationError, match="4 sites joined the secure round; .* at least 5"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "other", min_sites=5))
+    again = run(InProcess(paths[:1] + paths[1:]), SECURE, settings(tmp_path / "third"))
+    assert len(again.total.roster) == 4
+
+
+def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(tmp_path):
+    paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    four = names_of(paths[:4])
+    seen = CliRunner().invoke(app, ["flower", "check", str(paths[0]), "--recipe", str(recipe_file)])
+    assert "does not leave: this folder has unmasked in a round" in seen.output
+    for path in paths[:4]:
+        shown = reopen(path, recipe_file, four, "--json", "-")
+        assert json.loads(shown.output)["reopened"] is False
+        assert "differ in site-4: the difference of the two sums is theirs alone" in shown.output
+        done = json.loads(reopen(path, recipe_file, four, "--confirm", "--json", "-").output)
+        assert done["reopened"] is True
+        assert done["recipe"] == SECURE.fingerprint
+        assert done["cohort"] == four
+        assert done["data"] == Site.load(path).moments(SECURE).sha256
+    for others, why in ((paths[:3], "0 of 3 clients advertised keys"), (paths, "4 sites joined .* at least 5")):
+        with pytest.raises(FederationError, match=why):
+            run(InProcess(others), SECURE, settings(tmp_path / f"other-{len(others)}", min_sites=len(others)))
+    outcome = run(InProcess(paths[:4]), SECURE, settings(tmp_path / "again"))
+    assert outcome.total.moments == exact_total(tmp_path, paths[:4])
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths[:4]), SECURE, settings(tmp_path / "once too often"))
+
+
+def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
+    paths, recipe_file = make_sites(tmp_path, count=3, recipe=SECURE), tmp_path / "recipe.toml"
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    for path in paths:
+        assert reopen(path, recipe_file, names_of(paths), "--confirm").exit_code == 0
+    with np.load(tmp_path / "2.npz") as data:
+        x, y = data["x"], data["y"]
+    np.savez(tmp_path / "2.npz", x=x[1:], y=y[1:])
+    done = CliRunner().invoke(app, ["flower", "check", str(paths[2]), "--recipe", str(recipe_file), "--again"])
+    assert done.exit_code == 0, done.output
+    with pytest.raises(FederationError, match="2 sites joined"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "again"))
+
+
+@pytest.mark.parametrize(
+    ("cohort", "why"),
+    [(["site-1", "site-2", "site-3"], "name all sites of the round"), (["site-0"], "three at least")],
+)
+def test_what_cannot_be_reopened_is_told(tmp_path, cohort, why):
+    paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
+    assert "its first round needs no re-opening" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
+    assert why in str(reopen(paths[0], recipe_file, cohort).exception)
+    (tmp_path / "memory-0" / "reveals.json").write_text("{")
+    assert "is damaged" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
+
+
+def test_every_round_has_noise_of_its_own_and_a_stage_asked_again_gives_the_same_bytes(tmp_path):
+    """With noise that stays, the difference of two rounds has that of the sites they do not share, and no more."""
+    paths, recipe_file = make_sites(tmp_path, count=4, recipe=SHARED), tmp_path / "recipe.toml"
+    masked = []
+
+    def watch(action, node, reply):
+        if action == "mask" and reply.fields["status"] == "sent":
+            masked.append((node, reply.content))
+        return reply
+
+    class Twice(InProcess):
+        def ask(self, action, letters, seconds, size):
+            list(super().ask(action, letters, seconds, size))
+            yield from super().ask(action, letters, seconds, size)
+
+    first = run(Twice(paths, twist=watch), SHARED, settings(tmp_path / "first"))
+    assert len(masked) == 8
+    assert len(set(masked)) == 4
+    for path in paths:
+        assert reopen(path, recipe_file, names_of(paths), "--confirm").exit_code == 0
+    second = run(InProcess(paths), SHARED, settings(tmp_path / "second"))
+    exact = exact_total(tmp_path, paths, replace(SHARED, privacy=Privacy(radius=4.0)))
+    errors = [(total.moments - exact).sums for total in (first.total, second.total)]
+    assert np.abs(errors[0]).sum() > 0
+    assert not np.array_equal(*errors)
+
+
+def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vector(tmp_path, monkeypatch):
+    paths = make_sites(tmp_path, count=3, recipe=SHARED)
+    made, mask = [], secure.mask
+
+    def dying(state, letter, vector):
+        made.append(vector.copy())
+        if len(made) == 1:
+            raise Killed
+        return mask(state, letter, vector)
+
+    monkeypatch.setattr(secure, "mask", dying)
+    with pytest.raises(Killed):
+        run(InProcess(paths), SHARED, settings(tmp_path / "run"))
+    run(InProcess(paths), SHARED, settings(tmp_path / "run"))
+    assert np.array_equal(made[0], made[1])
+    assert not np.array_equal(made[0], ready(Site.load(paths[0]), SHARED, Site.load(paths[0]).memory()).vector)
+
+
+def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch):
+    """31 rounds that it lets fail would find a site's largest entry exactly, one bit at a time."""
+    paths = make_sites(tmp_path, count=3, recipe=SECURE)
+    true_bound = entry_bound(SECURE)
+    reads = []
+    original = Site.moments_and_clipping
+    monkeypatch.setattr(Site, "moments_and_clipping", lambda *a: reads.append(1) or original(*a))
+    for bit in range(31):
+        monkeypatch.setattr("ghofl.flower.secure_total.entry_bound", lambda _, bit=bit: 2**bit + 1)
+        engine = InProcess(paths)
+        with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
+            run(engine, SECURE, settings(tmp_path / "run"))
+        report = json.loads((tmp_path / "run" / "report.json").read_text())
+        assert set(report["sites"].values()) == {
+            "left out: the round's bound and length are not those that follow from the recipe; use those."
+        }
+        assert {action for action, _ in engine.asked} == {"join", "advertise"}
+    assert len(reads) == 3, "rows were read when they were packed, and not because of a bound"
+    monkeypatch.setattr("ghofl.flower.secure_total.entry_bound", lambda _: true_bound)
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 3
+
+
+def test_a_site_refuses_vectors_of_another_length(tmp_path, monkeypatch):
+    paths = make_sites(tmp_path, count=3, recipe=SECURE)
+    longer = lambda name, sites, seed, entries, plan: secure.Agreement(name, sites, seed, entries + 1, plan)  # noqa: E731
+    monkeypatch.setattr("ghofl.flower.secure_total.Agreement", longer)
+    with pytest.raises(FederationError, match="advertised keys"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert "bound and length" in (tmp_path / "run" / "report.json").read_text()
+
+
+def test_a_site_with_more_rows_than_the_recipe_allows_is_left_out_and_told_at_the_site(tmp_path):
+    recipe = replace(SECURE, limits=Limits(max_rows=80))
+    paths = make_sites(tmp_path, recipe=recipe)
+    counts = [Site.load(path).moments(recipe).rows for path in paths]
+    assert min(sorted(counts)[:3]) <= 80 < max(counts)
+    engine = InProcess(paths, names={100 + i: f"site-{i}" for i in range(5)})
+    large = int(np.argmax(counts))
+    try:
+        sites = run(engine, recipe, settings(tmp_path / "run")).sites
+    except FederationError:
+        sites = json.loads((tmp_path / "run" / "report.json").read_text())["sites"]
+    assert sites[f"site-{large}"] == "left out: this site's rows do not fit the recipe's limits."
+    told = CliRunner().invoke(app, ["flower", "check", str(paths[large]), "-r", str(tmp_path / "recipe.toml")])
+    assert f"has {counts[large]} rows, and the recipe allows 80" in str(told.exception)
+
+
+def test_sites_refuse_rounds_of_fewer_than_their_recipe_asks_for(tmp_path, monkeypatch):
+    """The server is the one that must not be believed: it plans for three where the recipe says five."""
+    recipe = replace(SECURE, privacy=Privacy(secure=True, min_cohort=5))
+    paths = make_sites(tmp_path, recipe=recipe)
+    monkeypatch.setattr("ghofl.flower.secure_total.refuse_few", lambda *_: None)
+    monkeypatch.setattr("ghofl.flower.secure_total.fewest", lambda _: (0, 0))
+    with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
+        run(InProcess(paths), recipe, settings(tmp_path / "run", dropout=0.2))
+    assert "of 5 sites 1 may vanish, and a sum covers at least 5" in (tmp_path / "run" / "report.json").read_text()
+
+
+def test_sites_refuse_shared_noise_that_colluders_could_take_away(tmp_path, monkeypatch):
+    recipe = replace(SHARED, privacy=replace(SHARED.privacy, min_cohort=4))
+    paths = make_sites(tmp_path, recipe=recipe)
+    assert len(run(InProcess(paths), recipe, settings(tmp_path / "fine")).total.roster) == 5
+    (tmp_path / "other").mkdir()
+    paths = make_sites(tmp_path / "other", recipe=recipe)
+    monkeypatch.setattr("ghofl.flower.secure_total.refuse_few", lambda *_: None)
+    monkeypatch.setattr("ghofl.flower.secure_total.fewest", lambda _: (0, 0))
+    with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
+        run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    assert "this site asks for 4 that keep their noise" in (tmp_path / "run" / "report.json").read_text()
+
+
+def test_the_server_plans_for_fewer_dropouts_where_the_total_would_not_be_used(tmp_path, caplog):
+    caplog.set_level("INFO")
+    paths = make_sites(tmp_path, recipe=SECURE)
+    run(InProcess(paths), SECURE, settings(tmp_path / "run", min_sites=5, dropout=0.4))
+    assert (
+        "dropout=0.4 is 2 of 5 sites; with 1 that may be corrupted and at least 5 in the sum, 0 may vanish"
+        in caplog.text
+    )
+    assert "5 sites, of which 0 may vanish and 1 may work with the server" in caplog.text
+
+
+def test_a_round_id_is_used_once(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    site = Site.load(paths[0])
+    query = {number: Letter({"recipe": SECURE.to_toml(), "round": number * 32}) for number in "ab"}
+    first = answer("join", query["a"], site, site.memory())
+    assert answer("join", query["a"], site, site.memory()) == first
+    assert answer("join", query["b"], site, site.memory()).fields["status"] == "joined"
+    again = answer("join", query["a"], site, site.memory())
+    assert again.fields["status"] == "refused"
+    assert "every round has an id of its own" in again.fields["why"]
+
+
+@pytest.mark.parametrize("round_id", ["../../outside", "A" * 32, "f" * 31, "é" * 20])
+def test_an_agreement_whose_id_is_not_hexadecimal_is_refused_before_it_names_a_file(tmp_path, round_id):
+    site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
+    sites = tuple(secure.Participant(f"site-{i}", secure.Identity.fresh().public) for i in range(3))
+    agreement = secure.Agreement(round_id, sites, bytes(32), 7, secure.plan(3, 100))
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "recipe").write_text(SECURE.to_toml())
+    reply = answer("advertise", Letter({}, agreement.to_bytes()), site, site.memory())
+    assert "ids are 32 hexadecimal digits" in reply.fields["why"]
+
+
+def test_a_dealer_outside_the_field_ends_its_round_and_the_next_run_goes_on(tmp_path, monkeypatch):
+    from ghofl.secure import client
+
+    paths = make_sites(tmp_path, recipe=SECURE)
+    honest = client._shares
+
+    class Outside:
+        content = b"\xff" * 33
+
+    def cheating(state, secret, kind, holders):
+        shares = honest(state, secret, kind, holders)
+        return (Outside(), *shares[1:]) if kind == "seed" and state.seat == 2 else shares
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "_shares", cheating)
+        with pytest.raises(FederationError, match=r"'site-2' dealt a share .* administrators re-open them"):
+            run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert not (tmp_path / "run" / "round").exists()
+    for path in paths:
+        assert reopen(path, tmp_path / "recipe.toml", names_of(paths), "--confirm").exit_code == 0
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 5
+
+
+@pytest.mark.parametrize("error", [KeyError, ValueError, secure.SharingError, secure.WireError, IndexError])
+@pytest.mark.parametrize("step", ["advance", "finish"])
+def test_no_error_of_a_round_leaves_its_folder_stuck(tmp_path, monkeypatch, step, error):
+    paths = make_sites(tmp_path, count=4, recipe=SECURE)
+
+    def broken(*_):
+        raise error("bytes of a stranger")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(secure, step, broken)
+        with pytest.raises(FederationError):
+            run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert not (tmp_path / "run" / "round").exists()
+    if step == "finish":
+        for path in paths:
+            assert reopen(path, tmp_path / "recipe.toml", names_of(paths), "--confirm").exit_code == 0
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 4
+
+
+@pytest.mark.parametrize("stage", secure.STAGES)
+@pytest.mark.parametrize("error", [KeyError, secure.SharingError])
+def test_a_client_whose_bytes_cannot_be_taken_in_is_left_out(tmp_path, monkeypatch, stage, error):
+    paths, receive = make_sites(tmp_path, recipe=SECURE), secure.receive
+
+    def broken(state, sender, data):
+        if sender == "site-2" and state.stage == secure.SERVER_STAGES[secure.STAGES.index(stage)]:
+            raise error("bytes of a stranger")
+        return receive(state, sender, data)
+
+    monkeypatch.setattr(secure, "receive", broken)
+    outcome = run(InProcess(paths), SECURE, settings(tmp_path / "run", dropout=0.2))
+    assert len(outcome.total.roster) == (5 if stage in ("endorse", "reveal") else 4)
+
+
+def test_hostile_bytes_at_any_stage_leave_a_site_out_and_the_folder_free(tmp_path):
+    rng = np.random.default_rng(5)
+    for case, stage in enumerate(secure.STAGES * 2):
+        folder = tmp_path / str(case)
+        folder.mkdir()
+
+        def spoil(action, node, reply, stage=stage):
+            if action != stage or node != 101:
+                return reply
+            data = bytearray(reply.content)
+            for place in rng.integers(0, len(data), 3):
+                data[place] ^= 1 << int(rng.integers(0, 8))
+            return Letter(reply.fields, bytes(data))
+
+        paths = make_sites(folder, recipe=SECURE)
+        with contextlib.suppress(GhoflError):  # a spoilt vector makes a spoilt sum, of which no head may come
+            run(InProcess(paths, twist=spoil), SECURE, settings(folder / "run"))
+        assert not (folder / "run" / "round").exists()
+
+
+def test_a_damaged_round_is_forgotten_and_the_next_run_opens_another(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    with pytest.raises(Killed):
+        run(InProcess(paths, twist=killing("mask", 2)), SECURE, settings(tmp_path / "run"))
+    (tmp_path / "run" / "round" / "state").write_bytes(b"garbage")
+    with pytest.raises(FederationError, match="is damaged: .* The next run opens a new one"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 5
+
+
+def test_a_round_whose_total_cannot_be_used_is_not_kept(tmp_path, monkeypatch):
+    paths = make_sites(tmp_path, recipe=SECURE)
+
+    def useless(*_):
+        raise PrivacyError("no total")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Total, "of_round", useless)
+        with pytest.raises(FederationError, match="no total"):
+            run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert not (tmp_path / "run" / "round").exists()
+
+
+def test_a_sum_that_no_rows_have_is_not_kept(tmp_path):
+    """A site that lies can spoil a sum; kept, such a total could not be read by any later run."""
+    paths = make_sites(tmp_path, recipe=SECURE)
+
+    def spoil(action, node, reply):
+        is_it = action == "mask" and node == 101
+        return Letter(reply.fields, reply.content[:-100] + 100 * b"\x5f") if is_it else reply
+
+    with pytest.raises(FederationError, match="administrators re-open them"):
+        run(InProcess(paths, twist=spoil), SECURE, settings(tmp_path / "run"))
+    assert not (tmp_path / "run" / "round").exists()
+    assert not (tmp_path / "run" / "total.ghofl").exists()
+
+
+def test_without_peers_a_site_joins_no_round_unless_it_accepts_anyone(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    (tmp_path / "policy.toml").write_text("")
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert "does not say whom it joins secure rounds with" in (tmp_path / "run" / "report.json").read_text()
+    for path in paths:
+        path.write_text(path.read_text().replace('policy = "policy.toml"', ""))
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+
+
+def test_a_file_of_peers_that_names_nobody_is_not_a_word_for_anybody(tmp_path):
+    paths = make_sites(tmp_path, recipe=SECURE, policy='peers = "peers.toml"\n')
+    (tmp_path / "peers.toml").write_text("# to be filled in\n")
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+
+
+def test_a_secure_recipe_never_leaves_as_a_message(tmp_path):
+    """Asked for a message, a site must not send the vector that a round would hide."""
+    site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
+    reply = answer("message", Letter({"recipe": SECURE.to_toml()}), site, site.memory())
+    assert reply.fields["status"] == "refused"
+    assert reply.payload == b""
+    joined = answer("join", Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
+    assert "not for secure rounds" in joined.fields["why"]

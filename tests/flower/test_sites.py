@@ -4,6 +4,7 @@ import dataclasses
 import json
 import multiprocessing
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,8 +25,11 @@ from ghofl.flower.policy import Policy, load_peers
 from ghofl.flower.site import SimulatedSite, Site
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments
-from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.recipe import Encoder, Limits, Privacy, Recipe
+from ghofl.secure import RingError
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
+
+LOCAL = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, noise="local")
 
 
 def private(**values):
@@ -36,10 +40,16 @@ def private(**values):
     ("policy", "recipe", "why"),
     [
         (Policy(secure=True), private(), "only under secure aggregation"),
-        (Policy(epsilon=2.0), private(), "epsilon of at most 2, and the recipe promises none"),
-        (Policy(epsilon=2.0), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
+        (Policy(), private(secure=True), "whom it joins secure rounds with"),
+        (Policy(min_count=5), private(epsilon=1.0, delta=1e-6), "an answer without noise"),
+        (Policy(epsilon=2.0, delta=1e-5), private(), "epsilon of at most 2, and the recipe promises none"),
+        (Policy(epsilon=2.0, delta=1e-5), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
         (Policy(epsilon=2.0, delta=1e-7), private(epsilon=1.0, delta=1e-6), "delta of at most 1e-07"),
-        (Policy(epsilon=2.0, noise=("local",)), private(epsilon=1.0, delta=1e-6), "the recipe's is central"),
+        (
+            Policy(epsilon=2.0, delta=1e-5, noise=("local",)),
+            private(epsilon=1.0, delta=1e-6),
+            "the recipe's is central",
+        ),
     ],
 )
 def test_a_recipe_that_promises_too_little_is_refused(policy, recipe, why):
@@ -68,7 +78,11 @@ def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
         ("colour = 1", "unknown key colour"),
         ("min_count = -1", "min_count is -1"),
         ("min_count = 'many'", "must be a whole number"),
-        ("noise = ['pink']\nepsilon = 1.0", "noise names"),
+        ("noise = ['pink']\nepsilon = 1.0\ndelta = 1e-6", "noise names"),
+        ("epsilon = 1.0", "delta is missing"),
+        ("epsilon = 1.0\ndelta = 1e-6\nmin_count = 5", "an answer without noise"),
+        ("epsilon = 1.0\ndelta = 1e-6\nmin_rows = 2", "an answer without noise"),
+        ("peers = 'peers.toml'\nany_peers = true", "write one of them"),
         ("delta = 1e-6", "write epsilon too"),
         ("min_count = ", "is not TOML"),
     ],
@@ -194,6 +208,8 @@ def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, mon
 @pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Site)])
 @pytest.mark.parametrize("value", ["5", "1.5", "true", '["x"]', "{ a = 1 }", "1979-05-27", '"a\\u0000b"'])
 def test_a_wrong_type_in_a_site_file_is_an_error_that_names_key_and_file(tmp_path, key, value):
+    if (key, value) == ("labels_are_numbers", "true"):
+        value = '"true"'  # the one key that is true or false
     usual = {"name": '"n"', "embeddings": '"x.npz"', "folder": '"f"'}
     text = "\n".join(f"{name} = {what}" for name, what in {**usual, key: value}.items())
     (tmp_path / "site.toml").write_text(text)
@@ -267,6 +283,7 @@ def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
         assert "waits for --confirm" in seen.output
         assert "someone who knows all rows but one" in seen.output
         assert ("It leaves masked" in seen.output) == recipe.privacy.secure
+        assert ("one that invents the other sites learns these numbers" in seen.output) == recipe.privacy.secure
         done = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm", "--json", "-")
         assert json.loads(done.output)["approved"] is True
     outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
@@ -284,6 +301,81 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
         ready(site, PLAIN, site.memory())
 
 
+def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):
+    path, recipe = make_sites(tmp_path, policy="confirm = true\n")[0], tmp_path / "recipe.toml"
+    invoke("check", path, "--recipe", recipe, "--confirm")
+    with np.load(tmp_path / "0.npz") as data:
+        x, y = data["x"], data["y"]
+    assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["rows_changed"] is False
+    np.savez(tmp_path / "0.npz", x=x[1:], y=y[1:])
+    seen = invoke("check", path, "--recipe", recipe)
+    assert "is approved, as it was packed before" in seen.output
+    assert "the rows have changed since this was packed" in seen.output
+    assert "--again" in seen.output
+    told = json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)
+    assert (told["rows_changed"], told["rows"], told["rows_now"]) == (True, len(y), len(y) - 1)
+    anew = invoke("check", path, "--recipe", recipe, "--again")
+    assert "waits for --confirm" in anew.output
+    assert "have changed" not in anew.output
+    (tmp_path / "0.npz").unlink()
+    gone = invoke("check", path, "--recipe", recipe)
+    assert "the rows behind it are not there any more" in gone.output
+    assert isinstance(invoke("check", path, "--recipe", recipe, "--again").exception, FileNotFoundError)
+
+
+def test_check_warns_of_rows_that_fall_outside_the_grid(tmp_path):
+    path, recipe = make_sites(tmp_path)[0], tmp_path / "recipe.toml"
+    fine = invoke("check", path, "--recipe", recipe)
+    assert "WARNING" not in fine.output
+    replace(PLAIN, grid=replace(PLAIN.grid, scale=1e6)).save(recipe)
+    seen = invoke("check", path, "--recipe", recipe)
+    assert "of its entries fell outside the grid and were clipped" in seen.output
+    assert "not fit to be sent; grid.scale = " in seen.output
+    assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["clipped_share"] > 0.9
+
+
+def test_check_shows_the_figures_that_no_rule_may_read_under_epsilon(tmp_path):
+    recipe = replace(PLAIN, privacy=LOCAL)
+    path = make_sites(tmp_path, recipe=recipe)[0]
+    told = json.loads(invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--json", "-").output)
+    counts = Site.load(path).moments(recipe).counts
+    assert (told["rows"], told["smallest_class"]) == (counts.sum(), counts[counts > 0].min())
+
+
+def test_rules_about_exact_rows_are_refused_under_a_recipe_with_epsilon(tmp_path):
+    """The same words for every site: whether there are five rows or four would be an answer without noise."""
+    recipe = replace(PLAIN, privacy=LOCAL)
+    for rule in ("min_count = 5\n", "min_rows = 2\n"):
+        (tmp_path / rule[:7]).mkdir()
+        paths = make_sites(tmp_path / rule[:7], recipe=recipe, policy=rule)
+        sites = [Site.load(path) for path in paths]
+        query = Letter({"recipe": recipe.to_toml()})
+        said = {answer("message", query, site, site.memory()).fields["why"] for site in sites}
+        assert len(said) == 1
+        assert "without noise" in said.pop()
+        assert not (tmp_path / rule[:7] / "memory-0" / "outbox").exists()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 4, 5, 20, 21])
+@pytest.mark.parametrize("noise", ["local", "distributed"])
+def test_sites_that_differ_in_one_row_give_the_same_kind_of_answer_under_epsilon(tmp_path, rows, noise):
+    privacy = replace(LOCAL, noise=noise, secure=noise == "distributed")
+    recipe = replace(PLAIN, privacy=privacy, limits=Limits(max_rows=20))
+    action = "join" if privacy.secure else "message"
+    rng, kinds = np.random.default_rng(0), []
+    x, y = rng.normal(size=(rows + 1, 6)), np.arange(rows + 1) % 4
+    for count in (rows, rows + 1):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        path = make_sites(folder, recipe=recipe)[0]
+        np.savez(folder / "0.npz", x=x[:count], y=y[:count])
+        site = Site.load(path)
+        reply = answer(action, Letter({"recipe": recipe.to_toml(), "round": "0" * 32}), site, site.memory())
+        kinds.append((reply.fields["status"], reply.fields.get("why")))
+    assert kinds[0] == kinds[1]
+    assert kinds[0][0] in ("sent", "joined")
+
+
 def test_check_refuses_what_the_site_would_refuse(tmp_path):
     path = make_sites(tmp_path, policy="secure = true\n")[0]
     refused = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
@@ -299,7 +391,7 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
     def broken(*_):
         raise RuntimeError("row 7 is patient Smith")
 
-    monkeypatch.setattr(Site, "moments", broken)
+    monkeypatch.setattr(Site, "moments_and_clipping", broken)
     reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
     assert reply.fields["status"] == "refused"
     assert reply.fields["site"] == "site-0"
@@ -312,6 +404,9 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
     assert told_outside(PolicyError("min_count of 5")) == "min_count of 5"
     assert "secret" not in told_outside(ValueError("secret"))
+    assert (
+        told_outside(RingError("an entry of 5178 is beyond 4096")) == "this site's rows do not fit the recipe's limits."
+    )
     assert "/data/north" not in told_outside(FileNotFoundError("/data/north"))
     assert "Rows or labels" in told_outside(type(SiteError("x"))("x")) or "configuration" in told_outside(
         SiteError("x")
@@ -374,17 +469,33 @@ def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):
         SimulatedSite.of_config({"partition-id": 0, "num-partitions": 7}, {})
 
 
-@pytest.mark.parametrize("recipe", [PLAIN, SECURE, private(epsilon=1.0, delta=1e-6, noise="local")])
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE, private(epsilon=1.0, delta=1e-6, noise="local", min_count=5)])
 def test_new_writes_an_app_whose_files_agree_with_the_recipe(tmp_path, recipe):
     recipe.save(tmp_path / "recipe.toml")
     done = invoke("new", tmp_path / "app", "--recipe", tmp_path / "recipe.toml", "--json", "-")
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["fingerprint"] == recipe.fingerprint
     assert Recipe.load(tmp_path / "app" / "federation" / "recipe.toml") == recipe
-    Policy.load(tmp_path / "app" / "site" / "policy.toml").check_recipe(recipe)
+    policy = Policy.load(tmp_path / "app" / "site" / "policy.toml")
+    policy.check_recipe(recipe)
+    assert bool(policy.peers) == recipe.privacy.secure
+    assert not policy.any_peers
+    assert "max-rows" not in (tmp_path / "app" / "pyproject.toml").read_text()
     site = Site.load(tmp_path / "app" / "site" / "site.toml")
     assert bool(site.auth_key) == recipe.privacy.secure
     again = invoke("new", tmp_path / "app", "--recipe", tmp_path / "recipe.toml")
     assert isinstance(again.exception, SiteError)
     with pytest.raises(SiteError, match="cannot be the app's name"):
         write_app(tmp_path / "other", recipe, "../x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["epsilon = nan\ndelta = 1e-5", "epsilon = inf\ndelta = 1e-5", "epsilon = 0.0\ndelta = 1e-5", "epsilon = 1.0\ndelta = nan",
+     "epsilon = 1.0\ndelta = 1.0", "corruption = nan", "corruption = 1.0", "corruption = -0.1"],
+)  # fmt: skip
+def test_a_policy_of_numbers_that_compare_with_nothing_is_refused(tmp_path, text):
+    """Whatever a recipe promises, it is not more than nan: such a policy let everything pass."""
+    (tmp_path / "policy.toml").write_text(text)
+    with pytest.raises(SiteError, match="policy"):
+        Policy.load(tmp_path / "policy.toml")

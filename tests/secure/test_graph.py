@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ghofl.secure import Graph, Plan, PlanError, RingError, arrange, plan
+from ghofl.secure.graph import portion
 
 
 def labels(n):
@@ -155,8 +156,39 @@ def test_a_plan_keeps_its_promises_or_is_refused(n, dropout, corruption, sigma):
         return
     assert p.privacy_failure <= 2.0**-sigma
     assert p.liveness_failure <= 2.0**-sigma
-    assert p.dropped <= dropout * n + 1e-6
+    assert p.dropped <= dropout * n + 1
+    assert p.corrupted >= corruption * n - 1e-6
     assert p.clients * p.bound < 2 ** (p.bits - 1)
+
+
+@pytest.mark.parametrize("n", range(3, 32))
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.2, 0.3])
+def test_any_share_of_corrupted_clients_above_none_is_at_least_one(n, fraction):
+    """Rounded down, a tenth of nine clients would be nobody, and one of them with the server would see the others."""
+    p = plan(n, bound=1, dropout=0.0, corruption=fraction)
+    assert p.corrupted == portion(n, fraction) >= max(1, fraction * n - 1e-9)
+    assert 2 * p.threshold > n + p.corrupted
+
+
+@given(st.integers(3, 31), st.floats(0, 0.99), st.floats(0, 0.4))
+def test_dropouts_round_up_or_fall_to_the_most_that_a_plan_withstands(n, dropout, corruption):
+    c = portion(n, corruption)
+    possible = [d for d in range(n) if (n + c) // 2 + 1 <= n - d and d + c <= n - 2]
+    if not possible:
+        with pytest.raises(PlanError):
+            plan(n, bound=1, dropout=dropout, corruption=corruption)
+        return
+    p = plan(n, bound=1, dropout=dropout, corruption=corruption)
+    assert p.dropped == max(d for d in possible if d <= portion(n, dropout))
+
+
+def test_three_clients_lose_none_and_four_or_five_lose_one():
+    assert [plan(n, bound=1, dropout=0.3).dropped for n in (3, 4, 5)] == [0, 1, 1]
+
+
+def test_dropouts_leave_as_many_as_are_asked_for():
+    assert plan(10, bound=1, dropout=0.3, min_survivors=9).min_survivors == 9
+    assert plan(10, bound=1, dropout=0.0, min_survivors=5).min_survivors == 10
 
 
 def test_more_safety_or_more_dropouts_need_more_neighbours():
@@ -174,11 +206,11 @@ def test_neighbours_grow_far_more_slowly_than_the_cohort():
     ("arguments", "text"),
     [
         ({"clients": 2}, "2 clients"),
-        ({"clients": 10, "dropout": 0.5}, "5 may drop"),
-        ({"clients": 10, "dropout": 0.3, "corruption": 0.4}, "2 × dropout"),
+        ({"clients": 10, "corruption": 0.95}, "10 may be corrupted"),
+        ({"clients": 10, "dropout": 0.0, "corruption": 0.85}, "fewer than two"),
         ({"clients": 10, "dropout": 1.0}, "dropout is 1.0"),
         ({"clients": 10, "corruption": -0.1}, "corruption is -0.1"),
-        ({"clients": 3, "dropout": 0.0, "corruption": 0.7}, "fewer than two"),
+        ({"clients": 3, "dropout": 0.0, "corruption": 0.6}, "fewer than two"),
     ],
 )
 def test_assumptions_that_no_plan_meets_are_refused(arguments, text):

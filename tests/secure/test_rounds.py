@@ -215,6 +215,30 @@ def test_a_dealer_whose_shares_are_of_another_key_is_named(table, monkeypatch):
         finish(laid.server)
 
 
+@pytest.mark.parametrize("kind", ["seed", "key"])
+def test_a_dealer_of_a_share_outside_the_field_is_named_and_ends_the_round(table, monkeypatch, kind):
+    """It fits its commitment, so no holder is at fault; 33 bytes hold numbers that the field does not."""
+    from ghofl.secure import client
+
+    laid = table("share", clients=5)
+    honest = client._shares
+
+    class Outside:
+        content = b"\xff" * 33
+
+    def cheating(state, secret, what, holders):
+        shares = honest(state, secret, what, holders)
+        return (Outside(), *shares[1:]) if what == kind and state.seat == 2 else shares
+
+    monkeypatch.setattr(client, "_shares", cheating)
+    laid.play("share")
+    laid.play("mask", absent=("site-02",) if kind == "key" else ())
+    laid.play("endorse")
+    laid.play("reveal")
+    with pytest.raises(RoundFailedError, match="'site-02' dealt a share that is not a number of the field"):
+        finish(laid.server)
+
+
 def test_a_box_that_cannot_be_opened_is_reported_and_the_sum_still_comes_out(table):
     laid = table("share", clients=5)
     for name in laid.letters:

@@ -5,7 +5,7 @@ from inspect import signature
 
 import pytest
 
-from ghofl.secure import Identity, RefusedError, SecureError, Share, advertise, combine, keys, receive, split
+from ghofl.secure import Identity, Policy, RefusedError, SecureError, Share, advertise, combine, keys, receive, split
 from ghofl.secure.keys import Secrets
 
 STAGES = ("advertise", "share", "mask", "endorse", "reveal")
@@ -89,7 +89,9 @@ def test_two_rounds_of_one_client_share_no_secret(table):
 def test_given_entropy_makes_a_round_repeatable(table, fixed_entropy):
     laid = table()
     one, other = (
-        advertise(laid.agreement, "site-01", laid.identities["site-01"], entropy=fixed_entropy(b"x"))[1]
+        advertise(
+            laid.agreement, "site-01", laid.identities["site-01"], (), Policy(corruption=0.0), fixed_entropy(b"x")
+        )[1]
         for _ in range(2)
     )
     assert one == other

@@ -1,4 +1,4 @@
-"""Commands for federations on Flower: `flower new`, `flower check` and `flower status`."""
+"""Commands for federations on Flower: `flower new`, `flower check`, `flower reopen` and `flower status`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,10 +11,21 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl.cli import console
-from ghofl.cli.site import Json
+from ghofl.cli.site import Force, Json
 from ghofl.flower import report
 from ghofl.flower.new import write_app
-from ghofl.flower.parcel import approve, is_approved, pack, remember, remembered
+from ghofl.flower.parcel import (
+    approve,
+    doubts,
+    is_approved,
+    is_outdated,
+    pack,
+    remember,
+    remembered,
+    rows_now,
+    smallest_class,
+)
+from ghofl.flower.reveals import Ledger, Opening
 from ghofl.flower.site import Site
 from ghofl.names import shown
 from ghofl.recipe import Recipe
@@ -32,12 +43,14 @@ def new(
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")],
     name: Annotated[str, typer.Option(help="The app's name; the folder's if not given.")] = "",
     publisher: Annotated[str, typer.Option(help="Who publishes the app, in Flower's words.")] = "ghofl",
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """Write a complete Flower app for a recipe, which 'flwr run' takes as it is.
 
     Example: ghofl flower new hospitals --recipe recipe.toml
     """
+    console.check_outputs(json, force)
     agreed = Recipe.load(recipe)
     written = write_app(folder, agreed, name, publisher)
     result = {"folder": str(folder), "files": [str(path) for path in written], "fingerprint": agreed.fingerprint}
@@ -59,41 +72,111 @@ def check(
     again: Annotated[
         bool, typer.Option("--again", help="Make it anew from the rows as they are now, with a new id and new noise.")
     ] = False,
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """At a site: say what would leave under a recipe before anything does, and approve it.
 
     Example: ghofl flower check site.toml --recipe recipe.toml --confirm
     """
+    console.check_outputs(json, force)
     here, agreed = Site.load(site), Recipe.load(recipe)
     here.check_recipe(agreed)
+    here.conditions().peer_keys()
     memory = here.memory()
     click.get_current_context().with_resource(memory.alone())  # a node may be answering a query just now
+    now = rows_now(here, agreed)
     parcel = None if again else remembered(memory, agreed)
     if parcel is None:
-        parcel = pack(here, agreed)
+        parcel = pack(here, agreed, now)
         remember(memory, agreed, parcel)
     if confirm:
         approve(memory, agreed, parcel)
     needed, approved = here.conditions().confirm, is_approved(memory, agreed, parcel)
+    is_old = is_outdated(parcel, now)
     what = "a vector of {} that a secure round hides" if not parcel.is_message else "a message of {}"
-    state = "approved" if approved else "waits for --confirm" if needed else "leaves when it is asked for"
+    revealed = not parcel.is_message and not Ledger.load(memory).allows(agreed.fingerprint, parcel.data)
+    state = "is approved, as it was packed before" if is_old else "is approved"
+    state = state if approved else "waits for --confirm" if needed else "leaves when it is asked for"
+    state = "does not leave: this folder has unmasked in a round, see 'ghofl flower reopen'" if revealed else state
     result = {
         "site": here.name,
         "recipe": agreed.fingerprint,
         "rows": parcel.rows,
+        "rows_now": None if now is None else now[0].rows,
+        "smallest_class": None if now is None else smallest_class(now[0]),
+        "rows_changed": is_old,
+        "clipped_share": parcel.clipped,
         "bytes": len(parcel.content),
         "secure": not parcel.is_message,
         "sha256": parcel.sha256,
+        "data": parcel.data,
         "reveals": list(parcel.sentences),
         "approved": approved,
         "approval_needed": needed,
+        "revealed": revealed,
     }
-    sentences = "\n".join(f"- {sentence}" for sentence in parcel.sentences)
+    sentences = "\n".join(f"- {text}" for text in (*doubts(parcel, agreed, now), *parcel.sentences))
+    smallest = "" if now is None or not now[0].rows else f" (the smallest class has {smallest_class(now[0]):,} now)"
     console.said(
         result,
-        f"{here.name}: {what.format(console.size(len(parcel.content)))}, made of "
-        f"{console.count(parcel.rows, 'row')}; it {state if state != 'approved' else 'is approved'}.\n{sentences}",
+        f"{here.name}: {what.format(console.size(len(parcel.content)))}, made of {console.count(parcel.rows, 'row')}"
+        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {state}.\n{sentences}",
+        json,
+    )
+
+
+@app.command(name="reopen")
+def reopen(
+    site: Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")],
+    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that may unmask.")],
+    cohort: Annotated[str, typer.Option(help="All sites of that round, this one too, e.g. north,south,west.")],
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Re-open the folder; without it, only what that means is shown.")
+    ] = False,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At a site that has unmasked: allow one more secure round, of this recipe, these rows and exactly these sites.
+
+    A secure round shows the sum over its sites, and a site takes part in one. A second sum over other sites, or over
+    other rows, also shows the difference of the two: a round of five sites and one of four of them show what the fifth
+    has, exactly. Re-open when that is harmless, e.g. after a round that failed before its sum was known, with the same
+    sites again.
+
+    Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
+    """
+    console.check_outputs(json, force)
+    here, agreed = Site.load(site), Recipe.load(recipe)
+    here.check_recipe(agreed)
+    memory = here.memory()
+    click.get_current_context().with_resource(memory.alone())
+    ledger, parcel = Ledger.load(memory), remembered(memory, agreed)
+    if parcel is None:
+        parcel = pack(here, agreed)
+        remember(memory, agreed, parcel)
+    opening = Opening.of(here.name, agreed, parcel.data, cohort.split(","))
+    after = ledger.reopened(opening)
+    if confirm:
+        after.save(memory)
+    risks = ledger.risks(opening)
+    result = {
+        "site": here.name,
+        "recipe": opening.recipe,
+        "data": opening.data,
+        "cohort": list(opening.cohort),
+        "reopened": confirm,
+        "reveals": [
+            {"round": r.round, "recipe": r.recipe, "data": r.data, "cohort": list(r.cohort)} for r in ledger.reveals
+        ],
+        "risks": list(risks),
+    }
+    done = "is re-opened" if confirm else "would be re-opened by --confirm"
+    listed = "\n".join(f"- {text}" for text in (*doubts(parcel, agreed, rows_now(here, agreed)), *risks))
+    console.said(
+        result,
+        f"{here.name} {done} for one round of recipe {opening.recipe[:12]}…, rows "
+        f"{opening.data[:12]}… and the sites {', '.join(opening.cohort)}.\n{listed}",
         json,
     )
 
@@ -101,6 +184,7 @@ def check(
 @app.command(name="status")
 def status(
     folder: Annotated[Path, typer.Argument(help="The folder of the run's configuration, at the server.")],
+    force: Force = False,
     json: Json = None,
 ) -> None:
     """At the server: say how the last run came out, which 'flwr run' does not.
@@ -110,6 +194,7 @@ def status(
 
     Example: ghofl flower status /srv/ghofl/chest
     """
+    console.check_outputs(json, force)
     found = report.status_of(folder)
     table = Table("", "", show_header=False)
     told = {

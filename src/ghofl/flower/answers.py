@@ -7,11 +7,13 @@
     advertise, share, mask, endorse, reveal      the stages of `ghofl.secure`
 
 Every stage of a round is answered once: asked the same again, a site gives the very bytes it gave before, and asked
-something else, it refuses. Nothing about rows is in a refusal: details stay in the site's own log.
+something else, it refuses. A round id is joined once, and a site unmasks once (see `reveals`). Nothing about rows is
+in a refusal: details stay in the site's own log.
 """
 
 import hashlib
 import logging
+import os
 from collections.abc import Callable
 
 from ghofl import secure
@@ -19,10 +21,13 @@ from ghofl.errors import GhoflError, PolicyError
 from ghofl.flower import binding
 from ghofl.flower.letter import Letter
 from ghofl.flower.memory import Memory
-from ghofl.flower.parcel import ready
+from ghofl.flower.parcel import has_shared_noise, ready, with_noise
+from ghofl.flower.reveals import Ledger, Revealed
 from ghofl.flower.site import SimulatedSite, Site
+from ghofl.moments import Layout
+from ghofl.privacy import NoiseStream, entry_bound
 from ghofl.recipe import Recipe
-from ghofl.secure import STAGES, Agreement, ClientState, Identity, SecureError
+from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
 
 log = logging.getLogger("flwr")
 
@@ -44,9 +49,11 @@ def refusal(error: Exception, name: str = "") -> Letter:
 
 
 def told_outside(error: Exception) -> str:
-    """What others may know of an error: the texts of policies and rounds, and of all else only the kind."""
-    if isinstance(error, PolicyError | SecureError):
+    """What others may know of an error: the texts of policies and of refused letters, and of all else only the kind."""
+    if isinstance(error, PolicyError | RefusedError | WireError):
         return str(error)
+    if isinstance(error, secure.RingError):
+        return "this site's rows do not fit the recipe's limits."
     if isinstance(error, GhoflError):
         return f"{type(error).__name__}: {(type(error).__doc__ or '').splitlines()[0]} The site's log has the details."
     if isinstance(error, OSError):
@@ -56,6 +63,8 @@ def told_outside(error: Exception) -> str:
 
 def _message(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
     recipe = _recipe(query)
+    if recipe.privacy.secure:
+        raise PolicyError("the recipe has privacy.secure = true; what it asks for leaves in secure rounds only.")
     parcel = ready(site, recipe, memory)
     if parcel.message_id in query.fields.get("counted", []):
         return Letter({"status": "counted", "site": site.name})
@@ -65,17 +74,27 @@ def _message(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Lette
 
 def _join(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
     recipe, round_id = _recipe(query), _round_id(query)
+    if not recipe.privacy.secure:
+        raise PolicyError("the recipe has privacy.secure = false; it is not for secure rounds.")
+    site.check_recipe(recipe)
+    site.conditions().peer_keys()
+    kept, data = memory.get(f"round/{round_id}/identity"), ""
+    if kept is None and round_id in _used_rounds(memory):
+        raise PolicyError(
+            f"this site has left round {round_id!r}, or was in it before; every round has an id of its own."
+        )
     if memory.is_lasting:  # what is wrong with the rows is found before the round, not in the middle of it
         parcel = ready(site, recipe, memory)
+        data = parcel.data
+        Ledger.load(memory).check(round_id, recipe.fingerprint, data)
         _tell(site, parcel.sentences, len(parcel.content))
-    else:
-        site.check_recipe(recipe)
-    kept = memory.get(f"round/{round_id}/identity")
     identity = Identity(kept) if kept else Identity.fresh()
     if kept is None:
+        memory.put("used-rounds", "\n".join([*_used_rounds(memory), round_id]).encode())
         memory.forget("round")  # an older round is over when a new one begins
-        memory.put(f"round/{round_id}/identity", identity.secret)
         memory.put(f"round/{round_id}/recipe", recipe.to_toml().encode())
+        memory.put(f"round/{round_id}/data", data.encode())
+        memory.put(f"round/{round_id}/identity", identity.secret)
     fields = {"status": "joined", "site": site.name, "key": identity.public}
     if isinstance(site, Site) and site.auth_key:
         content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public)
@@ -85,20 +104,20 @@ def _join(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
 
 def _advertise(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
     agreement = Agreement.from_bytes(query.content)
-    recipe = _kept_recipe(memory, agreement.round_id)
+    round_id = _checked_id(agreement.round_id)
+    recipe = _kept_recipe(memory, round_id)
     _check_agreement(query, agreement, site, recipe)
+    _check_ledger(memory, agreement, recipe)
 
-    identity, used = _identity(memory, agreement.round_id), _used_rounds(memory)
-    earlier = [round_id for round_id in used if round_id != agreement.round_id]
-    made = _once(
+    identity, policy = _identity(memory, round_id), site.conditions().in_rounds(recipe)
+    earlier = [used for used in _used_rounds(memory) if used != round_id]
+    return _once(
         query,
-        agreement.round_id,
+        round_id,
         "advertise",
         memory,
-        lambda: secure.advertise(agreement, site.name, identity, earlier, site.conditions().in_rounds),
+        lambda: secure.advertise(agreement, site.name, identity, earlier, policy),
     )
-    memory.put("used-rounds", "\n".join([*earlier, agreement.round_id]).encode())
-    return made
 
 
 def _share(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
@@ -106,10 +125,19 @@ def _share(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
 
 
 def _mask(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
-    recipe = _kept_recipe(memory, _round_id(query))
-    return _stage(
-        query, "mask", memory, lambda state: secure.mask(state, query.content, ready(site, recipe, memory).vector)
-    )
+    round_id = _round_id(query)
+    recipe = _kept_recipe(memory, round_id)
+
+    def masked(state: ClientState) -> tuple[ClientState, bytes]:
+        parcel = ready(site, recipe, memory)
+        if memory.is_lasting and parcel.data != _kept_data(memory, round_id):
+            raise PolicyError(f"what this site sends was made anew after it joined round {round_id!r}; start another.")
+        vector = parcel.vector
+        if has_shared_noise(recipe):
+            vector = with_noise(vector, recipe, _noise_of_round(memory, round_id))
+        return secure.mask(state, query.content, vector)
+
+    return _stage(query, "mask", memory, masked)
 
 
 def _endorse(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
@@ -118,10 +146,46 @@ def _endorse(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Lette
 
 
 def _reveal(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
-    return _stage(query, "reveal", memory, lambda state: secure.reveal(state, query.content))
+    recipe = _kept_recipe(memory, _round_id(query))
+
+    def revealed(state: ClientState) -> tuple[ClientState, bytes]:
+        _check_ledger(memory, state.agreement, recipe)
+        after, reply = secure.reveal(state, query.content)
+        if memory.is_lasting:
+            _count(memory, state, recipe)  # before the reply leaves: a site that dies in between has revealed
+        return after, reply
+
+    return _stage(query, "reveal", memory, revealed)
+
+
+def _check_ledger(memory: Memory, agreement: Agreement, recipe: Recipe) -> None:
+    if memory.is_lasting:
+        cohort, data = [p.name for p in agreement.participants], _kept_data(memory, agreement.round_id)
+        Ledger.load(memory).check(agreement.round_id, recipe.fingerprint, data, cohort)
+
+
+def _count(memory: Memory, state: ClientState, recipe: Recipe) -> None:
+    agreement = state.agreement
+    cohort = tuple(sorted(p.name for p in agreement.participants))
+    survivors = agreement.names_of(map(int, agreement.marks(state.survivors).nonzero()[0]))
+    data = _kept_data(memory, agreement.round_id)
+    reveal = Revealed(agreement.round_id, recipe.fingerprint, data, cohort, tuple(sorted(survivors)))
+    Ledger.load(memory).counting(reveal).save(memory)
+
+
+def _noise_of_round(memory: Memory, round_id: str) -> NoiseStream:
+    """The stream of this round's noise: drawn once, and written down before anything that it hides leaves."""
+    key = f"round/{round_id}/state/noise"
+    secret = memory.get(key)
+    if secret is None:
+        secret = os.urandom(32)
+        memory.put(key, secret)
+    return NoiseStream(secret)
 
 
 def _check_agreement(query: Letter, agreement: Agreement, site: Site | SimulatedSite, recipe: Recipe) -> None:
+    if agreement.plan.bound != entry_bound(recipe) or agreement.entries != Layout.of(recipe).entries:
+        raise PolicyError("the round's bound and length are not those that follow from the recipe; use those.")
     if agreement.seed != binding.seed_of(agreement.round_id, agreement.participants):
         raise PolicyError("the round's public seed does not follow from its participants' keys; it may be chosen.")
     peers = site.conditions().peer_keys()
@@ -178,7 +242,11 @@ def _recipe(query: Letter) -> Recipe:
 
 
 def _round_id(query: Letter) -> str:
-    round_id = str(query.fields.get("round", ""))
+    return _checked_id(str(query.fields.get("round", "")))
+
+
+def _checked_id(round_id: str) -> str:
+    """A round id that may become the name of a file."""
     if not (len(round_id) == 32 and all(c in "0123456789abcdef" for c in round_id)):
         raise PolicyError(f"round {round_id[:40]!r} has no proper id; ids are 32 hexadecimal digits.")
     return round_id
@@ -196,6 +264,10 @@ def _kept_recipe(memory: Memory, round_id: str) -> Recipe:
     if kept is None:
         raise PolicyError(f"this site has not joined round {round_id!r}.")
     return Recipe.from_toml(kept.decode())
+
+
+def _kept_data(memory: Memory, round_id: str) -> str:
+    return (memory.get(f"round/{round_id}/data") or b"").decode()
 
 
 def _used_rounds(memory: Memory) -> tuple[str, ...]:

@@ -88,9 +88,8 @@ heads = "best"             # heads to build, e.g. "lda,rda"
 preset = "default"
 remove = ""                # sites to take out of the total, e.g. "north,south"
 forget = false             # delete the message of those sites too, instead of keeping it in removed/
-dropout = 0.1              # secure rounds: the share of sites that may vanish
-corruption = 0.1           # secure rounds: the share of sites that may work with the server
-max-rows = 1000000         # secure rounds: the most rows of one site
+dropout = 0.1              # secure rounds: the share of sites that may vanish, rounded up where a plan allows it
+corruption = 0.1           # secure rounds: the share of sites that may work with the server, rounded up
 authenticated = true       # secure rounds: every site's key is signed by its node's key
 peers = ""                 # secure rounds: a file of the names and node keys that may take part
 simulated-embeddings = ""  # for simulations: an .npz with x_train and y_train
@@ -125,13 +124,23 @@ def _policy(recipe: Recipe) -> str:
         if privacy.epsilon is not None
         else "# epsilon = 8.0         # the weakest promise accepted\n# delta = 1e-5"
     )
+    rows = (
+        f"min_rows = 1\nmin_count = {privacy.min_count}            # fewer rows in a class that has any, and nothing is sent"
+        if privacy.epsilon is None
+        else "# min_rows and min_count would answer without noise; ghofl flower check shows these figures instead"
+    )
+    peers = (
+        """peers = "peers.toml"     # write this file: name = "ecdsa-sha2-nistp384 AAAA…" lines, one for every site of a round
+# any_peers = true       # or this instead of peers: a server that invents the other sites then learns this one's part"""
+        if privacy.secure
+        else '# peers = "peers.toml"   # secure rounds need this, or any_peers = true'
+    )
     return f"""# What this site insists on, whatever the server asks for.
-min_rows = 1
-min_count = {privacy.min_count}            # fewer rows in a class that has any, and nothing is sent
+{rows}
 secure = {str(privacy.secure).lower()}           # only under secure aggregation
 {promise}
 confirm = true           # nothing leaves before: ghofl flower check site.toml --recipe recipe.toml --confirm
-# peers = "peers.toml"   # secure rounds only with these sites: name = "ecdsa-sha2-nistp384 AAAA…" lines
+{peers}
 min_survivors = 3
 corruption = 0.1
 """
@@ -139,10 +148,11 @@ corruption = 0.1
 
 def _readme(name: str, recipe: Recipe) -> str:
     mode = (
-        "a secure round: the server learns the sum and no site's part of it"
+        "a secure round: of sites that check their peers, the server learns the sum and no site's part of it"
         if recipe.privacy.secure
         else ("one message from every site")
     )
+    fill = ", and write `peers.toml` (or `any_peers = true`) for its policy" if recipe.privacy.secure else ""
     return f"""# {name}
 
 A one-shot federation with [ghofl](https://pypi.org/project/ghofl/) on [Flower](https://flower.ai): {mode}.
@@ -153,7 +163,7 @@ Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.en
 
 ## At every site
 
-1. Copy `site/site.toml`, `site/policy.toml` and `{PACKAGE}/recipe.toml` to the site and fill them in.
+1. Copy `site/site.toml`, `site/policy.toml` and `{PACKAGE}/recipe.toml` to the site and fill them in{fill}.
 2. See what would leave, and approve it:
 
        ghofl flower check site.toml --recipe recipe.toml --confirm

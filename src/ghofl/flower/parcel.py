@@ -8,11 +8,13 @@ import numpy as np
 
 from ghofl import diagnostics
 from ghofl.envelope import safetensors_header
-from ghofl.errors import MessageError, PolicyError
+from ghofl.errors import MessageError, PolicyError, SiteError
+from ghofl.features import TOLERATED_CLIPPING, Clipping
 from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site
 from ghofl.message import MAX_HEADER, Message
-from ghofl.privacy import as_vector, leaving, plan_of
+from ghofl.moments import Moments
+from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, leaving, noisy, plan_of
 from ghofl.recipe import Recipe
 
 
@@ -20,13 +22,16 @@ from ghofl.recipe import Recipe
 class Parcel:
     """What would leave a site under one recipe: a message, or the vector that a secure round hides.
 
-    `sentences` say what it would reveal to someone who reads it.
+    `sentences` say what it would reveal to someone who reads it. `data` is the version of the rows it was made from,
+    the sha256 of their exact moments; it never leaves the site. `clipped` is the share of entries outside the grid.
     """
 
     content: bytes = field(repr=False)
     is_message: bool
     rows: int
     sentences: tuple[str, ...]
+    data: str = ""
+    clipped: float = 0.0
 
     @property
     def sha256(self) -> str:
@@ -42,31 +47,92 @@ class Parcel:
 
     @property
     def vector(self) -> np.ndarray:
-        """The vector to hide."""
+        """The vector to hide, before the site's share of distributed noise."""
         assert not self.is_message
         return np.frombuffer(self.content, dtype="<i8").astype(np.int64, copy=False)
 
 
-def pack(site: Site | SimulatedSite, recipe: Recipe) -> Parcel:
-    """What would leave the site now, after its policy agreed to recipe and rows. Local noise is drawn here, once."""
+def has_shared_noise(recipe: Recipe) -> bool:
+    """Whether every site adds a share of the noise inside a secure round."""
+    plan = plan_of(recipe)
+    return plan is not None and plan.mechanism == "distributed"
+
+
+def with_noise(vector: np.ndarray, recipe: Recipe, stream: NoiseStream) -> np.ndarray:
+    """A site's vector with its share of distributed noise, drawn from the stream of one round."""
+    return as_vector(noisy(from_vector(vector, recipe), recipe, stream), recipe)
+
+
+def pack(site: Site | SimulatedSite, recipe: Recipe, rows: tuple[Moments, Clipping] | None = None) -> Parcel:
+    """What would leave the site now, after its policy agreed to recipe and rows.
+
+    Local noise is drawn here, once; a share of distributed noise is not, because every round has its own. `rows` are
+    the site's moments and clipping, where they were computed already.
+    """
     site.check_recipe(recipe)
-    moments = site.moments(recipe)
-    site.conditions().check_moments(moments)
+    moments, clipping = rows or site.moments_and_clipping(recipe)
+    if recipe.privacy.epsilon is None:  # under an epsilon a refusal would be an answer without noise
+        site.conditions().check_moments(moments)
+        if moments.rows > recipe.max_rows:
+            raise PolicyError("this site's rows do not fit the recipe's limits.")
     plan, is_secure = plan_of(recipe), recipe.privacy.secure
     has_noise = plan is not None and plan.mechanism == "local"
     if is_secure:
-        left, content = leaving(moments, recipe), b""
+        left = before_noise(moments, recipe) if has_shared_noise(recipe) else leaving(moments, recipe)
         content = as_vector(left, recipe).astype("<i8").tobytes()
     else:
-        message = Message.of(moments, recipe, site.name)
+        message = Message.of(moments, recipe, site.name, clipping=clipping)
         left, content = message.moments, message.to_bytes()
     sentences: tuple[str, ...] = ()
     if isinstance(site, Site):
         guarantee = plan.guarantee if has_noise and plan is not None else None
         sentences = tuple(diagnostics.audit(left, recipe, guarantee).sentences())
     if is_secure:
-        sentences += ("It leaves masked: the server learns the sum over all sites of the round, not these numbers.",)
-    return Parcel(content, not is_secure, moments.rows, sentences)
+        sentences += (site.conditions().told_of_rounds(),)
+    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, clipping.share)
+
+
+def rows_now(site: Site, recipe: Recipe) -> tuple[Moments, Clipping] | None:
+    """The moments of a site's rows as they are now, for its administrator; nothing when there is no file to read."""
+    try:
+        moments, clipping = site.moments_and_clipping(recipe)
+    except FileNotFoundError:
+        return None
+    if moments.rows > recipe.max_rows:
+        raise SiteError(
+            f"site {site.name!r} has {moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} of one site; send "
+            "fewer, or agree on a recipe with a larger max_rows under [limits]."
+        )
+    return moments, clipping
+
+
+def smallest_class(moments: Moments) -> int:
+    """The rows of the smallest class that has any; 0 when none has."""
+    return int(moments.counts[moments.counts > 0].min(initial=np.iinfo(np.int64).max)) if moments.rows else 0
+
+
+def doubts(parcel: Parcel, recipe: Recipe, rows: tuple[Moments, Clipping] | None) -> tuple[str, ...]:
+    """What an administrator should know of a parcel before it leaves, given the site's rows as they are now."""
+    out = ()
+    if parcel.clipped > TOLERATED_CLIPPING:
+        advice = "" if rows is None else f"; {rows[1].advice(recipe)}"
+        out += (
+            f"WARNING: {parcel.clipped:.1%} of its entries fell outside the grid and were clipped (up to "
+            f"{TOLERATED_CLIPPING:.1%} is harmless), so it is not fit to be sent{advice}.",
+        )
+    if rows is None:
+        out += ("WARNING: the rows behind it are not there any more; it is what was packed before.",)
+    elif is_outdated(parcel, rows):
+        out += (
+            "WARNING: the rows have changed since this was packed. What leaves, and what an approval is for, is what was "
+            "packed before; --again makes it anew from the rows as they are now.",
+        )
+    return out
+
+
+def is_outdated(parcel: Parcel, rows: tuple[Moments, Clipping] | None) -> bool | None:
+    """Whether a parcel was made of other rows than there are now; nothing when that cannot be known."""
+    return None if rows is None or not parcel.data else rows[0].sha256 != parcel.data
 
 
 def remembered(memory: Memory, recipe: Recipe) -> Parcel | None:
@@ -79,7 +145,10 @@ def remembered(memory: Memory, recipe: Recipe) -> Parcel | None:
         raise MessageError(
             "the message kept in this site's folder is damaged; remove it there and let it be made again."
         )
-    return Parcel(content, values["is_message"], values["rows"], tuple(values["sentences"]))
+    if not values["is_message"] and "data" not in values:
+        return None  # a vector of an earlier version may have its noise in it already
+    told_of = (values["is_message"], values["rows"], tuple(values["sentences"]))
+    return Parcel(content, *told_of, values.get("data", ""), values.get("clipped", 0.0))
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
@@ -89,6 +158,8 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
         "rows": parcel.rows,
         "sentences": parcel.sentences,
         "sha256": parcel.sha256,
+        "data": parcel.data,
+        "clipped": parcel.clipped,
     }
     memory.put(_key(recipe, "bin"), parcel.content)
     memory.put(_key(recipe, "json"), json.dumps(told, indent=1, ensure_ascii=False).encode())

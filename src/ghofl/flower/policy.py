@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+from ghofl.cohort import fewest
 from ghofl.errors import PolicyError, SiteError
 from ghofl.flower.binding import load_public_key
 from ghofl.flower.configuration import built, read_toml
@@ -12,20 +13,28 @@ from ghofl.moments import Moments
 from ghofl.recipe import Recipe
 from ghofl.secure import Policy as RoundPolicy
 
+_ORACLE = (
+    "min_rows and min_count ask for exact rows: whether they are met would be an answer without noise, outside what "
+    "epsilon bounds. Leave them out; 'ghofl flower check' shows these figures to the administrator."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """A site's conditions: enough rows, secure aggregation, a promise of epsilon, an administrator's approval.
 
-    `min_rows` and `min_count` are the fewest rows in all and in every class that has any. `epsilon` and `delta` are
-    the weakest promise accepted, `noise` the mechanisms trusted with it. With `confirm` nothing leaves that was not
-    approved with ``ghofl flower check --confirm``. `peers` is a file of names and public keys; when it is given,
-    secure rounds are joined only with these sites under these keys. `min_survivors` and `corruption` are the fewest
-    sites a secure sum covers and the share of them that may work with the server.
+    `min_rows` and `min_count` are the fewest rows in all and in every class that has any; not together with epsilon,
+    where refusing would be an answer without noise. `epsilon` and `delta` are the weakest promise accepted, `noise`
+    the mechanisms trusted with it. With `confirm` nothing leaves that was not approved with ``ghofl flower check
+    --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
+    keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
+    one of the two. `min_survivors` and `corruption` are the fewest sites a secure sum covers and the share of them,
+    rounded up, that may work with the server.
 
     Guarantees
     ----------
-    Texts of `PolicyError` repeat what recipe and policy say; of rows, no more than that a minimum is not met.
+    Texts of `PolicyError` repeat what recipe and policy say; of rows, no more than that a minimum is not met, and
+    under an epsilon nothing.
 
     Examples
     --------
@@ -44,6 +53,7 @@ class Policy:
     noise: tuple[str, ...] = ()
     confirm: bool = False
     peers: str = ""
+    any_peers: bool = False
     min_survivors: int = 3
     corruption: float = 0.1
 
@@ -54,8 +64,28 @@ class Policy:
         for name in ("min_rows", "min_count", "min_survivors"):
             if getattr(self, name) < 0:
                 raise SiteError(f"policy: {name} is {getattr(self, name)}; write 0 or more.")
+        for name, most in (("epsilon", float("inf")), ("delta", 1.0)):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < most:  # what is not a number compares with nothing
+                raise SiteError(f"policy: {name} is {value}; it is above 0 and below {most:g}.")
+        if not 0 <= self.corruption < 1:
+            raise SiteError(
+                f"policy: corruption is {self.corruption}; it is a share of the sites, 0 or more and below 1."
+            )
         if (self.delta is not None or self.noise) and self.epsilon is None:
             raise SiteError("policy: delta and noise are about a promise; write epsilon too, e.g. epsilon = 8.0.")
+        if self.epsilon is not None and self.delta is None:
+            raise SiteError(
+                f"policy: epsilon is {self.epsilon:g} and delta is missing, so that a promise with any chance of failing "
+                "would do; write the largest delta accepted, e.g. delta = 1e-5."
+            )
+        if self.epsilon is not None and self._counts_rows:
+            raise SiteError(f"policy: {_ORACLE}")
+        if self.peers and self.any_peers:
+            raise SiteError(
+                "policy: peers names the sites that secure rounds are joined with, and any_peers joins them with "
+                "anyone; write one of them."
+            )
 
     @classmethod
     def load(cls, path: str | Path) -> "Policy":
@@ -72,6 +102,13 @@ class Policy:
             raise PolicyError(
                 "this site sends only under secure aggregation, and the recipe has privacy.secure = false."
             )
+        if promised.secure and not (self.peers or self.any_peers):
+            raise PolicyError(
+                "this site's policy does not say whom it joins secure rounds with; its administrator writes peers, or "
+                "any_peers = true where the server is trusted not to invent the other sites."
+            )
+        if promised.epsilon is not None and self._counts_rows:
+            raise PolicyError(f"the recipe has an epsilon, and in this site's policy {_ORACLE}")
         if self.epsilon is None:
             return
         if promised.epsilon is None or promised.epsilon > self.epsilon:
@@ -97,15 +134,36 @@ class Policy:
             raise PolicyError(f"a class here has fewer rows than this site's policy's min_count of {self.min_count}.")
 
     @property
-    def in_rounds(self) -> RoundPolicy:
-        """What this site insists on in a secure round."""
-        return RoundPolicy(min_survivors=self.min_survivors, corruption=self.corruption)
+    def _counts_rows(self) -> bool:
+        return self.min_rows > 1 or self.min_count > 0
+
+    def in_rounds(self, recipe: Recipe) -> RoundPolicy:
+        """What this site insists on in a secure round of a recipe."""
+        least, least_honest = fewest(recipe)
+        return RoundPolicy(
+            min_survivors=max(self.min_survivors, least), corruption=self.corruption, min_honest=max(2, least_honest)
+        )
 
     def peer_keys(self) -> dict[str, EllipticCurvePublicKey]:
         """The public keys of the sites this one joins rounds with, by name; empty when it accepts any."""
         if not self.peers:
             return {}
-        return load_peers(self.peers)
+        keys = load_peers(self.peers)
+        if not keys:
+            raise SiteError(f'{self.peers} names no site; write name = "ecdsa-sha2-nistp384 AAAA…" lines.')
+        return keys
+
+    def told_of_rounds(self) -> str:
+        """Who learns what in a secure round, in a sentence for people."""
+        if self.peers:
+            return (
+                "It leaves masked, in a round with the sites of this site's peers only: the server learns the sum over "
+                "the round's sites and not these numbers, unless more of those sites than planned for work with it."
+            )
+        return (
+            "It leaves masked, in a round with whomever the server names (any_peers): an honest server learns the sum "
+            "over the round's sites and not these numbers; one that invents the other sites learns these numbers."
+        )
 
 
 def load_peers(path: str | Path) -> dict[str, EllipticCurvePublicKey]:

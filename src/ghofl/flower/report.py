@@ -138,7 +138,11 @@ def _page(
         "",
         f"Recipe `{recipe.fingerprint}`, {recipe.dim} features of `{recipe.encoder.name}`, "
         f"statistics {', '.join(recipe.statistics)}"
-        + (", secure aggregation: the server saw the sum and no site's part of it." if recipe.privacy.secure else "."),
+        + (
+            ", secure aggregation: of sites that check their peers, the server saw the sum and no part."
+            if recipe.privacy.secure
+            else "."
+        ),
         "",
         _promise(released),
         "",

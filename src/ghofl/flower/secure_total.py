@@ -2,14 +2,14 @@
 
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from ghofl import secure
 from ghofl.aggregation import Total
-from ghofl.cohort import refuse_few
-from ghofl.errors import FederationError, MessageError, RosterError
+from ghofl.cohort import fewest, refuse_few
+from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
 from ghofl.flower import binding
 from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
 from ghofl.flower.folder import RunFolder
@@ -24,6 +24,8 @@ from ghofl.secure import Agreement, Participant, ServerState
 log = logging.getLogger("flwr")
 CONTROL = 64 * 2**10  # the most bytes of an answer to "join", which has a key and a signature
 
+T = TypeVar("T")
+
 
 def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunFolder, sites: dict[str, str]) -> Total:
     """The total of a secure round, and of those before it; a round that was in progress goes on where it stood."""
@@ -32,26 +34,23 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
     sites |= dict.fromkeys(inside, "counted before")
     if settings.remove:
         raise FederationError(
-            f"{', '.join(settings.remove)} cannot be removed: a secure total hides its parts. Run a new round without "
-            "them, in another folder."
+            f"{', '.join(settings.remove)} cannot be removed: a secure total hides its parts, and the sum of a round "
+            "without them, beside this one, would show theirs."
         )
-    kept = folder.round()
+    if before is not None and before.is_released:
+        return _without_latecomers(engine, before, inside, folder, sites)
+    kept = _kept_round(folder)
     if kept is not None and {p.name for p in kept[1].agreement.participants} & inside:
         folder.end_round()  # killed after the total was written and before the round was forgotten
         kept = None
-    nodes = present(engine, settings, len(inside))
+    nodes = [node for node in present(engine, settings, len(inside)) if node.name not in inside]
     round_id = secrets.token_hex(16) if kept is None else kept[1].agreement.round_id
     joined = _joined(engine, recipe, settings, round_id, nodes, sites, inside)
-    if before is not None and kept is None and (len(joined) < 3 or before.is_released):
-        why = (
-            "the noise of a total is that of its sites"
-            if before.is_released
-            else "a later secure round needs three new sites"
-        )
-        sites |= dict.fromkeys(joined, f"left out: {why}")
+    if before is not None and kept is None and len(joined) < 3:
+        sites |= dict.fromkeys(joined, "left out: a later secure round needs three new sites")
         return before
     if kept is None:
-        state = _opened(recipe, settings, round_id, joined)
+        state = _opened(recipe, settings, round_id, joined, len(inside))
         closed = None
         folder.save_stage(closed, state)
     else:
@@ -63,14 +62,47 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
     signatures = [joined[p.name].signature if p.name in joined else b"" for p in state.agreement.participants]
     try:
         release = _Round(engine, settings, folder, by_name, signatures, sites).finished(closed, state)
-    except secure.RoundFailedError as error:
-        folder.end_round()
-        raise FederationError(f"{error} The next run opens a new one.") from None
-    for blame in release.blamed:
-        log.warning("%s gave a wrong share: %s", blame.name, blame.what)
-    total = Total.of_round(release.total, recipe, release.survivors)
+        for blame in release.blamed:
+            log.warning("%s gave a wrong share: %s", blame.name, blame.what)
+        total = Total.of_round(release.total, recipe, release.survivors)
+        Total.from_bytes(total.to_bytes())  # a sum that a lying site spoilt may be one that no later run could read
+        if before is not None:
+            total = before.joined(total)
+    except GhoflError as error:  # kept, the round would fail in every later run too
+        raise FederationError(f"{error} {_after_failure(folder)}") from error
     sites |= dict.fromkeys(release.survivors, "counted")
-    return total if before is None else before.joined(total)
+    return total
+
+
+def _without_latecomers(
+    engine: Engine, before: Total, inside: set[str], folder: RunFolder, sites: dict[str, str]
+) -> Total:
+    """The total as it is: sites add their noise inside a round, so nobody is asked for what could not be added."""
+    folder.end_round()
+    late = [node.name for node in engine.nodes() if node.name and node.name not in inside]
+    sites |= dict.fromkeys(late, "left out: the noise of a total is that of its sites")
+    log.info("Nobody is asked: the total has the noise of its %d sites, and takes no others", len(inside))
+    return before
+
+
+def _kept_round(folder: RunFolder) -> tuple[ServerState | None, ServerState] | None:
+    """The round in progress; one that cannot be read any more is forgotten, so that the next run opens another."""
+    try:
+        return folder.round()
+    except secure.SecureError as error:
+        raise FederationError(f"the round kept in {folder.path} is damaged: {error} {_after_failure(folder)}") from None
+
+
+def _after_failure(folder: RunFolder) -> str:
+    """End a round that cannot be completed, and say what to do."""
+    is_revealing = (folder.path / "round" / f"closed-{secure.SERVER_STAGES[-1]}").exists()
+    folder.end_round()
+    if is_revealing:
+        return (
+            "The next run opens a new round; sites that revealed their shares in this one join it when their "
+            "administrators re-open them (ghofl flower reopen)."
+        )
+    return "The next run opens a new one."
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +164,54 @@ def _check_binding(
         raise MessageError(f"{name!r} with this key is not in the file of peers.")
 
 
-def _opened(recipe: Recipe, settings: Settings, round_id: str, joined: Mapping[str, _Member]) -> ServerState:
-    if len(joined) < max(3, settings.min_sites):
+def _opened(
+    recipe: Recipe, settings: Settings, round_id: str, joined: Mapping[str, _Member], inside: int
+) -> ServerState:
+    needed = max(3, settings.min_sites - inside)
+    if len(joined) < needed:
         raise FederationError(
             f"{len(joined)} sites joined the secure round; it hides sites among each other and needs at least "
-            f"{max(3, settings.min_sites)}. Nothing was sent."
+            f"{needed}. Nothing was sent."
         )
     participants = tuple(Participant(name, joined[name].key) for name in sorted(joined))
-    bound = entry_bound(recipe)
-    plan = secure.plan(len(participants), bound, settings.dropout, settings.corruption)
-    refuse_few(recipe, plan)
+    plan = _plan(recipe, settings, len(participants), inside)
     entries = Layout.of(recipe).entries
     log.info(
-        "Round %s: %d sites, %d may vanish, %d neighbours each, %d bits an entry",
-        round_id[:8], plan.clients, plan.dropped, plan.neighbours, plan.bits,
+        "Round %s: %d sites, of which %d may vanish and %d may work with the server; %d neighbours each, %d bits per entry",
+        round_id[:8], plan.clients, plan.dropped, plan.corrupted, plan.neighbours, plan.bits,
     )  # fmt: skip
     return secure.open_round(Agreement(round_id, participants, binding.seed_of(round_id, participants), entries, plan))
+
+
+def _plan(recipe: Recipe, settings: Settings, clients: int, inside: int) -> secure.Plan:
+    """The plan of a round: for as many dropouts as were asked for, or as leave enough sites for the total to be used."""
+    least, least_honest = fewest(recipe)
+    corrupted = secure.plan(clients, 1, 0.0, settings.corruption).corrupted
+    needed = max(settings.min_sites - inside, least, least_honest + corrupted if least_honest else 0)
+    plan = secure.plan(
+        clients, entry_bound(recipe), settings.dropout, settings.corruption, min_survivors=min(needed, clients)
+    )
+    refuse_few(recipe, plan)
+    if plan.dropped < settings.dropout * clients - 1e-9:
+        log.warning(
+            "dropout=%g is %.2g of %d sites; with %d that may be corrupted and at least %d in the sum, %d may vanish",
+            settings.dropout, settings.dropout * clients, clients, plan.corrupted, plan.min_survivors, plan.dropped,
+        )  # fmt: skip
+    return plan
+
+
+def _surely(step: Callable[[ServerState], T], state: ServerState) -> T:
+    """A step of the round; what nobody expected of it, whoever's bytes are behind it, fails the round."""
+    try:
+        return step(state)
+    except (GhoflError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        log.exception("Round %s cannot go on", state.agreement.round_id[:8])
+        raise secure.RoundFailedError(
+            f"round {state.agreement.round_id!r} fails with an error that nobody expected ({type(error).__name__}); "
+            "nothing is released."
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +231,8 @@ class _Round:
             state = self._stage(closed, state)
             self.folder.save_stage(closed, state)
             if state.stage == secure.SERVER_STAGES[-1]:
-                return secure.finish(state)
-            closed, state = state, secure.advance(state)[0]
+                return _surely(secure.finish, state)
+            closed, state = state, _surely(secure.advance, state)[0]
             self.folder.save_stage(closed, state)
 
     def _stage(self, closed: ServerState | None, state: ServerState) -> ServerState:
@@ -179,7 +243,7 @@ class _Round:
             letters = dict.fromkeys((p.name for p in agreement.participants), agreement.to_bytes())
             fields["signatures"] = self.signatures
         else:
-            letters = secure.advance(closed)[1]
+            letters = _surely(secure.advance, closed)[1]
         done = state.senders()
         self._miss(sorted(set(letters) - set(self.nodes) - done), stage)
         queries = {
@@ -191,7 +255,14 @@ class _Round:
 
         def accept(node: Node, letter: Letter) -> None:
             nonlocal state
-            state = secure.receive(state, node.name, letter.content)
+            data = letter.content
+            try:
+                state = secure.receive(state, node.name, data)
+            except secure.SecureError:
+                raise
+            except Exception as error:
+                log.exception("The answer of %s could not be taken in", node.name)
+                raise MessageError(f"its answer could not be taken in ({type(error).__name__}).") from None
             self.folder.save_progress(state)
             progress.add(node.name, "")
 

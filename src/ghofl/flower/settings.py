@@ -7,7 +7,7 @@ from typing import Any
 from ghofl.errors import SiteError
 from ghofl.flower.configuration import built
 
-_LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "max_rows": 1, "at_once": 0}
+_LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Settings:
     `sites` nodes are waited for, `wait` seconds at most; a query waits `timeout` seconds for its answers. Messages are
     asked for from `at_once` sites at a time, 0 for all: fewer take longer, and less memory where they are relayed. A
     total of fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
-    message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may
-    vanish or work with the server, `max_rows` is the most rows of a site, and `authenticated` asks every site for
-    the signature of its node's key. `peers` is a file of the names and keys that may take part.
+    message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may vanish or work with
+    the server, both rounded up (see `secure.plan`), and `authenticated` asks every site for the signature of its node's
+    key. `peers` is a file of the names and keys that may take part.
     """
 
     folder: str
@@ -34,7 +34,6 @@ class Settings:
     forget: bool = False
     dropout: float = 0.1
     corruption: float = 0.1
-    max_rows: int = 1_000_000
     authenticated: bool = True
     peers: str = ""
 
@@ -57,6 +56,11 @@ class Settings:
             name = key.replace("-", "_")
             if key.startswith("simulated-"):
                 continue
+            if name == "max_rows":
+                raise SiteError(
+                    "run-config has max-rows; the most rows of a site are in the recipe, so that sites know them too: "
+                    "write max_rows under [limits] there, or leave it out for one million."
+                )
             if name not in cls.__slots__:
                 raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
             values[name] = _names(value) if name == "remove" else value

@@ -20,7 +20,7 @@ from ghofl.embed import moments_of_samples
 from ghofl.embeddings import class_numbers, load_rows, refuse_encoder
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
-from ghofl.features import Features
+from ghofl.features import Clipping, Features
 from ghofl.flower.configuration import built, read_toml
 from ghofl.flower.memory import FolderMemory, Memory
 from ghofl.flower.policy import Policy
@@ -133,12 +133,16 @@ class Site:
 
     def moments(self, recipe: Recipe) -> Moments:
         """The exact moments of this site's rows."""
+        return self.moments_and_clipping(recipe)[0]
+
+    def moments_and_clipping(self, recipe: Recipe) -> tuple[Moments, Clipping]:
+        """The exact moments of this site's rows, and how much of them fell outside the grid."""
         if self.embeddings:
             rows = load_rows(self.embeddings, self.split)
             assert rows.y is not None
             refuse_encoder(rows.encoder, recipe, self.embeddings)
             y = class_numbers(rows.y, recipe.classes, self.labels_are_numbers)
-            return site_moments(Features.of(recipe), rows.x, y)[0]
+            return site_moments(Features.of(recipe), rows.x, y)
         columns = datasets.Columns(self.text_column, self.path_column, "", self.label_column)
         samples, runtime = datasets.load(self.data, self.split, columns), Runtime(self.device)
         encoder = encoders.load(
@@ -146,7 +150,9 @@ class Site:
         )
         refuse_encoder(encoders.identity(encoder), recipe, self.data)
         numbers = self.labels_are_numbers
-        return moments_of_samples(samples, encoder, Features.of(recipe), runtime=runtime, labels_are_numbers=numbers)[0]
+        return moments_of_samples(samples, encoder, Features.of(recipe), runtime=runtime, labels_are_numbers=numbers)[
+            :2
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,16 +193,20 @@ class SimulatedSite:
 
     def conditions(self) -> Policy:
         """Simulated sites insist on nothing, not even rows: skewed splits have empty clients."""
-        return Policy(min_rows=0, min_survivors=2)
+        return Policy(min_rows=0, any_peers=True, min_survivors=2, corruption=0.0)
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Any recipe will do."""
 
     def moments(self, recipe: Recipe) -> Moments:
         """The moments of this client's rows."""
+        return self.moments_and_clipping(recipe)[0]
+
+    def moments_and_clipping(self, recipe: Recipe) -> tuple[Moments, Clipping]:
+        """The moments of this client's rows, and how much of them fell outside the grid."""
         x, y, parts = _dealt(self.embeddings, recipe.classes, self.clients, self.alpha, self.seed)
         rows = parts[self.number]
-        return site_moments(Features.of(recipe), x[rows], y[rows])[0]
+        return site_moments(Features.of(recipe), x[rows], y[rows])
 
 
 @lru_cache(maxsize=2)

@@ -31,6 +31,7 @@ from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
 from ghofl.privacy.release import (
     allowances,
     as_vector,
+    before_noise,
     entry_bound,
     from_vector,
     leaving,
@@ -77,6 +78,7 @@ __all__ = [  # noqa: RUF022 in story order
     "noisy",
     "without_small_classes",
     "allowances",
+    "before_noise",
     "entry_bound",
     "as_vector",
     "from_vector",

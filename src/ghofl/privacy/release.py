@@ -2,7 +2,8 @@
 
 ::
 
-    at a site      moments → cut to client_rows (unit client) → rounding → noise: all of it (local) or a share (distributed)
+    at a site      moments → cut to client_rows (unit client) → cut to limits.max_rows (with noise) → rounding
+                           → noise: all of it (local) or a share of it (distributed)
     at the server  total   → noise (central) → minimum counts
 
 Rows were clipped to the radius before, by `Features`. What leaves a site, and a total of it, is in the units it had:
@@ -55,11 +56,25 @@ def leaving(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None)
     >>> leaving(moments, recipe).squares.ravel()
     array([32, 80])
     """
+    plan, moments = plan_of(recipe), before_noise(moments, recipe)
+    return moments if plan is None or plan.mechanism == "central" else noisy(moments, recipe, stream)
+
+
+def before_noise(moments: Moments, recipe: Recipe) -> Moments:
+    """A site's moments as they leave it, but for its noise: cut and rounded, as far as the recipe asks for it.
+
+    Under an epsilon, entries beyond what limits.max_rows rows can add up to are cut there instead of being refused: a
+    refusal would be an answer without noise about the number of rows. Cutting each entry to a fixed range moves two
+    vectors no further apart, so the sensitivity stays what it is.
+    """
     plan, shifts = plan_of(recipe), shifts_of(recipe)
     if plan is not None and plan.limit is not None:
         moments = clip_vector(moments, plan.limit, plan.scales)
-    moments = restored(rounded(moments, shifts), shifts)
-    return moments if plan is None or plan.mechanism == "central" else noisy(moments, recipe, stream)
+    if plan is not None:
+        most = {name: min(recipe.max_rows * single, 2**63 - 1) for name, single in _entry_of_a_row(recipe).items()}
+        blocks = {name: np.clip(block, -most[name], most[name]) for name, block in moments.blocks.items()}
+        moments = Moments(moments.layout, blocks)
+    return restored(rounded(moments, shifts), shifts)
 
 
 def noisy(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:

@@ -119,17 +119,32 @@ class Plan:
 
 
 @functools.lru_cache(maxsize=64)
-def plan(clients: int, bound: int, dropout: float = 0.1, corruption: float = 0.1, sigma: int = 40) -> Plan:
+def plan(
+    clients: int,
+    bound: int,
+    dropout: float = 0.1,
+    corruption: float = 0.1,
+    sigma: int = 40,
+    min_survivors: int = 0,
+) -> Plan:
     """A plan with few neighbours whose privacy and liveness failures are both at most 2^−sigma, see `Plan`.
 
-    `bound` is the largest absolute entry of a site's vector; `dropout` and `corruption` are fractions of the cohort.
+    `bound` is the largest absolute entry of a site's vector. `dropout` and `corruption` are fractions of the cohort,
+    and both round up: a tenth of five clients is one. Privacy comes first: when no plan withstands that many dropouts
+    beside the corrupted clients, or when they would leave fewer than `min_survivors`, the plan is for as many as it
+    can withstand, which `Plan.dropped` says. Three clients of which one may be corrupted cannot lose any.
+
     The neighbour count is found by bisection. With fewer than 32 clients, or when no ring graph will do, the graph is
     complete and the threshold the smallest safe one, ⌊(n + corrupted)/2⌋ + 1.
+
+    >>> [plan(clients, bound=1).dropped for clients in (3, 4, 10, 11)]
+    [0, 1, 1, 2]
     """
     for name, fraction in (("dropout", dropout), ("corruption", corruption)):
         _check(0 <= fraction < 1, f"{name} is {fraction}; it is a fraction of the cohort, 0 or more and below 1.")
     _check(MIN_CLIENTS <= clients <= MAX_CLIENTS, f"{clients} clients; a round has {MIN_CLIENTS} to {MAX_CLIENTS}.")
-    dropped, corrupted = portion(clients, dropout), portion(clients, corruption)
+    corrupted = portion(clients, corruption)
+    dropped = _bearable(clients, portion(clients, dropout), corrupted, min_survivors)
     complete = _complete(clients, bound, dropped, corrupted)
     found, too_few, enough = complete, 0, (clients - 1) // 2 if clients >= COMPLETE_BELOW else 0
     while enough - too_few > 1:
@@ -143,16 +158,27 @@ def plan(clients: int, bound: int, dropout: float = 0.1, corruption: float = 0.1
 
 
 def portion(clients: int, fraction: float) -> int:
-    """How many clients a fraction of the cohort is, rounded down."""
-    return math.floor(clients * fraction + 1e-9)
+    """How many clients a fraction of the cohort is, rounded up: at least one whenever the fraction is above zero."""
+    return max(math.ceil(clients * fraction - 1e-9), 1 if fraction > 0 else 0)
+
+
+def _bearable(clients: int, asked: int, corrupted: int, min_survivors: int) -> int:
+    """The most dropouts, of those that were asked for, that leave a safe threshold, two to hide among and enough."""
+    most = min(clients - _threshold(clients, corrupted), clients - 2 - corrupted, clients - min_survivors)
+    return max(0, min(asked, most))
+
+
+def _threshold(clients: int, corrupted: int) -> int:
+    """The smallest safe threshold of the complete graph: 2t > n + corrupted."""
+    return (clients + corrupted) // 2 + 1
 
 
 def _complete(clients: int, bound: int, dropped: int, corrupted: int) -> Plan:
-    threshold = (clients + corrupted) // 2 + 1
+    threshold = _threshold(clients, corrupted)
     _check(
         threshold <= clients - dropped,
-        f"of {clients} clients {dropped} may drop and {corrupted} may be corrupted; a safe threshold is {threshold} "
-        f"and only {clients - dropped} stay. Assume 2 × dropout + corruption below 1, or invite more clients.",
+        f"of {clients} clients {corrupted} may be corrupted, and a safe threshold would be {threshold}; assume a "
+        "smaller share of corrupted clients, or invite more.",
     )
     bits = Ring.holding(clients, bound).bits
     return Plan(clients, clients - 1, threshold, 0, bits, bound, dropped, corrupted)

@@ -89,7 +89,7 @@ class Ring:
         if largest > bound:
             raise RingError(
                 f"an entry is larger than the bound of {bound} that the round was planned for; "
-                "plan the round with the bound of the recipe's layout and the rows a site may have."
+                "the recipe's limits.max_rows says how many rows a site may have."
             )
         return values.astype(self.dtype)
 

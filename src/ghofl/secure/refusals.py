@@ -22,14 +22,17 @@ from ghofl.secure.rounds import Agreement, Participant
 class Policy:
     """What a client insists on, whatever the server proposes.
 
-    The sum covers at least `min_survivors` clients; the plan withstands this fraction of corrupted clients with a
-    failure probability of at most 2^−sigma; and when `pinned` is given, only these sites take part, with these keys.
+    The sum covers at least `min_survivors` clients, and at least `min_honest` besides those that the plan takes for
+    corrupted (what noise that clients share is sized for); the plan withstands this fraction of corrupted clients,
+    rounded up, with a failure probability of at most 2^−sigma; and when `pinned` is given, only these sites take part,
+    with these keys.
     """
 
     min_survivors: int = 2
     corruption: float = 0.1
     sigma: int = 40
     pinned: tuple[Participant, ...] = ()
+    min_honest: int = 2
 
 
 def check_agreement(
@@ -57,6 +60,11 @@ def _check_plan(agreement: Agreement, policy: Policy, prefix: str) -> None:
         raise RefusedError(
             f"{prefix}the participant list is too short: of {plan.clients} sites {plan.dropped} may vanish, and a sum "
             f"covers at least {policy.min_survivors} here."
+        )
+    if plan.min_survivors - plan.corrupted < policy.min_honest:
+        raise RefusedError(
+            f"{prefix}its sum may cover {plan.min_survivors} sites of which {plan.corrupted} are corrupted; this site "
+            f"asks for {policy.min_honest} that keep their noise to themselves."
         )
     asked = portion(plan.clients, policy.corruption)
     if plan.corrupted < asked:

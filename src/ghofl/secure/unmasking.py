@@ -84,17 +84,27 @@ def _sort(
     opened: Iterable[Opened],
     good: Mapping[int, list[Share]],
 ) -> list[Blame]:
-    """Put the shares that fit their dealer's commitment with the good ones; blame the holder for the others."""
+    """Put the shares that fit their dealer's commitment with the good ones; blame the holder for the others.
+
+    A share that fits and is no number of the field is the dealer's doing, and ends the round.
+    """
     blamed = []
     for one in opened:
         box = boxes[one.seat, holder]
         expected = box.seed_commitment if kind == "seed" else box.key_commitment
         if keys.is_committed(expected, agreement.context(f"{kind} share", one.seat, holder), one.content):
-            good[one.seat].append(Share.of_content(holder + 1, one.content))
+            good[one.seat].append(_share(agreement, one, holder))
         else:
             what = f"revealed a {kind} share that is not the one {agreement.name_of(one.seat)} dealt"
             blamed.append(Blame(agreement.participants[holder].name, what))
     return blamed
+
+
+def _share(agreement: Agreement, opened: Opened, holder: int) -> Share:
+    try:
+        return Share.of_content(holder + 1, opened.content)
+    except SharingError:
+        _fail(agreement, f"{agreement.name_of(opened.seat)} dealt a share that is not a number of the field", [])
 
 
 def _complaints(agreement: Agreement, reveal: Reveal) -> list[Blame]:
