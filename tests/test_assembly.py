@@ -9,7 +9,7 @@ from ghofl.assembly import PrivacyOptions, RecipeOptions, assemble
 from ghofl.cli import private
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import Features, unit_scale
-from ghofl.recipe import Encoder, Privacy
+from ghofl.recipe import Encoder, Limits, Privacy
 
 CLASSES, ENCODER = tuple("abcdef"), Encoder(dim=96, name="mine", fingerprint="f" * 64)
 ANCHOR = tuple(np.linspace(0.0, 1.0, 96))
@@ -139,3 +139,10 @@ def test_the_grid_for_a_radius_fits_rows_of_that_length(rng, radius, project):
     assert clipping.share < 1e-3
     assert np.abs(q).max() > 0.25 * recipe.grid.bound
     assert np.linalg.norm(features.values(rows), axis=1).mean() == pytest.approx(radius, rel=0.12)
+
+
+def test_limits_of_one_site_go_into_the_recipe():
+    wanted = RecipeOptions(limits=Limits(max_rows=20_000, max_share=0.4))
+    recipe = assemble(wanted, ("cat", "dog"), Encoder(dim=4)).recipe
+    assert (recipe.max_rows, recipe.limits.max_share) == (20_000, 0.4)
+    assert assemble(RecipeOptions(), ("cat", "dog"), Encoder(dim=4)).recipe.max_rows == 1_000_000

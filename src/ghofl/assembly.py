@@ -12,7 +12,7 @@ from jaxtyping import Num
 from ghofl.best import Proposal, propose
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import calibrated, unit_scale, usual_length
-from ghofl.recipe import Encoder, Grid, Lift, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
 
 DELTA = 1e-5
 SITE_ROWS = 5000
@@ -70,6 +70,7 @@ class RecipeOptions:
     budget: int | None = None
     site_rows: int = SITE_ROWS
     privacy: PrivacyOptions | Privacy = field(default_factory=PrivacyOptions)
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def assemble(
     )
     recipe = _with_grid(replace(space, transform=transform), options, public, protected)
     promise = options.privacy if isinstance(options.privacy, Privacy) else options.privacy.section(recipe)
-    return Assembly(replace(recipe, privacy=promise), proposal, notes)
+    return Assembly(replace(recipe, privacy=promise, limits=options.limits), proposal, notes)
 
 
 def _with_unit_length(options: RecipeOptions) -> tuple[RecipeOptions, tuple[str, ...]]:

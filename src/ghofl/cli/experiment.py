@@ -17,6 +17,7 @@ from ghofl.cli.site import Bits, Force, Json, LiftTo, Power, Project, SketchTo, 
 from ghofl.demo import run
 from ghofl.embeddings import class_numbers, classes_of, load_rows
 from ghofl.errors import EmbeddingsError
+from ghofl.recipe import Limits
 from ghofl.secure import STAGES
 from ghofl.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
 from ghofl.simulate import simulate as run_simulation
@@ -54,6 +55,8 @@ def simulate(
         str | None, typer.Option(help="Choose statistics and space for messages of this size, e.g. 5MB.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split, the public matrices and who vanishes.")] = 0,
+    max_rows: private.MaxRows = None,
+    max_share: private.MaxShare = None,
     unit_length: UnitLength = False,
     anchor: private.Anchor = None,
     privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
@@ -90,7 +93,7 @@ def simulate(
     wanted = RecipeOptions(
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale, project=project, lift=lift,
         sketch=sketch, seed=seed, budget=None if budget is None else console.bytes_of(budget),
-        site_rows=len(data.y_train) // max(1, clients), privacy=privacy,
+        site_rows=len(data.y_train) // max(1, clients), privacy=privacy, limits=Limits(max_rows, max_share),
     )  # fmt: skip
     found = assembly_for(data, specs.values(), wanted, public)
     _tell(found, budget)

@@ -43,6 +43,13 @@ OPTIONS = {
     "client_rows": _option(int | None, "Full rows that a client counts as, for --unit client."),
     "rounding": _option(int | None, "Low bits to leave out of second moments."),
 }
+MaxRows = Annotated[
+    int | None,
+    typer.Option(help="The most rows of one site; one million unless given. Smaller ones make secure rounds smaller."),
+]
+MaxShare = Annotated[
+    float | None, typer.Option(help="The largest share of all rows that one site may have in a total that is used.")
+]
 Anchor = Annotated[
     str | None,
     typer.Option(

@@ -17,7 +17,7 @@ from ghofl.features import TOLERATED_CLIPPING, Features
 from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
-from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Recipe
+from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
 from ghofl.simulate import site_moments
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
@@ -60,6 +60,8 @@ def recipe(
     lift: LiftTo = None,
     sketch: SketchTo = None,
     seed: Annotated[int, typer.Option(help="Seed of the public random matrices.")] = 0,
+    max_rows: private.MaxRows = None,
+    max_share: private.MaxShare = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -107,7 +109,7 @@ def recipe(
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale,
         project=own.projection if own else project, lift=lift, sketch=sketch, seed=seed,
         budget=None if budget is None else console.bytes_of(budget), site_rows=site_rows or SITE_ROWS,
-        privacy=privacy,
+        privacy=privacy, limits=Limits(max_rows, max_share),
     )  # fmt: skip
     found = assemble(
         wanted,
