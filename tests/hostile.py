@@ -5,6 +5,7 @@ the format and the checksum. Whatever reads it either raises the library's own e
 as the very bytes that came (for rewritten headers: something that survives being written and read again).
 """
 
+import copy
 import json
 import sys
 from collections import Counter
@@ -16,10 +17,10 @@ from safetensors.numpy import load
 
 import golden_files
 from ghofl import Classifier, Message, Total, secure
-from ghofl.envelope import sealed
 from ghofl.errors import GhoflError
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
+from ghofl.wire.envelope import sealed
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 VALUES = [
@@ -68,13 +69,17 @@ def _rewrite(value: dict, rng: np.random.Generator) -> None:
     if isinstance(value[key], dict) and value[key] and rng.random() < 0.7:
         return _rewrite(value[key], rng)
     if isinstance(value[key], list) and value[key] and rng.random() < 0.7:
-        value[key] = [*value[key][:-1], VALUES[int(rng.integers(len(VALUES)))]]
+        value[key] = [*value[key][:-1], _odd(rng)]
     elif isinstance(value[key], str) and value[key] and rng.random() < 0.4:
         at = int(rng.integers(len(value[key])))
         value[key] = value[key][:at] + chr(int(rng.choice([0, 27, 48, 97, 0x202E, 0x3A9]))) + value[key][at + 1 :]
     else:
-        value[key] = VALUES[int(rng.integers(len(VALUES)))]
+        value[key] = _odd(rng)
     return None
+
+
+def _odd(rng: np.random.Generator) -> object:
+    return copy.deepcopy(VALUES[int(rng.integers(len(VALUES)))])
 
 
 def files(pattern: str, read: Callable[[bytes, str], object], write: Callable[[object], bytes]):

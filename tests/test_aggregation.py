@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federations import blobs, moments_of, recipe_of, total_of
-from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Moments, Recipe, Total, aggregation
-from ghofl.aggregation import Entry
-from ghofl.envelope import encode, sealed
+from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Moments, Recipe, Total
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.privacy import as_vector
 from ghofl.recipe import Privacy
+from ghofl.wire import total as aggregation
+from ghofl.wire.envelope import encode, sealed
+from ghofl.wire.roster import Entry
 
 RECIPE = recipe_of()
 

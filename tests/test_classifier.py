@@ -10,9 +10,9 @@ from safetensors.numpy import load
 
 from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_of
 from ghofl import Classifier, HeadSpec, Privacy, Projection
-from ghofl.envelope import sealed
 from ghofl.errors import EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.privacy import NoiseStream
+from ghofl.wire.envelope import sealed
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 

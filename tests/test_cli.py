@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from federations import blobs
 from ghofl.cli import app, console
-from ghofl.envelope import sealed
 from ghofl.errors import ClippingWarning, EmptyClassWarning
+from ghofl.wire.envelope import sealed
 
 COMMANDS = [
     "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",

@@ -9,7 +9,7 @@ import pytest
 
 import golden_files
 from ghofl import HEADS, Classifier, Message, Total
-from ghofl.envelope import SCHEMA
+from ghofl.wire.envelope import SCHEMA
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = GOLDEN / f"schema-{SCHEMA}"

@@ -11,11 +11,11 @@ from safetensors.numpy import load, save
 
 from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
 from ghofl import Features, Layout, Limits, Message, Moments, Privacy, Projection
-from ghofl.envelope import peek, sealed, size_limit
 from ghofl.errors import MessageError
-from ghofl.message import MAX_HEADER
-from ghofl.plausible import check_plausible
 from ghofl.privacy import allowances
+from ghofl.wire.envelope import peek, sealed, size_limit
+from ghofl.wire.message import MAX_HEADER
+from ghofl.wire.plausible import check_plausible
 
 RECIPE = recipe_of(statistics=("D", "B"))
 

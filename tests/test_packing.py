@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ghofl.errors import MessageError
-from ghofl.packing import CHUNK, SIGNED, chunks_of, pack, unpack
+from ghofl.wire.packing import CHUNK, SIGNED, chunks_of, pack, unpack
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

@@ -1,15 +1,15 @@
 """One-shot federated learning from exact integer moments: one message per site, one classifier."""
 
-from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import GhoflError
 from ghofl.features import Features
 from ghofl.fisher import Fisher
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
-from ghofl.message import Message
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl.wire.message import Message
+from ghofl.wire.total import Aggregator, Total
 
 __version__ = "0.1.0"
 

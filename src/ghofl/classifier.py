@@ -15,10 +15,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from ghofl import files
-from ghofl.aggregation import Total, guarantee_in
 from ghofl.best import best_head
 from ghofl.calibration import temperature_of
-from ghofl.envelope import check_fingerprint, check_seal, safetensors_header, sealed
 from ghofl.errors import (
     CalibrationWarning,
     EmptyClassWarning,
@@ -34,6 +32,9 @@ from ghofl.moments import Layout
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
+from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, sealed
+from ghofl.wire.roster import guarantee_in
+from ghofl.wire.total import Total
 
 PRESETS: dict[str, Mapping[str, Mapping[str, Any]]] = {"default": {}, "paper": PAPER}
 MAX_HEADER = 256 * 2**20

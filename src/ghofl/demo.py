@@ -6,12 +6,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl import partition
-from ghofl.aggregation import Total
 from ghofl.errors import MissingExtraError
 from ghofl.features import Features
-from ghofl.message import Message
 from ghofl.recipe import Recipe
 from ghofl.simulate import Dataset, Simulation, all_heads, recipe_for, simulate, site_moments
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 
 ALPHA = 0.1
 CLIENTS = 10

@@ -12,20 +12,20 @@ import numpy as np
 from jaxtyping import Int64, Num
 
 from ghofl import secure
-from ghofl.aggregation import Aggregator, Total
 from ghofl.assembly import Assembly, RecipeOptions, assemble
 from ghofl.classifier import BEST, Classifier, HeadSpec, is_possible, resolved
 from ghofl.cohort import Cohort, SecureRound, refuse_few
-from ghofl.envelope import encode
 from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.evaluation import Confusion
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
-from ghofl.message import Message
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.partition import Parts, empty
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving, rounded, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe, stored
+from ghofl.wire.envelope import encode
+from ghofl.wire.message import Message
+from ghofl.wire.total import Aggregator, Total
 
 Progress = Callable[[str, int, int], None]
 SITE_BLOCK = 4096

@@ -8,14 +8,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from federations import blobs, recipe_of
 from ghofl import partition
-from ghofl.aggregation import Total
 from ghofl.flower.answers import answer
 from ghofl.flower.asking import Answer, Node
 from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
 from ghofl.flower.site import Site
-from ghofl.message import Message
 from ghofl.recipe import Privacy
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 
 PLAIN = recipe_of()
 SECURE = replace(PLAIN, privacy=Privacy(secure=True))

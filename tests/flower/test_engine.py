@@ -23,7 +23,7 @@ from ghofl.flower.engine import GridEngine, from_records, to_records
 from ghofl.flower.letter import Letter
 from ghofl.flower.new import _pyproject
 from ghofl.flower.settings import Settings
-from ghofl.message import Message as SiteMessage
+from ghofl.wire.message import Message as SiteMessage
 from sites import PLAIN, SECURE, make_sites
 
 

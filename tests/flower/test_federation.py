@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 
 from federations import recipe_of
 from ghofl import secure
-from ghofl.aggregation import Total
 from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import FederationError, GhoflError, PrivacyError, RosterError, SiteError
@@ -23,10 +22,11 @@ from ghofl.flower.parcel import ready
 from ghofl.flower.reveals import Ledger
 from ghofl.flower.settings import Settings
 from ghofl.flower.site import Site
-from ghofl.message import Message
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
 

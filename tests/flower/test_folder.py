@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from ghofl import secure
-from ghofl.aggregation import Total
 from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import FederationError, RosterError
@@ -17,7 +16,8 @@ from ghofl.flower.federation import run
 from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
 from ghofl.flower.report import status_of
-from ghofl.message import Message
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
 
 

@@ -23,10 +23,10 @@ from ghofl.flower.new import write_app
 from ghofl.flower.parcel import ready
 from ghofl.flower.policy import Policy, load_peers
 from ghofl.flower.site import SimulatedSite, Site
-from ghofl.message import Message
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Limits, Privacy, Recipe
 from ghofl.secure import RingError
+from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
 LOCAL = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, noise="local")

@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 
 from federations import blobs
 from ghofl import partition
-from ghofl.aggregation import Total
 from ghofl.cli import app
 from ghofl.flower.policy import Policy
 from ghofl.flower.site import SimulatedSite, Site
-from ghofl.message import Message
 from ghofl.recipe import Recipe
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 from processes import Deployment, available, certificates, free_port, key_pair
 
 DOCS = Path(__file__).parents[2] / "docs"

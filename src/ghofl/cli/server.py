@@ -7,18 +7,19 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console, private
 from ghofl.cli.site import Force, Json
-from ghofl.envelope import ZSTD_MAGIC, peek
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
-from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
+from ghofl.wire.container import ZSTD_MAGIC
+from ghofl.wire.envelope import peek
+from ghofl.wire.message import Message
+from ghofl.wire.total import Aggregator, Total
 
 CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]

@@ -14,11 +14,11 @@ from ghofl.embeddings import Rows, class_numbers, classes_of, load_rows, refuse_
 from ghofl.encoders import Runtime
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING, Features
-from ghofl.message import Message
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
 from ghofl.simulate import site_moments
+from ghofl.wire.message import Message
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]

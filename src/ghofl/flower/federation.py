@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ghofl import files
-from ghofl.aggregation import Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import FederationError, GhoflError
 from ghofl.flower import report
@@ -26,6 +25,7 @@ from ghofl.flower.removal import check_removal, remove
 from ghofl.flower.secure_total import secure_total
 from ghofl.flower.settings import Settings
 from ghofl.recipe import Recipe
+from ghofl.wire.total import Total
 
 log = logging.getLogger("flwr")
 

@@ -29,12 +29,12 @@ from types import TracebackType
 from typing import Any
 
 from ghofl import files
-from ghofl.aggregation import Total
-from ghofl.envelope import peek
 from ghofl.errors import BusyError, FederationError, GhoflError
 from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
 from ghofl.secure import ServerState
+from ghofl.wire.envelope import peek
+from ghofl.wire.total import Total
 
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
 REPORT, PAGE, REFUSED, RUNNING = "report.json", "report.md", "refused.json", ".running"

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ghofl import diagnostics
-from ghofl.envelope import safetensors_header
 from ghofl.errors import MessageError, PolicyError, SiteError
 from ghofl.features import TOLERATED_CLIPPING, Clipping
 from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site
-from ghofl.message import MAX_HEADER, Message
 from ghofl.moments import Moments
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, leaving, noisy, plan_of
 from ghofl.recipe import Recipe
+from ghofl.wire.envelope import safetensors_header
+from ghofl.wire.message import MAX_HEADER, Message
 
 
 @dataclass(frozen=True, slots=True, eq=False)

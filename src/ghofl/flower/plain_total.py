@@ -2,16 +2,17 @@
 
 import logging
 
-from ghofl.aggregation import Aggregator, Total, refuse_overflow
-from ghofl.envelope import ZSTD_MAGIC, size_limit
 from ghofl.errors import FederationError, MessageError, MomentsOverflowError, RosterError
 from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
 from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
-from ghofl.message import MAX_HEADER, Message
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
+from ghofl.wire.container import ZSTD_MAGIC
+from ghofl.wire.envelope import size_limit
+from ghofl.wire.message import MAX_HEADER, Message
+from ghofl.wire.total import Aggregator, Total, refuse_overflow
 
 log = logging.getLogger("flwr")
 

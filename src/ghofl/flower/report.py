@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ghofl import files
-from ghofl.aggregation import Total
 from ghofl.errors import FederationError
 from ghofl.flower.folder import GUARANTEE, PAGE, REFUSED, REPORT, ROSTER, RUNNING, RunFolder
 from ghofl.recipe import Recipe
+from ghofl.wire.total import Total
 
 COMPLETE, FAILED, REFUSED_RUN, IN_PROGRESS, KILLED = "complete", "failed", "refused", "in progress", "killed"
 LARGEST = 256 * 2**20  # bytes of a report

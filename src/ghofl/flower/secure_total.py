@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ghofl import secure
-from ghofl.aggregation import Total
 from ghofl.cohort import fewest, refuse_few
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
 from ghofl.flower import binding
@@ -20,6 +19,7 @@ from ghofl.moments import Layout
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
+from ghofl.wire.total import Total
 
 log = logging.getLogger("flwr")
 CONTROL = 64 * 2**10  # the most bytes of an answer to "join", which has a key and a signature

@@ -1,7 +1,7 @@
 """Moments as bytes with a header, and back: the form that messages and totals share.
 
 The file is safetensors. Its metadata has one key, ``ghofl``, a JSON object, and each statistic X is two uint8 tensors,
-``X.codes`` and ``X.data`` (see `ghofl.packing`). Nothing is ever unpickled. The header's ``sha256`` is that of the whole
+``X.codes`` and ``X.data`` (see `ghofl.wire.packing`). Nothing is ever unpickled. The header's ``sha256`` is that of the whole
 file, header included, with those 64 digits written as zeros (schema 1: that of the tensors alone).
 
 Every byte is treated as hostile: sizes are checked against what the recipe allows before anything is allocated. Bytes
@@ -13,20 +13,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO
 
 import numpy as np
 from safetensors.numpy import save as save_safetensors
 
-from ghofl import files, packing
-from ghofl.errors import MessageError, MissingExtraError
+from ghofl import files
+from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import shown
 from ghofl.recipe import Recipe
+from ghofl.wire import container, packing
 
 SCHEMA = 2
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 HASHED = 4 * 2**20  # bytes that are hashed at a time
 NO_DIGEST = 64 * "0"
 
@@ -53,7 +53,7 @@ def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> b
         for part, content in zip(("codes", "data"), packing.pack(block.ravel()), strict=True):
             tensors[f"{name}.{part}"] = content
     data = sealed(tensors, _full_header(moments, header))
-    return _zstandard().ZstdCompressor(level=3).compress(data) if zstd else data
+    return container.compressed(data) if zstd else data
 
 
 def sealed(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> bytes:
@@ -143,24 +143,24 @@ def open_envelope(
     tensors is limited by the bytes that came.
     """
     limit = None if layout is None else size_limit(layout, max_header)
-    data = _decompressed(data, limit)
+    data = container.decompressed(data, limit)
     if limit is not None and len(data) > limit:
         raise MessageError(
             f"the {kind} has {len(data):,} bytes and this recipe allows {limit:,}; it is not of this recipe."
         )
-    tensors, metadata, start = _safetensors_header(data, kind, max_header)
+    tensors, metadata, start = container.read_header(data, kind, max_header)
     header = _ghofl_header(metadata, kind)
     expected = fields[header["schema"]]
     if set(header) - optional != expected:
         came = shown(sorted(header)[:20], 400)
         raise MessageError(f"the {kind}'s header has the fields {came}; expected {sorted(expected)}.")
-    _check_coverage(tensors, len(data) - start)
-    return Envelope(header, {name: _tensor(name, info, data, start) for name, info in tensors.items()}, data)
+    container.check_coverage(tensors, len(data) - start)
+    return Envelope(header, {name: container.tensor(name, info, data, start) for name, info in tensors.items()}, data)
 
 
 def safetensors_header(data: bytes | FileBytes, kind: str, max_header: int) -> dict[str, Any]:
     """ghofl's metadata in the bytes of a safetensors file of this kind."""
-    return _ghofl_header(_safetensors_header(data, kind, max_header)[1], kind)
+    return _ghofl_header(container.read_header(data, kind, max_header)[1], kind)
 
 
 def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | None:
@@ -172,7 +172,7 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
             return None
         header = file.read(size)
     try:
-        return _json(_json(header, "")["__metadata__"]["ghofl"].encode(), "")
+        return container.read_json(container.read_json(header, "")["__metadata__"]["ghofl"].encode(), "")
     except (MessageError, KeyError, AttributeError, TypeError):
         return None
 
@@ -248,27 +248,8 @@ def _check_layout(came: Any, layout: Layout) -> None:
     raise MessageError(f"the message has layout {shown(came, 200)} and the recipe has {expected}.")
 
 
-def _safetensors_header(
-    data: bytes | FileBytes, kind: str, max_header: int
-) -> tuple[dict[str, Any], dict[str, Any], int]:
-    if len(data) < 10:
-        raise MessageError(f"{len(data)} bytes are too few for a {kind}; the file is truncated or empty.")
-    size = int.from_bytes(bytes(data[:8]), "little")
-    if size > max_header:
-        raise MessageError(
-            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes."
-        )
-    if 8 + size > len(data):
-        raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")
-    header = _json(bytes(data[8 : 8 + size]), f"the {kind}'s header")
-    metadata = header.pop("__metadata__", None)
-    if not isinstance(metadata, dict) or set(metadata) != {"ghofl"} or not isinstance(metadata["ghofl"], str):
-        raise MessageError(f"the file is safetensors without ghofl's metadata; it is not a {kind}.")
-    return header, metadata, 8 + size
-
-
 def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    header = _json(metadata["ghofl"].encode(), "ghofl's metadata")
+    header = container.read_json(metadata["ghofl"].encode(), "ghofl's metadata")
     schema = header.get("schema")
     if type(schema) is not int or schema < 1:
         raise MessageError(f"schema {shown(schema, 40)!r} is not a version of this format.")
@@ -277,91 +258,3 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if header.get("kind") != kind:
         raise MessageError(f"this file is a {str(header.get('kind'))[:40]!r}, and a {kind!r} was expected.")
     return header
-
-
-def _tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing.Sliced:
-    """One uint8 vector of a safetensors file, checked against the bytes that are there; not copied."""
-    if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
-        raise MessageError(f"tensor {name[:40]!r} has a damaged entry in the header.")
-    if info["dtype"] != "U8":
-        raise MessageError(f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; packed integers are U8.")
-    shape, offsets = info["shape"], info["data_offsets"]
-    whole = all(isinstance(part, list) and all(type(v) is int and v >= 0 for v in part) for part in (shape, offsets))
-    if not whole or len(shape) != 1 or len(offsets) != 2:
-        raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; packed integers are one vector.")
-    low, high = offsets
-    if high - low != shape[0] or start + high > len(data):
-        raise MessageError(
-            f"tensor {name[:40]!r} claims bytes {low} to {high}, which are not there; the file is truncated."
-        )
-    if isinstance(data, FileBytes):
-        return data.part(start + low, start + high)
-    return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
-
-
-def _check_coverage(tensors: Mapping[str, Any], size: int) -> None:
-    """Raise unless the tensors follow each other without gaps to the end of the file."""
-    spans = []
-    for info in tensors.values():
-        span = info.get("data_offsets") if isinstance(info, dict) else None
-        if not isinstance(span, list) or len(span) != 2 or any(type(v) is not int for v in span):
-            raise MessageError("a tensor has a damaged entry in the header; the file is damaged or not a ghofl file.")
-        spans.append(tuple(span))
-    end = 0
-    for low, high in sorted(spans):
-        if low != end:
-            raise MessageError(f"tensors leave a gap or overlap at byte {end}; the file is damaged.")
-        end = high
-    if end > size:
-        raise MessageError(f"tensors claim {end} bytes and {size} are there; the file is truncated.")
-    if end < size:
-        raise MessageError(f"{size - end} bytes belong to no tensor; the file is damaged or not a ghofl file.")
-
-
-def _json(text: bytes, what: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
-    except (ValueError, RecursionError):
-        raise MessageError(f"{what} is not JSON; the file is damaged or not a ghofl file.") from None
-    if not isinstance(value, dict):
-        raise MessageError(f"{what} is not a JSON object; the file is damaged or not a ghofl file.")
-    return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a key stands twice")
-    return values
-
-
-def _not_json(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-def _decompressed(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
-    """The bytes inside a zstd frame, never more than `limit` of them; other bytes as they are."""
-    if bytes(data[:4]) != ZSTD_MAGIC:
-        return data
-    if isinstance(data, FileBytes):
-        data = bytes(data[:limit])
-    zstandard = _zstandard()
-    if limit is None:
-        raise MessageError("this file is compressed and may only be read with its recipe at hand.")
-    try:
-        size = zstandard.frame_content_size(data)
-        if size > limit:
-            raise MessageError(f"the message unpacks to {size:,} bytes and this recipe allows {limit:,}.")
-        if size < 0:
-            raise MessageError("the zstd frame does not say how much it holds; write messages with 'ghofl moments'.")
-        return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
-    except zstandard.ZstdError:
-        raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None
-
-
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("messages in zstd need zstandard: pip install 'ghofl[zstd]'") from None
-    return zstandard

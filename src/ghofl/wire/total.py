@@ -7,8 +7,7 @@ A total that carries noise, or has lost its small classes, is *released*: it is 
 added to it or taken out of it. (Noise of single messages is part of those messages: such totals add like any other.)
 """
 
-import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import sqrt
 from pathlib import Path
@@ -17,16 +16,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from ghofl import envelope, packing
-from ghofl.envelope import check_fingerprint, decode, encode, open_envelope
-from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RecipeError, RosterError
+from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RosterError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
-from ghofl.message import FIELDS as MESSAGE_FIELDS
-from ghofl.message import ID_DIGITS, MAX_HEADER, Message, check_header, is_share
 from ghofl.moments import INT64_MAX, Layout, Moments
-from ghofl.names import is_hex, is_site_name, look_alike, shown, skeleton
-from ghofl.plausible import check_plausible
+from ghofl.names import skeleton
 from ghofl.privacy import (
     Guarantee,
     MinCount,
@@ -38,6 +32,12 @@ from ghofl.privacy import (
     without_small_classes,
 )
 from ghofl.recipe import Recipe
+from ghofl.wire import envelope, packing
+from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
+from ghofl.wire.message import FIELDS as MESSAGE_FIELDS
+from ghofl.wire.message import MAX_HEADER, Message, check_header
+from ghofl.wire.plausible import check_plausible
+from ghofl.wire.roster import Entry, check_look_alikes, guarantee_in, recipe_in, roster_in, small_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
 _FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
@@ -45,32 +45,6 @@ FIELDS = {1: _FIELDS, 2: _FIELDS}
 SMALL = 2**30  # bytes of moments that a file of any size may unpack to
 EXPANSION = 256  # and how many times its own size a larger one
 OPTIONAL = frozenset({"guarantee", "small_classes"})
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One site's line in the roster; a released total, or one of a secure round, does not tell rows, hash and clipping."""
-
-    id: str
-    site: str
-    rows: int | None
-    sha256: str
-    clipped: float | None = None
-
-    @classmethod
-    def of(cls, message: Message) -> "Entry":
-        """The line of a message: who, how many rows, the hash of what was added, and the share that was clipped."""
-        return cls(message.id, message.site, message.rows, message.moments.sha256, message.clipped)
-
-    @classmethod
-    def hidden(cls, site: str) -> "Entry":
-        """The line of a site of which only the name is told."""
-        return cls(secrets.token_hex(16), site, None, "")
-
-    @property
-    def name(self) -> str:
-        """How people tell this site from others."""
-        return self.site or self.id[:8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +158,7 @@ class Total:
         twice = sorted({e.site for e in self.roster if e.site} & {e.site for e in other.roster})
         if twice:
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
-        _refuse_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
+        check_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
         return replace(self, moments=self.moments + other.moments, roster=roster)
 
@@ -232,14 +206,14 @@ class Total:
         layout = None if recipe is None else Layout.of(recipe)
         opened = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
         if recipe is None:
-            recipe = _recipe_in(opened.header)
+            recipe = recipe_in(opened.header)
             layout = Layout.of(recipe)
             _refuse_expansion(layout, len(data))
         check_fingerprint(opened.header, recipe)
         assert layout is not None
         moments = decode(opened, layout)
-        roster, guarantee = _roster_in(opened.header, moments), guarantee_in(opened.header, recipe)
-        total = cls(recipe, moments, roster, guarantee, _small_in(opened.header, layout.classes))
+        roster, guarantee = roster_in(opened.header, moments), guarantee_in(opened.header, recipe)
+        total = cls(recipe, moments, roster, guarantee, small_in(opened.header, layout.classes))
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total
 
@@ -365,73 +339,6 @@ def refuse_overflow(layout: Layout, rows: int, name: str) -> None:
         )
 
 
-def _recipe_in(header: Mapping[str, Any]) -> Recipe:
-    try:
-        recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
-    except RecipeError as error:
-        raise MessageError(f"the total carries a recipe that does not work: {shown(error, 300)}") from None
-    return recipe
-
-
-def _roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
-    lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
-    if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
-        raise MessageError("the total's roster is damaged; make the total again from its messages.")
-    roster = tuple(Entry(*line) for line in lines)
-    told = [e.rows for e in roster if e.rows is not None]
-    is_short = len(told) == len(roster) and sum(told) != moments.rows
-    if len({e.id for e in roster}) != len(roster) or is_short:
-        raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
-    return roster
-
-
-def _is_line(line: Any, length: int) -> bool:
-    """Whether something can be a line of a roster: id, site, rows, sha256 and (not in schema 1) the share clipped."""
-    if not isinstance(line, list) or len(line) != length:
-        return False
-    message_id, site, rows, sha256, clipped = (*line, None)[:5]
-    return (
-        is_hex(message_id, ID_DIGITS)
-        and is_site_name(site)
-        and (rows is None or type(rows) is int)
-        and (sha256 == "" or is_hex(sha256, 64))
-        and is_share(clipped)
-    )
-
-
-def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
-    """The guarantee in a header, which must be the one that the recipe's noise gives."""
-    values, plan = header.get("guarantee"), plan_of(recipe)
-    if values is None:
-        return None
-    try:
-        guarantee = Guarantee.from_dict(values)
-    except PrivacyError as error:
-        raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
-    if plan is None or not guarantee.agrees_with(plan.guarantee):
-        raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
-    return guarantee
-
-
-def _small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
-    values = header.get("small_classes")
-    if values is None:
-        return None
-    try:
-        small = MinCount(**{**values, "small": tuple(values["small"])})
-    except (TypeError, KeyError):
-        small = None
-    numbers = () if small is None else (*small.small, *(() if small.merged_into is None else (small.merged_into,)))
-    if (
-        small is None
-        or type(small.threshold) is not int
-        or type(small.is_pooled_whole) is not bool
-        or not all(type(c) is int and 0 <= c < classes for c in numbers)
-    ):
-        raise MessageError("what the total says about small classes is damaged; release it again.")
-    return small
-
-
 def _refuse_expansion(layout: Layout, size: int) -> None:
     """Raise when a file that brings its own recipe would unpack to far more than it has."""
     if 8 * layout.entries > max(SMALL, EXPANSION * size):
@@ -452,11 +359,6 @@ def _refuse_share(total: Total) -> None:
                 f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
                 f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
             )
-
-
-def _refuse_look_alikes(names: Iterable[str]) -> None:
-    if pair := look_alike(names):
-        raise RosterError(f"sites {pair[0]!r} and {pair[1]!r} look alike; give one of them another name.")
 
 
 def _refuse_released(total: Total | None, verb: str) -> None:

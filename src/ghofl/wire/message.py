@@ -5,7 +5,7 @@ A message is a safetensors file. Its metadata has one key, ``ghofl``, a JSON obj
     {"schema": 2, "kind": "message", "recipe": fingerprint, "layout": {...}, "id": ..., "site": ..., "rows": ...,
      "clipped": share of clipped entries or null, "sha256": of the whole file}
 
-and each statistic X is two uint8 tensors, ``X.codes`` and ``X.data`` (see `ghofl.packing`). The whole may be wrapped
+and each statistic X is two uint8 tensors, ``X.codes`` and ``X.data`` (see `ghofl.wire.packing`). The whole may be wrapped
 in zstd. Nothing is ever unpickled.
 
 Every byte is treated as hostile: sizes are checked against what the recipe allows before anything is allocated, and
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from ghofl import files
-from ghofl.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
 from ghofl.errors import MessageError
 from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
-from ghofl.plausible import check_plausible, check_possible, check_radius, check_rows
 from ghofl.privacy import NoiseStream, leaving, plan_of, restored, rounded, shifts_of
 from ghofl.recipe import Recipe
+from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
+from ghofl.wire.plausible import check_plausible, check_possible, check_radius, check_rows
 
 MAX_HEADER = 64 * 2**10
 _FIRST_FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}

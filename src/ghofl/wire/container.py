@@ -1,0 +1,125 @@
+"""The outer form of a file: safetensors, perhaps inside one zstd frame, read without trusting a byte of it."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ghofl.errors import MessageError, MissingExtraError
+from ghofl.files import FileBytes
+from ghofl.wire import packing
+
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+def read_header(data: bytes | FileBytes, kind: str, max_header: int) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """The tensors that a file announces, its metadata, and where its tensors begin."""
+    if len(data) < 10:
+        raise MessageError(f"{len(data)} bytes are too few for a {kind}; the file is truncated or empty.")
+    size = int.from_bytes(bytes(data[:8]), "little")
+    if size > max_header:
+        raise MessageError(
+            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes."
+        )
+    if 8 + size > len(data):
+        raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")
+    header = read_json(bytes(data[8 : 8 + size]), f"the {kind}'s header")
+    metadata = header.pop("__metadata__", None)
+    if not isinstance(metadata, dict) or set(metadata) != {"ghofl"} or not isinstance(metadata["ghofl"], str):
+        raise MessageError(f"the file is safetensors without ghofl's metadata; it is not a {kind}.")
+    return header, metadata, 8 + size
+
+
+def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing.Sliced:
+    """One uint8 vector of a safetensors file, checked against the bytes that are there; not copied."""
+    if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
+        raise MessageError(f"tensor {name[:40]!r} has a damaged entry in the header.")
+    if info["dtype"] != "U8":
+        raise MessageError(f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; packed integers are U8.")
+    shape, offsets = info["shape"], info["data_offsets"]
+    whole = all(isinstance(part, list) and all(type(v) is int and v >= 0 for v in part) for part in (shape, offsets))
+    if not whole or len(shape) != 1 or len(offsets) != 2:
+        raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; packed integers are one vector.")
+    low, high = offsets
+    if high - low != shape[0] or start + high > len(data):
+        raise MessageError(
+            f"tensor {name[:40]!r} claims bytes {low} to {high}, which are not there; the file is truncated."
+        )
+    if isinstance(data, FileBytes):
+        return data.part(start + low, start + high)
+    return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
+
+
+def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
+    """Raise unless the tensors follow each other without gaps to the end of the file."""
+    spans = []
+    for info in tensors.values():
+        span = info.get("data_offsets") if isinstance(info, dict) else None
+        if not isinstance(span, list) or len(span) != 2 or any(type(v) is not int for v in span):
+            raise MessageError("a tensor has a damaged entry in the header; the file is damaged or not a ghofl file.")
+        spans.append(tuple(span))
+    end = 0
+    for low, high in sorted(spans):
+        if low != end:
+            raise MessageError(f"tensors leave a gap or overlap at byte {end}; the file is damaged.")
+        end = high
+    if end > size:
+        raise MessageError(f"tensors claim {end} bytes and {size} are there; the file is truncated.")
+    if end < size:
+        raise MessageError(f"{size - end} bytes belong to no tensor; the file is damaged or not a ghofl file.")
+
+
+def read_json(text: bytes, what: str) -> dict[str, Any]:
+    """A JSON object whose keys stand once each; `what` it is, for the error."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
+    except (ValueError, RecursionError):
+        raise MessageError(f"{what} is not JSON; the file is damaged or not a ghofl file.") from None
+    if not isinstance(value, dict):
+        raise MessageError(f"{what} is not a JSON object; the file is damaged or not a ghofl file.")
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key stands twice")
+    return values
+
+
+def _not_json(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def compressed(data: bytes) -> bytes:
+    """Bytes in one zstd frame."""
+    return _library().ZstdCompressor(level=3).compress(data)
+
+
+def decompressed(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
+    """The bytes inside a zstd frame, never more than `limit` of them; other bytes as they are."""
+    if bytes(data[:4]) != ZSTD_MAGIC:
+        return data
+    if isinstance(data, FileBytes):
+        data = bytes(data[:limit])
+    zstandard = _library()
+    if limit is None:
+        raise MessageError("this file is compressed and may only be read with its recipe at hand.")
+    try:
+        size = zstandard.frame_content_size(data)
+        if size > limit:
+            raise MessageError(f"the message unpacks to {size:,} bytes and this recipe allows {limit:,}.")
+        if size < 0:
+            raise MessageError("the zstd frame does not say how much it holds; write messages with 'ghofl moments'.")
+        return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError:
+        raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None
+
+
+def _library() -> Any:
+    try:
+        import zstandard
+    except ImportError:
+        raise MissingExtraError("messages in zstd need zstandard: pip install 'ghofl[zstd]'") from None
+    return zstandard

@@ -1,0 +1,112 @@
+"""Who is inside a total, and what else its header says: the recipe it brings, noise, small classes."""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
+from ghofl.moments import Moments
+from ghofl.names import is_hex, is_site_name, look_alike, shown
+from ghofl.privacy import Guarantee, MinCount, plan_of
+from ghofl.recipe import Recipe
+from ghofl.wire.message import ID_DIGITS, Message, is_share
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One site's line in the roster; a released total, or one of a secure round, does not tell rows, hash and clipping."""
+
+    id: str
+    site: str
+    rows: int | None
+    sha256: str
+    clipped: float | None = None
+
+    @classmethod
+    def of(cls, message: Message) -> "Entry":
+        """The line of a message: who, how many rows, the hash of what was added, and the share that was clipped."""
+        return cls(message.id, message.site, message.rows, message.moments.sha256, message.clipped)
+
+    @classmethod
+    def hidden(cls, site: str) -> "Entry":
+        """The line of a site of which only the name is told."""
+        return cls(secrets.token_hex(16), site, None, "")
+
+    @property
+    def name(self) -> str:
+        """How people tell this site from others."""
+        return self.site or self.id[:8]
+
+
+def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
+    lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
+    if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
+        raise MessageError("the total's roster is damaged; make the total again from its messages.")
+    roster = tuple(Entry(*line) for line in lines)
+    told = [e.rows for e in roster if e.rows is not None]
+    is_short = len(told) == len(roster) and sum(told) != moments.rows
+    if len({e.id for e in roster}) != len(roster) or is_short:
+        raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
+    return roster
+
+
+def _is_line(line: Any, length: int) -> bool:
+    """Whether something can be a line of a roster: id, site, rows, sha256 and (not in schema 1) the share clipped."""
+    if not isinstance(line, list) or len(line) != length:
+        return False
+    message_id, site, rows, sha256, clipped = (*line, None)[:5]
+    return (
+        is_hex(message_id, ID_DIGITS)
+        and is_site_name(site)
+        and (rows is None or type(rows) is int)
+        and (sha256 == "" or is_hex(sha256, 64))
+        and is_share(clipped)
+    )
+
+
+def recipe_in(header: Mapping[str, Any]) -> Recipe:
+    try:
+        recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
+    except RecipeError as error:
+        raise MessageError(f"the total carries a recipe that does not work: {shown(error, 300)}") from None
+    return recipe
+
+
+def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
+    """The guarantee in a header, which must be the one that the recipe's noise gives."""
+    values, plan = header.get("guarantee"), plan_of(recipe)
+    if values is None:
+        return None
+    try:
+        guarantee = Guarantee.from_dict(values)
+    except PrivacyError as error:
+        raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
+    if plan is None or not guarantee.agrees_with(plan.guarantee):
+        raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
+    return guarantee
+
+
+def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
+    values = header.get("small_classes")
+    if values is None:
+        return None
+    try:
+        small = MinCount(**{**values, "small": tuple(values["small"])})
+    except (TypeError, KeyError):
+        small = None
+    numbers = () if small is None else (*small.small, *(() if small.merged_into is None else (small.merged_into,)))
+    if (
+        small is None
+        or type(small.threshold) is not int
+        or type(small.is_pooled_whole) is not bool
+        or not all(type(c) is int and 0 <= c < classes for c in numbers)
+    ):
+        raise MessageError("what the total says about small classes is damaged; release it again.")
+    return small
+
+
+def check_look_alikes(names: Iterable[str]) -> None:
+    """Raise when two of some names look alike."""
+    if pair := look_alike(names):
+        raise RosterError(f"sites {pair[0]!r} and {pair[1]!r} look alike; give one of them another name.")
