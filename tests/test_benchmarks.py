@@ -5,6 +5,7 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 FILE = Path(__file__).parents[1] / "benchmarks" / "ratios.py"
@@ -29,7 +30,7 @@ def measure(name="pack", ratio=2.0, turns=STEADY, machine=1.0):
 
 
 def run(*measures, **fields):
-    return {"threads": "2", "measures": ratios.as_stored(measures), **fields}
+    return {"threads": 1, "measures": ratios.as_stored(measures), **fields}
 
 
 def written(path, content):
@@ -48,8 +49,10 @@ def test_the_ratio_is_that_of_the_medians_and_one_disturbed_turn_moves_neither_i
     assert disturbed.spread < 0.02
 
 
-def test_the_spread_is_relative_and_unknown_of_a_single_turn():
-    assert measure(turns=SHAKY).spread == pytest.approx(1.4826 * 0.3)
+def test_the_spread_is_a_relative_standard_deviation_and_unknown_of_a_single_turn():
+    assert measure(turns=SHAKY).spread == pytest.approx(1.206 * 1.4826 * 0.3)  # 1.206 for five turns
+    many = measure(turns=np.random.default_rng(0).normal(1.0, 0.05, size=2001)).spread
+    assert many == pytest.approx(0.05, rel=0.05)
     assert measure(ratio=20.0, turns=SHAKY).spread == pytest.approx(measure(turns=SHAKY).spread)
     assert measure(turns=(1.0,)).spread is None
 
@@ -115,7 +118,7 @@ def test_a_stored_run_gives_its_measures_back():
         (run(measure(ratio=2.1)), 0, "Nothing is slower beyond noise."),
         (run(measure(ratio=4.0)), 1, "Slower beyond noise, or missing: pack."),
         (run(measure("unpack")), 1, "Slower beyond noise, or missing: pack."),
-        (run(measure(), threads="8"), 0, "2 threads then and 8 now"),
+        (run(measure(), threads=8), 0, "threads then: 1; now: 8"),
     ],
 )
 def test_the_exit_status_says_whether_anything_became_slower(new, status, said, tmp_path, capsys):
