@@ -5,17 +5,24 @@ export OPENBLAS_NUM_THREADS ?= 2
 export OMP_NUM_THREADS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test test-quick lint bench docs clean
 
 demo: .venv/.demo
 	@$(BIN)/ghofl demo
 
 # Test processes with one BLAS thread each are quicker on two cores than some that share both; those that run real
 # networks mostly wait, so there is one process more than cores.
-test: export OPENBLAS_NUM_THREADS = 1
-test: export OMP_NUM_THREADS = 1
+test test-quick: export OPENBLAS_NUM_THREADS = 1
+test test-quick: export OMP_NUM_THREADS = 1
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+# What to run while working, in under two minutes: without tests that take seconds each, real data, and the encoders,
+# whose libraries each process would take longer to import than their tests run. Nothing here waits for a network,
+# so there are as many processes as cores.
+test-quick: .venv/.dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not real_data' \
+		--ignore tests/encoders --ignore src/ghofl/encoders
 
 lint: .venv/.dev
 	$(BIN)/ruff check src tests benchmarks docs/generate.py
@@ -23,8 +30,10 @@ lint: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
+# PARTS names what to run, e.g. PARTS='speed grid'. With BASELINE, a stored speed run (a copy of
+# benchmarks/results/speed.json made on this machine), the run fails when anything became slower beyond noise.
 bench: .venv/.dev
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/run.py $(PARTS) $(if $(BASELINE),--baseline '$(BASELINE)')
 
 docs: .venv/.dev
 	$(BIN)/python docs/generate.py

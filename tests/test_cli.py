@@ -459,6 +459,7 @@ def test_every_command_has_help_with_an_example(command):
     assert f"Example: ghofl {command}" in " ".join(ghofl(command, "--help").replace("│", " ").split())
 
 
+@pytest.mark.slow
 def test_the_program_is_installed_and_tells_its_version_and_errors():
     import ghofl as package
 

@@ -101,6 +101,7 @@ def test_the_python_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str
     assert re.fullmatch("[0-9a-f]{64}", sha256)
 
 
+@pytest.mark.slow
 def test_the_shell_example_of_the_readme_runs_in_a_real_shell(tmp_path: Path, rng: np.random.Generator) -> None:
     (script,) = (block for block in _blocks(README, "sh") if "ghofl moments" in block)
     for name, rows in (("north", 120), ("south", 60), ("test", 50)):
@@ -127,6 +128,7 @@ def test_the_walk_through_with_files_runs_line_by_line(
     assert Path("total.ghofl").read_bytes() == Path("back.ghofl").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = digits()
     np.savez(
@@ -141,6 +143,7 @@ def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monke
 
 
 @pytest.mark.filterwarnings("ignore::ghofl.errors.EmptyClassWarning")  # the noise decides whether a class is left empty
+@pytest.mark.slow
 def test_the_walk_through_of_private_runs_runs_line_by_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
 ) -> None:

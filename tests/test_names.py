@@ -77,6 +77,7 @@ def test_class_names_may_look_alike():
     assert Recipe(("0", "O", "l", "1"), Encoder(dim=2)).classes == ("0", "O", "l", "1")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20))
 def test_a_skeleton_is_its_own_skeleton(text):
     once = skeleton(text)
@@ -94,6 +95,7 @@ def test_ids_are_hexadecimal_digits_in_lower_case():
         assert not is_hex(wrong, 32)
 
 
+@pytest.mark.slow
 def test_two_classes_of_one_name_are_found_in_linear_time():
     many = [str(i) for i in range(100_000)]
     with pytest.raises(RecipeError, match="more than once"):

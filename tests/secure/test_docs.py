@@ -11,6 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "secure-aggregation.md"
 ASSUMPTIONS = ((0.1, 0.0), (0.1, 0.05), (0.1, 0.1), (0.2, 0.1), (0.3, 0.1))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
 def test_the_table_of_neighbours_is_what_plan_gives():
     rows = re.findall(r"^\| ([\d,]+) \| (\d+ / .*) \|$", PAGE.read_text(), flags=re.MULTILINE)

@@ -94,6 +94,7 @@ def test_the_stated_bounds_are_the_exact_hypergeometric_tails(n, dropout, corrup
     assert max(privacy, liveness) <= Fraction(1, 2**sigma)
 
 
+@pytest.mark.slow
 def test_failures_in_drawn_graphs_stay_below_the_stated_bounds():
     """A weak plan, so that failures are seen: each event is counted in thousands of drawn graphs."""
     n, draws, chance = 40, 3000, np.random.default_rng(11)

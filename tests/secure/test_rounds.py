@@ -33,6 +33,7 @@ def test_the_secure_total_is_the_plain_total_of_the_survivors(clients, fraction,
     check(vectors, simulate_round(vectors, 1000, drops, agreed), drops)
 
 
+@pytest.mark.slow
 def test_a_hundred_clients_on_the_ring_that_was_planned_for_them_give_the_plain_total():
     vectors = vectors_of(100)
     agreed = plan(100, bound=1000, dropout=0.1, corruption=0.02)
@@ -54,6 +55,7 @@ def test_a_thousand_clients_give_the_plain_total(fraction):
     assert play_elsewhere(1000, fraction, STAGES) == 1
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(3, 9), st.data())
 def test_any_schedule_of_dropouts_gives_the_survivors_sum_or_nothing(clients, data):
