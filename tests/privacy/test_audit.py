@@ -15,7 +15,7 @@ from scipy import stats
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import NoiseStream, add_noise, clip_rows, noise_plan
 from ghofl.recipe import Privacy
-from ghofl.triangles import diagonal
+from ghofl.statistics.triangles import diagonal
 
 RELEASES, DIM, RADIUS = 60_000, 2, 50
 LAYOUT = Layout(RELEASES, DIM, ("S",))

@@ -23,7 +23,7 @@ from ghofl.privacy import (
     sketch_norm,
 )
 from ghofl.recipe import Privacy
-from ghofl.triangles import diagonal
+from ghofl.statistics.triangles import diagonal
 
 DIM, CLASSES, RADIUS = 5, 3, 40
 STATISTICS = [("N", "A"), ("N", "A", "D"), ("N", "A", "B"), ("N", "A", "D", "B"), ("N", "A", "S")]

@@ -12,7 +12,7 @@ from ghofl.errors import MessageError, PolicyError
 from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site
 from ghofl.message import MAX_HEADER, Message
-from ghofl.privacy import as_vector, leaving, plan_of
+from ghofl.privacy import as_vector, plan_of, protect
 from ghofl.recipe import Recipe
 
 
@@ -55,7 +55,7 @@ def pack(site: Site | SimulatedSite, recipe: Recipe) -> Parcel:
     plan, is_secure = plan_of(recipe), recipe.privacy.secure
     has_noise = plan is not None and plan.mechanism == "local"
     if is_secure:
-        left, content = leaving(moments, recipe), b""
+        left, content = protect(moments, recipe), b""
         content = as_vector(left, recipe).astype("<i8").tobytes()
     else:
         message = Message.of(moments, recipe, site.name)
