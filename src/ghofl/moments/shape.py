@@ -9,6 +9,8 @@ With n rows of a class and P_k = Σ x^k, the central moments m_k = Σ (x − x̄
 Both measures are ratios in which the powers of n cancel, as do the units of the features.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float, Shaped
 
@@ -58,12 +60,14 @@ def excess_kurtosis(moments: Moments) -> Float[np.ndarray, "classes dim"]:
     return _ratio(fourth, spread, lambda top, bottom: top / bottom**2 - 3.0)
 
 
-def _powers(moments: Moments) -> tuple[Shaped[np.ndarray, "classes 1"], ...]:
+def _powers(moments: Moments) -> tuple[Shaped[np.ndarray, "classes _"], ...]:
     """N, A and D as Python integers, which never overflow."""
     return moments.counts[:, None].astype(object), moments.sums.astype(object), moments.squares.astype(object)
 
 
-def _ratio(tops: np.ndarray, bottoms: np.ndarray, ratio) -> Float[np.ndarray, "classes dim"]:
+def _ratio(
+    tops: np.ndarray, bottoms: np.ndarray, ratio: Callable[[int, int], float]
+) -> Float[np.ndarray, "classes dim"]:
     pairs = zip(tops.ravel(), bottoms.ravel(), strict=True)
     values = [ratio(top, bottom) if bottom > 0 else np.nan for top, bottom in pairs]
     return np.array(values, dtype=np.float64).reshape(tops.shape)

@@ -23,7 +23,7 @@ from ghofl.privacy import lattice
 from ghofl.privacy.bounds import Sensitivity, record_bounds, sensitivity
 from ghofl.privacy.errors import PrivacyError
 from ghofl.privacy.guarantee import Guarantee, sigma_for
-from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
+from ghofl.privacy.noise import LARGEST_SIGMA, NoiseStream, discrete_gaussian, reach
 from ghofl.recipe import Privacy
 from ghofl.statistics import Statistic
 from ghofl.statistics.triangles import diagonal
@@ -142,7 +142,7 @@ def noise_plan(
         shifts=shifts,
         client_rows=privacy.client_rows,
     )
-    return NoisePlan(
+    plan = NoisePlan(
         layout=layout,
         radius=radius,
         epsilon=privacy.epsilon,
@@ -155,6 +155,8 @@ def noise_plan(
         min_cohort=privacy.min_cohort,
         client_rows=privacy.client_rows,
     )
+    _check_sigmas(plan)
+    return plan
 
 
 def add_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = None) -> Moments:
@@ -196,6 +198,15 @@ def _scales(bounds: Mapping[str, float], shares: Mapping[str, float]) -> dict[st
         )
     total = sum(shares[name] for name in bounds)
     return {name: bound / sqrt(shares[name] / total) for name, bound in bounds.items()}
+
+
+def _check_sigmas(plan: NoisePlan) -> None:
+    for name, sigma in plan.sigmas.items():
+        if sigma > LARGEST_SIGMA / 2:
+            raise PrivacyError(
+                f"noise of {name} would have a standard deviation of {sigma:.3g}, and it is drawn up to 2^50; use fewer "
+                f"grid bits or a smaller radius, or leave {name} out."
+            )
 
 
 def _assumptions(plan: NoisePlan) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class Statistic:
     agreement: (p, q, r) such that the contributions of two rows of one class have an inner product of at least
         Δ²(p + q·t + r·t²), where t ∈ [−1, 1] is x·x'/R².
     is_per_class: whether each class has its own, so that a minimum count can take the class out.
-    is_symmetric: whether it is the packed upper triangle of a matrix.
+    is_symmetric: whether it is the packed upper triangle of second moments Σ x xᵀ.
     is_sketched: whether it is of the sketch z = Rᵀx instead of x; it is there when the recipe has a sketch.
     is_unsigned: whether no entry can be negative.
     is_rounded: whether privacy.rounding leaves low bits out.
