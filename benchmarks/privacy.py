@@ -16,7 +16,7 @@ import numpy as np
 
 from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total, partition
 from ghofl.features import usual_length
-from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving
+from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect
 from ghofl.secure import Ring
 from ghofl.simulate import Cohort, Dataset, recipe_for, site_moments
 
@@ -94,7 +94,7 @@ class Federation:
     def total(self, recipe: Recipe, stream: NoiseStream | None = None) -> Total:
         """A released total; of distributed noise, the sum that secure aggregation gives to the bit."""
         if recipe.privacy.secure:
-            vector = sum(as_vector(leaving(moments, recipe, stream), recipe) for moments in self.moments)
+            vector = sum(as_vector(protect(moments, recipe, stream), recipe) for moments in self.moments)
             return Total.of_round(vector, recipe, [f"client-{i}" for i in range(CLIENTS)])
         messages = (Message.of(moments, recipe, f"client-{i}", stream) for i, moments in enumerate(self.moments))
         return Total.of(messages, recipe).released(stream)

@@ -40,7 +40,7 @@ BUILT_IN = {
     "NotImplementedError", "OverflowError", "RuntimeError", "TypeError", "ValueError",
 }  # fmt: skip
 CAUGHT_NEARBY = {
-    "envelope.py": {"ValueError"},  # hooks of json.loads, whose errors `_json` turns into a MessageError
+    "container.py": {"ValueError"},  # hooks of json.loads, whose errors `_json` turns into a MessageError
 }
 
 

@@ -9,7 +9,7 @@ from federations import integer_rows, split_datasets
 from ghofl import Layout, Moments, MomentsBuilder
 from ghofl.errors import EmbeddingsError, LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments import INT64_MAX
-from ghofl.triangles import add_products, diagonal, packed, triangle, unpacked
+from ghofl.statistics.triangles import add_products, diagonal, packed, triangle, unpacked
 
 
 def plain_moments(x, y, layout, sketch):

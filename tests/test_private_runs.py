@@ -37,10 +37,10 @@ from ghofl.privacy import (
     before_noise,
     entry_bound,
     from_vector,
-    leaving,
     length,
     noisy,
     plan_of,
+    protect,
     sensitivity,
     sketch_norm,
 )
@@ -58,6 +58,7 @@ SPACES = {
     "projection": {"projection": Projection(dim=4)},
     "lift": {"lift": Lift(dim=9)},
     "sketch": {"sketch": Sketch(dim=3), "statistics": ("B",)},
+    "powers": {"statistics": ("D", "D3", "D4")},
 }
 
 
@@ -82,7 +83,7 @@ def released_total(recipe, x, y, sites=5, stream=None):
     if not recipe.privacy.secure:
         return Total.of(messages_of(recipe, x, y, sites, stream), recipe).released(stream)
     parts = np.array_split(np.arange(len(y)), sites)
-    vectors = [as_vector(leaving(moments_of(recipe, x[p], y[p]), recipe, stream), recipe) for p in parts]
+    vectors = [as_vector(protect(moments_of(recipe, x[p], y[p]), recipe, stream), recipe) for p in parts]
     return Total.of_round(sum(vectors), recipe, [f"site-{i}" for i in range(sites)]).released(stream)
 
 
@@ -118,14 +119,14 @@ def test_moving_one_record_moves_what_leaves_a_site_by_at_most_the_sensitivity(r
     shifts = {name: 3 for name in layout.shapes if name not in "NA"}
     bound = sensitivity(layout, radius_of(recipe), "record", neighbours, sketch_norm=norm, shifts=shifts).value
     x, y = rng.normal(size=(40, 6)) * 3, rng.integers(4, size=40)
-    before = leaving(moments_of(recipe, x, y), recipe)
+    before = protect(moments_of(recipe, x, y), recipe)
     for trial in range(60):
         row = rng.normal(size=(1, 6)) * 10.0 ** rng.uniform(-2, 4)
         if neighbours == "add-remove":
             moved = moments_of(recipe, np.vstack([x, row]), np.append(y, trial % 4))
         else:
             moved = moments_of(recipe, np.vstack([row, x[1:]]), np.append(trial % 4, y[1:]))
-        assert length(leaving(moved, recipe) - before) <= bound
+        assert length(protect(moved, recipe) - before) <= bound
 
 
 def test_the_usual_length_is_the_mean_one_after_projection_and_lift(rng):
@@ -246,7 +247,7 @@ def test_clients_are_protected_by_cutting_their_moments(rows):
     recipe = private_recipe(privacy)
     plan = plan_of(recipe)
     central = replace(recipe, privacy=replace(privacy, noise="central"))
-    cut = leaving(moments_of(central, *rows), central)
+    cut = protect(moments_of(central, *rows), central)
     assert length(cut, plan.scales) <= plan.limit
     message = Message.from_bytes(Message.of(moments_of(central, *rows), central).to_bytes(), central)
     assert message.moments == cut
@@ -286,7 +287,7 @@ def test_a_recipe_with_secure_aggregation_makes_no_plain_messages_or_totals(rows
 def test_a_vector_and_back_is_what_left_the_site_and_stays_in_its_bound(rows, rounding):
     recipe = private_recipe(Privacy(radius=1.0, secure=True, rounding=rounding), statistics=("D", "B"))
     recipe = replace(recipe, limits=Limits(max_rows=len(rows[1])))
-    left = leaving(moments_of(recipe, *rows), recipe)
+    left = protect(moments_of(recipe, *rows), recipe)
     vector = as_vector(left, recipe)
     assert from_vector(vector, recipe) == left
     assert np.abs(vector).max() <= entry_bound(recipe)

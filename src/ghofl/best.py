@@ -5,12 +5,13 @@ held-out training rows of CIFAR-10 and CIFAR-100 (MobileNetV2, square roots of f
 """
 
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from ghofl.errors import RecipeError
 from ghofl.moments import Layout
-from ghofl.recipe import MAX_DIM, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
 from ghofl.secure import Ring, RingError
 
 
@@ -59,7 +60,7 @@ PROJECTIONS = (64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768)
 SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
 LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
 LIFTED_FROM = 64  # random features of fewer numbers were not tried
-# What a secure round reserves room for in an entry: a million rows a site, and 128 sites in the sum.
+# What a secure round reserves room for in an entry: a million rows per site, and 128 sites in the sum.
 MASKED_ROWS, MASKED_SITES = 10**6, 128
 ROUND_BYTES = 8_000  # keys and shares for some twenty neighbours
 
@@ -121,7 +122,8 @@ def _candidates(start: Recipe, seed: int) -> list[Recipe]:
     spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in PROJECTIONS if k < dim)]
     for space in spaces:
         out += [replace(space, sketch=Sketch(dim=k, seed=seed) if k else None) for k in SKETCHES if k < space.dim]
-    for lifted in (round(times * dim) for times in LIFTS if LIFTED_FROM <= dim <= MAX_DIM / times):
+    sizes = (round(times * dim) for times in LIFTS if LIFTED_FROM <= dim <= MAX_DIM / times)
+    for lifted in (size for size in sizes if dim * (dim + size) <= MAX_MATRIX):
         lift, kept = Lift(dim=lifted, seed=seed, keep=True), Sketch(dim=dim, kept=True)
         out.append(replace(linear, lift=lift, sketch=kept))
     return out
@@ -166,26 +168,22 @@ def _bytes(recipe: Recipe, rows: int) -> int:
     typical = recipe.grid.bound / 5.0  # the root mean square of an entry that fills three quarters of the grid at most
     per_class = max(1.0, rows / layout.classes)
     spread = np.sqrt(layout.dim) if recipe.sketch is not None and not recipe.sketch.kept else 1.0
-    sizes = {
-        "N": _width(per_class, 1),
-        "A": _width(per_class * typical, 2),
-        "D": _width(per_class * typical**2, 1),
-        "B": _width(rows * typical**2, 2),
-        "S": _width(per_class * typical**2, 2),
-        "Z": _width(per_class * (typical * spread) ** 2, 2),
-    }
-    entries = {name: int(np.prod(shape)) for name, shape in layout.shapes.items()}
+    sizes = 0.0
+    for record in layout.records:
+        added, feature = per_class if record.is_per_class else rows, typical * (spread if record.is_sketched else 1.0)
+        width = _width(added * feature**record.power, signs=1 if record.is_unsigned else 2)
+        sizes += prod(layout.shapes[record.name]) * (width + 1 / 256)
     spare = 1.05 if recipe.projection is None else 1.1  # projected entries are less even, and more chunks stand out
-    return 2000 + int(spare * sum(count * (sizes[name] + 1 / 256) for name, count in entries.items()))
+    return 2000 + int(spare * sizes)
 
 
 def _masked_bytes(recipe: Recipe, rows: int) -> float:
     """What a site sends in a secure round: every entry in the whole bytes that the largest could need in a sum."""
     layout = Layout.of(recipe)
-    is_spread = recipe.sketch is not None and not recipe.sketch.kept and layout.has("Z")
-    largest = recipe.grid.bound * (layout.dim if is_spread else 1)
+    is_kept = recipe.sketch is not None and recipe.sketch.kept  # whose features are no sums of others
+    largest = max(record.largest(layout.bound, 1 if is_kept else layout.dim) for record in layout.records)
     try:
-        width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest**2).width
+        width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest).width
     except RingError:
         return np.inf
     return ROUND_BYTES + layout.entries * width

@@ -25,7 +25,7 @@ from jaxtyping import Float, Int, Int16, Num
 from ghofl.clipping import clip_rows, grid_radius
 from ghofl.errors import ClippingWarning, EmbeddingsError
 from ghofl.recipe import Grid, Lift, Projection, Recipe
-from ghofl.triangles import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64
+from ghofl.statistics.triangles import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64
 
 BLOCK = 4096
 HEADROOM = 0.75

@@ -23,11 +23,12 @@ from functools import cache, cached_property
 import numpy as np
 from jaxtyping import Float, Int64, Num
 
-from ghofl import linalg, triangles
+from ghofl import linalg
 from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError
 from ghofl.features import Features
 from ghofl.moments import Moments
 from ghofl.privacy import diagonal_shrinkage, noise_shrinkage, repaired
+from ghofl.statistics import triangles
 from ghofl.wire.total import Total
 
 ClassCovariance = Callable[[int], Float[np.ndarray, "dim dim"]]

@@ -11,7 +11,7 @@ import json
 import math
 import tomllib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
 from ghofl.plain import build, canonical, coerce, plain
 from ghofl.plain import check as _check
+from ghofl.statistics import INT64_MAX, STATISTICS, stored
 
 SCHEMA = 1
-STATISTICS = ("N", "A", "D", "B", "S")
 MAX_CLASSES = 100_000
 MAX_DIM = 65_536
 MAX_TOML_BYTES = 256 * 2**20
@@ -284,8 +284,9 @@ class Recipe:
     """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
-    ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class).
-    B is the sum of S over classes and D its diagonal, so a recipe that asks for S does not list them.
+    ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class), ``D3`` and
+    ``D4`` (per-class sums of third and fourth powers). B is the sum of S over classes and D its diagonal, so a recipe
+    that asks for S does not list them.
 
     Guarantees
     ----------
@@ -317,6 +318,7 @@ class Recipe:
         object.__setattr__(self, "statistics", stored(self.statistics))
         self._check_classes()
         self._check_spaces()
+        self._check_powers()
 
     def _check_classes(self) -> None:
         _check(
@@ -376,6 +378,17 @@ class Recipe:
                 self.sketch.dim < self.dim,
                 f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; a sketch that large is "
                 "written statistics = ['S'] instead.",
+            )
+
+    def _check_powers(self) -> None:
+        # Squares have room for any site's rows but at the edges, where the rows themselves are refused when they come.
+        for record in (STATISTICS[name] for name in self.statistics if STATISTICS[name].power > 2):
+            most = INT64_MAX // record.largest(self.grid.bound, self.dim)
+            _check(
+                self.max_rows <= most,
+                f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits leave the 64-bit integers beyond "
+                f"{most:,} rows and one site may have {self.max_rows:,}; write fewer grid.bits, or a limits.max_rows of "
+                f"at most {most:,}.",
             )
 
     @property
@@ -446,22 +459,6 @@ class Recipe:
             raise RecipeError(f"{path} is not a text file; a recipe is TOML. 'ghofl recipe' writes one.") from None
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}") from None
-
-
-def stored(statistics: Sequence[str]) -> tuple[str, ...]:
-    """The statistics that need storing so that all of `statistics` can be derived, in the order N A D B S.
-
-    >>> stored(["S", "B"])
-    ('N', 'A', 'S')
-    """
-    asked = {"N", "A", *statistics}
-    unknown = sorted(asked - set(STATISTICS))
-    _check(
-        not unknown,
-        f"statistics lists {unknown}; known are {', '.join(STATISTICS)}"
-        + ("; class moments of a sketch (Z) are asked for by a [sketch] section." if "Z" in unknown else "."),
-    )
-    return tuple(name for name in STATISTICS if name in asked and not ("S" in asked and name in "DB"))
 
 
 def _check_seed(section: str, seed: int) -> None:

@@ -21,8 +21,9 @@ from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.partition import Parts, empty
-from ghofl.privacy import NoiseStream, as_vector, entry_bound, leaving, rounded, shifts_of
-from ghofl.recipe import Encoder, Privacy, Recipe, stored
+from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect, rounded, shifts_of
+from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.statistics import stored
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
@@ -161,7 +162,7 @@ class _Sites:
         """The total of one secure round, in which the cohort's clients vanish."""
         recipe = self._recipe
         vectors = {
-            name: as_vector(leaving(moments, recipe, stream), recipe) for name, moments, _ in self._moments()
+            name: as_vector(protect(moments, recipe, stream), recipe) for name, moments, _ in self._moments()
         }  # the noise of a client is in its vector before it is masked
         bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)

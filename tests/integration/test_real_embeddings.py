@@ -12,7 +12,7 @@ import pytest
 
 from ghofl import Features, Gaussians, HeadSpec, Message, Privacy, Total
 from ghofl.heads import LDA
-from ghofl.privacy import NoiseStream, as_vector, leaving
+from ghofl.privacy import NoiseStream, as_vector, protect
 from ghofl.simulate import Dataset, recipe_for, site_moments
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
@@ -129,7 +129,7 @@ def noisy_lda(real_data):
 
     def total(recipe, stream):
         if recipe.privacy.secure:
-            vector = sum(as_vector(leaving(moments, recipe, stream), recipe) for moments in sites)
+            vector = sum(as_vector(protect(moments, recipe, stream), recipe) for moments in sites)
             return Total.of_round(vector, recipe, [f"site-{i}" for i in range(10)])
         messages = (Message.of(moments, recipe, f"site-{i}") for i, moments in enumerate(sites))
         return Total.of(messages, recipe).released(stream)

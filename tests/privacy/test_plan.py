@@ -10,7 +10,7 @@ from ghofl.errors import LayoutError
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import NoiseStream, PrivacyError, add_noise, epsilon_of, noise_plan, record_bounds, sigma_for
 from ghofl.recipe import Privacy
-from ghofl.triangles import diagonal
+from ghofl.statistics.triangles import diagonal
 
 PRIVACY = Privacy(radius=1.0, epsilon=1.0, delta=1e-5)
 DISTRIBUTED = replace(PRIVACY, noise="distributed", secure=True, min_cohort=6)
@@ -28,7 +28,7 @@ def spread(moments):
 
 
 @pytest.mark.parametrize("radius", [1, 30, 5000])
-@pytest.mark.parametrize("statistics", [("N", "A"), ("D", "B"), ("S",), ("B",)])
+@pytest.mark.parametrize("statistics", [("N", "A"), ("D", "B"), ("S",), ("B",), ("D", "D3", "D4")])
 def test_blocks_share_the_budget_and_use_it_up(statistics, radius):
     layout = Layout(10, 8, statistics)
     plan = noise_plan(layout, radius, PRIVACY)

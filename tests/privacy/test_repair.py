@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from ghofl.features import rademacher
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import NoiseStream, PrivacyError, add_noise, clip_rows, noise_plan, noise_shrinkage, repaired
-from ghofl.privacy.repair import repaired_counts, repaired_second, repaired_squares, repaired_sums
+from ghofl.privacy.repair import repaired_counts, repaired_powers, repaired_second, repaired_sums
 from ghofl.recipe import Privacy
+from ghofl.statistics import STATISTICS
 
 CLASSES, DIM, RADIUS = 4, 6, 40
 
@@ -56,7 +57,7 @@ def test_repairing_twice_changes_nothing_more(seed, epsilon):
     a = repaired_sums(out["A"], n, RADIUS)
     assert np.array_equal(n, out["N"])
     assert np.array_equal(a, out["A"])
-    assert np.array_equal(repaired_squares(out["D"], a, n), out["D"])
+    assert np.array_equal(repaired_powers(STATISTICS["D"], out["D"], {"N": n, "A": a}), out["D"])
     assert np.array_equal(repaired_second(out["B"], a, n), out["B"])
 
 

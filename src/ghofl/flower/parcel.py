@@ -12,7 +12,7 @@ from ghofl.features import TOLERATED_CLIPPING, Clipping
 from ghofl.flower.memory import Memory
 from ghofl.flower.site import SimulatedSite, Site
 from ghofl.moments import Moments
-from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, leaving, noisy, plan_of
+from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import safetensors_header
 from ghofl.wire.message import MAX_HEADER, Message
@@ -78,7 +78,7 @@ def pack(site: Site | SimulatedSite, recipe: Recipe, rows: tuple[Moments, Clippi
     plan, is_secure = plan_of(recipe), recipe.privacy.secure
     has_noise = plan is not None and plan.mechanism == "local"
     if is_secure:
-        left = before_noise(moments, recipe) if has_shared_noise(recipe) else leaving(moments, recipe)
+        left = before_noise(moments, recipe) if has_shared_noise(recipe) else protect(moments, recipe)
         content = as_vector(left, recipe).astype("<i8").tobytes()
     else:
         message = Message.of(moments, recipe, site.name, clipping=clipping)

@@ -13,7 +13,7 @@ from ghofl.heads.base import Head, prefixed, with_prefix
 from ghofl.heads.lda import LDA
 from ghofl.heads.quadratic import QDA, RDA, Student
 from ghofl.heads.ridge import Ridge
-from ghofl.triangles import apply
+from ghofl.statistics.triangles import apply
 
 PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student)}
 

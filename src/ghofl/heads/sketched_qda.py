@@ -12,7 +12,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA
 from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores, student_scores
-from ghofl.triangles import apply
+from ghofl.statistics.triangles import apply
 
 
 @dataclass(frozen=True, eq=False)

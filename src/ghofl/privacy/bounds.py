@@ -5,9 +5,9 @@ entries twice, so that ‖x xᵀ‖ = ‖x‖² whatever the direction of x, and
 
     ‖M‖² = Σ_b ‖M_b‖² / w_b²        ‖M_b‖² = Σ_i M_ii² + 2 Σ_{i<j} M_ij²  for B, S_c and Z_c
 
-A record x of class c with ‖x‖ ≤ R adds the vector φ = (e_c, e_c⊗x, e_c⊗x∘x, x xᵀ or e_c⊗x xᵀ, e_c⊗z zᵀ), where
-z is its sketch; its blocks are no longer than Δ_N = 1, Δ_A = R, Δ_D = R·min(R, bound), Δ_B = Δ_S = R² and
-Δ_Z = ‖sketch‖₂² R².
+A record x of class c with ‖x‖ ≤ R adds the vector φ = (e_c, e_c⊗x, e_c⊗x∘x, x xᵀ or e_c⊗x xᵀ, e_c⊗z zᵀ, …), where
+z is its sketch. Each statistic's own record says how long its block of φ can be: Δ_N = 1, Δ_A = R,
+Δ_D = R·min(R, bound), Δ_B = Δ_S = R², Δ_Z = ‖sketch‖₂² R² and so on.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from jaxtyping import Int
 from ghofl.clipping import SLACK, refuse_radius
 from ghofl.moments import Layout, Moments
 from ghofl.privacy.errors import PrivacyError
-from ghofl.triangles import diagonal
+from ghofl.statistics import STATISTICS
+from ghofl.statistics.triangles import diagonal
 
-SYMMETRIC = ("B", "S", "Z")
 UNITS = ("record", "client")
 NEIGHBOURS = ("add-remove", "replace-one")
 SUM_SLACK = 2.0**-20  # covers the rounding of a float sum over up to 2^32 entries
@@ -59,13 +59,12 @@ def length(moments: Moments, scales: Mapping[str, float] | None = None) -> float
     >>> length(Moments.of(np.array([[3, 4]]), np.array([0]), layout)) ** 2  # 1 + R² + R⁴
     651.0
     """
-    dims = {"B": moments.layout.dim, "S": moments.layout.dim, "Z": moments.layout.sketch}
     total = 0.0
-    for name, block in moments.blocks.items():
-        squares = np.square(block.astype(np.float64) / _scale(scales, name))
+    for record in moments.layout.records:
+        squares = np.square(moments.blocks[record.name].astype(np.float64) / _scale(scales, record.name))
         total += float(squares.sum())
-        if name in SYMMETRIC:
-            total += float(squares.sum() - squares[..., diagonal(dims[name])].sum())
+        if record.is_symmetric:
+            total += float(squares.sum() - squares[..., diagonal(moments.layout.width(record))].sum())
     return sqrt(total)
 
 
@@ -90,11 +89,8 @@ def record_bounds(layout: Layout, radius: int, sketch_norm: float | None = None)
         raise PrivacyError(
             f"layout {layout} holds class moments of a sketch; pass the sketch_norm of Features.of(recipe).sketch."
         )
-    r = float(radius)
-    # Σ x_i⁴ ≤ max x_i² · Σ x_i², and no feature is beyond the grid's own bound.
-    every = {"N": 1.0, "A": r, "D": r * min(r, layout.bound), "B": r * r, "S": r * r}
-    every["Z"] = (sketch_norm or 0.0) ** 2 * r * r
-    return {name: every[name] for name in layout.shapes}
+    norm = 1.0 if sketch_norm is None else sketch_norm
+    return {record.name: record.length(float(radius), layout.bound, norm) for record in layout.records}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +128,8 @@ def sensitivity(
     ``record``, ``replace-one``
         ‖φ − φ'‖² = ‖φ‖² + ‖φ'‖² − 2⟨φ, φ'⟩ ≤ 2Δ² − 2 min(0, m), where m is the least of 1/w_N² + t/w_A² + t²/w_B² over
         t = x·x' in ±R²: two records of one class may point apart in A, but then they agree in N, B and S. Where
-        m ≥ 0, as for scales of one with B or S, that is √2 Δ, less than the 2Δ of the triangle inequality.
+        m ≥ 0, as for scales of one with B or S, that is √2 Δ, less than the 2Δ of the triangle inequality. (Odd powers
+        beyond the first may point apart whatever t is.)
     ``client``
         The vector is cut to the length `client_rows` · Δ by `clip_vector`, the last thing done to it before noise,
         and moves by that, or by twice that when a client is replaced.
@@ -142,10 +139,10 @@ def sensitivity(
 
     Guarantees
     ----------
-    For add-remove it is attained by every record on the sphere ‖x‖ = R when the layout has neither D nor Z. The
+    For add-remove it is attained by every record on the sphere ‖x‖ = R when the layout has nothing but N, A, B and S. The
     packed integers themselves, off-diagonals once, move by no more than this.
     """
-    _refuse_words(unit, neighbours)
+    _check_words(unit, neighbours)
     bounds = record_bounds(layout, radius, sketch_norm)
     terms = {name: (bound / _scale(scales, name)) ** 2 for name, bound in bounds.items()}
     steps = _steps_squared(layout, scales, shifts)
@@ -173,32 +170,36 @@ def _of_client(single: float, neighbours: str, formula: str, client_rows: int | 
 
 
 def _least_agreement(terms: Mapping[str, float]) -> float:
-    """The least of ⟨φ, φ'⟩ for two records of one class, in units of t/R² ∈ [−1, 1]; D and Z only add to it."""
-    n, a, second = terms["N"], terms["A"], terms.get("B", 0.0) + terms.get("S", 0.0)
-    t = -1.0 if second == 0 else max(-1.0, -a / (2 * second))
-    return n + a * t + second * t * t
+    """The least of ⟨φ, φ'⟩: of p + q·t + r·t² over t in [−1, 1], where q, r ≥ 0; across classes only B and its like meet."""
+    pooled = {name: term for name, term in terms.items() if not STATISTICS[name].is_per_class}
+    least = []
+    for meeting in (terms, pooled):
+        p, q, r = (sum(STATISTICS[name].agreement[k] * term for name, term in meeting.items()) for k in range(3))
+        t = -1.0 if r == 0 else max(-1.0, -q / (2 * r))
+        least.append(p + q * t + r * t * t)
+    return min(least)
 
 
 def _steps_squared(layout: Layout, scales: Mapping[str, float] | None, shifts: Mapping[str, int] | None) -> float:
     """m steps squared: what rounding can add for the entries that one record reaches, those of its own class."""
-    d, k = layout.dim, layout.sketch
-    entries = {"N": 1, "A": d, "D": d, "B": d * d, "S": d * d, "Z": k * k}
-    shifts = {name: shift for name, shift in (shifts or {}).items() if shift and name in layout.shapes}
-    return sum(entries[name] * (2.0**shift / _scale(scales, name)) ** 2 for name, shift in shifts.items())
+    shifted = {record: shift for record in layout.records if (shift := (shifts or {}).get(record.name))}
+    return sum(
+        record.reached(layout.dim, layout.sketch) * (2.0**shift / _scale(scales, record.name)) ** 2
+        for record, shift in shifted.items()
+    )
 
 
 def _formula(terms: Mapping[str, float], radius: int, is_scaled: bool) -> str:
     if is_scaled:
         return "√(" + " + ".join(f"{term:.3g}" for term in terms.values()) + f") over {', '.join(terms)}, R = {radius}"
-    words = {"N": "1²", "A": "R²", "D": "(R·min(R, bound))²", "B": "(R²)²", "S": "(R²)²", "Z": "(‖sketch‖²R²)²"}
-    return "√(" + " + ".join(words[name] for name in terms) + f"), R = {radius}"
+    return "√(" + " + ".join(STATISTICS[name].formula for name in terms) + f"), R = {radius}"
 
 
 def _scale(scales: Mapping[str, float] | None, name: str) -> float:
     return 1.0 if scales is None else scales[name]
 
 
-def _refuse_words(unit: str, neighbours: str) -> None:
+def _check_words(unit: str, neighbours: str) -> None:
     for what, word, known in (("unit", unit, UNITS), ("neighbours", neighbours, NEIGHBOURS)):
         if word not in known:
             raise PrivacyError(f"{what} is {word!r}; write one of {', '.join(map(repr, known))}.")

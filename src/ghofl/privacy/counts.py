@@ -10,8 +10,7 @@ from jaxtyping import Bool, Int64
 
 from ghofl.moments import Moments
 from ghofl.privacy.errors import PrivacyError
-
-PER_CLASS = ("N", "A", "D", "S", "Z")
+from ghofl.statistics import STATISTICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +46,8 @@ class MinCount:
 def apply_min_count(moments: Moments, threshold: int, merge_into: int | None = None) -> tuple[Moments, MinCount]:
     """A total without the classes that have fewer than `threshold` rows, and what that reveals.
 
-    They are dropped: N, A, D, S and Z become zero, and B with them where it follows from S. When B is stored by
-    itself it cannot be taken apart and still holds their rows, a part of at most (threshold − 1) rows a class. With
+    They are dropped: what is stored per class becomes zero, and B with it where it follows from S. When B is stored by
+    itself it cannot be taken apart and still holds their rows, a part of at most (threshold − 1) rows per class. With
     `merge_into` their rows go to that class instead, which keeps B right; if it stays under the threshold it is
     dropped as well.
 
@@ -67,18 +66,19 @@ def apply_min_count(moments: Moments, threshold: int, merge_into: int | None = N
     >>> apply_min_count(moments, threshold=2, merge_into=0)[0].counts
     array([3, 0, 0])
     """
-    _refuse(moments, threshold, merge_into)
+    _check_options(moments, threshold, merge_into)
     is_small = moments.counts < threshold
     blocks = dict(moments.blocks)
     if merge_into is not None:
         is_small[merge_into] = False
-        blocks = {name: _merged(name, block, is_small, merge_into) for name, block in blocks.items()}
+        blocks = {name: _merge(name, block, is_small, merge_into) for name, block in blocks.items()}
         is_small[merge_into] = bool(blocks["N"][merge_into] < threshold)
     small = tuple(int(c) for c in np.flatnonzero(is_small))
     is_dropped = bool(small) and (merge_into is None or bool(is_small[merge_into]))
-    kept = Moments(moments.layout, {name: _dropped(name, block, is_small) for name, block in blocks.items()})
+    kept = Moments(moments.layout, {name: _drop(name, block, is_small) for name, block in blocks.items()})
     merged_into = None if is_dropped or not small else merge_into
-    return kept, MinCount(threshold, small, merged_into, is_dropped and "B" in moments.blocks)
+    has_pooled = not all(record.is_per_class for record in moments.layout.records)
+    return kept, MinCount(threshold, small, merged_into, is_dropped and has_pooled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def site_warning(moments: Moments, threshold: int) -> SiteWarning:
     """Which classes of a site's own message have fewer than `threshold` rows, and which of their rows it gives away.
 
     One row is its own sum. Two rows follow from their sum and their second moments S; from their sum and D, up to
-    which row has which of two values.
+    which row has which of two values, and so do as many rows as there are sums of different powers.
 
     Examples
     --------
@@ -120,16 +120,17 @@ def site_warning(moments: Moments, threshold: int) -> SiteWarning:
     This message has fewer than 2 rows of class 1 (1 row). Of class 1 it holds the embeddings themselves: whoever reads
     the message reads those rows. Leave these rows out, or send with secure aggregation, which shows nobody the message.
     """
-    _refuse(moments, threshold, None)
+    _check_options(moments, threshold, None)
     counts = {c: int(n) for c, n in enumerate(moments.counts) if 0 < n < threshold}
-    solvable = 2 if moments.layout.has("D") else 1
+    known = (record for name, record in STATISTICS.items() if moments.layout.has(name) and record.is_per_class)
+    solvable = len({record.power for record in known if record.power and not record.is_sketched})
     return SiteWarning(threshold, counts, tuple(c for c, n in counts.items() if n <= solvable))
 
 
-def _merged(
+def _merge(
     name: str, block: Int64[np.ndarray, "..."], is_small: Bool[np.ndarray, " classes"], target: int
 ) -> Int64[np.ndarray, "..."]:
-    if name not in PER_CLASS:
+    if not STATISTICS[name].is_per_class:
         return block
     block = block.copy()
     block[target] += block[is_small].sum(axis=0)
@@ -137,17 +138,17 @@ def _merged(
     return block
 
 
-def _dropped(
+def _drop(
     name: str, block: Int64[np.ndarray, "..."], is_small: Bool[np.ndarray, " classes"]
 ) -> Int64[np.ndarray, "..."]:
-    if name not in PER_CLASS or not is_small.any():
+    if not STATISTICS[name].is_per_class or not is_small.any():
         return block
     block = block.copy()
     block[is_small] = 0
     return block
 
 
-def _refuse(moments: Moments, threshold: int, merge_into: int | None) -> None:
+def _check_options(moments: Moments, threshold: int, merge_into: int | None) -> None:
     if threshold < 0:
         raise PrivacyError(f"the minimum count is {threshold}; write 0 for none.")
     if merge_into is not None and not 0 <= merge_into < moments.layout.classes:

@@ -48,8 +48,8 @@ def sigma_for(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     >>> round(sigma_for(epsilon=1.0, delta=1e-5), 4)
     3.7306
     """
-    _refuse(epsilon, delta)
-    _refuse_sensitivity(sensitivity)
+    _check_budget(epsilon, delta)
+    _check_sensitivity(sensitivity)
     # Bun & Steinke 2016, Prop. 1.3: ε = μ²/2 + μ√(2 ln 1/δ) is always reached, so the exact σ is below that one.
     root = sqrt(2 * log(1 / delta))
     enough = 2 / (sqrt(root * root + 2 * epsilon) - root) if epsilon > 0 else 1e9
@@ -70,8 +70,8 @@ def epsilon_of(sigma: float, delta: float, sensitivity: float = 1.0) -> float:
     >>> round(epsilon_of(sigma=3.7306, delta=1e-5), 4)
     1.0
     """
-    _refuse(1.0, delta)
-    _refuse_sensitivity(sensitivity)
+    _check_budget(1.0, delta)
+    _check_sensitivity(sensitivity)
     mu = sensitivity / sigma
     if delta_of(0.0, 1 / mu) <= delta:
         return 0.0
@@ -115,8 +115,8 @@ class Guarantee:
     releases: int = 1
 
     def __post_init__(self) -> None:
-        _refuse(self.epsilon, self.delta)
-        _refuse_words(self)
+        _check_budget(self.epsilon, self.delta)
+        _check_words(self)
         if not (isfinite(self.mu) and self.mu > 0 and delta_of(self.epsilon, 1 / self.mu) <= self.delta * (1 + 1e-6)):
             raise PrivacyError(
                 f"a guarantee of epsilon = {self.epsilon} and delta = {self.delta} does not follow from mu = "
@@ -244,21 +244,21 @@ def _together(sigmas: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: 1 / sqrt(sum(each[name] ** -2 for each in sigmas if name in each)) for name in names}
 
 
-def _refuse(epsilon: float, delta: float) -> None:
+def _check_budget(epsilon: float, delta: float) -> None:
     if not (isfinite(epsilon) and epsilon >= 0):
         raise PrivacyError(f"epsilon is {epsilon}; it is a positive number, 1 for instance.")
     if not 0 < delta < 1:
         raise PrivacyError(f"delta is {delta}; it lies between 0 and 1, well under 1 over the number of rows.")
 
 
-def _refuse_sensitivity(sensitivity: float) -> None:
+def _check_sensitivity(sensitivity: float) -> None:
     if not (isfinite(sensitivity) and sensitivity > 0):
         raise PrivacyError(
             f"sensitivity is {sensitivity}; it is positive and finite, as privacy.sensitivity returns it."
         )
 
 
-def _refuse_words(guarantee: Guarantee) -> None:
+def _check_words(guarantee: Guarantee) -> None:
     words = (("unit", UNITS), ("neighbours", NEIGHBOURS), ("mechanism", MECHANISMS))
     for what, known in words:
         given = getattr(guarantee, what)

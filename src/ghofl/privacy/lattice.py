@@ -15,7 +15,7 @@ again G_σ(n − q) = φ_σ(n − q) / (1 ± ζ(σ)). So the two agree in every 
 G_√(a²+b²) within e^{±2η}. Adding m draws of parameter v one by one has τ² ≥ v²/2 at each step: m−1 factors.
 (Kairouz, Liu & Steinke 2021, who call this the distributed discrete Gaussian, bound the same distance.)
 
-**Together**, m ≥ 1 draws an entry, independent over entries: if the continuous mechanism is (ε, δ)-private then the
+**Together**, m ≥ 1 draws per entry, independent over entries: if the continuous mechanism is (ε, δ)-private then the
 discrete one is (ε + 2Η, e^Η δ)-private with Η = entries · (2m − 1) · η. With τ = 2, η is 2·10⁻³⁴, and Η stays under
 10⁻²⁰ for 10⁹ entries and 10⁴ clients. That is all the difference there is; it costs τ² = 4 in σ².
 """
@@ -34,7 +34,7 @@ def on_lattice(sigma: float) -> float:
     >>> round(on_lattice(100.0), 4)
     100.02
     """
-    _refuse(sigma)
+    _check_sigma(sigma)
     return sqrt(sigma * sigma + SMOOTHING**2) * (1 + 2.0**-50)
 
 
@@ -74,6 +74,6 @@ def discrete(epsilon: float, delta: float, entries: int, shares: int = 1) -> tup
     return epsilon + 2 * eta, delta + delta * expm1(eta)
 
 
-def _refuse(sigma: float) -> None:
+def _check_sigma(sigma: float) -> None:
     if not sigma > 0:
         raise PrivacyError(f"sigma is {sigma}; noise has a positive standard deviation.")

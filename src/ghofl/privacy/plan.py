@@ -20,15 +20,13 @@ from jaxtyping import Int64
 from ghofl.errors import LayoutError
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import lattice
-from ghofl.privacy.bounds import SYMMETRIC, Sensitivity, record_bounds, sensitivity
+from ghofl.privacy.bounds import Sensitivity, record_bounds, sensitivity
 from ghofl.privacy.errors import PrivacyError
 from ghofl.privacy.guarantee import Guarantee, sigma_for
-from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
+from ghofl.privacy.noise import LARGEST_SIGMA, NoiseStream, discrete_gaussian, reach
 from ghofl.recipe import Privacy
-from ghofl.triangles import diagonal
-
-# Chosen for LDA (docs/privacy.md, "Sharing the budget"): means are divided by the rows of one class, B by all rows.
-SHARES = {"N": 1.0, "A": 6.0, "D": 3.0, "B": 3.0, "S": 3.0, "Z": 3.0}
+from ghofl.statistics import Statistic
+from ghofl.statistics.triangles import diagonal
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +125,13 @@ def noise_plan(
 ) -> NoisePlan:
     """The noise that keeps the recipe's (ε, δ) for rows clipped to `radius` steps of the grid.
 
-    `shares` are the parts of the budget by block, public and chosen without the data, in any unit; the other options
-    are those of `sensitivity`.
+    `shares` are the parts of the budget by block, public and chosen without the data, in any unit, by default those that
+    the statistics' own records say; the other options are those of `sensitivity`.
     """
     if privacy.epsilon is None or privacy.delta is None:
         raise PrivacyError("this recipe has no privacy.epsilon and privacy.delta; write both to have noise.")
-    scales = _scales(record_bounds(layout, radius, sketch_norm), SHARES if shares is None else shares)
+    shares = {record.name: record.share for record in layout.records} if shares is None else shares
+    scales = _scales(record_bounds(layout, radius, sketch_norm), shares)
     bound = sensitivity(
         layout,
         radius,
@@ -143,7 +142,7 @@ def noise_plan(
         shifts=shifts,
         client_rows=privacy.client_rows,
     )
-    return NoisePlan(
+    plan = NoisePlan(
         layout=layout,
         radius=radius,
         epsilon=privacy.epsilon,
@@ -156,6 +155,8 @@ def noise_plan(
         min_cohort=privacy.min_cohort,
         client_rows=privacy.client_rows,
     )
+    _check_sigmas(plan)
+    return plan
 
 
 def add_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = None) -> Moments:
@@ -174,15 +175,15 @@ def add_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = No
     if moments.layout != plan.layout:
         raise LayoutError(f"the noise was planned for layout {plan.layout}; these moments have {moments.layout}.")
     stream = NoiseStream() if stream is None else stream
-    return moments + Moments(plan.layout, {name: _noise(plan, name, stream) for name in plan.layout.shapes})
+    return moments + Moments(plan.layout, {record.name: _noise(plan, record, stream) for record in plan.layout.records})
 
 
-def _noise(plan: NoisePlan, name: str, stream: NoiseStream) -> Int64[np.ndarray, "..."]:
-    shape = plan.layout.shapes[name]
-    if name not in SYMMETRIC:
+def _noise(plan: NoisePlan, record: Statistic, stream: NoiseStream) -> Int64[np.ndarray, "..."]:
+    name, shape = record.name, plan.layout.shapes[record.name]
+    if not record.is_symmetric:
         return discrete_gaussian(plan.parameter(name), shape, stream)
     noise = discrete_gaussian(plan.parameter(name, off_diagonal=True), shape, stream)
-    on_diagonal = diagonal(plan.layout.sketch if name == "Z" else plan.layout.dim)
+    on_diagonal = diagonal(plan.layout.width(record))
     noise[..., on_diagonal] = discrete_gaussian(plan.parameter(name), (*shape[:-1], len(on_diagonal)), stream)
     return noise
 
@@ -197,6 +198,15 @@ def _scales(bounds: Mapping[str, float], shares: Mapping[str, float]) -> dict[st
         )
     total = sum(shares[name] for name in bounds)
     return {name: bound / sqrt(shares[name] / total) for name, bound in bounds.items()}
+
+
+def _check_sigmas(plan: NoisePlan) -> None:
+    for name, sigma in plan.sigmas.items():
+        if sigma > LARGEST_SIGMA / 2:
+            raise PrivacyError(
+                f"noise of {name} would have a standard deviation of {sigma:.3g}, and it is drawn up to 2^50; use fewer "
+                f"grid bits or a smaller radius, or leave {name} out."
+            )
 
 
 def _assumptions(plan: NoisePlan) -> tuple[str, ...]:

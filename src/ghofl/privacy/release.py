@@ -25,13 +25,11 @@ from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
 from ghofl.privacy.rounding import restored, rounded
 from ghofl.recipe import Recipe
 
-SECOND_MOMENTS = ("D", "B", "S", "Z")
-
 
 def shifts_of(recipe: Recipe) -> dict[str, int]:
-    """The low bits that each block leaves out: privacy.rounding for second moments, none for counts and sums."""
+    """The low bits that each block leaves out: privacy.rounding for second moments, none for the others."""
     shift = recipe.privacy.rounding or 0
-    return {name: shift for name in Layout.of(recipe).shapes if shift and name in SECOND_MOMENTS}
+    return {record.name: shift for record in Layout.of(recipe).records if shift and record.is_rounded}
 
 
 @lru_cache(maxsize=16)
@@ -45,7 +43,7 @@ def plan_of(recipe: Recipe) -> NoisePlan | None:
     )
 
 
-def leaving(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
+def protect(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
     """A site's moments as they leave it under this recipe: cut, rounded and with its noise, as far as it asks for them.
 
     Examples
@@ -53,7 +51,7 @@ def leaving(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None)
     >>> from ghofl.recipe import Encoder, Privacy
     >>> recipe = Recipe(("a", "b"), Encoder(dim=1), statistics=("D",), privacy=Privacy(rounding=4))
     >>> moments = Moments.of(np.array([[5], [9]]), np.array([0, 1]), Layout.of(recipe))
-    >>> leaving(moments, recipe).squares.ravel()
+    >>> protect(moments, recipe).squares.ravel()
     array([32, 80])
     """
     plan, moments = plan_of(recipe), before_noise(moments, recipe)
@@ -71,7 +69,7 @@ def before_noise(moments: Moments, recipe: Recipe) -> Moments:
     if plan is not None and plan.limit is not None:
         moments = clip_vector(moments, plan.limit, plan.scales)
     if plan is not None:
-        most = {name: min(recipe.max_rows * single, 2**63 - 1) for name, single in _entry_of_a_row(recipe).items()}
+        most = {name: min(recipe.max_rows * single, 2**63 - 1) for name, single in _entries_of_one_row(recipe).items()}
         blocks = {name: np.clip(block, -most[name], most[name]) for name, block in moments.blocks.items()}
         moments = Moments(moments.layout, blocks)
     return restored(rounded(moments, shifts), shifts)
@@ -119,7 +117,7 @@ def entry_bound(recipe: Recipe) -> int:
     layout, plan, shifts = Layout.of(recipe), plan_of(recipe), shifts_of(recipe)
     sites_add_noise = plan is not None and plan.mechanism != "central"
     largest = 0
-    for name, single in _entry_of_a_row(recipe).items():
+    for name, single in _entries_of_one_row(recipe).items():
         coarse = (recipe.max_rows * single) // 2 ** shifts.get(name, 0) + (1 if name in shifts else 0)
         noise = reach(plan.parameter(name), layout.entries) if sites_add_noise and plan is not None else 0
         largest = max(largest, coarse + noise)
@@ -129,8 +127,9 @@ def entry_bound(recipe: Recipe) -> int:
 def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict[str, int]:
     """How far entries of a message or total may be from those of exact moments, by block.
 
-    Half a step a message for rounding, one for a client that was cut; for noise, what it exceeds with
-    probability 2⁻¹²⁸; and for B in a released total, the rows of classes that were dropped.
+    Half a step per message for rounding, one for a client that was cut; for noise, what it exceeds with probability
+    2⁻¹²⁸; and for B, or whatever is not stored per class, in a released total, the rows of classes that
+    were dropped.
     """
     layout, plan, shifts = Layout.of(recipe), plan_of(recipe), shifts_of(recipe)
     out = {name: messages * 2 ** shifts[name] // 2 if name in shifts else 0 for name in layout.shapes}
@@ -139,20 +138,20 @@ def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict
     if plan is not None and (plan.mechanism != "central" or is_released):
         for name in out:
             out[name] += 2 ** shifts.get(name, 0) * reach(plan.deviation(name, messages), layout.entries)
-    if is_released and "B" in out:
-        out["B"] += layout.bound**2 * recipe.privacy.min_count * layout.classes
+    for record in layout.records if is_released else ():
+        if not record.is_per_class:
+            out[record.name] += record.largest(layout.bound, layout.dim) * recipe.privacy.min_count * layout.classes
     return out
 
 
-def _entry_of_a_row(recipe: Recipe) -> dict[str, int]:
+def _entries_of_one_row(recipe: Recipe) -> dict[str, int]:
     """The largest entry that one row adds to each block."""
     layout, radius = Layout.of(recipe), radius_of(recipe)
-    bounds = {"N": 1, "A": layout.bound, "D": layout.bound**2, "B": layout.bound**2, "S": layout.bound**2}
-    bounds["Z"] = (layout.bound * layout.dim) ** 2
-    if radius is not None:
-        lengths = record_bounds(layout, radius, _norm_of_sketch(recipe))
-        bounds = {name: min(bounds[name], ceil(length)) for name, length in lengths.items()}
-    return {name: bounds[name] for name in layout.shapes}
+    bounds = {record.name: record.largest(layout.bound, layout.dim) for record in layout.records}
+    if radius is None:
+        return bounds
+    lengths = record_bounds(layout, radius, _norm_of_sketch(recipe))
+    return {name: min(bounds[name], ceil(length)) for name, length in lengths.items()}
 
 
 @lru_cache(maxsize=16)

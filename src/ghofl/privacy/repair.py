@@ -4,6 +4,7 @@ Noise leaves counts below zero and covariances with negative eigenvalues. Everyt
 so it costs no privacy, and it draws nothing, so the same total always gives the same result.
 """
 
+from collections.abc import Mapping
 from math import log, sqrt
 
 import numpy as np
@@ -11,6 +12,8 @@ from jaxtyping import Float, Int, Num
 
 from ghofl.moments import Moments
 from ghofl.privacy.errors import PrivacyError
+from ghofl.statistics import Statistic
+from ghofl.statistics.triangles import unpacked
 
 TOLERANCE = 1e-12  # of the trace: what float64 loses when the means are taken off and put back
 EDGE = 0.25  # of the noise's spectral norm: see `noise_shrinkage`
@@ -22,8 +25,8 @@ def repaired(
     """Every stored block as floats that belong together, symmetric matrices in full.
 
     Counts are at least 0; a class with a count below 1 is empty in every block; no sum is longer than its count
-    allows when `radius` is given; scatters within classes have no negative eigenvalue. Class moments of a sketch
-    (Z) need the matrix that made them.
+    allows when `radius` is given; scatters within classes have no negative eigenvalue; sums of even powers are
+    not under what sums of lower powers ask for. Class moments of a sketch (Z) need the matrix that made them.
 
     Guarantees
     ----------
@@ -39,17 +42,11 @@ def repaired(
     n = repaired_counts(moments.counts)
     a = repaired_sums(moments.sums, n, radius)
     out = {"N": n, "A": a}
-    if "D" in moments.blocks:
-        out["D"] = repaired_squares(moments.squares, a, n)
-    if "B" in moments.blocks:
-        out["B"] = repaired_second(moments.pooled(), a, n)
-    if "S" in moments.blocks:
-        out["S"] = _by_class(moments, a, n)
-    if "Z" in moments.blocks:
-        if sketch is None:
-            raise PrivacyError("class moments of a sketch (Z) are here; pass sketch=Features.of(recipe).sketch.")
-        of_sketch = moments.of_sketch(sketch)
-        out["Z"] = _by_class(of_sketch, a @ sketch, n)
+    for record in moments.layout.records:
+        if record.is_symmetric:
+            out[record.name] = _repaired_matrices(record, moments, a, n, sketch)
+        elif record.name not in out:
+            out[record.name] = repaired_powers(record, moments.blocks[record.name], out)
     return out
 
 
@@ -71,11 +68,19 @@ def repaired_sums(
     return a * np.where(is_long, radius * n / np.where(is_long, size, 1.0), 1.0)[:, None]
 
 
-def repaired_squares(
-    d: Num[np.ndarray, "classes dim"], a: Float[np.ndarray, "classes dim"], n: Float[np.ndarray, " classes"]
-) -> Float[np.ndarray, "classes dim"]:
-    """Sums of squares of at least A²/N, so that no variance is negative."""
-    return np.where(n[:, None] > 0, np.maximum(d, np.square(a) / np.maximum(n, 1.0)[:, None]), 0.0)
+def repaired_powers(
+    record: Statistic, block: Num[np.ndarray, "..."], others: Mapping[str, Float[np.ndarray, "..."]]
+) -> Float[np.ndarray, "..."]:
+    """Sums of powers that are zero for empty classes and as large as `others`, repaired before, ask for.
+
+    D is at least A²/N, so that no variance is negative.
+    """
+    n = others["N"][:, None] if record.is_per_class else others["N"].sum()
+    block = np.where(n > 0, block, 0).astype(np.float64)
+    for small, other in (pair for pair in record.above if pair[0] in others and pair[1] in others):
+        by = n if other == "N" else others[other]
+        block = np.maximum(block, np.square(others[small]) / np.where(by > 0, by, np.inf))
+    return np.maximum(block, 0.0) if record.is_unsigned else block
 
 
 def repaired_second(
@@ -135,10 +140,23 @@ def _symmetric(matrix: Num[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim
     return (matrix + matrix.T) / 2.0
 
 
-def _by_class(
-    moments: Moments, a: Float[np.ndarray, "classes dim"], n: Float[np.ndarray, " classes"]
-) -> Float[np.ndarray, "classes dim dim"]:
-    out = np.zeros((len(n), moments.layout.dim, moments.layout.dim))
+def _repaired_matrices(
+    record: Statistic,
+    moments: Moments,
+    a: Float[np.ndarray, "classes dim"],
+    n: Float[np.ndarray, " classes"],
+    sketch: Int[np.ndarray, "dim sketch"] | None,
+) -> Float[np.ndarray, "..."]:
+    if record.is_sketched:
+        if sketch is None:
+            raise PrivacyError(
+                f"class moments of a sketch ({record.name}) are here; pass sketch=Features.of(recipe).sketch."
+            )
+        a = a @ sketch
+    width, block = a.shape[1], moments.blocks[record.name]
+    if not record.is_per_class:
+        return repaired_second(unpacked(block, width), a, n)
+    out = np.zeros((len(n), width, width))
     for c in np.flatnonzero(n):
-        out[c] = repaired_second(moments.by_class(int(c)), a[c : c + 1], n[c : c + 1])
+        out[c] = repaired_second(unpacked(block[c], width), a[c : c + 1], n[c : c + 1])
     return out

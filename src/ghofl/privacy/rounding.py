@@ -27,7 +27,7 @@ def rounded(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | N
 
     Guarantees
     ----------
-    They add like any moments, and `restored` brings a total back to its units: off by at most half a step a message
+    They add like any moments, and `restored` brings a total back to its units: off by at most half a step per message
     (half up), or less than one step (stochastic), with mean zero.
 
     Examples
@@ -38,7 +38,7 @@ def rounded(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | N
     >>> coarse.sums[0], restored(coarse, {"A": 3}).sums[0]
     (array([13, -9]), array([104, -72]))
     """
-    _refuse(moments.layout, shifts)
+    _check_shifts(moments.layout, shifts)
     return Moments(
         moments.layout, {name: _round(block, shifts.get(name, 0), stream) for name, block in moments.blocks.items()}
     )
@@ -46,7 +46,7 @@ def rounded(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | N
 
 def restored(moments: Moments, shifts: Mapping[str, int]) -> Moments:
     """Rounded moments, or a total of them, in the units they had."""
-    _refuse(moments.layout, shifts)
+    _check_shifts(moments.layout, shifts)
     for name, shift in shifts.items():
         largest = int(np.abs(moments.blocks[name]).max(initial=0)) << shift
         if largest > INT64_MAX:
@@ -69,7 +69,7 @@ def _round(block: Int64[np.ndarray, "..."], shift: int, stream: NoiseStream | No
     return (block >> shift) + (((block & (step - 1)) + carry) >> shift)
 
 
-def _refuse(layout: Layout, shifts: Mapping[str, int]) -> None:
+def _check_shifts(layout: Layout, shifts: Mapping[str, int]) -> None:
     for name, shift in shifts.items():
         if name not in layout.shapes:
             raise PrivacyError(f"shifts names block {name!r}; these moments hold {', '.join(layout.shapes)}.")

@@ -43,7 +43,7 @@ def message(recipe: Recipe, x: Float[np.ndarray, "n dim"], labels: Sequence[str]
 
 def total(messages: Sequence[Sums]) -> Sums:
     """Sums of sums are the sums of everybody's rows: the server needs nothing else, and sees no row."""
-    n, a, s = (sum(parts) for parts in zip(*messages, strict=True))
+    n, a, s = (np.sum(parts, axis=0) for parts in zip(*messages, strict=True))
     return n, a, s
 
 

@@ -24,7 +24,7 @@ from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
-from ghofl.privacy import NoiseStream, leaving, plan_of, restored, rounded, shifts_of
+from ghofl.privacy import NoiseStream, plan_of, protect, restored, rounded, shifts_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
 from ghofl.wire.plausible import check_plausible, check_possible, check_radius, check_rows
@@ -98,7 +98,7 @@ class Message:
                 "agree on a recipe with a larger max_rows in its [limits] section."
             )
         check_radius(moments, radius_of(recipe))
-        left = leaving(moments, recipe, stream)
+        left = protect(moments, recipe, stream)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
         share = clipping.share if clipping is not None and tells else None
         return cls(recipe.fingerprint, secrets.token_hex(16), site, left, shifts_of(recipe), share)

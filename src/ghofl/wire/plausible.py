@@ -5,6 +5,7 @@ Single entries are looked at whenever moments are read (`check_plausible`); whol
 """
 
 from collections.abc import Iterator, Mapping
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from ghofl.features import Features, radius_of
 from ghofl.moments import Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
-from ghofl.triangles import diagonal
+from ghofl.statistics import INT64_MAX, STATISTICS
+from ghofl.statistics.triangles import apply, diagonal, unpacked
 
 
 def check_plausible(
@@ -23,16 +25,16 @@ def check_plausible(
 ) -> None:
     """Raise unless rows on the grid could have made these moments, as far as single entries tell.
 
-    For bound β: N_c ≥ 0, |A_cj| ≤ β N_c, 0 ≤ D_cj ≤ β² N_c, A_cj² ≤ N_c D_cj (Cauchy–Schwarz), and every second
-    moment within ±β² N_c, which is what keeps one site from outweighing the others beyond its count; no class has more
-    length than its count of rows of privacy.radius. Rounding and cutting get their allowance. Where there is
-    noise, each entry gets what the noise may reach, and what sets squares against sums is left out.
+    For bound β: N_c ≥ 0, every sum of p-th powers or products within ±β^p N_c, which is what keeps one site from
+    outweighing the others beyond its count; even powers at least 0, and as large as Cauchy–Schwarz asks: A_cj² ≤ N_c D_cj.
+    No class has more length than its count of rows of privacy.radius. Rounding and cutting get their allowance. Where
+    there is noise, each entry gets what the noise may reach, and what sets squares against sums is left out.
     """
     allowed = dict.fromkeys(moments.layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
     _check_entries(moments, allowed)
     plan = None if recipe is None else plan_of(recipe)
     if plan is None or (plan.mechanism == "central" and not is_released):
-        _check_all_squares(moments, allowed)
+        _check_squares(moments, allowed)
         check_radius(moments, None if recipe is None else radius_of(recipe), allowed)
 
 
@@ -61,21 +63,21 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
         return
-    allowed, counts, present = allowances(recipe, 1), moments.counts, np.flatnonzero(moments.counts)
-    if "S" in moments.blocks:
-        for c in present:
-            mean = moments.sums[c] / counts[c]
-            _check_scatter("S", moments.by_class(int(c)), mean[None], counts[c : c + 1], allowed["S"])
-    if "B" in moments.blocks:
-        means = moments.sums[present] / counts[present, None]
-        _check_scatter("B", moments.pooled(), means, counts[present], allowed["B"])
-    if "Z" in moments.blocks:
-        sketch = Features.of(recipe).sketch
-        assert sketch is not None, "a layout with Z comes from a recipe with a sketch"
-        sketched = moments.of_sketch(sketch)
-        for c in present:
-            mean = sketched.sums[c] / counts[c]
-            _check_scatter("Z", sketched.by_class(int(c)), mean[None], counts[c : c + 1], allowed["Z"])
+    allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch
+    present = np.flatnonzero(moments.counts)
+    counts = moments.counts[present]
+    for record in (record for record in moments.layout.records if record.is_symmetric):
+        name, block, sums = record.name, moments.blocks[record.name], moments.sums[present]
+        if record.is_sketched:
+            assert sketch is not None, "a layout with a sketch comes from a recipe with one"
+            sums = apply(sums, sketch.astype(np.int64))
+        means = sums / counts[:, None]
+        if not record.is_per_class:
+            _check_scatter(name, unpacked(block, means.shape[1]), means, counts, allowed[name])
+            continue
+        for i, c in enumerate(present):
+            second = unpacked(block[c], means.shape[1])
+            _check_scatter(name, second, means[i : i + 1], counts[i : i + 1], allowed[name])
 
 
 def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.ndarray, allowed: int) -> None:
@@ -103,24 +105,36 @@ def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:
             f"class {int(n.argmin())} has a count of {int(moments.counts.min())}; counts are never negative"
             + (f" beyond the noise, which reaches {allowed['N']}." if allowed["N"] else ".")
         )
-    largest = layout.bound * layout.dim if layout.sketch else layout.bound
-    if int(n.max(initial=0)) > 2**53 or sum(map(int, n)) * largest**2 + max(allowed.values()) > 2**63 - 1:
+    if int(n.max(initial=0)) > 2**53 or sum(map(int, n)) * layout.largest + max(allowed.values()) > INT64_MAX:
         raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
-    _check_within("A", moments.sums, layout.bound * n[:, None] + allowed["A"])
-    for name, limit in (("D", layout.bound**2), ("S", layout.bound**2), ("Z", (layout.bound * layout.dim) ** 2)):
-        if name in moments.blocks:
-            _check_within(name, moments.blocks[name], limit * n[:, None] + allowed[name])
-    if "B" in moments.blocks:
-        _check_within("B", moments.blocks["B"], np.int64(layout.bound**2 * int(n.sum()) + allowed["B"]))
+    for record in (record for record in layout.records if record.power):
+        rows = n[:, None] if record.is_per_class else n.sum()
+        limit = record.largest(layout.bound, layout.dim) * rows + allowed[record.name]
+        _check_within(record.name, moments.blocks[record.name], limit)
 
 
-def _check_all_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
+def _check_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
+    """Raise where even powers are negative, or smaller than lower powers ask for."""
     layout, n = moments.layout, moments.counts + allowed["N"]
     if "B" in moments.blocks:
-        diagonal_of_b = moments.blocks["B"][diagonal(layout.dim)] + allowed["B"]
-        _check_squares("B", moments.sums.sum(axis=0), diagonal_of_b, np.int64(n.sum()))
-    if layout.has("D"):
-        _check_squares("D", moments.sums, moments.squares + allowed.get("D", allowed.get("S", 0)), n[:, None])
+        on_diagonal = moments.blocks["B"][diagonal(layout.dim)] + allowed["B"]
+        _check_large("squares in B", on_diagonal, "sums in A", moments.sums.sum(axis=0), n.sum())
+    unsigned = [record for name, record in STATISTICS.items() if record.is_unsigned and layout.has(name)]
+    for record in (record for record in unsigned if record.power):
+        block = moments.block(record.name) + allowed[layout.source(record.name)]
+        if np.any(block < 0):
+            raise MessageError(f"the {record.noun} in {record.name} are negative; no rows give such moments.")
+        for small, other in (pair for pair in record.above if layout.has(pair[0]) and layout.has(pair[1])):
+            lower = np.abs(moments.block(small)) - allowed[layout.source(small)]
+            by = n[:, None] if other == "N" else moments.block(other) + allowed[layout.source(other)]
+            words = f"{record.noun} in {record.name}", f"{STATISTICS[small].noun} in {small}"
+            _check_large(words[0], block, words[1], np.maximum(lower, 0), by)
+
+
+def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, other: Any) -> None:
+    """Raise unless small² ≤ other · block, in float64, whose rounding is far below the part in 10⁹ granted here."""
+    if np.any(block < 0) or np.any(small.astype(float) ** 2 > other.astype(float) * block * (1 + 1e-9)):
+        raise MessageError(f"the {what} are smaller than the {than} allow; no rows give such moments.")
 
 
 def check_radius(moments: Moments, radius: int | None, allowed: Mapping[str, int] | None = None) -> None:
@@ -137,6 +151,11 @@ def check_radius(moments: Moments, radius: int | None, allowed: Mapping[str, int
     elif "B" in moments.blocks:
         trace = moments.blocks["B"][diagonal(layout.dim)].sum(dtype=float)
         is_long |= trace > radius**2 * n.sum() * (1 + 1e-9) + layout.dim * slack.get("B", 0)
+    for record in layout.records:
+        if record.power > 2 and record.is_per_class and not record.is_sketched:
+            sizes = np.linalg.norm(moments.blocks[record.name].astype(float).reshape(len(n), -1), axis=1)
+            own = sqrt(record.reached(layout.dim, 0)) * slack.get(record.name, 0)
+            is_long |= sizes > record.length(float(radius), layout.bound, 1.0) * n * (1 + 1e-9) + own
     if is_long.any():
         raise MessageError(
             f"the moments hold rows longer than privacy.radius, which is {radius} steps of the grid; "
@@ -154,9 +173,3 @@ def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
 def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
     """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
     return zip(block, limit, strict=True) if np.ndim(limit) == 2 else iter([(block, limit)])
-
-
-def _check_squares(name: str, sums: np.ndarray, squares: np.ndarray, counts: Any) -> None:
-    # In float64, whose rounding is far below the one part in 10⁹ granted here.
-    if np.any(squares < 0) or np.any(sums.astype(float) ** 2 > counts.astype(float) * squares * (1 + 1e-9)):
-        raise MessageError(f"the squares in {name} are smaller than the sums in A allow; no rows give such moments.")

@@ -332,8 +332,7 @@ class Aggregator:
 
 def refuse_overflow(layout: Layout, rows: int, name: str) -> None:
     """Raise when sums of so many rows, those of the message called `name` included, could leave the 64-bit integers."""
-    largest = layout.bound * (layout.dim if layout.sketch else 1)
-    if rows * largest**2 > INT64_MAX:
+    if rows * layout.largest > INT64_MAX:
         raise MomentsOverflowError(
             f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
         )

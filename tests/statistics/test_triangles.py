@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from ghofl.triangles import packed, times
+from ghofl.statistics.triangles import packed, times
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 1e-5), (np.float64, 1e-14)])

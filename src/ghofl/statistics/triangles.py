@@ -99,3 +99,17 @@ def is_leading(sketch: Int[np.ndarray, "dim sketch"]) -> bool:
 def apply(x: Num[np.ndarray, "n dim"], sketch: Int[np.ndarray, "dim sketch"]) -> Num[np.ndarray, "n sketch"]:
     """`x @ sketch`, without the product where the sketch picks leading features."""
     return x[:, : sketch.shape[1]] if is_leading(sketch) else x @ sketch
+
+
+def sketched(
+    by_class: Int64[np.ndarray, "classes triangle"], dim: int, sketch: Int[np.ndarray, "dim sketch"] | None
+) -> Int64[np.ndarray, "classes sketched"]:
+    """Rᵀ M R for the packed symmetric matrix M of each class, packed again and exact."""
+    assert sketch is not None, "whoever derives class moments of a sketch has its matrix"
+    out = np.zeros((len(by_class), triangle(sketch.shape[1])), dtype=np.int64)
+    for c in np.flatnonzero([row.any() for row in by_class]):
+        s = unpacked(by_class[c], dim)
+        is_exact = float(np.abs(s).sum(dtype=np.float64)) * float(np.abs(sketch).max()) ** 2 < EXACT_IN_FLOAT64
+        dtype = np.float64 if is_exact else np.int64
+        out[c] = packed((sketch.T.astype(dtype) @ s.astype(dtype) @ sketch.astype(dtype)).astype(np.int64))
+    return out

@@ -1,0 +1,8 @@
+"""Features become moments: which sums there are (`Layout`), their values (`Moments`), and adding rows up to them."""
+
+from ghofl.moments.layout import Layout
+from ghofl.moments.moments import Moments, MomentsBuilder
+from ghofl.moments.shape import excess_kurtosis, skewness
+from ghofl.statistics import INT64_MAX
+
+__all__ = ["INT64_MAX", "Layout", "Moments", "MomentsBuilder", "excess_kurtosis", "skewness"]

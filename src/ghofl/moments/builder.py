@@ -1,0 +1,128 @@
+"""Rows that arrive in pieces, added up into the blocks of a layout."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Int, Int64, Integer
+
+from ghofl.errors import EmbeddingsError, LayoutError, MomentsOverflowError
+from ghofl.features import exact_product
+from ghofl.moments.layout import Layout
+from ghofl.statistics import INT64_MAX, Statistic
+from ghofl.statistics.triangles import is_leading
+
+SMALLEST_BUFFER = 4 * 2**20
+
+
+class BlockBuilder:
+    """The blocks of rows that arrive in pieces: each statistic adds rows as they come, or many at a time per class.
+
+    Rows that wait do so as small integers, until they take a sixteenth of the memory of the statistics (a quarter when
+    there is one matrix per class), or 4 MiB.
+    """
+
+    def __init__(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> None:
+        if (0 if sketch is None else sketch.shape[1]) != layout.sketch:
+            raise LayoutError(
+                f"layout {layout} needs the sketch matrix of its recipe, {layout.dim} × {layout.sketch}; "
+                f"got {'none' if sketch is None else sketch.shape}. Features.of(recipe).sketch is the one."
+            )
+        self.layout = layout
+        self._sketch = sketch
+        self._blocks = {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()}
+        self._immediate = [record for record in layout.records if not record.is_deferred]
+        self._deferred = [record for record in layout.records if record.is_deferred]
+        self._buffers: dict[int, list[np.ndarray]] = {}
+        self._buffered = 0
+        self._is_finished = False
+        has_matrices = any(record.is_per_class and not record.is_sketched for record in self._deferred)
+        self._budget = max(SMALLEST_BUFFER, 8 * layout.entries // (4 if has_matrices else 16))
+
+    def add(self, x: Integer[np.ndarray, "n dim"], y: Integer[np.ndarray, " n"]) -> None:
+        """Add rows and their class numbers. Nothing is added when any of them is refused."""
+        if self._is_finished:
+            raise LayoutError("this builder has given its moments away; start another and add the two results.")
+        check_rows(x, y, self.layout)
+        check_room(self.layout, int(self._blocks["N"].sum()) + len(y))
+        y = y.astype(np.int64, copy=False)
+        small = x.astype(np.int16 if self.layout.bound < 2**15 else np.int32, copy=False)
+        step = max(1, self._budget // max(1, 2 * small.shape[1] * small.itemsize))
+        for start in range(0, len(y), step):
+            self._add(small[start : start + step], y[start : start + step])
+
+    def finish(self) -> dict[str, Int64[np.ndarray, "..."]]:
+        """The blocks of all rows. This ends the builder: they are handed over, not copied."""
+        self._flush()
+        self._is_finished = True
+        return self._blocks
+
+    def _add(self, x: np.ndarray, y: np.ndarray) -> None:
+        for c, rows in _by_label(x, y):
+            for record in self._immediate:
+                record.add(self._features(rows, record), record.part(self._blocks[record.name], c))
+            if self._deferred:
+                self._buffers.setdefault(c, []).append(rows)
+                self._buffered += rows.nbytes
+        if self._buffered >= self._budget:
+            self._flush()
+
+    def _flush(self) -> None:
+        for record in self._deferred if self._buffers else []:
+            block = self._blocks[record.name]
+            if record.is_per_class:
+                for c, parts in self._buffers.items():
+                    record.add(self._features(np.concatenate(parts), record), block[c])
+            else:
+                rows = np.concatenate([rows for parts in self._buffers.values() for rows in parts])
+                record.add(self._features(rows, record), block)
+        self._buffers, self._buffered = {}, 0
+
+    def _features(self, rows: np.ndarray, record: Statistic) -> np.ndarray:
+        """What of the rows a statistic adds up: the rows, or their sketch."""
+        if not record.is_sketched or self._sketch is None:
+            return rows
+        if not is_leading(self._sketch):
+            rows = exact_product(rows, self._sketch, self.layout.bound * self.layout.dim).astype(np.int64)
+        return rows[:, : self.layout.sketch]
+
+
+def check_rows(x: np.ndarray, y: np.ndarray, layout: Layout) -> None:
+    """Raise unless these are integer rows of the layout with their class numbers."""
+    if x.dtype.kind not in "iu":
+        raise EmbeddingsError(
+            f"feature rows are {x.dtype} and moments add integers; Features.of(recipe).rows(embeddings) makes them."
+        )
+    if y.dtype.kind not in "iu":
+        raise EmbeddingsError(
+            f"labels are {y.dtype} and moments need class numbers, integers from 0 to {layout.classes - 1}."
+        )
+    if x.shape[1] != layout.dim:
+        raise EmbeddingsError(f"feature rows have {x.shape[1]} entries and the layout has dim={layout.dim}.")
+    if len(x) != len(y):
+        raise EmbeddingsError(f"{len(x)} rows came with {len(y)} labels; every row needs one.")
+    if len(y) and not (y.min() >= 0 and y.max() < layout.classes):
+        bad = y.min() if y.min() < 0 else y.max()
+        raise EmbeddingsError(
+            f"label {bad} is not a class number; the recipe's {layout.classes} classes are 0 to {layout.classes - 1}."
+        )
+    if x.size and (size := max(int(x.max()), -int(x.min()))) > layout.bound:
+        raise EmbeddingsError(
+            f"a feature of {size} is beyond the layout's bound of {layout.bound}; "
+            "features come from Features.of(recipe).rows."
+        )
+
+
+def check_room(layout: Layout, rows: int) -> None:
+    """Raise when sums of so many rows could leave the 64-bit integers."""
+    if rows * layout.largest > INT64_MAX:
+        raise MomentsOverflowError(
+            f"{rows} rows that add up to {layout.largest} each could leave the 64-bit integers; use fewer grid bits."
+        )
+
+
+def _by_label(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    order = np.argsort(y, kind="stable")
+    present, starts = np.unique(y[order], return_index=True)
+    ends = [*starts[1:], len(y)]
+    for c, start, end in zip(present, starts, ends, strict=True):
+        yield int(c), x[order[start:end]]
