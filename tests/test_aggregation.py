@@ -109,7 +109,7 @@ def test_messages_of_other_recipes_are_refused(messages):
 
 
 def test_a_total_that_could_overflow_is_refused():
-    recipe = recipe_of(bits=16, statistics=(), limits=Limits(max_rows=2**34))
+    recipe = recipe_of(bits=16, statistics=("D",), limits=Limits(max_rows=2**34))
     moments = Moments.zeros(Layout.of(recipe))
     moments.counts[0] = 2**33
     message = Message.of(moments, recipe, "huge")
