@@ -25,7 +25,7 @@ from ghofl.files import FileBytes
 from ghofl.message import FIELDS as MESSAGE_FIELDS
 from ghofl.message import ID_DIGITS, MAX_HEADER, Message, check_header, is_share
 from ghofl.moments import INT64_MAX, Layout, Moments
-from ghofl.names import is_hex, is_site_name, look_alike, shown, skeleton
+from ghofl.names import is_hex, is_site_name, look_alike, refuse_look_alike, shown, skeleton
 from ghofl.plausible import check_plausible
 from ghofl.privacy import (
     Guarantee,
@@ -331,8 +331,7 @@ class Aggregator:
             raise RosterError(
                 f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
-        if site and (other := self._looks.get(skeleton(site))) is not None:
-            raise RosterError(f"site {site!r} looks like {other!r}, which is in the total; give it another name.")
+        refuse_look_alike(site, self._looks)
         if self._guarantee is None:
             refuse_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
 
@@ -410,7 +409,8 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
         raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
     if plan is None or not guarantee.agrees_with(plan.guarantee):
         raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
-    return guarantee
+    # The sentences about what it rests on are ours: agreement is about numbers, and the file's may say anything.
+    return replace(guarantee, assumptions=plan.guarantee.assumptions)
 
 
 def _small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
