@@ -222,6 +222,23 @@ def test_the_clipped_share_of_sites_is_told_by_exact_totals_and_not_by_released_
     assert [entry.clipped for entry in told.released().roster] == [None]
 
 
+@pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "1" * 10_000], ids=["deep", "long"])
+def test_a_recipe_that_python_cannot_read_is_told_as_a_damaged_total(messages, text):
+    data = encode(messages[0].moments, {"kind": "total", "recipe": "", "recipe_toml": text, "roster": []})
+    with pytest.raises(MessageError, match="nested too deeply or has a number that is too long"):
+        Total.from_bytes(data)
+
+
+def test_what_a_promise_rests_on_is_not_for_the_file_to_say():
+    recipe = replace(RECIPE, privacy=Privacy(radius=5.0, epsilon=1.0, delta=1e-5))
+    released = Total.of([Message.of(Moments.zeros(Layout.of(recipe)), recipe, "north")], recipe).released()
+    assert released.guarantee is not None
+    forged = replace(released, guarantee=replace(released.guarantee, assumptions=("Nothing at all.\x1b[2J",)))
+    read = Total.from_bytes(forged.to_bytes()).guarantee
+    assert read is not None
+    assert read.assumptions == released.guarantee.assumptions
+
+
 def test_a_compressed_total_is_refused_since_its_size_cannot_be_checked(messages):
     data = encode(messages[0].moments, {"kind": "total"}, zstd=True)
     with pytest.raises(MessageError, match="with its recipe at hand"):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
 from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
-from ghofl import Features, Layout, Limits, Message, Moments, Privacy, Projection
+from ghofl import Encoder, Features, Grid, Layout, Limits, Message, Moments, Privacy, Projection, Recipe
 from ghofl.errors import MessageError
 from ghofl.privacy import allowances
 from ghofl.wire.envelope import peek, sealed, size_limit
@@ -244,6 +244,22 @@ def test_second_moments_that_were_cut_for_whole_clients_are_possible(rng):
     for _ in range(20):
         message = Message.of(moments_of(recipe, *blobs(rng, rows=int(rng.integers(1, 60)))), recipe)
         assert Message.from_bytes(message.to_bytes(), recipe) == message
+
+
+@pytest.mark.parametrize("classes", [2, 10, 30])
+@pytest.mark.parametrize("client_rows", [1, 5, 20, 50])
+@pytest.mark.parametrize("each", [2, 5, 10])
+def test_cut_second_moments_of_many_classes_that_hardly_vary_are_possible(rng, classes, client_rows, each):
+    """Counts are rounded in every class, each in the direction of the mean that all of them share."""
+    privacy = Privacy(radius=1.2, epsilon=1.0, delta=1e-5, unit="client", client_rows=client_rows)
+    names = tuple(f"c{i}" for i in range(classes))
+    recipe = Recipe(names, Encoder(dim=8), ("B",), grid=Grid(8, 100.0), privacy=privacy)
+    shared = np.abs(rng.normal(size=8))
+    x = shared / np.linalg.norm(shared) + 0.01 * np.repeat(rng.normal(size=(classes, 8)), each, axis=0)
+    rows = Features.of(recipe).rows(x)[0]
+    moments = Moments.of(rows, np.repeat(np.arange(classes), each), Layout.of(recipe))
+    sent = Message.of(moments, recipe, "north")
+    assert Message.from_bytes(sent.to_bytes(), recipe) == sent
 
 
 def test_a_message_of_more_rows_than_one_site_may_have_is_neither_made_nor_read():

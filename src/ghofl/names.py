@@ -7,9 +7,11 @@ look alike either (Unicode TR39): ``north`` with a Cyrillic о is another site t
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+
+from ghofl.errors import RosterError
 
 SITE_LENGTH = 64
 _HEX = frozenset("0123456789abcdef")
@@ -71,6 +73,13 @@ def look_alike(names: Iterable[str]) -> tuple[str, str] | None:
         if first != name:
             return first, name
     return None
+
+
+def refuse_look_alike(name: str, looks: Mapping[str, str]) -> None:
+    """Raise when a site looks like another one, given the names that are there by their skeletons."""
+    other = looks.get(skeleton(name), name) if name else name
+    if other != name:
+        raise RosterError(f"site {name!r} looks like {other!r}, which is in the total; give it another name.")
 
 
 def shown(text: object, length: int = 80) -> str:

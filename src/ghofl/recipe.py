@@ -443,6 +443,10 @@ class Recipe:
             values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise RecipeError(f"the recipe is not TOML: {error}. 'ghofl recipe' writes a valid one.") from None
+        except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+            raise RecipeError(
+                "the recipe is nested too deeply or has a number that is too long. 'ghofl recipe' writes a valid one."
+            ) from None
         return cls.from_dict(values)
 
     @classmethod

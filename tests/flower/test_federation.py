@@ -747,6 +747,41 @@ def test_a_round_id_is_used_once(tmp_path):
     assert "every round has an id of its own" in again.fields["why"]
 
 
+def test_a_site_vouches_for_its_key_under_one_recipe_of_a_round(tmp_path):
+    """With signatures for two recipes, some sites would mask zeros (a tiny scale) beside the vector of another."""
+    site = Site.load(make_sites(tmp_path, recipe=SECURE, keys=True)[0])
+    coarse = replace(SECURE, grid=replace(SECURE.grid, scale=1e-9))
+    first = Letter({"recipe": SECURE.to_toml(), "round": "a" * 32})
+    assert "signature" in answer("join", first, site, site.memory()).fields
+    other = answer("join", Letter({"recipe": coarse.to_toml(), "round": "a" * 32}), site, site.memory())
+    assert "signature" not in other.fields
+    assert "another recipe; a round has one" in other.fields["why"]
+    assert answer("join", first, site, site.memory()).fields["status"] == "joined"
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+def test_a_site_that_looks_like_another_is_left_out_and_the_next_run_goes_on(tmp_path, recipe):
+    paths = make_sites(tmp_path, recipe=recipe)
+    paths[4].write_text(paths[4].read_text().replace("site-4", "s\u0456te-0"))  # a Cyrillic i
+    outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    assert sorted(entry.site for entry in outcome.total.roster) == [f"site-{i}" for i in range(4)]
+    assert any("looks like 'site-0'" in what for what in outcome.sites.values())
+    assert len(run(InProcess(paths), recipe, settings(tmp_path / "run")).total.roster) == 4
+
+
+def test_a_reveal_counts_in_a_folder_that_has_no_ledger(tmp_path):
+    """A folder of an earlier version, or one that lost its ledger, still has the reply that it gave."""
+    paths = make_sites(tmp_path, recipe=SECURE)
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    for i in range(5):
+        (tmp_path / f"memory-{i}" / "reveals.json").unlink()
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths[:4]), SECURE, settings(tmp_path / "again"))
+    shown = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm")
+    assert shown.exit_code == 0
+    assert "is known from its reply only" in shown.output
+
+
 @pytest.mark.parametrize("round_id", ["../../outside", "A" * 32, "f" * 31, "é" * 20])
 def test_an_agreement_whose_id_is_not_hexadecimal_is_refused_before_it_names_a_file(tmp_path, round_id):
     site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])

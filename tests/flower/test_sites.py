@@ -290,6 +290,19 @@ def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
     assert outcome.total.moments == exact_total(tmp_path, paths)
 
 
+def test_before_an_approval_rows_are_not_read_for_a_server(tmp_path):
+    """Else a server would learn how many there are from what is refused, by trying limits."""
+    site = Site.load(make_sites(tmp_path, policy="confirm = true\n")[0])
+    whys = {
+        answer("message", Letter({"recipe": recipe.to_toml()}), site, site.memory())
+        .fields["why"]
+        .partition("recipe")[0]
+        for recipe in (replace(PLAIN, limits=Limits(max_rows=1)), PLAIN, replace(PLAIN, classes=("x", "y")))
+    }
+    assert whys == {"this site's administrator has not approved "}
+    assert not (tmp_path / "memory-0" / "outbox").exists()
+
+
 def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
     path = make_sites(tmp_path, policy="confirm = true\n")[0]
     invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")

@@ -83,6 +83,9 @@ def _join(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
         raise PolicyError(
             f"this site has left round {round_id!r}, or was in it before; every round has an id of its own."
         )
+    if kept is not None and _kept_recipe(memory, round_id).fingerprint != recipe.fingerprint:
+        # Its signature for another recipe would let peers mask under that one beside what this site masks.
+        raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one.")
     if memory.is_lasting:  # what is wrong with the rows is found before the round, not in the middle of it
         parcel = ready(site, recipe, memory)
         data = parcel.data

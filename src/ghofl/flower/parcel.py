@@ -168,12 +168,13 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
 def ready(site: Site | SimulatedSite, recipe: Recipe, memory: Memory) -> Parcel:
     """The parcel that leaves, packed once and approved where the policy asks for it."""
     site.check_recipe(recipe)
+    is_asked, approved = site.conditions().confirm, memory.get(_approval(recipe))
     parcel = remembered(memory, recipe) if memory.is_lasting else None
-    if parcel is None:
+    if parcel is None and not (is_asked and approved is None):  # before an approval, an error would tell of rows
         parcel = pack(site, recipe)
         if memory.is_lasting:
             remember(memory, recipe, parcel)
-    if site.conditions().confirm and memory.get(_approval(recipe)) != parcel.sha256.encode():
+    if parcel is None or (is_asked and approved != parcel.sha256.encode()):
         raise PolicyError(
             f"this site's administrator has not approved recipe {recipe.fingerprint[:12]}… yet: "
             "ghofl flower check SITE.toml --recipe RECIPE.toml --confirm."

@@ -8,6 +8,7 @@ from ghofl.flower.folder import RunFolder
 from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
 from ghofl.moments import Layout
+from ghofl.names import refuse_look_alike, skeleton
 from ghofl.recipe import Recipe
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
@@ -26,6 +27,7 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
         Layout.of(recipe),
     )
     sites |= dict.fromkeys(inside, "counted before") | dict.fromkeys(removed, "removed")
+    looks = {skeleton(name): name for name in inside}
     nodes = present(engine, settings, len(inside))
     query = Letter({"recipe": recipe.to_toml(), "counted": sorted(counted)})
     limit = size_limit(layout, MAX_HEADER)
@@ -54,11 +56,13 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
             raise RosterError(f"it was removed; delete its files in {folder.path / 'removed'} to admit it again.")
         if name in inside or message.id in counted:
             raise RosterError(f"site {name!r} is already in the total; each is counted once.")
+        refuse_look_alike(name, looks)  # kept, it would end every later sum
         refuse_overflow(layout, rows + message.rows, name)
         folder.keep(message.id, letter.payload)
         rows += message.rows
         counted.add(message.id)
         inside.add(name)
+        looks[skeleton(name)] = name
         sites[name] = "counted"
         progress.add(name, f"{message.rows:,} rows, {size:,} bytes")
 
@@ -73,6 +77,6 @@ def _sum(folder: RunFolder, recipe: Recipe) -> Total:
         path = folder.message(message_id)
         try:
             aggregator.add_file(path)
-        except (MessageError, MomentsOverflowError) as error:
+        except (MessageError, MomentsOverflowError, RosterError) as error:
             raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
     return aggregator.finished()

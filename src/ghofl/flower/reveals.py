@@ -6,7 +6,7 @@ once, whatever the recipe or the rows, and counts it before the reply leaves.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -65,10 +65,13 @@ class Ledger:
 
     @classmethod
     def load(cls, memory: Memory) -> "Ledger":
-        """The ledger of a site's folder; an empty one when nothing was revealed yet."""
+        """The ledger of a site's folder; an empty one when nothing was revealed yet.
+
+        A reveal whose reply is kept counts also where no ledger is: in a folder of an earlier version, or after a loss.
+        """
         kept = memory.get(LEDGER)
         if kept is None:
-            return cls()
+            return cls(tuple(_without_ledger(memory)))
         try:
             values = json.loads(kept)
             reveals = tuple(Revealed(**_tuples(reveal)) for reveal in values["reveals"])
@@ -117,11 +120,20 @@ class Ledger:
         return tuple(_risk(earlier, opening) for earlier in self.reveals)
 
 
+def _without_ledger(memory: Memory) -> Iterator[Revealed]:
+    for round_id in (memory.get("used-rounds") or b"").decode().split():
+        recipe = memory.get(f"round/{round_id}/recipe")
+        if recipe is not None and memory.get(f"round/{round_id}/reply/reveal") is not None:
+            yield Revealed(round_id, Recipe.from_toml(recipe.decode()).fingerprint, "", (), ())
+
+
 def _risk(earlier: Revealed, opening: Opening) -> str:
     start = f"Round {earlier.round[:8]} (recipe {earlier.recipe[:12]}…, rows {earlier.data[:12]}…) "
     apart = sorted(set(earlier.survivors) ^ set(opening.cohort))
     if earlier.recipe != opening.recipe:
         return start + "was of another recipe: the two sums are two views of the same rows."
+    if not earlier.survivors:
+        return start + "is known from its reply only: whose rows its sum covers is not."
     if apart:
         return start + f"and the new one differ in {', '.join(apart)}: the difference of the two sums is theirs alone."
     if earlier.data != opening.data:

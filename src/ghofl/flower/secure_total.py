@@ -16,6 +16,7 @@ from ghofl.flower.letter import Letter
 from ghofl.flower.policy import load_peers
 from ghofl.flower.settings import Settings
 from ghofl.moments import Layout
+from ghofl.names import refuse_look_alike, skeleton
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
@@ -124,6 +125,7 @@ def _joined(
     inside: set[str],
 ) -> dict[str, _Member]:
     joined: dict[str, _Member] = {}
+    looks = {skeleton(name): name for name in inside}
     peers = load_peers(settings.peers) if settings.peers else {}
     progress = Progress("joined the round", len(nodes))
 
@@ -137,9 +139,11 @@ def _joined(
             return
         if name in joined or any(member.key == key for member in joined.values()):
             raise RosterError(f"a second node says that it is {name!r}, or uses its key; the first one counts.")
+        refuse_look_alike(name, looks)
         if settings.authenticated:
             _check_binding(node, recipe, round_id, name, key, signature, peers)
         joined[name] = _Member(node, Participant(name, key).key, signature)
+        looks[skeleton(name)] = name
         sites[name] = "joined"
         progress.add(name, "")
 

@@ -84,9 +84,11 @@ def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.
     weighted = means * np.sqrt(counts.astype(float))[:, None]
     scatter = second.astype(float)
     slack = 1e-9 * float(scatter.diagonal().sum()) + 1.0
-    if allowed:  # each entry may be off by so much, and where sums were cut too, their products by a little more
+    if (
+        allowed
+    ):  # each entry may be off by so much, and the products of sums of every class that were cut too by a little more
         reach = float(np.abs(means).max(initial=0.0))
-        slack += len(scatter) * (allowed + (reach + 1.0) ** 2)
+        slack += len(scatter) * (allowed + len(means) * (reach + 1.0) ** 2)
     scatter -= weighted.T @ weighted
     scatter[np.diag_indices_from(scatter)] += slack
     try:

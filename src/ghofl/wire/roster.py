@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
@@ -84,7 +84,8 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
         raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
     if plan is None or not guarantee.agrees_with(plan.guarantee):
         raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
-    return guarantee
+    # The sentences about what it rests on are ours: agreement is about numbers, and the file's may say anything.
+    return replace(guarantee, assumptions=plan.guarantee.assumptions)
 
 
 def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:

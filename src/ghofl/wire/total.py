@@ -20,7 +20,7 @@ from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, Roste
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import INT64_MAX, Layout, Moments
-from ghofl.names import skeleton
+from ghofl.names import refuse_look_alike, skeleton
 from ghofl.privacy import (
     Guarantee,
     MinCount,
@@ -305,8 +305,7 @@ class Aggregator:
             raise RosterError(
                 f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
-        if site and (other := self._looks.get(skeleton(site))) is not None:
-            raise RosterError(f"site {site!r} looks like {other!r}, which is in the total; give it another name.")
+        refuse_look_alike(site, self._looks)
         if self._guarantee is None:
             refuse_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
 
