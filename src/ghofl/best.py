@@ -181,7 +181,8 @@ def _masked_bytes(recipe: Recipe, rows: int) -> float:
     """What a site sends in a secure round: every entry in the whole bytes that the largest could need in a sum."""
     layout = Layout.of(recipe)
     is_kept = recipe.sketch is not None and recipe.sketch.kept  # whose features are no sums of others
-    largest = max(record.largest(layout.bound, 1 if is_kept else layout.dim) for record in layout.records)
+    reach = 1 if is_kept else layout.dim
+    largest = max(layout.bound**2, *(record.largest(layout.bound, reach) for record in layout.records))
     try:
         width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest).width
     except RingError:

@@ -30,7 +30,8 @@ class BlockBuilder:
         self.layout = layout
         self._sketch = sketch
         self._blocks = {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()}
-        self._immediate = [record for record in layout.records if not record.is_deferred]
+        self._room = INT64_MAX // layout.largest
+        self._immediate = [(record, self._blocks[record.name]) for record in layout.records if not record.is_deferred]
         self._deferred = [record for record in layout.records if record.is_deferred]
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._buffered = 0
@@ -43,7 +44,7 @@ class BlockBuilder:
         if self._is_finished:
             raise LayoutError("this builder has given its moments away; start another and add the two results.")
         check_rows(x, y, self.layout)
-        check_room(self.layout, int(self._blocks["N"].sum()) + len(y))
+        self._check_room(int(self._blocks["N"].sum()) + len(y))
         y = y.astype(np.int64, copy=False)
         small = x.astype(np.int16 if self.layout.bound < 2**15 else np.int32, copy=False)
         step = max(1, self._budget // max(1, 2 * small.shape[1] * small.itemsize))
@@ -58,8 +59,9 @@ class BlockBuilder:
 
     def _add(self, x: np.ndarray, y: np.ndarray) -> None:
         for c, rows in _by_label(x, y):
-            for record in self._immediate:
-                record.add(self._features(rows, record), record.part(self._blocks[record.name], c))
+            for record, block in self._immediate:
+                own = self._features(rows, record) if record.is_sketched else rows
+                record.add(own, block[c, ...] if record.is_per_class else block)
             if self._deferred:
                 self._buffers.setdefault(c, []).append(rows)
                 self._buffered += rows.nbytes
@@ -76,6 +78,13 @@ class BlockBuilder:
                 rows = np.concatenate([rows for parts in self._buffers.values() for rows in parts])
                 record.add(self._features(rows, record), block)
         self._buffers, self._buffered = {}, 0
+
+    def _check_room(self, rows: int) -> None:
+        if rows > self._room:
+            raise MomentsOverflowError(
+                f"{rows} rows that add up to {self.layout.largest} each could leave the 64-bit integers; use fewer grid "
+                "bits."
+            )
 
     def _features(self, rows: np.ndarray, record: Statistic) -> np.ndarray:
         """What of the rows a statistic adds up: the rows, or their sketch."""
@@ -109,14 +118,6 @@ def check_rows(x: np.ndarray, y: np.ndarray, layout: Layout) -> None:
         raise EmbeddingsError(
             f"a feature of {size} is beyond the layout's bound of {layout.bound}; "
             "features come from Features.of(recipe).rows."
-        )
-
-
-def check_room(layout: Layout, rows: int) -> None:
-    """Raise when sums of so many rows could leave the 64-bit integers."""
-    if rows * layout.largest > INT64_MAX:
-        raise MomentsOverflowError(
-            f"{rows} rows that add up to {layout.largest} each could leave the 64-bit integers; use fewer grid bits."
         )
 
 

@@ -55,8 +55,8 @@ class Layout:
 
     @property
     def largest(self) -> int:
-        """The largest entry that one row can add to any block."""
-        return max(record.largest(self.bound, self.dim) for record in self.records)
+        """The largest entry that one row can add to any block; at the least a square, which whoever reads sums takes."""
+        return max(self.bound**2, *(record.largest(self.bound, self.dim) for record in self.records))
 
     def width(self, statistic: Statistic) -> int:
         """How many features a statistic is about: those of a row, or of its sketch."""

@@ -7,6 +7,8 @@
 B is the sum of S over classes, D its diagonal and Z its sketch, so that all three follow from S.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from ghofl.statistics.statistic import Block, Rows, Statistic
@@ -14,7 +16,7 @@ from ghofl.statistics.triangles import add_products, diagonal, sketched, triangl
 
 
 def _add_counts(rows: Rows, out: Block) -> None:
-    out += len(rows)
+    out[()] += len(rows)  # a scalar: far quicker than `out += …` on an array without dimensions
 
 
 def _add_sums(rows: Rows, out: Block) -> None:
@@ -66,23 +68,6 @@ SQUARES = Statistic(
     derive=lambda by_class, dim, sketch: by_class[:, diagonal(dim)],
     above=(("A", "N"),),
 )
-POOLED = Statistic(
-    name="B",
-    noun="second moments",
-    power=2,
-    of_class=lambda dim: (triangle(dim),),
-    add=add_products,
-    length=lambda r, bound, norm: r * r,
-    formula="(R²)²",
-    share=3.0,
-    agreement=(0.0, 0.0, 1.0),
-    is_per_class=False,
-    is_symmetric=True,
-    is_rounded=True,
-    is_deferred=True,
-    parent="S",
-    derive=lambda by_class, dim, sketch: by_class.sum(axis=0),
-)
 BY_CLASS = Statistic(
     name="S",
     noun="second moments",
@@ -97,19 +82,20 @@ BY_CLASS = Statistic(
     is_rounded=True,
     is_deferred=True,
 )
-OF_SKETCH = Statistic(
+POOLED = replace(
+    BY_CLASS,
+    name="B",
+    is_per_class=False,
+    parent="S",
+    derive=lambda by_class, dim, sketch: by_class.sum(axis=0),
+)
+OF_SKETCH = replace(
+    BY_CLASS,
     name="Z",
-    noun="second moments",
-    power=2,
-    of_class=lambda sketch: (triangle(sketch),),
-    add=add_products,
     length=lambda r, bound, norm: norm**2 * r * r,
     formula="(‖sketch‖²R²)²",
-    share=3.0,
-    is_symmetric=True,
+    agreement=(0.0, 0.0, 0.0),  # (z·z')² is at least 0, whatever t is
     is_sketched=True,
-    is_rounded=True,
-    is_deferred=True,
     parent="S",
     derive=sketched,
 )

@@ -67,10 +67,6 @@ class Statistic:
         part = self.of_class(self.width(dim, sketch))
         return (classes, *part) if self.is_per_class else part
 
-    def part(self, block: Block, c: int) -> Block:
-        """What the rows of a class are added to: a view of the block."""
-        return block[c, ...] if self.is_per_class else block
-
     def largest(self, bound: int, dim: int) -> int:
         """The largest entry that one row can add; the features of a sketch are sums of `dim` others."""
         return (bound * dim if self.is_sketched else bound) ** self.power
