@@ -63,7 +63,7 @@ def _scoring(head: QDA, x: np.ndarray) -> dict:
 
 
 def _lda(gaussians: Gaussians, train: np.ndarray, y: np.ndarray, test: np.ndarray) -> dict:
-    ours = min(_timed(lambda: LDA.fit(gaussians, 0.05).predict(test)) for _ in range(3))
+    ours = min(_timed(lambda: LDA.fit(gaussians, LDA.Options(0.05)).predict(test)) for _ in range(3))
     model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.05)
     theirs = _timed(lambda: model.fit(train, y).predict(test))
     return {"ours_from_moments_s": ours, "scikit_learn_from_rows_s": theirs, "ratio": theirs / ours}

@@ -4,8 +4,7 @@ from ghofl.aggregation import Aggregator, Total
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import GhoflError
 from ghofl.features import Features
-from ghofl.fisher import Fisher
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import Fisher, Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.message import Message
 from ghofl.moments import Layout, Moments, MomentsBuilder

@@ -7,7 +7,6 @@ import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, HeadSpec, Sketch
-from ghofl.classifier import is_possible
 from ghofl.errors import (
     CalibrationWarning,
     EmptyClassWarning,
@@ -85,7 +84,7 @@ def totals_of_one_row_a_class(name, dim, rng):
     for statistics in TOTALS:
         sketch = {"sketch": Sketch(dim=3)} if "B" in statistics else {}
         recipe = recipe_of(dim=dim, classes=8, statistics=statistics, **sketch)
-        if is_possible(HeadSpec(name), Layout.of(recipe), recipe):
+        if HeadSpec(name).is_possible(Layout.of(recipe), recipe):
             yield total_of(recipe, x, y), x, y
 
 
@@ -218,7 +217,7 @@ def test_every_alternative_in_needs_is_enough(name, rng):
     predictions = []
     for need in HEADS[name].needs:
         recipe = sketched_recipe() if "Z" in need else recipe_of(statistics=need)
-        assert is_possible(HeadSpec(name), Layout.of(recipe), recipe)
+        assert HeadSpec(name).is_possible(Layout.of(recipe), recipe)
         predictions.append(Classifier.fit(total_of(recipe, x, y), name).predict(x))
     assert all(np.mean(p == y) > 0.8 for p in predictions)
     if name == "spherical":  # the one head for which its alternatives tell the same

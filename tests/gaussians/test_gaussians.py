@@ -4,7 +4,7 @@ import pytest
 from federations import blobs, gaussians_of, moments_of, recipe_of
 from ghofl import Features, Gaussians, Layout, Moments
 from ghofl.errors import EmbeddingsError, MissingStatisticError
-from ghofl.linalg import shrink
+from ghofl.gaussians.linalg import shrink
 
 
 @pytest.fixture
