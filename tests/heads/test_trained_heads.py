@@ -7,7 +7,7 @@ from ghofl.gaussians import Fisher
 from ghofl.gaussians.linalg import shrink
 from ghofl.heads import LDA, RDA, Blend, FisherMix, ProtoHyper, Student
 from ghofl.heads.blend import standardise
-from ghofl.heads.training import widen_basis
+from ghofl.heads.training import basis_for, widen_basis
 
 
 @pytest.fixture
@@ -102,6 +102,18 @@ def test_extra_directions_are_those_that_class_covariances_couple_to_fishers(dat
     leading = np.linalg.eigh(sum(f @ f.T for f in excess))[1][:, -2:]
     cosines = np.linalg.svd(leading.T @ (lower.T @ found[:, 2:]))[1]
     assert cosines == pytest.approx([1.0, 1.0], abs=1e-4)
+
+
+@pytest.mark.parametrize(("classes", "energy"), [(2, 1.0), (4, 0.4)])
+@pytest.mark.parametrize("seed", range(6))
+def test_extra_directions_are_never_fishers_again(classes, energy, seed):
+    """With few classes fewer directions are coupled than there is room for, and the draws had a singular covariance."""
+    x, y = blobs(np.random.default_rng(seed), rows=600, classes=classes, spread=1.0)
+    gaussians = gaussians_of(recipe_of(classes=classes), x, y)
+    found = basis_for(gaussians, energy, None)
+    assert found.shape == (6, 6)
+    within = shrink(gaussians.pooled(), 0.05) + 1e-6 * np.eye(6)
+    assert found.T @ within @ found == pytest.approx(np.eye(6), abs=1e-3)
 
 
 def test_student_with_many_degrees_of_freedom_is_rda(data):

@@ -50,17 +50,16 @@ class Exact(ClassCovariances):
     levels: Float[np.ndarray, " classes"]
 
     def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
-        """Σ_c itself."""
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
         return (triangles.unpacked(self.packed[c], len(mean)) - n * np.outer(mean, mean)) * (self.unit**2 / (n - 1.0))
 
     def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
-        """Σ_c times columns, in their precision; in float64 where S_c − n μ_c μ_cᵀ would cancel in a coarser one."""
         n = float(self.counts[c])
         if n < 2:
             return (self.shared @ columns).astype(columns.dtype, copy=False)
+        # S_c − n μ_c μ_cᵀ cancels: float32 keeps its last digits only where no mean is far from zero.
         is_far = np.square(self.means[c] * self.unit).max() > FAR * self.levels[c]
         v = columns.astype(np.float64 if is_far else columns.dtype, copy=False)
         mean = self.means[c].astype(v.dtype)
@@ -70,7 +69,6 @@ class Exact(ClassCovariances):
         return found.astype(columns.dtype, copy=False)
 
     def level(self, c: int) -> float:
-        """tr Σ_c / d."""
         return float(self.levels[c])
 
 
@@ -89,7 +87,6 @@ class Repaired(ClassCovariances):
     noise: float
 
     def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
-        """Σ_c itself."""
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
@@ -109,7 +106,6 @@ class Mapped(ClassCovariances):
     found: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
 
     def matrix(self, c: int) -> Float[np.ndarray, "k k"]:
-        """Vᵀ Σ_c V."""
         if c not in self.found:
             self.found[c] = self.basis.T @ self.source.times(c, self.basis)
         return self.found[c]
@@ -122,15 +118,12 @@ class Diagonal(ClassCovariances):
     variances: Float[np.ndarray, "classes dim"]
 
     def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
-        """Σ_c itself."""
         return np.diag(self.variances[c])
 
     def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
-        """Σ_c times columns, in their precision."""
         return self.variances[c, :, None].astype(columns.dtype) * columns
 
     def level(self, c: int) -> float:
-        """tr Σ_c / d."""
         return float(self.variances[c].mean())
 
 
@@ -142,17 +135,14 @@ class Shrunk(ClassCovariances):
     amount: float
 
     def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
-        """shrink(Σ_c, a)."""
         return linalg.shrink(self.source.matrix(c), self.amount)
 
     def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
-        """shrink(Σ_c, a) times columns, in their precision."""
         sphere = self.amount * self.source.level(c)
         return (1.0 - self.amount) * self.source.times(c, columns) + sphere * columns
 
     def level(self, c: int) -> float:
-        """tr Σ_c / d, which shrinking leaves as it is."""
-        return self.source.level(c)
+        return self.source.level(c)  # shrinking leaves the trace as it is
 
 
 def noise_amount(covariance: Float[np.ndarray, "dim dim"], rows: float, noise: float) -> float:

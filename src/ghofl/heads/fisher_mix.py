@@ -9,17 +9,9 @@ from jaxtyping import Float
 
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
+from ghofl.heads import training
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.training import (
-    AdamW,
-    count_steps,
-    default_draws,
-    softmax,
-    subtract_labels,
-    training_basis,
-    with_covariances,
-)
 
 
 @dataclass(frozen=True)
@@ -93,14 +85,14 @@ class FisherMix(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, options: FisherMixOptions = FisherMixOptions()) -> "FisherMix":
         """The head that is trained on draws of these Gaussians."""
-        rng, gaussians = np.random.default_rng(options.seed), with_covariances(gaussians)
-        basis = training_basis(gaussians, options.energy, options.extra)
+        rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
+        basis = training.basis_for(gaussians, options.energy, options.extra)
         shift = gaussians.centre if options.centred else np.zeros_like(gaussians.centre)
         inside = gaussians.shifted(shift).shrunk(options.shrinkage).mapped(basis, np.float32)
-        per_class = options.per_class or default_draws(gaussians)
+        per_class = options.per_class or training.default_draws(gaussians)
         drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
         warm = (0.15 if gaussians.has_class_covariances else 1.0) if options.warm is None else options.warm
-        steps = count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+        steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
         w, b = _train(drawn, _start(inside, warm, rng), steps, options, rng)
         correction = gaussians.log_priors - np.log(1.0 / gaussians.present) if options.prior else 0.0
         bias = np.where(gaussians.counts > 0, b - shift @ basis @ w + correction, -np.inf)
@@ -121,11 +113,11 @@ def _train(
         z = drawn.z[rows]
         scores = z @ w
         scores += b
-        error = softmax(scores)
-        subtract_labels(error, drawn.y[rows])
+        error = training.softmax(scores)
+        training.subtract_labels(error, drawn.y[rows])
         return [z.T @ error / len(z), error.sum(axis=0) / len(z)]
 
-    optimiser = AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
+    optimiser = training.AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
     w, b = optimiser.minimise(start, gradients, len(drawn.y), options.batch, steps, rng)
     return w.astype(np.float64), b.astype(np.float64)
 

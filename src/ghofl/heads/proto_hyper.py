@@ -10,20 +10,12 @@ from jaxtyping import Float, Int64
 from ghofl.errors import HeadError
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
+from ghofl.heads import training
 from ghofl.heads.base import Head, check_arrays, group_by_prefix, with_prefix
 from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.naive_bayes import NaiveBayes
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import QDA, QDAOptions
-from ghofl.heads.training import (
-    AdamW,
-    count_steps,
-    default_draws,
-    softmax,
-    subtract_labels,
-    training_basis,
-    with_covariances,
-)
 
 BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
 
@@ -93,16 +85,16 @@ class ProtoHyper(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, options: ProtoHyperOptions = ProtoHyperOptions()) -> "ProtoHyper":
         """The head whose correction is trained on draws of these Gaussians."""
-        rng, gaussians = np.random.default_rng(options.seed), with_covariances(gaussians)
-        basis = training_basis(gaussians, options.energy, options.extra)
+        rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
+        basis = training.basis_for(gaussians, options.energy, options.extra)
         inside = gaussians.shifted(gaussians.centre).shrunk(SHRINKAGE).mapped(basis, np.float32)
         base = _base(inside, options.base)
-        per_class = options.per_class or default_draws(gaussians)
+        per_class = options.per_class or training.default_draws(gaussians)
         drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
         start = _start(inside, options.rank, rng)
         loss = _Distillation.of(drawn, base, inside, options)
-        optimiser = AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
-        steps = count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+        optimiser = training.AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
+        steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
         u, v = optimiser.minimise(start, loss.gradients, len(drawn.y), options.batch, steps, rng)
         return cls(basis, gaussians.centre @ basis, u.astype(np.float64), v.astype(np.float64), base)
 
@@ -145,7 +137,7 @@ class _Distillation:
     @classmethod
     def of(cls, drawn: Draws, base: Head, inside: Gaussians, options: ProtoHyperOptions) -> "_Distillation":
         t, alpha = options.temperature, options.alpha
-        taught = softmax(_teacher_scores(inside, drawn, options.teacher) / np.float32(t), alpha * t)
+        taught = training.softmax(_teacher_scores(inside, drawn, options.teacher) / np.float32(t), alpha * t)
         return cls(drawn.z, drawn.y, _finite_scores(base, drawn), taught, t, alpha)
 
     def gradients(self, parameters: Sequence[np.ndarray], rows: slice) -> list[np.ndarray]:
@@ -155,10 +147,10 @@ class _Distillation:
         scores = hidden @ v
         scores += self.base[rows]
         t, alpha = self.temperature, self.alpha
-        error = softmax(scores * (1.0 / t), alpha * t)
+        error = training.softmax(scores * (1.0 / t), alpha * t)
         error -= self.taught[rows]
-        labelled = softmax(scores, 1.0 - alpha)
-        subtract_labels(labelled, self.y[rows], 1.0 - alpha)
+        labelled = training.softmax(scores, 1.0 - alpha)
+        training.subtract_labels(labelled, self.y[rows], 1.0 - alpha)
         error += labelled
         return [z.T @ (error @ v.T) / len(z), hidden.T @ error / len(z)]
 

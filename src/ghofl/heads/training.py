@@ -12,6 +12,7 @@ from ghofl.gaussians.fisher import EPSILON, SHRINKAGE
 
 LARGEST = 128  # directions of Fisher, and directions beside them
 STEPS = 300
+OVERLAP = 1e-3  # the cosine with a Fisher direction from which an extra one is that direction again
 Gradients = Callable[[Sequence[np.ndarray], slice], Sequence[np.ndarray]]
 
 
@@ -116,7 +117,7 @@ def with_covariances(gaussians: Gaussians) -> Gaussians:
     return gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
 
 
-def training_basis(gaussians: Gaussians, energy: float, extra: int | None) -> Float[np.ndarray, "dim k"]:
+def basis_for(gaussians: Gaussians, energy: float, extra: int | None) -> Float[np.ndarray, "dim k"]:
     """The Fisher directions that hold `energy` of what tells classes apart, and `extra` ones beside them."""
     return widen_basis(gaussians, Fisher.of_energy(gaussians, energy, at_most=LARGEST).basis, extra)
 
@@ -137,11 +138,20 @@ def widen_basis(
     within = linalg.shrink(gaussians.pooled(), SHRINKAGE)
     np.fill_diagonal(within, within.diagonal() + EPSILON)
     lower = linalg.cholesky(within, "the shared covariance")
-    half = _outside(lower.T @ basis, scipy.linalg.solve_triangular(lower, _coupled(gaussians, basis), lower=True))
-    whole = _outside(lower.T @ basis, scipy.linalg.solve_triangular(lower, half.T, lower=True))
-    d = len(whole)
-    _, vectors = scipy.linalg.eigh(whole, subset_by_index=(d - room, d - 1), check_finite=False)
+    u = lower.T @ basis
+    half = _outside(u, scipy.linalg.solve_triangular(lower, _coupled(gaussians, basis), lower=True))
+    whole = _outside(u, scipy.linalg.solve_triangular(lower, half.T, lower=True))
+    vectors = _leading(whole, room)
+    if (
+        np.abs(u.T @ vectors).max() > OVERLAP
+    ):  # classes couple fewer directions to U than there is room for: U comes last
+        vectors = _leading(whole - (1.0 + np.trace(whole)) * (u @ u.T), room)
     return np.hstack([basis, scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1, check_finite=False)])
+
+
+def _leading(matrix: Float[np.ndarray, "dim dim"], count: int) -> Float[np.ndarray, "dim count"]:
+    d = len(matrix)
+    return scipy.linalg.eigh(matrix, subset_by_index=(d - count, d - 1), check_finite=False)[1]
 
 
 def _coupled(gaussians: Gaussians, basis: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim dim"]:
