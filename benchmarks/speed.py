@@ -103,7 +103,7 @@ def _large(rng: np.random.Generator) -> Iterator[Measure]:
     yield against(
         "lda",
         "LDA fit and predict from moments, 100 classes",
-        lambda: LDA.fit(gaussians, 0.05).predict(test),
+        lambda: LDA.fit(gaussians, LDA.Options(0.05)).predict(test),
         "scikit-learn's LDA on the 50,000 rows",
         lambda: model.fit(values, y).predict(test),
         repeats=3,

@@ -12,15 +12,16 @@ import numpy as np
 import scipy.special
 
 from ghofl import Encoder, Features, Gaussians, Grid, Lift, Recipe, Transform
-from ghofl.calibration import expected_calibration_error, temperature_of
+from ghofl.evaluation import expected_calibration_error
 from ghofl.features import calibrated
-from ghofl.fisher import Fisher
-from ghofl.heads import LDA, PAPER, RDA, FisherMix, Head, ProtoHyper, Ridge, Student
-from ghofl.heads.fisher_mix import enough_draws
+from ghofl.gaussians import METHODS, Draws, Fisher, draw
+from ghofl.heads import LDA, RDA, FisherMix, Head, ProtoHyper, Ridge, Student
+from ghofl.heads.calibration import temperature_of
+from ghofl.heads.training import default_draws
 from ghofl.simulate import site_moments
-from ghofl.synthesis import METHODS, Draws, draw
 
 SEEDS = range(5)
+PAPER = {head.name: head.Options.preset("paper") for head in (FisherMix, ProtoHyper)}
 
 
 def run() -> dict:
@@ -44,7 +45,7 @@ def accuracy_of(name: str, gaussians: Gaussians, values: np.ndarray, y: np.ndarr
         for preset, options in (("default", {}), ("paper", PAPER.get(head.name, {})))[: 1 + is_trained]:
             started = time.perf_counter()
             seeds = [{"seed": seed} for seed in SEEDS] if is_trained else [{}]
-            fitted = [head.fit(gaussians, **options, **seed) for seed in seeds]
+            fitted = [head.fit(gaussians, head.Options(**options, **seed)) for seed in seeds]
             seconds = (time.perf_counter() - started) / len(fitted)
             errors = _calibration(fitted[0], gaussians, values, y)
             rows.append({**_row(name, 1.0, head.name, preset, fitted, values, y), "fit_seconds": seconds, **errors})
@@ -55,7 +56,7 @@ def accuracy_of(name: str, gaussians: Gaussians, values: np.ndarray, y: np.ndarr
 def finer(name: str, bits: int = 12) -> dict:
     """FisherMix by the paper preset on a grid of more bits: the released code sends float32."""
     gaussians, values, y = _prepared(name, data.CLASSES[name], 1.0, bits)
-    fitted = [FisherMix.fit(gaussians, **PAPER["fisher_mix"], seed=seed) for seed in SEEDS]
+    fitted = [_fisher_mix(gaussians, **PAPER["fisher_mix"], seed=seed) for seed in SEEDS]
     row = {**_row(name, 1.0, "fisher_mix", "paper", fitted, values, y), "bits": bits}
     print(row, flush=True)
     return row
@@ -63,13 +64,13 @@ def finer(name: str, bits: int = 12) -> dict:
 
 def draws_of(name: str, gaussians: Gaussians, values: np.ndarray, y: np.ndarray) -> list[dict]:
     """FisherMix on plain, moment-matched and quasi-random draws: the defaults with fewer and more draws, and the preset."""
-    usual = enough_draws(gaussians)
+    usual = default_draws(gaussians)
     plans = [("default", {"per_class": usual * times // 4}) for times in (1, 2, 4, 8)]
     plans.append(("paper", PAPER["fisher_mix"]))
     rows = []
     for preset, options in plans:
         for method in METHODS:
-            fitted = [FisherMix.fit(gaussians, **{**options, "method": method, "seed": seed}) for seed in SEEDS]
+            fitted = [_fisher_mix(gaussians, **{**options, "method": method, "seed": seed}) for seed in SEEDS]
             row = _row(name, 1.0, "fisher_mix", preset, fitted, values, y)
             rows.append({**row, "method": method, "per_class": options["per_class"]})
             print(rows[-1], flush=True)
@@ -83,7 +84,7 @@ def released(gaussians: Gaussians, values: np.ndarray, y: np.ndarray) -> list[di
     rows = []
     for plan in plans:
         options = {**PAPER["fisher_mix"], **plan}
-        fitted = [FisherMix.fit(gaussians, **options, seed=seed) for seed in SEEDS]
+        fitted = [_fisher_mix(gaussians, **options, seed=seed) for seed in SEEDS]
         shown = {name: options.get(name, 0.05) for name in ("per_class", "dispersion", "shrinkage", "epochs")}
         rows.append({**_row("cifar10", 1.0, "fisher_mix", "paper", fitted, values, y), **shown})
         print(rows[-1], flush=True)
@@ -110,6 +111,10 @@ def _prepared(
     features = Features.of(calibrated(recipe, arrays["x_train"]))
     moments, _ = site_moments(features, arrays["x_train"], arrays["y_train"])
     return Gaussians.estimate(moments, features.unit), features.values(arrays["x_test"]), arrays["y_test"]
+
+
+def _fisher_mix(gaussians: Gaussians, **options: Any) -> FisherMix:
+    return FisherMix.fit(gaussians, FisherMix.Options(**options))
 
 
 def _row(name: str, power: float, head: str, preset: str, fitted: list, values: np.ndarray, y: np.ndarray) -> dict:
@@ -140,8 +145,8 @@ def timings(gaussians: Gaussians) -> dict:
     """The best of three runs of each: wall seconds, and processor seconds, which other work on the machine leaves alone."""
     hyper = {**PAPER["proto_hyper"], "teacher": 0.0}
     calls = {
-        "fisher_mix_released": lambda: FisherMix.fit(gaussians, **PAPER["fisher_mix"]),
-        "proto_hyper_released": lambda: ProtoHyper.fit(gaussians, **hyper),
+        "fisher_mix_released": lambda: _fisher_mix(gaussians, **PAPER["fisher_mix"]),
+        "proto_hyper_released": lambda: ProtoHyper.fit(gaussians, ProtoHyper.Options(**hyper)),
         "fisher_mix_default": lambda: FisherMix.fit(gaussians),
         "proto_hyper_default": lambda: ProtoHyper.fit(gaussians),
     }

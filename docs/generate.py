@@ -17,7 +17,7 @@ import typer
 from ghofl import partition
 from ghofl.cli import app, console
 from ghofl.demo import ALPHA, CLIENTS, FEDAVG_BYTES, digits
-from ghofl.heads import HEADS, PAPER
+from ghofl.heads import HEADS
 from ghofl.simulate import all_heads, recipe_for, simulate
 
 ROOT = Path(__file__).parents[1]
@@ -150,13 +150,10 @@ def with_heads(readme: str) -> str:
 
 
 def _head_options(name: str) -> str:
-    parameters = inspect.signature(HEADS[name].fit).parameters.values()
     shown = []
-    for p in parameters:
-        if p.default is inspect.Parameter.empty or p.name in ("of_sketch", "sketch", "move"):
-            continue
-        paper = PAPER.get(name, {}).get(p.name, p.default)
-        shown.append(f"`{p.name}`: {_shown(p.default)}" + (f" (paper: {_shown(paper)})" if paper != p.default else ""))
+    for o in HEADS[name].Options.known().values():
+        differs = o.paper not in (None, o.default)
+        shown.append(f"`{o.name}`: {_shown(o.default)}" + (f" (paper: {_shown(o.paper)})" if differs else ""))
     more = f" and {len(shown) - 5} more" if len(shown) > 6 else ""
     return ", ".join(shown[:5] if more else shown) + more or "none"
 

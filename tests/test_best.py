@@ -5,10 +5,11 @@ import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Lift, Message, Recipe, Sketch
-from ghofl.best import best_head, propose
-from ghofl.calibration import expected_calibration_error, fitted_temperature
+from ghofl.best import propose
 from ghofl.errors import MessageError, RecipeError, RosterError
-from ghofl.evaluation import Confusion
+from ghofl.evaluation import Confusion, expected_calibration_error
+from ghofl.heads.best import best_head
+from ghofl.heads.calibration import fit_temperature
 from ghofl.selection import Report, best_of
 from ghofl.simulate import site_moments
 
@@ -126,7 +127,7 @@ def test_the_fitted_temperature_is_the_minimum_of_the_cross_entropy(rng):
     scores = rng.normal(size=(400, 5)) * 3
     probabilities = np.exp(scores / 2.5) / np.exp(scores / 2.5).sum(axis=1, keepdims=True)
     y = np.array([rng.choice(5, p=p) for p in probabilities])
-    assert fitted_temperature(scores, y) == pytest.approx(2.5, rel=0.25)
+    assert fit_temperature(scores, y) == pytest.approx(2.5, rel=0.25)
 
 
 def test_calibration_error_is_zero_for_calibrated_guesses_and_large_for_sure_wrong_ones(rng):

@@ -50,9 +50,9 @@ def test_a_preset_fills_in_what_is_not_written():
         ("lda(", "is not a head"),
         ("lda(shrink=0.1)", "head 'lda' has no option 'shrink'; it has shrinkage"),
         ("spherical(x=1)", "it has none"),
-        ("lda(shrinkage=some)", "option shrinkage=some of head 'lda' is a text"),
+        ("lda(shrinkage=some)", "shrinkage is some; option shrinkage of head 'lda' is a number between 0 and 1"),
         ("lda(shrinkage)", "is not of the form name=value"),
-        ("proto_hyper(base=3)", "option base=3 of head 'proto_hyper' is a number; its default is 'lda'"),
+        ("proto_hyper(base=3)", "base is 3; option base of head 'proto_hyper' is one of nb, lda, qda"),
         ("best(x=1)", "'best' takes no options"),
     ],
 )
@@ -117,9 +117,7 @@ def test_a_head_file_with_degrees_of_freedom_that_would_give_nan_scores_is_damag
         Classifier.from_bytes(rewritten(saved, tensors={"dof": np.asarray(-1.0)}))
 
 
-@pytest.mark.parametrize(
-    ("name", "options"), [("student", {"dof": 1e-320}), ("nb", {"floor": 1e-320}), ("nb", {"floor": np.inf})]
-)
+@pytest.mark.parametrize(("name", "options"), [("student", {"dof": 1e-320}), ("nb", {"floor": 1e-320})])
 def test_options_that_make_scores_of_no_size_are_refused(name, options, rng):
     x, y = blobs(rng)
     x[y == 0] = 1.0
@@ -135,7 +133,14 @@ def test_options_that_make_scores_of_no_size_are_refused(name, options, rng):
         ("fisher_mix(batch=0)", "batch is 0; option batch of head 'fisher_mix' is a whole number, 1 or more"),
         ("fisher_mix(extra=nan)", "extra is nan"),
         ("low_rank_qda(rank=nan)", "rank is nan"),
+        ("low_rank_qda(rank=2.5)", "rank is 2.5; option rank of head 'low_rank_qda' is a whole number, 0 or more"),
+        ("fisher_mix(steps=2.5)", "steps is 2.5; option steps of head 'fisher_mix' is a whole number, 0 or more"),
         ("ridge(penalty=inf)", "penalty is inf; option penalty of head 'ridge' is a finite number"),
+        ("nb(floor=inf)", "floor is inf; option floor of head 'nb' is a finite number above 0"),
+        ("student(dof=-1)", "dof is -1; option dof of head 'student' is a finite number above 0"),
+        ("rda(blend=2)", "blend is 2; option blend of head 'rda' is a number between 0 and 1, or left out"),
+        ("qda(shrinkage=nan)", "shrinkage is nan; option shrinkage of head 'qda' is a number between 0 and 1"),
+        ("blend(parts=lda+lda)", r"parts is lda\+lda; .* or several different ones joined by '\+'"),
     ],
 )
 def test_an_option_that_is_not_such_a_number_is_refused(text, says):

@@ -25,10 +25,10 @@ from ghofl import (
     Transform,
     partition,
 )
-from ghofl.classifier import is_possible
 from ghofl.demo import digits
 from ghofl.errors import MessageError, PrivacyError, RecipeError
 from ghofl.features import radius_of, unit_scale, usual_length
+from ghofl.gaussians import Sums
 from ghofl.heads import HEADS
 from ghofl.moments import Layout
 from ghofl.privacy import (
@@ -158,7 +158,7 @@ def test_every_head_that_the_statistics_allow_is_built_from_a_noisy_total(rows, 
     total = released_total(recipe, *rows, stream=NoiseStream(mechanism.encode()))
     assert total.guarantee == plan_of(recipe).guarantee
     for name in HEADS:
-        if is_possible(HeadSpec(name), total.moments.layout, recipe):
+        if HeadSpec(name).is_possible(total.moments.layout, recipe):
             classifier = Classifier.fit(total, name)
             assert classifier.guarantee == total.guarantee
             assert np.mean(classifier.predict(rows[0]) == rows[1]) > 0.9, name
@@ -238,7 +238,7 @@ def test_noise_shrinks_towards_fewer_parameters_as_it_grows(rows):
     exact = Gaussians.estimate(moments_of(recipe, *rows), Features.of(recipe).unit)
     assert np.isfinite(gaussians.means).all()
     with pytest.raises(PrivacyError, match="a larger epsilon"):
-        Gaussians.of_repaired({"N": np.zeros(2), "A": np.zeros((2, 3)), "B": np.eye(3)}, 1.0, {"B": 1.0})
+        Sums.of_repaired({"N": np.zeros(2), "A": np.zeros((2, 3)), "B": np.eye(3)}, 1.0, {"B": 1.0})
     assert gaussians.means.shape == exact.means.shape
 
 

@@ -3,8 +3,7 @@
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import GhoflError
 from ghofl.features import Features
-from ghofl.fisher import Fisher
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import Fisher, Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform

@@ -1,7 +1,5 @@
 """A head with its recipe: raw embeddings in, labels out."""
 
-import inspect
-import re
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,8 +13,6 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from ghofl import files
-from ghofl.best import best_head
-from ghofl.calibration import temperature_of
 from ghofl.errors import (
     CalibrationWarning,
     EmptyClassWarning,
@@ -27,8 +23,9 @@ from ghofl.errors import (
 )
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads import HEADS, PAPER, Blend, Head, SketchedQDA
-from ghofl.moments import Layout
+from ghofl.heads import HEADS, Head
+from ghofl.heads.calibration import temperature_of
+from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -36,67 +33,15 @@ from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_heade
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
-PRESETS: dict[str, Mapping[str, Mapping[str, Any]]] = {"default": {}, "paper": PAPER}
 MAX_HEADER = 256 * 2**20
-_SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
-_WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
-BEST = "best"
 TRIED = 8  # class means that a new head is tried on
 NAMED = 5  # empty classes told by name
-
-WHOLE = (int, int | None)
 
 Warn = Callable[[Warning], None]
 
 
 def _warn(warning: Warning) -> None:
     warnings.warn(warning, stacklevel=3)  # the line that asked for the fit
-
-
-@dataclass(frozen=True, slots=True)
-class HeadSpec:
-    """The name of a head and its options, written ``lda`` or ``rda(blend=0.9, shrinkage=0.05)``.
-
-    >>> HeadSpec.parse("rda(blend=0.9)")
-    HeadSpec(name='rda', options={'blend': 0.9})
-    """
-
-    name: str
-    options: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
-        """A spec from its text; options that are not written come from the preset."""
-        match = _SPEC.fullmatch(text)
-        if match is None:
-            raise HeadError(f"{text!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'.")
-        if preset not in PRESETS:
-            raise HeadError(f"preset {preset!r} is unknown; known are {', '.join(PRESETS)}.")
-        name = _known(match[1])
-        if name == BEST and match[2]:
-            raise HeadError("'best' takes no options: it follows from what the total holds.")
-        options = dict(PRESETS[preset].get(name, {}))
-        for part in filter(None, (p.strip() for p in (match[2] or "").split(","))):
-            key, _, value = part.partition("=")
-            options[key.strip()] = _value(value.strip(), part)
-        _check_options(name, options)
-        return cls(name, options)
-
-    @classmethod
-    def parse_list(cls, text: str, preset: str = "default") -> dict[str, "HeadSpec"]:
-        """Specs from a list separated by commas, each under the text it was written as."""
-        parts = [p.strip() for p in re.split(r",(?![^()]*\))", text) if p.strip()]
-        if not parts:
-            raise HeadError(f"no head in {text!r}; known are {', '.join(HEADS)}.")
-        return {part: cls.parse(part, preset) for part in parts}
-
-    @property
-    def needs(self) -> tuple[tuple[str, ...], ...]:
-        """The sets of statistics that are enough, best first; the best head takes what there is."""
-        if self.name == BEST:
-            return (("S",), ("B",), ("D",), ())
-        parts = self.options.get("parts") if self.name == Blend.name else None
-        return HEADS[self.name].needs if parts is None else (_needs_of(str(parts)),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +85,12 @@ class Classifier:
         (`CalibrationWarning`); unless given, it is Python's own way of showing warnings.
         """
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
-        spec = resolved(spec, total.moments.layout, total.recipe)
-        refuse_missing(spec, total)
+        spec = spec.choose(total.moments.layout, total.recipe)
+        check_statistics(spec, total)
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = Gaussians.of_total(total, features)
-        head = _fitted(spec, total, features, gaussians)
+        head = HEADS[spec.name].fit(gaussians, spec.record)
         _check_scores(head, gaussians, spec)
         empty = _empty_classes(total, gaussians)
         if empty:
@@ -159,7 +104,7 @@ class Classifier:
         return cls(total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, temperature, features)
 
     def scores(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """One number a row and class; the largest is the prediction."""
+        """One number per row and class; the largest is the prediction."""
         return self.head.scores(self.features.values(embeddings))
 
     def predict(self, embeddings: Num[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
@@ -206,7 +151,7 @@ class Classifier:
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
-            head = _head(str(header.get("head")), load_safetensors(data), recipe)
+            head = _read_head(str(header.get("head")), load_safetensors(data), recipe)
         except (SafetensorError, RecipeError, HeadError) as error:
             raise MessageError(f"the head file is damaged: {shown(error, 300)}") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
@@ -225,28 +170,6 @@ class Classifier:
     def load(cls, path: str | Path) -> "Classifier":
         """Read a classifier from a file."""
         return cls.from_bytes(Path(path).read_bytes())
-
-
-def resolved(spec: HeadSpec, layout: Layout, recipe: Recipe) -> HeadSpec:
-    """The spec itself, or for 'best' the strongest head that this layout allows."""
-    return HeadSpec.parse(best_head(layout, recipe).spec) if spec.name == BEST else spec
-
-
-def _needs_of(parts: str) -> tuple[str, ...]:
-    """What the parts of a blend need together."""
-    needs: set[str] = set()
-    for part in parts.split("+"):
-        known = HEADS.get(part)
-        needs |= {"B", "Z"} if part.startswith("z.") else set(known.needs[0] if known else ())
-    return tuple(sorted(needs))
-
-
-def _fitted(spec: HeadSpec, total: Total, features: Features, gaussians: Gaussians) -> Head:
-    """The head of a spec; those that look at a sketch are given it."""
-    kind = HEADS[spec.name]
-    if kind not in (SketchedQDA, Blend) or features.sketch is None or not total.moments.layout.has("Z"):
-        return kind.fit(gaussians, **spec.options)
-    return kind.fit(gaussians, Gaussians.of_sketch(total, features), features.sketch, **spec.options)
 
 
 def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
@@ -282,64 +205,19 @@ def _never_predicted(names: list[str], is_noisy: bool) -> str:
     return f"{len(names)} {have} no row {where} and will never be predicted: {shown}."
 
 
-def is_possible(spec: HeadSpec, layout: Layout, recipe: Recipe) -> bool:
-    """Whether a total of this layout has what the head needs."""
-    has_sketch = recipe.sketch is not None
-    return any(all(layout.has(s) and (s != "Z" or has_sketch) for s in need) for need in spec.needs)
-
-
-def refuse_missing(spec: HeadSpec, total: Total) -> None:
-    """Raise `MissingStatisticError` when the total does not hold what the head needs."""
-    if not is_possible(spec, total.moments.layout, total.recipe):
-        need = spec.needs[0]
-        wish = " and ".join("a [sketch] section" if s == "Z" else f"statistics = ['{s}']" for s in need)
-        possible = [name for name in HEADS if is_possible(HeadSpec(name), total.moments.layout, total.recipe)]
+def check_statistics(spec: HeadSpec, total: Total) -> None:
+    """Raise `MissingStatisticError` unless the total holds what the head needs."""
+    layout, recipe = total.moments.layout, total.recipe
+    if not spec.is_possible(layout, recipe):
+        wish = " and ".join("a [sketch] section" if s == "Z" else f"statistics = ['{s}']" for s in spec.needs[0])
+        possible = [name for name in HEADS if HeadSpec(name).is_possible(layout, recipe)]
         raise MissingStatisticError(
-            f"head {spec.name!r} needs {wish} in the recipe, and this total holds "
-            f"{', '.join(total.moments.layout.shapes)}. Possible from it: {', '.join(possible)}."
+            f"head {spec.name!r} needs {wish} in the recipe, and this total holds {', '.join(layout.shapes)}. "
+            f"Possible from it: {', '.join(possible)}."
         )
 
 
-def _known(name: str) -> str:
-    if name not in HEADS and name != BEST:
-        raise HeadError(f"head {name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
-    return name
-
-
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    if name == BEST:
-        return
-    internal = {"gaussians", "of_sketch", "sketch", "move"}
-    known = {k: p for k, p in inspect.signature(HEADS[name].fit).parameters.items() if k not in internal}
-    for key, value in options.items():
-        if key not in known:
-            raise HeadError(f"head {name!r} has no option {key!r}; it has {', '.join(known) or 'none'}.")
-        if isinstance(value, str) != (known[key].annotation in (str, "str")):
-            raise HeadError(
-                f"option {key}={value} of head {name!r} is a {'text' if isinstance(value, str) else 'number'}; "
-                f"its default is {known[key].default!r}."
-            )
-        least = 1 if key == "batch" else 0
-        if known[key].annotation in WHOLE and not (isinstance(value, int) and value >= least):
-            raise HeadError(f"{key} is {value}; option {key} of head {name!r} is a whole number, {least} or more.")
-        if isinstance(value, float) and not np.isfinite(value):
-            raise HeadError(f"{key} is {value}; option {key} of head {name!r} is a finite number.")
-
-
-def _value(text: str, part: str) -> int | float | str:
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        if _WORD.fullmatch(text):
-            return text
-        raise HeadError(f"option {part!r} is not of the form name=value, e.g. shrinkage=0.05 or base=lda.") from None
-
-
-def _head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
+def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
     """The head that these arrays make."""
     if name not in HEADS:
         raise HeadError(f"head {name[:40]!r} is unknown; known are {', '.join(HEADS)}")

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Int64, Integer
+from jaxtyping import Float, Int64, Integer
+
+BINS = 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,3 +50,16 @@ class Confusion:
     def balanced_accuracy(self) -> float:
         """The mean recall over classes that have rows."""
         return float(np.nanmean(self.recalls)) if self.rows else 0.0
+
+
+def expected_calibration_error(probabilities: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"]) -> float:
+    """The mean gap between confidence and accuracy over 15 equal bins of confidence (Guo et al. 2017).
+
+    >>> expected_calibration_error(np.array([[0.8, 0.2], [0.8, 0.2]]), np.array([0, 1])).__round__(2)
+    0.3
+    """
+    confidence = probabilities.max(axis=1)
+    right = probabilities.argmax(axis=1) == y
+    bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
+    gaps = np.bincount(bins, right - confidence, minlength=BINS)
+    return float(np.abs(gaps).sum() / max(1, len(y)))

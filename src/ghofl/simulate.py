@@ -13,12 +13,13 @@ from jaxtyping import Int64, Num
 
 from ghofl import secure
 from ghofl.assembly import Assembly, RecipeOptions, assemble
-from ghofl.classifier import BEST, Classifier, HeadSpec, is_possible, resolved
+from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cohort import Cohort, SecureRound, refuse_few
 from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.evaluation import Confusion
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
+from ghofl.heads.spec import BEST
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.partition import Parts, empty
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect, rounded, shifts_of
@@ -278,8 +279,8 @@ def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False)
 def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
     """The statistics a client would send for this head alone."""
     layout = Layout.of(recipe)
-    spec = resolved(spec, layout, recipe)
-    if not is_possible(spec, layout, recipe):
+    spec = spec.choose(layout, recipe)
+    if not spec.is_possible(layout, recipe):
         raise HeadError(f"head {spec.name!r} needs {' and '.join(spec.needs[0])}, which this recipe does not ask for.")
     return next(need for need in spec.needs if all(layout.has(s) for s in need))
 

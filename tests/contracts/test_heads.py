@@ -1,13 +1,15 @@
-"""What every head promises, checked for every head."""
+"""What every head promises, checked for every head, and for the new one of the how-to page."""
 
+import inspect
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, HeadSpec, Sketch
-from ghofl.classifier import is_possible
 from ghofl.errors import (
     CalibrationWarning,
     EmptyClassWarning,
@@ -79,13 +81,13 @@ WITHOUT_COVARIANCE = ["nearest_mean", "spherical", "ridge", "fedcgs", "nb", "low
 TOTALS = [(), ("D",), ("B",), ("S",)]
 
 
-def totals_of_one_row_a_class(name, dim, rng):
+def totals_of_one_row_per_class(name, dim, rng):
     """Such totals of all statistics that the head can be built from, with their rows."""
     x, y = rng.normal(size=(8, dim)), np.arange(8)
     for statistics in TOTALS:
         sketch = {"sketch": Sketch(dim=3)} if "B" in statistics else {}
         recipe = recipe_of(dim=dim, classes=8, statistics=statistics, **sketch)
-        if is_possible(HeadSpec(name), Layout.of(recipe), recipe):
+        if HeadSpec(name).is_possible(Layout.of(recipe), recipe):
             yield total_of(recipe, x, y), x, y
 
 
@@ -93,7 +95,7 @@ def totals_of_one_row_a_class(name, dim, rng):
 @pytest.mark.parametrize("name", WITHOUT_COVARIANCE)
 def test_one_row_of_each_class_is_enough_for_heads_without_covariances(name, dim, rng):
     """Nothing tells how rows of a class vary, so probabilities are not calibrated, and that is told."""
-    for total, x, y in totals_of_one_row_a_class(name, dim, rng):
+    for total, x, y in totals_of_one_row_per_class(name, dim, rng):
         told: list[Warning] = []
         head = Classifier.fit(total, name, told.append)
         assert np.isfinite(head.scores(x)).all()
@@ -108,7 +110,7 @@ def test_one_row_of_each_class_is_enough_for_heads_without_covariances(name, dim
 @pytest.mark.parametrize("name", sorted({*NAMES} - {*WITHOUT_COVARIANCE}))
 def test_one_row_of_each_class_is_refused_by_the_other_heads_with_what_helps(name, dim, rng):
     """No shrinkage mends a covariance of zeros, so none is advised; proto_hyper and blend do not even have it."""
-    for total, _, _ in totals_of_one_row_a_class(name, dim, rng):
+    for total, _, _ in totals_of_one_row_per_class(name, dim, rng):
         with pytest.raises(NotPositiveDefiniteError, match="use the head nearest_mean, spherical or ridge") as caught:
             Classifier.fit(total, name)
         assert "shrinkage" not in str(caught.value)
@@ -218,7 +220,7 @@ def test_every_alternative_in_needs_is_enough(name, rng):
     predictions = []
     for need in HEADS[name].needs:
         recipe = sketched_recipe() if "Z" in need else recipe_of(statistics=need)
-        assert is_possible(HeadSpec(name), Layout.of(recipe), recipe)
+        assert HeadSpec(name).is_possible(Layout.of(recipe), recipe)
         predictions.append(Classifier.fit(total_of(recipe, x, y), name).predict(x))
     assert all(np.mean(p == y) > 0.8 for p in predictions)
     if name == "spherical":  # the one head for which its alternatives tell the same
@@ -232,8 +234,52 @@ def test_a_missing_statistic_stops_the_fit_and_names_the_recipe(name, rng):
         Classifier.fit(total_of(recipe_of(statistics=()), x, y), name)
 
 
-def test_every_head_is_tested_under_the_name_the_issue_gives_it():
+def test_every_head_is_tested_under_its_name():
     assert set(NAMES) == {
         "nearest_mean", "spherical", "fedcgs", "nb", "lda", "qda", "low_rank_qda", "rda", "sketched_qda", "ridge",
         "student", "fisher_mix", "proto_hyper", "blend",
     }  # fmt: skip
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "how-to-new-head.md"
+OF_HEADS_WITHOUT_COVARIANCE = {
+    "test_one_row_of_each_class_is_enough_for_heads_without_covariances",
+    "test_a_head_that_cannot_be_calibrated_says_so",
+}
+PROMISES = [
+    test
+    for title, test in sorted(globals().items())
+    if title.startswith("test_") and title not in OF_HEADS_WITHOUT_COVARIANCE
+    if "name" in inspect.signature(test).parameters
+]
+
+
+@pytest.fixture
+def new_head(monkeypatch):
+    """The head of the page, known for the length of a test."""
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names: dict = {"__name__": "diagonal_lda"}
+    exec(compile(code, PAGE.name, "exec"), names)
+    monkeypatch.setitem(HEADS, "diagonal_lda", names["DiagonalLDA"])
+    return names["DiagonalLDA"]
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
+@pytest.mark.parametrize("promise", PROMISES, ids=lambda test: test.__name__)
+def test_the_head_of_the_how_to_page_keeps_every_promise(promise, new_head, rng, tmp_path):
+    at_hand = {"name": new_head.name, "rng": rng, "tmp_path": tmp_path, "dim": 6}
+    promise(**{wanted: at_hand[wanted] for wanted in inspect.signature(promise).parameters})
+
+
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
+def test_the_head_of_the_how_to_page_is_one_like_any_other(new_head, rng):
+    """Its spec is parsed, its options are checked and honoured, its file says what it is."""
+    total = total_of(recipe_of(statistics=("D",)), *blobs(rng))
+    told = Classifier.fit(total, "diagonal_lda(shrinkage=0.3)")
+    assert Classifier.from_bytes(told.to_bytes()) == told
+    assert told.head != Classifier.fit(total, "diagonal_lda").head
+    with pytest.raises(HeadError, match="shrinkage is 2; option shrinkage of head 'diagonal_lda' is a number between"):
+        HeadSpec.parse("diagonal_lda(shrinkage=2)")
+    line = re.search(r"^from ghofl.heads.diagonal_lda import (\w+) as \1$", PAGE.read_text(encoding="utf-8"), re.M)
+    assert line is not None
+    assert line[1] == new_head.__name__

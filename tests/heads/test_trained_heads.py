@@ -3,11 +3,11 @@ import pytest
 
 from federations import blobs, gaussians_of, recipe_of, total_of
 from ghofl import Classifier, Features, Gaussians, Lift, Sketch
-from ghofl.fisher import Fisher
-from ghofl.heads import LDA, PAPER, RDA, Blend, FisherMix, ProtoHyper, Student
-from ghofl.heads.blend import standardised
-from ghofl.heads.fisher_mix import widened
-from ghofl.linalg import shrink
+from ghofl.gaussians import Fisher
+from ghofl.gaussians.linalg import shrink
+from ghofl.heads import LDA, RDA, Blend, FisherMix, ProtoHyper, Student
+from ghofl.heads.blend import standardise
+from ghofl.heads.training import basis_for, widen_basis
 
 
 @pytest.fixture
@@ -29,14 +29,17 @@ def test_defaults_do_not_fall_behind_lda(kind, data):
 @pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
 def test_the_paper_preset_trains_a_working_head(kind, data):
     values, y, gaussians = data
-    options = {**PAPER[kind.name], "per_class": 500, "learning_rate": 0.02}
-    assert accuracy(kind.fit(gaussians, **options), values, y) > accuracy(LDA.fit(gaussians), values, y) - 0.03
+    options = {**kind.Options.preset("paper"), "per_class": 500, "learning_rate": 0.02}
+    assert (
+        accuracy(kind.fit(gaussians, kind.Options(**options)), values, y)
+        > accuracy(LDA.fit(gaussians), values, y) - 0.03
+    )
 
 
 @pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
 def test_a_trained_head_is_a_function_of_its_seed(kind, data):
     values, _, gaussians = data
-    one, two, other = (kind.fit(gaussians, steps=50, seed=s).scores(values) for s in (1, 1, 2))
+    one, two, other = (kind.fit(gaussians, kind.Options(steps=50, seed=s)).scores(values) for s in (1, 1, 2))
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
 
@@ -45,7 +48,7 @@ def test_a_trained_head_is_a_function_of_its_seed(kind, data):
 def test_proto_hyper_starts_at_its_base(base, data):
     """Without a step the residual is zero, and the scores are the base's in the Fisher space."""
     values, _, gaussians = data
-    head = ProtoHyper.fit(gaussians, base=base, steps=0)
+    head = ProtoHyper.fit(gaussians, ProtoHyper.Options(base=base, steps=0))
     z = values @ head.basis - head.shift
     assert head.scores(values) == pytest.approx(head.base.scores(z))
     assert head.base.name == base
@@ -57,29 +60,31 @@ def test_with_one_covariance_for_all_a_trained_head_stays_at_lda(kind, rng):
     x, y = blobs(rng)
     recipe = recipe_of(statistics=("B",))
     gaussians, values = gaussians_of(recipe, x, y), Features.of(recipe).values(x)
-    expected = LDA.fit(gaussians, shrinkage=0.05).predict(values)
+    expected = LDA.fit(gaussians, LDA.Options(shrinkage=0.05)).predict(values)
     assert np.mean(kind.fit(gaussians).predict(values) == expected) > 0.99
-    assert not np.array_equal(kind.fit(gaussians).scores(values), kind.fit(gaussians, steps=20).scores(values))
+    assert not np.array_equal(
+        kind.fit(gaussians).scores(values), kind.fit(gaussians, kind.Options(steps=20)).scores(values)
+    )
 
 
 def test_proto_hypers_residual_has_the_rank_asked_for(data):
-    head = ProtoHyper.fit(data[2], rank=2, steps=30)
+    head = ProtoHyper.fit(data[2], ProtoHyper.Options(rank=2, steps=30))
     assert np.linalg.matrix_rank(head.inward @ head.outward) == 2
 
 
 def test_a_base_that_cannot_be_had_is_refused(rng, data):
-    with pytest.raises(ValueError, match="write one of nb, lda, qda"):
-        ProtoHyper.fit(data[2], base="svm")
+    with pytest.raises(ValueError, match="option base of head 'proto_hyper' is one of nb, lda, qda"):
+        ProtoHyper.fit(data[2], ProtoHyper.Options(base="svm"))
     pooled_only = gaussians_of(recipe_of(statistics=("B",)), *blobs(rng))
     with pytest.raises(ValueError, match="write base=lda"):
-        ProtoHyper.fit(pooled_only, base="qda")
+        ProtoHyper.fit(pooled_only, ProtoHyper.Options(base="qda"))
 
 
 def test_priors_are_put_back_into_fisher_mix(rng):
     x, y = blobs(rng, rows=2000, spread=0.7)
     keep = (y == 0) | (np.arange(len(y)) % 10 == 0)
     gaussians = gaussians_of(recipe_of(), x[keep], y[keep])
-    with_priors, without = FisherMix.fit(gaussians), FisherMix.fit(gaussians, prior=0)
+    with_priors, without = FisherMix.fit(gaussians), FisherMix.fit(gaussians, FisherMix.Options(prior=0))
     assert with_priors.bias - without.bias == pytest.approx(gaussians.log_priors - np.log(0.25))
 
 
@@ -87,7 +92,7 @@ def test_extra_directions_are_those_that_class_covariances_couple_to_fishers(dat
     """The leading eigenvectors of Σ_c E_c U Uᵀ E_c outside of U, by its definition; all white under S_W."""
     _, _, gaussians = data
     fisher = Fisher.of_dim(gaussians, 2).basis
-    found = widened(gaussians, fisher, 2)
+    found = widen_basis(gaussians, fisher, 2)
     within = shrink(gaussians.pooled(), 0.05) + 1e-6 * np.eye(len(fisher))
     assert found.T @ within @ found == pytest.approx(np.eye(4), abs=1e-5)
     lower = np.linalg.cholesky(within)
@@ -99,10 +104,22 @@ def test_extra_directions_are_those_that_class_covariances_couple_to_fishers(dat
     assert cosines == pytest.approx([1.0, 1.0], abs=1e-4)
 
 
+@pytest.mark.parametrize(("classes", "energy"), [(2, 1.0), (4, 0.4)])
+@pytest.mark.parametrize("seed", range(6))
+def test_extra_directions_are_never_fishers_again(classes, energy, seed):
+    """With few classes fewer directions are coupled than there is room for, and the draws had a singular covariance."""
+    x, y = blobs(np.random.default_rng(seed), rows=600, classes=classes, spread=1.0)
+    gaussians = gaussians_of(recipe_of(classes=classes), x, y)
+    found = basis_for(gaussians, energy, None)
+    assert found.shape == (6, 6)
+    within = shrink(gaussians.pooled(), 0.05) + 1e-6 * np.eye(6)
+    assert found.T @ within @ found == pytest.approx(np.eye(6), abs=1e-3)
+
+
 def test_student_with_many_degrees_of_freedom_is_rda(data):
     values, _, gaussians = data
-    student = Student.fit(gaussians, blend=0.5, shrinkage=0.1, dof=1e9)
-    rda = RDA.fit(gaussians, blend=0.5, shrinkage=0.1)
+    student = Student.fit(gaussians, Student.Options(blend=0.5, shrinkage=0.1, dof=1e9))
+    rda = RDA.fit(gaussians, RDA.Options(blend=0.5, shrinkage=0.1))
     difference = student.scores(values) - rda.scores(values)
     assert difference - difference[:, :1] == pytest.approx(np.zeros_like(difference), abs=1e-3)
 
@@ -111,7 +128,7 @@ def test_student_is_the_t_density(data):
     import scipy.stats
 
     values, _, gaussians = data
-    scores = Student.fit(gaussians, blend=1.0, shrinkage=0.0, dof=7).scores(values)
+    scores = Student.fit(gaussians, Student.Options(blend=1.0, shrinkage=0.0, dof=7)).scores(values)
     for c in range(4):
         density = scipy.stats.multivariate_t(gaussians.means[c], gaussians.pooled(), df=7).logpdf(values)
         constant = scores[:, c] - density - gaussians.log_priors[c]
@@ -121,25 +138,25 @@ def test_student_is_the_t_density(data):
 def test_a_blend_of_one_head_predicts_as_that_head(data):
     values, _, gaussians = data
     alone = LDA.fit(gaussians)
-    assert np.array_equal(Blend.fit(gaussians, parts="lda").predict(values), alone.predict(values))
+    assert np.array_equal(Blend.fit(gaussians, Blend.Options(parts="lda")).predict(values), alone.predict(values))
 
 
 def test_standardised_scores_have_mean_zero_and_deviation_one_over_possible_classes(rng):
     scores = rng.normal(size=(20, 5)) * 9 + 4
     scores[:, 3] = -np.inf
-    found = standardised(scores)
+    found = standardise(scores)
     assert np.all(found[:, 3] == -np.inf)
     rest = np.delete(found, 3, axis=1)
     assert rest.mean(axis=1) == pytest.approx(np.zeros(20), abs=1e-12)
     assert rest.std(axis=1) == pytest.approx(np.ones(20))
-    assert not np.isnan(standardised(np.zeros((2, 3)))).any()
+    assert not np.isnan(standardise(np.zeros((2, 3)))).any()
 
 
 def test_a_blend_refuses_parts_it_cannot_have(data):
-    with pytest.raises(ValueError, match="part 'nb' is unknown"):
-        Blend.fit(data[2], parts="nb")
+    with pytest.raises(ValueError, match="parts is nb; option parts of head 'blend' is one of lda, ridge"):
+        Blend.fit(data[2], Blend.Options(parts="nb"))
     with pytest.raises(ValueError, match="no \\[sketch\\] section"):
-        Blend.fit(data[2], parts="lda+z.student")
+        Blend.fit(data[2], Blend.Options(parts="lda+z.student"))
 
 
 def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):

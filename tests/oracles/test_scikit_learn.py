@@ -1,5 +1,7 @@
 """Heads against scikit-learn on the same rows: the rows on the grid, which is what the moments are of."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -11,8 +13,9 @@ from sklearn.naive_bayes import GaussianNB
 
 from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_of
 from ghofl import Classifier, Features, Gaussians
+from ghofl.gaussians import ClassCovariances
+from ghofl.gaussians.linalg import shrink
 from ghofl.heads import LDA, QDA, RDA, LowRankQDA, NaiveBayes, NearestMean, Ridge, Spherical
-from ghofl.linalg import shrink
 
 RECIPE = recipe_of(dim=8)
 
@@ -21,6 +24,17 @@ RECIPE = recipe_of(dim=8)
 def data(rng):
     x, y = blobs(rng, rows=500, dim=8)
     return Features.of(RECIPE).values(x), y, gaussians_of(RECIPE, x, y)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(ClassCovariances):
+    """Class covariances times a factor each."""
+
+    gaussians: Gaussians
+    factors: np.ndarray
+
+    def matrix(self, c):
+        return self.gaussians.by_class(c) * self.factors[c]
 
 
 def relative(scores):
@@ -33,7 +47,7 @@ def test_lda_agrees_with_scikit_learn(data):
     values, y, gaussians = data
     theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.2).fit(values, y)
     # theirs shrinks each class covariance and averages; with equal traces' mean that is shrinking the average
-    ours = LDA.fit(gaussians, shrinkage=0.2)
+    ours = LDA.fit(gaussians, LDA.Options(shrinkage=0.2))
     factor = (gaussians.rows - gaussians.present) / gaussians.rows
     prior = gaussians.log_priors
     expected = factor * relative(theirs.decision_function(values) - prior)
@@ -43,7 +57,7 @@ def test_lda_agrees_with_scikit_learn(data):
 def test_lda_predictions_agree_with_scikit_learn(data):
     values, y, gaussians = data
     theirs = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1).fit(values, y)
-    assert np.mean(LDA.fit(gaussians, 0.1).predict(values) == theirs.predict(values)) > 0.995
+    assert np.mean(LDA.fit(gaussians, LDA.Options(0.1)).predict(values) == theirs.predict(values)) > 0.995
 
 
 def test_qda_agrees_with_scikit_learn(data):
@@ -53,14 +67,14 @@ def test_qda_agrees_with_scikit_learn(data):
     n = gaussians.counts
     factors = np.array([theirs.covariance_[c][0, 0] / gaussians.by_class(c)[0, 0] for c in range(4)])
     assert factors == pytest.approx(np.ones(4)) or factors == pytest.approx((n - 1) / n)
-    scaled = Gaussians(n, gaussians.means, None, None, lambda c: gaussians.by_class(c) * factors[c])
-    scores = QDA.fit(scaled, shrinkage=0.0).scores(values)
+    scaled = Gaussians(n, gaussians.means, covariances=Scaled(gaussians, factors))
+    scores = QDA.fit(scaled, QDA.Options(shrinkage=0.0)).scores(values)
     assert relative(scores) == pytest.approx(relative(theirs.decision_function(values)), rel=1e-7, abs=1e-7)
 
 
 def test_qda_is_the_log_density_of_its_gaussians(data):
     values, _, gaussians = data
-    ours = QDA.fit(gaussians, shrinkage=0.1).scores(values)
+    ours = QDA.fit(gaussians, QDA.Options(shrinkage=0.1)).scores(values)
     for c in range(4):
         sigma = shrink(gaussians.by_class(c), 0.1)
         density = scipy.stats.multivariate_normal(gaussians.means[c], sigma).logpdf(values)
@@ -87,7 +101,7 @@ def test_ridge_agrees_with_scikit_learn(data, penalty):
     values, y, gaussians = data
     unit = np.trace(gaussians.total_covariance()) * gaussians.rows / 8
     theirs = SklearnRidge(alpha=penalty * unit).fit(values, np.eye(4)[y])
-    ours = Ridge.fit(gaussians, penalty=penalty)
+    ours = Ridge.fit(gaussians, Ridge.Options(penalty=penalty))
     assert ours.scores(values) == pytest.approx(theirs.predict(values), abs=1e-9)
 
 
@@ -113,27 +127,31 @@ def test_afl_and_fed3r_are_ridge():
     with_one = np.hstack([values, np.ones((len(values), 1))])
     penalty = np.diag([0.5 * unit] * 8 + [0.0])
     weights = np.linalg.solve(with_one.T @ with_one + penalty, with_one.T @ np.eye(4)[y])
-    assert Ridge.fit(gaussians, penalty=0.5).scores(values) == pytest.approx(with_one @ weights, abs=1e-9)
+    assert Ridge.fit(gaussians, Ridge.Options(penalty=0.5)).scores(values) == pytest.approx(
+        with_one @ weights, abs=1e-9
+    )
 
 
 def test_rda_ends_in_lda_and_qda(data):
     values, _, gaussians = data
-    qda, lda = QDA.fit(gaussians, shrinkage=0.1), LDA.fit(gaussians, shrinkage=0.1)
-    assert RDA.fit(gaussians, blend=0.0, shrinkage=0.1).scores(values) == pytest.approx(qda.scores(values))
-    linear_end = relative(RDA.fit(gaussians, blend=1.0, shrinkage=0.1).scores(values))
+    qda, lda = QDA.fit(gaussians, QDA.Options(shrinkage=0.1)), LDA.fit(gaussians, LDA.Options(shrinkage=0.1))
+    assert RDA.fit(gaussians, RDA.Options(blend=0.0, shrinkage=0.1)).scores(values) == pytest.approx(qda.scores(values))
+    linear_end = relative(RDA.fit(gaussians, RDA.Options(blend=1.0, shrinkage=0.1)).scores(values))
     assert linear_end == pytest.approx(relative(lda.scores(values)), abs=1e-7)
 
 
 def test_low_rank_qda_of_full_rank_is_qda(data):
     values, _, gaussians = data
-    full = LowRankQDA.fit(gaussians, rank=8, shrinkage=0.2)
-    assert full.scores(values) == pytest.approx(QDA.fit(gaussians, shrinkage=0.2).scores(values), rel=1e-7, abs=1e-7)
+    full = LowRankQDA.fit(gaussians, LowRankQDA.Options(rank=8, shrinkage=0.2))
+    assert full.scores(values) == pytest.approx(
+        QDA.fit(gaussians, QDA.Options(shrinkage=0.2)).scores(values), rel=1e-7, abs=1e-7
+    )
 
 
 def test_low_rank_qda_of_rank_zero_is_naive_bayes(data):
     """With the same variances: ours divides by N_c − 1 where naive Bayes divides by N_c."""
     values, _, gaussians = data
-    zero = LowRankQDA.fit(gaussians, rank=0, shrinkage=0.0)
+    zero = LowRankQDA.fit(gaussians, LowRankQDA.Options(rank=0, shrinkage=0.0))
     unbiased = gaussians.variances() * (gaussians.counts / (gaussians.counts - 1))[:, None]
     diagonal = Gaussians(gaussians.counts, gaussians.means, None, unbiased)
     expected = NaiveBayes.fit(diagonal).scores(values)
@@ -144,7 +162,7 @@ def test_low_rank_qda_of_rank_zero_is_naive_bayes(data):
 def test_low_rank_qda_is_the_gaussian_of_its_covariance(data, rank):
     """Woodbury against the dense inverse of diag + U Uᵀ, with the leading eigenvectors computed by LAPACK."""
     values, _, gaussians = data
-    ours = LowRankQDA.fit(gaussians, rank=rank, shrinkage=0.1).scores(values)
+    ours = LowRankQDA.fit(gaussians, LowRankQDA.Options(rank=rank, shrinkage=0.1)).scores(values)
     for c in range(4):
         sigma = gaussians.by_class(c)
         eigenvalues, vectors = np.linalg.eigh(0.9 * sigma)
@@ -169,7 +187,7 @@ def test_lanczos_and_lapack_find_the_same_directions(rng):
 
 def test_spherical_is_lda_under_full_shrinkage(data):
     values, _, gaussians = data
-    lda = LDA.fit(gaussians, shrinkage=1.0)
+    lda = LDA.fit(gaussians, LDA.Options(shrinkage=1.0))
     assert relative(Spherical.fit(gaussians).scores(values)) == pytest.approx(relative(lda.scores(values)))
 
 
@@ -188,7 +206,8 @@ def test_sketched_qda_adds_up_its_three_closed_forms(rng):
     gaussians = gaussians_of(recipe_of(), x, y)
     of_z = gaussians.mapped(features.sketch.astype(float))
     values, z = features.values(x), features.values(x) @ features.sketch
-    expected = LDA.fit(gaussians).scores(values) - LDA.fit(of_z, 0.1).scores(z) + RDA.fit(of_z, 0.3, 0.1).scores(z)
+    linear_z, quadratic_z = LDA.fit(of_z, LDA.Options(0.1)), RDA.fit(of_z, RDA.Options(0.3, 0.1))
+    expected = LDA.fit(gaussians).scores(values) - linear_z.scores(z) + quadratic_z.scores(z)
     assert relative(ours.scores(x)) == pytest.approx(relative(expected), rel=1e-7, abs=1e-7)
 
 

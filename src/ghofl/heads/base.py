@@ -10,14 +10,16 @@ from jaxtyping import Float, Int64
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
+from ghofl.heads.options import HeadOptions
 
 
 @runtime_checkable
 class Head(Protocol):
     """A rule that scores features for every class; built from Gaussians, never from rows.
 
-    `needs` lists, best first, the sets of statistics that are enough to fit it. A head is a frozen dataclass whose
-    fields are arrays, so that it can be saved and loaded without knowing which head it is.
+    `needs` lists, best first, the sets of statistics that are enough to fit it, and `Options` is the record of what it
+    can be told. A head is a frozen dataclass whose fields are arrays, so that it can be saved and loaded without knowing
+    which head it is.
 
     Guarantees
     ----------
@@ -28,6 +30,7 @@ class Head(Protocol):
 
     name: ClassVar[str]
     needs: ClassVar[tuple[tuple[str, ...], ...]]
+    Options: ClassVar[type[HeadOptions]]
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -38,13 +41,22 @@ class Head(Protocol):
     __hash__ = None  # type: ignore[assignment]  # arrays inside
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, *args: Any, **options: Any) -> "Head":
-        """The head of these Gaussians."""
+    def fit(cls, gaussians: Gaussians, options: Any = ...) -> "Head":
+        """The head of these Gaussians; `options` is a record of its `Options`, by default that of all defaults."""
         ...
 
+    @classmethod
+    def needs_with(cls, options: Any) -> tuple[tuple[str, ...], ...]:
+        """What the head needs with these options, best first: `needs`, unless it depends on them."""
+        return cls.needs
+
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """One number a row and class; the largest is the prediction."""
+        """One number per row and class; the largest is the prediction."""
         ...
+
+    def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+        """The scores that a temperature is fitted to: `scores`, unless draws of Gaussians would mislead them."""
+        return self.scores(x)
 
     def predict(self, x: Float[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
         """The number of the best class of each row."""
@@ -62,10 +74,10 @@ class Head(Protocol):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "Head":
         """The head that `arrays` came from, once their names, numbers and shapes are those of such a head."""
-        return cls(**checked_arrays(cls, arrays, axes)[0])
+        return cls(**check_arrays(cls, arrays, axes)[0])
 
 
-def checked_arrays(
+def check_arrays(
     kind: type, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int], left_out: tuple[str, ...] = ()
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """The arrays of a head from a file, and the sizes of its axes; `HeadError` when they are not such a head's.
@@ -91,7 +103,7 @@ def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.n
     return {f"{prefix}:{name}": array for name, array in arrays.items()}
 
 
-def prefixed(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+def group_by_prefix(arrays: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
     """Arrays grouped by the name before their first colon; the head's own under the empty name."""
     groups: dict[str, dict[str, np.ndarray]] = {}
     for key, array in arrays.items():

@@ -2,20 +2,33 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
-from ghofl.heads.base import Head, prefixed, with_prefix
+from ghofl.heads.base import Head, group_by_prefix, with_prefix
 from ghofl.heads.lda import LDA
+from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import QDA, RDA, Student
 from ghofl.heads.ridge import Ridge
 from ghofl.statistics.triangles import apply
 
+SKETCH = "z."  # before the name of a part that looks at the sketch of rows
 PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student)}
+
+
+@dataclass(frozen=True)
+class BlendOptions(HeadOptions, head="blend"):
+    """Which heads are averaged."""
+
+    parts: str = option(
+        "lda+ridge",
+        "the heads, each with its default options; after 'z.', of the sketch",
+        choices=(*PARTS, *(SKETCH + name for name in PARTS)),
+        joined="+",
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +39,7 @@ class Blend(Head):
 
         s(x) = mean over parts of (s_part − mean_c s_part) / sd_c s_part      for each row x, over the classes
 
-    Parts are written ``lda+ridge``; ``z.student`` is the head `student` on the sketch of x. Standardising a row at a
+    Parts are written ``lda+ridge``; ``z.student`` is the head `student` on the sketch of x. Standardising one row at a
     time makes log posteriors and regression scores comparable without any data.
 
     Guarantees
@@ -38,40 +51,40 @@ class Blend(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
-    >>> Blend.fit(gaussians, parts="lda+ridge").predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> Blend.fit(gaussians, BlendOptions(parts="lda+ridge")).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "blend"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("B",),)
+    name = "blend"
+    needs = (("B",),)
+    Options = BlendOptions
     parts: tuple[tuple[str, Head], ...]
     sketch: Int[np.ndarray, "dim k"]
 
     @classmethod
-    def fit(  # type: ignore[override]  # parts may look at the sketch of rows
-        cls,
-        gaussians: Gaussians,
-        of_sketch: Gaussians | None = None,
-        sketch: Int[np.ndarray, "dim k"] | None = None,
-        parts: str = "lda+ridge",
-    ) -> "Blend":
+    def fit(cls, gaussians: Gaussians, options: BlendOptions = BlendOptions()) -> "Blend":
         """The blend of these parts, each with its default options."""
         fitted = []
-        for part in parts.split("+"):
-            space = of_sketch if part.startswith("z.") else gaussians
-            kind = PARTS.get(part.removeprefix("z."))
-            if kind is None:
-                raise HeadError(f"part {part!r} is unknown; write {', '.join(PARTS)}, or one of them after 'z.'.")
-            if space is None:
+        for part in sorted(options.parts.split("+")):
+            if part.startswith(SKETCH) and gaussians.sketch is None:
                 raise HeadError(f"part {part!r} looks at a sketch, and the recipe has no [sketch] section.")
-            fitted.append((part, kind.fit(space)))
-        empty = np.zeros((gaussians.means.shape[1], 0), dtype=np.int8)
-        return cls(tuple(sorted(fitted, key=lambda part: part[0])), empty if sketch is None else sketch)
+            space = gaussians.sketched().gaussians if part.startswith(SKETCH) else gaussians
+            fitted.append((part, PARTS[part.removeprefix(SKETCH)].fit(space)))
+        no_sketch = np.zeros((gaussians.means.shape[1], 0), dtype=np.int8)
+        return cls(tuple(fitted), no_sketch if gaussians.sketch is None else gaussians.sketch.matrix)
+
+    @classmethod
+    def needs_with(cls, options: BlendOptions) -> tuple[tuple[str, ...], ...]:
+        """What the parts need together."""
+        needs: set[str] = set()
+        for part in options.parts.split("+"):
+            needs |= {"B", "Z"} if part.startswith(SKETCH) else set(PARTS[part].needs[0])
+        return (tuple(sorted(needs)),)
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """The mean of the parts' standardised scores."""
-        z = apply(x, self.sketch) if any(name.startswith("z.") for name, _ in self.parts) else x
-        found = [standardised(head.scores(z if name.startswith("z.") else x)) for name, head in self.parts]
+        z = apply(x, self.sketch) if any(name.startswith(SKETCH) for name, _ in self.parts) else x
+        found = [standardise(head.scores(z if name.startswith(SKETCH) else x)) for name, head in self.parts]
         return np.sum(found, axis=0) / len(found)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -84,7 +97,7 @@ class Blend(Head):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "Blend":
         """The head that `arrays` came from."""
-        groups = prefixed(arrays)
+        groups = group_by_prefix(arrays)
         sketch = groups.pop("", {}).get("sketch")
         if sketch is None or sketch.ndim != 2 or len(sketch) != axes["dim"] or sketch.dtype.kind != "i" or not groups:
             raise HeadError("a blend has parts and the sketch matrix they look through")
@@ -92,7 +105,7 @@ class Blend(Head):
         return cls(tuple((name, _part(name, part, of_z, axes)) for name, part in sorted(groups.items())), sketch)
 
 
-def standardised(scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
+def standardise(scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
     """Each row with mean 0 and deviation 1 over the classes that can be predicted."""
     possible = np.isfinite(scores)
     count = np.maximum(possible.sum(axis=1, keepdims=True), 1)
@@ -103,7 +116,7 @@ def standardised(scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n
 
 
 def _part(name: str, arrays: Mapping[str, np.ndarray], of_z: Mapping[str, int], of_x: Mapping[str, int]) -> Head:
-    kind = PARTS.get(name.removeprefix("z."))
+    kind = PARTS.get(name.removeprefix(SKETCH))
     if kind is None:
         raise HeadError(f"part {name[:40]!r} is not one a blend can have")
-    return kind.from_arrays(arrays, of_z if name.startswith("z.") else of_x)
+    return kind.from_arrays(arrays, of_z if name.startswith(SKETCH) else of_x)

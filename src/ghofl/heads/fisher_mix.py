@@ -1,22 +1,49 @@
 """FisherMix: a linear head trained on samples drawn in the Fisher space."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from math import inf
 
 import numpy as np
-import scipy.linalg
-from array_api_compat import array_namespace
 from jaxtyping import Float
 
-from ghofl import linalg
-from ghofl.fisher import EPSILON, SHRINKAGE, Fisher
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import METHODS, Draws, Gaussians, draw
+from ghofl.gaussians.fisher import SHRINKAGE
+from ghofl.heads import training
 from ghofl.heads.base import Head, linear_scores
-from ghofl.optim import AdamW, Array, minus_labels, on_cpu, softmax, steps_for
-from ghofl.synthesis import Draws, draw
+from ghofl.heads.options import HeadOptions, option
 
-Move = Callable[[np.ndarray], Array]
+
+@dataclass(frozen=True)
+class FisherMixOptions(HeadOptions, head="fisher_mix"):
+    """Which rows are drawn, in which space, and how long the head is trained on them.
+
+    The defaults of `extra`, `warm` and `steps` depend on whether classes have covariances of their own.
+    """
+
+    per_class: int = option(
+        0, "draws per class; 0 for 1,000, and 20,000 in all at least", between=(0, 10**6), paper=4000
+    )
+    dispersion: float = option(1.3, "τ, how much wider than measured rows are drawn", above=0, paper=0.9)
+    shrinkage: float = option(SHRINKAGE, "the pull of every covariance towards a sphere", between=(0, 1))
+    extra: int | None = option(
+        None, "directions beside those of Fisher", between=(0, inf), auto="three per class, 128 at most", paper=0
+    )
+    warm: float | None = option(
+        None, "the share of LDA to start from", between=(0, inf), auto="0.15 with S, 1 without it", paper=0
+    )
+    steps: int | None = option(
+        None, "steps at a rate that falls to zero", between=(0, inf), auto="300 with S, none without it"
+    )
+    epochs: float = option(0, "passes at a constant rate, instead of steps", between=(0, inf), paper=40)
+    batch: int = option(2048, "rows per step", between=(1, inf), paper=2048)
+    learning_rate: float = option(2.5e-3, "η of AdamW", between=(0, inf), paper=8e-4)
+    weight_decay: float = option(3e-4, "λ of AdamW", between=(0, inf), paper=3e-4)
+    method: str = option("matched", "how rows are drawn", choices=METHODS, paper="matched")
+    energy: float = option(1.0, "the share of Fisher's ratios to keep", above=0, between=(0, 1), paper=1.0)
+    centred: int = option(1, "1 to take the mean of all rows off, 0 not to", between=(0, 1), paper=0)
+    prior: int = option(1, "1 to put the priors back after training, 0 not to", between=(0, 1), paper=0)
+    seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,55 +72,29 @@ class FisherMix(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> FisherMix.fit(gaussians, steps=50).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> FisherMix.fit(gaussians, FisherMixOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "fisher_mix"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("S",), ("B",), ("D",))
+    name = "fisher_mix"
+    needs = (("S",), ("B",), ("D",))
+    Options = FisherMixOptions
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(
-        cls,
-        gaussians: Gaussians,
-        per_class: int = 0,
-        dispersion: float = 1.3,
-        shrinkage: float = SHRINKAGE,
-        extra: int | None = None,
-        warm: float | None = None,
-        steps: int | None = None,
-        epochs: float = 0,
-        batch: int = 2048,
-        learning_rate: float = 2.5e-3,
-        weight_decay: float = 3e-4,
-        method: str = "matched",
-        energy: float = 1.0,
-        centred: int = 1,
-        prior: int = 1,
-        seed: int = 0,
-        move: Move = np.asarray,
-    ) -> "FisherMix":
-        """The head of these Gaussians.
-
-        `per_class` draws of each class (none given: 1,000, and 20,000 in all at least) from covariances shrunk by
-        `shrinkage`; `extra` directions (three a class, 128 at most); `steps` (300 with class covariances) at a rate
-        that falls to zero, or `epochs` at a constant one; `warm`, the share of LDA to start from (0.15 then); `move`
-        puts arrays on a device.
-        """
-        rng = np.random.default_rng(seed)
-        gaussians = informed(gaussians)
-        basis = widened(gaussians, Fisher.of_energy(gaussians, energy, at_most=128).basis, extra)
-        shift = gaussians.centre if centred else np.zeros_like(gaussians.centre)
-        inside = gaussians.shifted(shift).shrunk(shrinkage).mapped(basis, np.float32)
-        drawn = draw(inside, per_class or enough_draws(gaussians), rng, dispersion, shrinkage=0.0, method=method)
-        is_free = gaussians.has_class_covariances
-        start = _start(inside, (0.15 if is_free else 1.0) if warm is None else warm, rng)
-        count = steps_for(epochs, len(drawn.y), batch) if epochs else default_steps(steps, 300, is_free)
-        optimiser = AdamW(learning_rate, weight_decay, falls=not epochs)
-        w, b = trained(drawn, start, optimiser, batch, count, rng, move)
-        correction = gaussians.log_priors - np.log(1.0 / gaussians.present) if prior else 0.0
+    def fit(cls, gaussians: Gaussians, options: FisherMixOptions = FisherMixOptions()) -> "FisherMix":
+        """The head that is trained on draws of these Gaussians."""
+        rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
+        basis = training.basis_for(gaussians, options.energy, options.extra)
+        shift = gaussians.centre if options.centred else np.zeros_like(gaussians.centre)
+        inside = gaussians.shifted(shift).shrunk(options.shrinkage).mapped(basis, np.float32)
+        per_class = options.per_class or training.default_draws(gaussians)
+        drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
+        warm = (0.15 if gaussians.has_class_covariances else 1.0) if options.warm is None else options.warm
+        steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+        w, b = _train(drawn, _start(inside, warm, rng), steps, options, rng)
+        correction = gaussians.log_priors - np.log(1.0 / gaussians.present) if options.prior else 0.0
         bias = np.where(gaussians.counts > 0, b - shift @ basis @ w + correction, -np.inf)
         return cls(np.ascontiguousarray((basis @ w).T), bias)
 
@@ -102,81 +103,23 @@ class FisherMix(Head):
         return linear_scores(x, self.weights, self.bias)
 
 
-def informed(gaussians: Gaussians) -> Gaussians:
-    """The Gaussians with as much covariance as their statistics tell: with D alone, diagonal ones."""
-    return gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
-
-
-def enough_draws(gaussians: Gaussians) -> int:
-    """Draws a class: 1,000, and more where there are so few classes that 20,000 would not come together."""
-    return max(1000, 20_000 // gaussians.present)
-
-
-def default_steps(steps: int | None, usual: int, is_free: bool) -> int:
-    """The steps asked for, or the usual number, or none where LDA is the best there is."""
-    return steps if steps is not None else usual if is_free else 0
-
-
-def widened(
-    gaussians: Gaussians, basis: Float[np.ndarray, "dim k"], extra: int | None
-) -> Float[np.ndarray, "dim more"]:
-    """The Fisher basis and the `extra` whitened directions that class covariances couple most strongly to it.
-
-    With E_c = L⁻¹ Σ_c L⁻ᵀ − I the excess of a class in whitened coordinates and U the Fisher directions there, they
-    are the leading eigenvectors of Σ_c E_c U Uᵀ E_c outside of U. There the I falls away, which leaves
-    P L⁻¹ (Σ_c Σ_c V Vᵀ Σ_c) L⁻ᵀ P with P = I − U Uᵀ and V = L⁻ᵀ U.
-    """
-    wished = min(128, 3 * gaussians.present) if extra is None else extra
-    room = min(wished, basis.shape[0] - basis.shape[1])
-    if room <= 0 or not gaussians.has_class_covariances:
-        return basis
-    within = linalg.shrink(gaussians.pooled(), SHRINKAGE)
-    np.fill_diagonal(within, within.diagonal() + EPSILON)
-    lower = linalg.cholesky(within, "the shared covariance")
-    half = _outside(lower.T @ basis, scipy.linalg.solve_triangular(lower, _coupled(gaussians, basis), lower=True))
-    whole = _outside(lower.T @ basis, scipy.linalg.solve_triangular(lower, half.T, lower=True))
-    d = len(whole)
-    _, vectors = scipy.linalg.eigh(whole, subset_by_index=(d - room, d - 1), check_finite=False)
-    return np.hstack([basis, scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1, check_finite=False)])
-
-
-def _coupled(gaussians: Gaussians, basis: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim dim"]:
-    """Σ_c (Σ_c V)(Σ_c V)ᵀ over the classes that have rows, in float32: it only points out directions."""
-    found, columns = np.zeros((len(basis),) * 2, dtype=np.float32), basis.astype(np.float32)
-    for c in np.flatnonzero(gaussians.counts):
-        product = gaussians.along(int(c), columns)
-        found += product @ product.T
-    return found.astype(np.float64)
-
-
-def _outside(u: Float[np.ndarray, "dim k"], columns: Float[np.ndarray, "dim n"]) -> Float[np.ndarray, "dim n"]:
-    """Columns without their part in the orthonormal u."""
-    return columns - u @ (u.T @ columns)
-
-
-def trained(
-    drawn: Draws,
-    start: Sequence[np.ndarray],
-    optimiser: AdamW,
-    batch: int,
-    steps: int,
-    rng: np.random.Generator,
-    move: Move = np.asarray,
+def _train(
+    drawn: Draws, start: Sequence[np.ndarray], steps: int, options: FisherMixOptions, rng: np.random.Generator
 ) -> tuple[Float[np.ndarray, "k classes"], Float[np.ndarray, " classes"]]:
     """Weights and bias that minimise the cross-entropy of the draws, in float32."""
-    z, y = move(drawn.z), move(drawn.y)
-    xp = array_namespace(z)
 
-    def gradients(parameters: Sequence[Array], rows: slice) -> list[Any]:
+    def gradients(parameters: Sequence[np.ndarray], rows: slice) -> list[np.ndarray]:
         w, b = parameters
-        batch_z = z[rows, :]
-        scores = batch_z @ w
+        z = drawn.z[rows]
+        scores = z @ w
         scores += b
-        error = minus_labels(softmax(scores), y[rows])
-        return [batch_z.T @ error / batch_z.shape[0], xp.sum(error, axis=0) / batch_z.shape[0]]
+        error = training.softmax(scores)
+        training.subtract_labels(error, drawn.y[rows])
+        return [z.T @ error / len(z), error.sum(axis=0) / len(z)]
 
-    w, b = optimiser.minimise([move(s) for s in start], gradients, len(drawn.y), batch, steps, rng)
-    return on_cpu(w).astype(np.float64), on_cpu(b).astype(np.float64)
+    optimiser = training.AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
+    w, b = optimiser.minimise(start, gradients, len(drawn.y), options.batch, steps, rng)
+    return w.astype(np.float64), b.astype(np.float64)
 
 
 def _start(inside: Gaussians, warm: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

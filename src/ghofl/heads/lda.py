@@ -1,15 +1,28 @@
 """Linear heads: one covariance for all classes."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from ghofl import linalg
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head, linear_scores
+from ghofl.heads.options import HeadOptions, option
+
+
+@dataclass(frozen=True)
+class LDAOptions(HeadOptions, head="lda"):
+    """How far the shared covariance is shrunk."""
+
+    shrinkage: float | None = option(
+        None, "a, the pull towards a sphere", between=(0, 1), auto="oracle approximating shrinkage", paper=0.05
+    )
+
+
+@dataclass(frozen=True)
+class FedCGSOptions(HeadOptions, head="fedcgs"):
+    """Nothing: the head is as published."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,19 +45,21 @@ class LDA(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
-    >>> LDA.fit(gaussians, shrinkage=0.1).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> LDA.fit(gaussians, LDAOptions(shrinkage=0.1)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "lda"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("B",),)
+    name = "lda"
+    needs = (("B",),)
+    Options = LDAOptions
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, shrinkage: float | None = None) -> "LDA":
-        """The head of the shared covariance, shrunk by `shrinkage` or by the oracle approximating amount."""
-        sigma = linalg.shrink(gaussians.pooled(), gaussians.oas() if shrinkage is None else shrinkage)
+    def fit(cls, gaussians: Gaussians, options: LDAOptions = LDAOptions()) -> "LDA":
+        """The head of the shared covariance."""
+        amount = gaussians.oas() if options.shrinkage is None else options.shrinkage
+        sigma = linalg.shrink(gaussians.pooled(), amount)
         return cls(*_linear_rule(gaussians, linalg.solve(sigma, gaussians.means.T, "the shared covariance").T))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
@@ -75,13 +90,14 @@ class FedCGS(Head):
     array([0, 1])
     """
 
-    name: ClassVar[str] = "fedcgs"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("B",),)
+    name = "fedcgs"
+    needs = (("B",),)
+    Options = FedCGSOptions
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians) -> "FedCGS":
+    def fit(cls, gaussians: Gaussians, options: FedCGSOptions = FedCGSOptions()) -> "FedCGS":
         """The head of the covariance of all rows."""
         inverse = scipy.linalg.pinvh(gaussians.total_covariance(), check_finite=False)
         return cls(*_linear_rule(gaussians, gaussians.means @ inverse))

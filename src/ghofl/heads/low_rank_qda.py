@@ -1,18 +1,25 @@
-"""The quadratic head in few numbers: a diagonal and r directions a class."""
+"""The quadratic head in few numbers: a diagonal and r directions per class."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from math import inf
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse.linalg
 from jaxtyping import Float
 
-from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
-from ghofl.linalg import check_share
+from ghofl.heads.options import HeadOptions, option
+
+
+@dataclass(frozen=True)
+class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
+    """How much of a class covariance is kept."""
+
+    rank: int = option(16, "r, the directions that each class keeps; 0 for a diagonal", between=(0, inf), paper=16)
+    shrinkage: float = option(0.1, "a, the pull towards a sphere", between=(0, 1), paper=0.1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,27 +41,27 @@ class LowRankQDA(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> LowRankQDA.fit(gaussians, rank=1).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> LowRankQDA.fit(gaussians, LowRankQDAOptions(rank=1)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "low_rank_qda"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("S",),)
+    name = "low_rank_qda"
+    needs = (("S",),)
+    Options = LowRankQDAOptions
     means: Float[np.ndarray, "classes dim"]
     precisions: Float[np.ndarray, "classes dim"]
     directions: Float[np.ndarray, "classes dim rank"]
     offsets: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, rank: float = 16, shrinkage: float = 0.1) -> "LowRankQDA":
-        """The head of class covariances cut to `rank` directions, shrunk by `shrinkage`."""
+    def fit(cls, gaussians: Gaussians, options: LowRankQDAOptions = LowRankQDAOptions()) -> "LowRankQDA":
+        """The head of class covariances cut to few directions."""
         classes, dim = gaussians.means.shape
-        check_share("shrinkage", shrinkage, "as measured", "a sphere")
-        rank = min(_checked(rank), dim)
+        rank = min(options.rank, dim)
         precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
         offsets = gaussians.log_priors.copy()
         for c in np.flatnonzero(gaussians.counts):
-            v, u = _split(gaussians.by_class(int(c)), rank, shrinkage)
+            v, u = _split(gaussians.by_class(int(c)), rank, options.shrinkage)
             precisions[c] = 1.0 / v
             scaled = u * precisions[c][:, None]
             lower = np.linalg.cholesky(np.eye(rank) + u.T @ scaled)
@@ -71,14 +78,6 @@ class LowRankQDA(Head):
             distance = (shifted * shifted) @ self.precisions[c] - np.einsum("nr,nr->n", y, y)
             out[:, c] = self.offsets[c] - 0.5 * distance
         return out
-
-
-def _checked(rank: float) -> int:
-    if not (rank >= 0 and np.isfinite(rank) and rank == int(rank)):
-        raise HeadError(
-            f"rank is {rank}; it is a whole number: write 0 for a diagonal, or how many directions a class keeps."
-        )
-    return int(rank)
 
 
 def _split(

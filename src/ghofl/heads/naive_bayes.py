@@ -1,22 +1,28 @@
 """The diagonal head: every class has its own variance for every feature, and features are independent."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
-from ghofl.linalg import check_share
+from ghofl.heads.options import HeadOptions, option
 
 FLOOR = 1e-6
 
 
+@dataclass(frozen=True)
+class NaiveBayesOptions(HeadOptions, head="nb"):
+    """Which variances a class has."""
+
+    shrinkage: float = option(0.0, "a, the pull towards the shared variances", between=(0, 1), paper=0.0)
+    floor: float = option(FLOOR, "ε, which no variance lies below", above=0)
+
+
 @dataclass(frozen=True, eq=False)
 class NaiveBayes(Head):
-    """Gaussian naive Bayes: a mean and a variance a class and feature.
+    """Gaussian naive Bayes: a mean and a variance per class and feature.
 
     ::
 
@@ -35,20 +41,18 @@ class NaiveBayes(Head):
     array([0, 1])
     """
 
-    name: ClassVar[str] = "nb"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("D",),)
+    name = "nb"
+    needs = (("D",),)
+    Options = NaiveBayesOptions
     squared: Float[np.ndarray, "classes dim"]
     linear: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, shrinkage: float = 0.0, floor: float = FLOOR) -> "NaiveBayes":
-        """The head of class variances pulled towards the shared ones by `shrinkage`, none below `floor`."""
-        check_share("shrinkage", shrinkage, "class variances", "shared ones")
-        if not floor > 0:
-            raise HeadError(f"floor is {floor}; a variance must stay above 0.")
-        own, shared = gaussians.variances(), gaussians.pooled_variances()
-        v = np.maximum((1.0 - shrinkage) * own + shrinkage * shared, floor)
+    def fit(cls, gaussians: Gaussians, options: NaiveBayesOptions = NaiveBayesOptions()) -> "NaiveBayes":
+        """The head of class variances."""
+        own, shared, a = gaussians.variances(), gaussians.pooled_variances(), options.shrinkage
+        v = np.maximum((1.0 - a) * own + a * shared, options.floor)
         mu = gaussians.means
         # Expanded into x², x and 1, so that scoring is two matrix products.
         return cls(-0.5 / v, mu / v, gaussians.log_priors - 0.5 * (np.log(v) + mu**2 / v).sum(axis=1))

@@ -1,15 +1,25 @@
 """Heads that compare a row with the class means and little else."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
+from ghofl.heads.options import HeadOptions
 
 SMALLEST = 1e-12  # σ² over the variance between classes
+
+
+@dataclass(frozen=True)
+class NearestMeanOptions(HeadOptions, head="nearest_mean"):
+    """Nothing: the means are all there is."""
+
+
+@dataclass(frozen=True)
+class SphericalOptions(HeadOptions, head="spherical"):
+    """Nothing: the variance follows from the total."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +41,14 @@ class NearestMean(Head):
     array([0, 1])
     """
 
-    name: ClassVar[str] = "nearest_mean"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = ((),)
+    name = "nearest_mean"
+    needs = ((),)
+    Options = NearestMeanOptions
     directions: Float[np.ndarray, "classes dim"]
     offsets: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians) -> "NearestMean":
+    def fit(cls, gaussians: Gaussians, options: NearestMeanOptions = NearestMeanOptions()) -> "NearestMean":
         """The directions of the class means."""
         return cls(_unit(gaussians.means), np.where(gaussians.counts > 0, 0.0, -np.inf))
 
@@ -67,13 +78,14 @@ class Spherical(Head):
     array([0])
     """
 
-    name: ClassVar[str] = "spherical"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("D",), ("B",))
+    name = "spherical"
+    needs = (("D",), ("B",))
+    Options = SphericalOptions
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians) -> "Spherical":
+    def fit(cls, gaussians: Gaussians, options: SphericalOptions = SphericalOptions()) -> "Spherical":
         """Means over the mean within-class variance."""
         variance = float(gaussians.pooled_variances().mean())
         apart = float(gaussians.counts @ np.square(gaussians.means - gaussians.centre).mean(axis=1)) / gaussians.rows

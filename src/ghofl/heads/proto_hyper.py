@@ -2,23 +2,50 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from math import inf
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 
 from ghofl.errors import HeadError
-from ghofl.fisher import SHRINKAGE, Fisher
-from ghofl.gaussians import Gaussians
-from ghofl.heads.base import Head, checked_arrays, prefixed, with_prefix
-from ghofl.heads.fisher_mix import Move, default_steps, enough_draws, informed, widened
-from ghofl.heads.lda import LDA
+from ghofl.gaussians import METHODS, Draws, Gaussians, draw
+from ghofl.gaussians.fisher import SHRINKAGE
+from ghofl.heads import training
+from ghofl.heads.base import Head, check_arrays, group_by_prefix, with_prefix
+from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.naive_bayes import NaiveBayes
-from ghofl.heads.quadratic import QDA
-from ghofl.optim import AdamW, Array, minus_labels, on_cpu, softmax, steps_for
-from ghofl.synthesis import Draws, draw
+from ghofl.heads.options import HeadOptions, option
+from ghofl.heads.quadratic import QDA, QDAOptions
 
 BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
+
+
+@dataclass(frozen=True)
+class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
+    """The base and what corrects it, the teacher, and (as for `FisherMix`) draws and training."""
+
+    base: str = option("lda", "the Gaussian head to correct", choices=tuple(BASES), paper="nb")
+    rank: int = option(64, "r, the rank of the correction", between=(0, inf), paper=16)
+    teacher: float = option(0.0, "q, the share of QDA in the teacher, where S is there", between=(0, 1), paper=0.3)
+    temperature: float = option(4.0, "T, what teacher and head are divided by", above=0, paper=4.0)
+    alpha: float = option(0.2, "α, the weight of the teacher against the labels", between=(0, 1), paper=0.4)
+    per_class: int = option(
+        0, "draws per class; 0 for 1,000, and 20,000 in all at least", between=(0, 10**6), paper=4000
+    )
+    dispersion: float = option(1.3, "τ, how much wider than measured rows are drawn", above=0, paper=0.9)
+    extra: int | None = option(
+        None, "directions beside those of Fisher", between=(0, inf), auto="three per class, 128 at most", paper=0
+    )
+    steps: int | None = option(
+        None, "steps at a rate that falls to zero", between=(0, inf), auto="300 with S, none without it"
+    )
+    epochs: float = option(0, "passes at a constant rate, instead of steps", between=(0, inf), paper=40)
+    batch: int = option(1024, "rows per step", between=(1, inf), paper=1024)
+    learning_rate: float = option(3e-3, "η of AdamW", between=(0, inf), paper=1e-3)
+    weight_decay: float = option(5e-4, "λ of AdamW", between=(0, inf), paper=5e-4)
+    method: str = option("matched", "how rows are drawn", choices=METHODS, paper="plain")
+    energy: float = option(1.0, "the share of Fisher's ratios to keep", above=0, between=(0, 1), paper=1.0)
+    seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +69,13 @@ class ProtoHyper(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> ProtoHyper.fit(gaussians, steps=50).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> ProtoHyper.fit(gaussians, ProtoHyperOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "proto_hyper"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("S",), ("B",), ("D",))
+    name = "proto_hyper"
+    needs = (("S",), ("B",), ("D",))
+    Options = ProtoHyperOptions
     basis: Float[np.ndarray, "dim k"]
     shift: Float[np.ndarray, " k"]
     inward: Float[np.ndarray, "k rank"]
@@ -55,51 +83,20 @@ class ProtoHyper(Head):
     base: Head
 
     @classmethod
-    def fit(
-        cls,
-        gaussians: Gaussians,
-        base: str = "lda",
-        rank: int = 64,
-        teacher: float = 0.0,
-        temperature: float = 4.0,
-        alpha: float = 0.2,
-        per_class: int = 0,
-        dispersion: float = 1.3,
-        extra: int | None = None,
-        steps: int | None = None,
-        epochs: float = 0,
-        batch: int = 1024,
-        learning_rate: float = 3e-3,
-        weight_decay: float = 5e-4,
-        method: str = "matched",
-        energy: float = 1.0,
-        seed: int = 0,
-        move: Move = np.asarray,
-    ) -> "ProtoHyper":
-        """The head of these Gaussians; `teacher` is q, the share of QDA in the teacher.
-
-        `per_class`, `extra`, `steps` and `epochs` are as in `FisherMix.fit`.
-        """
-        if not temperature > 0:
-            raise HeadError(f"temperature is {temperature}; it is above 0: what teacher and head are divided by.")
-        rng = np.random.default_rng(seed)
-        gaussians = informed(gaussians)
-        basis = widened(gaussians, Fisher.of_energy(gaussians, energy, at_most=128).basis, extra)
+    def fit(cls, gaussians: Gaussians, options: ProtoHyperOptions = ProtoHyperOptions()) -> "ProtoHyper":
+        """The head whose correction is trained on draws of these Gaussians."""
+        rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
+        basis = training.basis_for(gaussians, options.energy, options.extra)
         inside = gaussians.shifted(gaussians.centre).shrunk(SHRINKAGE).mapped(basis, np.float32)
-        kept = _base(inside, base)
-        drawn = draw(inside, per_class or enough_draws(gaussians), rng, dispersion, shrinkage=0.0, method=method)
-        limit = 1.0 / np.sqrt(basis.shape[1])
-        inward = rng.uniform(-limit, limit, size=(basis.shape[1], min(rank, *inside.means.shape))).astype(np.float32)
-        start = [inward, np.zeros((inward.shape[1], len(inside.means)), dtype=np.float32)]
-        distilled = _Distilled.of(
-            drawn, _finite(kept, drawn), _taught(inside, drawn, teacher), temperature, alpha, move
-        )
-        usual = default_steps(steps, 300, gaussians.has_class_covariances)
-        count = steps_for(epochs, len(drawn.y), batch) if epochs else usual
-        optimiser = AdamW(learning_rate, weight_decay, falls=not epochs)
-        found = optimiser.minimise([move(s) for s in start], distilled.gradients, len(drawn.y), batch, count, rng)
-        u, v = (on_cpu(p).astype(np.float64) for p in found)
-        return cls(basis, gaussians.centre @ basis, u, v, kept)
+        base = _base(inside, options.base)
+        per_class = options.per_class or training.default_draws(gaussians)
+        drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
+        start = _start(inside, options.rank, rng)
+        loss = _Distillation.of(drawn, base, inside, options)
+        optimiser = training.AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
+        steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+        u, v = optimiser.minimise(start, loss.gradients, len(drawn.y), options.batch, steps, rng)
+        return cls(basis, gaussians.centre @ basis, u.astype(np.float64), v.astype(np.float64), base)
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """The base's log posteriors plus the learned correction."""
@@ -114,8 +111,8 @@ class ProtoHyper(Head):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "ProtoHyper":
         """The head that `arrays` came from."""
-        parts = prefixed(arrays)
-        own, sizes = checked_arrays(cls, parts.pop("", {}), axes, left_out=("base",))
+        parts = group_by_prefix(arrays)
+        own, sizes = check_arrays(cls, parts.pop("", {}), axes, left_out=("base",))
         (name, of_base), *_ = [*parts.items(), ("", {})]
         if len(parts) != 1 or name not in BASES:
             raise HeadError(f"a proto_hyper head has one base of {', '.join(BASES)}, not {sorted(parts)}")
@@ -124,63 +121,68 @@ class ProtoHyper(Head):
 
 
 @dataclass(frozen=True, eq=False)
-class _Distilled:
+class _Distillation:
     """The loss's gradients in U₁ and V₂: softmax errors against teacher and labels, pulled back through z U₁ V₂.
 
     `taught` holds α T softmax(t/T).
     """
 
-    z: Array
-    y: Array
-    base: Array
-    taught: Array
+    z: Float[np.ndarray, "n k"]
+    y: Int64[np.ndarray, " n"]
+    base: Float[np.ndarray, "n classes"]
+    taught: Float[np.ndarray, "n classes"]
     temperature: float
     alpha: float
 
     @classmethod
-    def of(
-        cls, drawn: Draws, base: np.ndarray, teacher: np.ndarray, temperature: float, alpha: float, move: Move
-    ) -> "_Distilled":
-        taught = softmax(teacher / np.float32(temperature), alpha * temperature)
-        return cls(move(drawn.z), move(drawn.y), move(base), move(taught), temperature, alpha)
+    def of(cls, drawn: Draws, base: Head, inside: Gaussians, options: ProtoHyperOptions) -> "_Distillation":
+        t, alpha = options.temperature, options.alpha
+        taught = training.softmax(_teacher_scores(inside, drawn, options.teacher) / np.float32(t), alpha * t)
+        return cls(drawn.z, drawn.y, _finite_scores(base, drawn), taught, t, alpha)
 
-    def gradients(self, parameters: Sequence[Array], rows: slice) -> list[Any]:
+    def gradients(self, parameters: Sequence[np.ndarray], rows: slice) -> list[np.ndarray]:
         u, v = parameters
-        z = self.z[rows, :]
+        z = self.z[rows]
         hidden = z @ u
         scores = hidden @ v
-        scores += self.base[rows, :]
+        scores += self.base[rows]
         t, alpha = self.temperature, self.alpha
-        error = softmax(scores * (1.0 / t), alpha * t)
-        error -= self.taught[rows, :]
-        error += minus_labels(softmax(scores, 1.0 - alpha), self.y[rows], 1.0 - alpha)
-        return [z.T @ (error @ v.T) / z.shape[0], hidden.T @ error / z.shape[0]]
+        error = training.softmax(scores * (1.0 / t), alpha * t)
+        error -= self.taught[rows]
+        labelled = training.softmax(scores, 1.0 - alpha)
+        training.subtract_labels(labelled, self.y[rows], 1.0 - alpha)
+        error += labelled
+        return [z.T @ (error @ v.T) / len(z), hidden.T @ error / len(z)]
 
 
 def _base(inside: Gaussians, name: str) -> Head:
-    if name not in BASES:
-        raise HeadError(f"base is {name!r}; write one of {', '.join(BASES)}.")
     if name == "nb":
-        return NaiveBayes.fit(_with_variances(inside))
+        variances = np.stack([inside.finest(c).diagonal() for c in range(len(inside.means))])
+        return NaiveBayes.fit(replace(inside, own_variances=variances))
     if name == "qda" and not inside.has_class_covariances:
         raise HeadError("base 'qda' needs class covariances (statistics = ['S']); write base=lda.")
-    return LDA.fit(inside, 0.0) if name == "lda" else QDA.fit(inside, 0.0)
+    return LDA.fit(inside, LDAOptions(0.0)) if name == "lda" else QDA.fit(inside, QDAOptions(0.0))
 
 
-def _with_variances(inside: Gaussians) -> Gaussians:
-    if not inside.has_class_covariances:
-        return replace(inside, _variances=np.tile(inside.pooled().diagonal(), (len(inside.means), 1)))
-    return replace(inside, _variances=np.stack([inside.by_class(c).diagonal() for c in range(len(inside.means))]))
+def _start(inside: Gaussians, rank: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """Small uniform U₁ and V₂ of zeros."""
+    classes, k = inside.means.shape
+    rank, limit = min(rank, classes, k), 1.0 / np.sqrt(k)
+    return [
+        rng.uniform(-limit, limit, size=(k, rank)).astype(np.float32),
+        np.zeros((rank, classes), dtype=np.float32),
+    ]
 
 
-def _finite(head: Head, drawn: Draws) -> np.ndarray:
+def _finite_scores(head: Head, drawn: Draws) -> Float[np.ndarray, "n classes"]:
     """Scores of the draws in float32; a class nobody has keeps a very low score instead of −∞."""
     single = type(head)(**{name: array.astype(np.float32) for name, array in head.arrays().items()})
     return np.maximum(single.scores(drawn.z), np.float32(-1e4)).astype(np.float32)
 
 
-def _taught(inside: Gaussians, drawn: Draws, share: float) -> np.ndarray:
-    linear = _finite(LDA.fit(inside, 0.0), drawn)
+def _teacher_scores(inside: Gaussians, drawn: Draws, share: float) -> Float[np.ndarray, "n classes"]:
+    linear = _finite_scores(LDA.fit(inside, LDAOptions(0.0)), drawn)
     if share == 0 or not inside.has_class_covariances:
         return linear
-    return np.float32(1.0 - share) * linear + np.float32(share) * _finite(QDA.fit(inside, 0.0), drawn)
+    quadratic = _finite_scores(QDA.fit(inside, QDAOptions(0.0)), drawn)
+    return np.float32(1.0 - share) * linear + np.float32(share) * quadratic

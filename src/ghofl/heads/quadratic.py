@@ -1,23 +1,50 @@
-"""Heads with one full covariance a class, and how to score them quickly.
+"""Heads with one full covariance per class, and how to score them quickly.
 
 The quadratic form (x − μ)ᵀ Σ⁻¹ (x − μ) is the squared length of (x − μ)ᵀ W with W = L⁻ᵀ upper triangular, so a class
-is one matrix product over all rows instead of a solve a row; panels of columns leave out the zeros of the triangle.
+is one matrix product over all rows instead of one solve per row; panels of columns leave out the zeros of the triangle.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
-from ghofl import linalg
 from ghofl.errors import HeadError
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head
+from ghofl.heads.options import HeadOptions, option
 
 ROWS = 2048
 PANEL = 256
+
+
+@dataclass(frozen=True)
+class QDAOptions(HeadOptions, head="qda"):
+    """How far class covariances are shrunk."""
+
+    shrinkage: float = option(0.1, "a, the pull towards a sphere", between=(0, 1), paper=0.1)
+
+
+@dataclass(frozen=True)
+class RDAOptions(HeadOptions, head="rda"):
+    """How class covariances are blended with the shared one, and shrunk."""
+
+    blend: float | None = option(
+        None, "λ, the share of the shared covariance", between=(0, 1), auto="from the dimension and the rows per class"
+    )
+    shrinkage: float = option(0.05, "γ, the pull towards a sphere", between=(0, 1))
+
+
+@dataclass(frozen=True)
+class StudentOptions(HeadOptions, head="student"):
+    """The options of RDA, and how heavy the tails are."""
+
+    blend: float | None = option(
+        None, "λ, the share of the shared covariance", between=(0, 1), auto="as for rda, a little less"
+    )
+    shrinkage: float = option(0.05, "γ, the pull towards a sphere", between=(0, 1))
+    dof: float = option(100.0, "ν, the degrees of freedom", above=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +70,18 @@ class QDA(Head):
     array([0, 1])
     """
 
-    name: ClassVar[str] = "qda"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("S",),)
+    name = "qda"
+    needs = (("S",),)
+    Options = QDAOptions
     means: Float[np.ndarray, "classes dim"]
     whiteners: Float[np.ndarray, "classes dim dim"]
     offsets: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, shrinkage: float = 0.1) -> "QDA":
-        """The head of class covariances shrunk by `shrinkage`."""
-        return cls(gaussians.means, *whitened(gaussians, lambda c: linalg.shrink(gaussians.by_class(c), shrinkage)))
+    def fit(cls, gaussians: Gaussians, options: QDAOptions = QDAOptions()) -> "QDA":
+        """The head of shrunk class covariances."""
+        a = options.shrinkage
+        return cls(gaussians.means, *whiteners_of(gaussians, lambda c: linalg.shrink(gaussians.by_class(c), a)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
@@ -71,28 +100,29 @@ class RDA(Head):
 
     Guarantees
     ----------
-    Needs the message of `QDA`. Without a given `blend`, λ follows from the dimension and the rows a class.
+    Needs the message of `QDA`. Without a given `blend`, λ follows from the dimension and the rows per class.
 
     Examples
     --------
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> RDA.fit(gaussians, blend=0.5, shrinkage=0.05).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> RDA.fit(gaussians, RDAOptions(blend=0.5)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "rda"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("S",),)
+    name = "rda"
+    needs = (("S",),)
+    Options = RDAOptions
     means: Float[np.ndarray, "classes dim"]
     whiteners: Float[np.ndarray, "classes dim dim"]
     offsets: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, blend: float | None = None, shrinkage: float = 0.05) -> "RDA":
-        """The head of blended covariances; `blend` is λ, `shrinkage` is γ."""
-        covariance = blended(gaussians, default_blend(gaussians) if blend is None else blend, shrinkage)
-        return cls(gaussians.means, *whitened(gaussians, covariance))
+    def fit(cls, gaussians: Gaussians, options: RDAOptions = RDAOptions()) -> "RDA":
+        """The head of blended covariances."""
+        blend = default_blend(gaussians) if options.blend is None else options.blend
+        return cls(gaussians.means, *whiteners_of(gaussians, blend_covariances(gaussians, blend, options.shrinkage)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
@@ -101,7 +131,7 @@ class RDA(Head):
 
 @dataclass(frozen=True, eq=False)
 class Student(Head):
-    """RDA with heavy tails: a multivariate Student t a class instead of a Gaussian.
+    """RDA with heavy tails: a multivariate Student t per class instead of a Gaussian.
 
     ::
 
@@ -123,8 +153,9 @@ class Student(Head):
     array([0, 1])
     """
 
-    name: ClassVar[str] = "student"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("S",),)
+    name = "student"
+    needs = (("S",),)
+    Options = StudentOptions
     means: Float[np.ndarray, "classes dim"]
     whiteners: Float[np.ndarray, "classes dim dim"]
     offsets: Float[np.ndarray, " classes"]
@@ -135,22 +166,24 @@ class Student(Head):
             raise HeadError(f"dof is {self.dof}; degrees of freedom are positive and finite, e.g. 100.")
 
     @classmethod
-    def fit(
-        cls, gaussians: Gaussians, blend: float | None = None, shrinkage: float = 0.05, dof: float = 100.0
-    ) -> "Student":
-        """The head of blended covariances with ν = `dof` degrees of freedom."""
+    def fit(cls, gaussians: Gaussians, options: StudentOptions = StudentOptions()) -> "Student":
+        """The head of blended covariances with heavy tails."""
         # Heavy tails forgive class covariances more, so more of them is kept; chosen like the constants of that rule.
-        blend = 1.0 - 1.75 * (1.0 - default_blend(gaussians)) if blend is None else blend
-        covariance = blended(gaussians, max(0.0, blend), shrinkage)
-        return cls(gaussians.means, *whitened(gaussians, covariance), np.asarray(float(dof)))
+        usual = max(0.0, 1.0 - 1.75 * (1.0 - default_blend(gaussians)))
+        covariance = blend_covariances(gaussians, usual if options.blend is None else options.blend, options.shrinkage)
+        return cls(gaussians.means, *whiteners_of(gaussians, covariance), np.asarray(float(options.dof)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
         return student_scores(x, self.means, self.whiteners, self.offsets, float(self.dof))
 
+    def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+        """The scores of its Gaussian limit: wide draws lie in the heavy tails, where the head is never sure."""
+        return replace(self, dof=np.asarray(1e9)).scores(x)
+
 
 def default_blend(gaussians: Gaussians) -> float:
-    """λ from the dimension d and the rows a class n::
+    """λ from the dimension d and the rows per class n::
 
         λ = 1 − 128/(d + 128) · n/(n + 150)
 
@@ -162,14 +195,15 @@ def default_blend(gaussians: Gaussians) -> float:
     return 1.0 - 128.0 / (gaussians.means.shape[1] + 128.0) * n / (n + 150.0)
 
 
-def blended(gaussians: Gaussians, blend: float, shrinkage: float) -> Callable[[int], Float[np.ndarray, "dim dim"]]:
+def blend_covariances(
+    gaussians: Gaussians, blend: float, shrinkage: float
+) -> Callable[[int], Float[np.ndarray, "dim dim"]]:
     """The class covariances Σ_c(λ, γ) of `RDA`."""
-    linalg.check_share("blend", blend, "QDA", "LDA")
     pooled = gaussians.pooled()
     return lambda c: linalg.shrink((1.0 - blend) * gaussians.by_class(c) + blend * pooled, shrinkage)
 
 
-def whitened(
+def whiteners_of(
     gaussians: Gaussians, covariance: Callable[[int], Float[np.ndarray, "dim dim"]]
 ) -> tuple[Float[np.ndarray, "classes dim dim"], Float[np.ndarray, " classes"]]:
     """W_c and log π_c − ½ log|Σ_c| for every class; a class nobody has gets W = 0 and −∞."""

@@ -1,17 +1,26 @@
 """Least squares from moments, with its penalty chosen without data."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from math import inf
 
 import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
+from ghofl.heads.options import HeadOptions, option
 
 GRID = 10.0 ** np.linspace(-8, 3, 67)
+
+
+@dataclass(frozen=True)
+class RidgeOptions(HeadOptions, head="ridge"):
+    """How far the weights are pulled towards zero."""
+
+    penalty: float | None = option(
+        None, "λ in units of the mean eigenvalue of G", between=(0, inf), auto="generalised cross-validation"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,23 +49,25 @@ class Ridge(Head):
     array([0, 1])
     """
 
-    name: ClassVar[str] = "ridge"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("B",),)
+    name = "ridge"
+    needs = (("B",),)
+    Options = RidgeOptions
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
     @classmethod
-    def fit(cls, gaussians: Gaussians, penalty: float | None = None) -> "Ridge":
-        """The head with penalty λ = `penalty` (in units of the mean eigenvalue of G), or chosen by GCV."""
-        if penalty is not None and not penalty >= 0:
-            raise HeadError(f"penalty is {penalty}; it is 0 or more, or left out to be chosen by cross-validation.")
+    def fit(cls, gaussians: Gaussians, options: RidgeOptions = RidgeOptions()) -> "Ridge":
+        """The head of the penalty that was given, or of the best by GCV."""
         n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
         values, vectors = scipy.linalg.eigh(gaussians.total_covariance() * rows, check_finite=False)
         values = np.maximum(values, 0.0)
         q = vectors.T @ ((gaussians.means - m).T * n)
         unit = max(float(values.mean()), np.finfo(float).tiny)
-        best = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows)) if penalty is None else penalty * unit
-        weights = (vectors @ (q / np.maximum(values + best, np.finfo(float).tiny)[:, None])).T
+        if options.penalty is None:
+            penalty = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows))
+        else:
+            penalty = options.penalty * unit
+        weights = (vectors @ (q / np.maximum(values + penalty, np.finfo(float).tiny)[:, None])).T
         return cls(np.ascontiguousarray(weights), np.where(n > 0, n / rows - weights @ m, -np.inf))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:

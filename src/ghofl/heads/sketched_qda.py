@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from math import inf
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -10,9 +10,21 @@ from jaxtyping import Float, Int
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
-from ghofl.heads.lda import LDA
-from ghofl.heads.quadratic import RDA, default_blend, quadratic_scores, student_scores
+from ghofl.heads.lda import LDA, LDAOptions
+from ghofl.heads.options import HeadOptions, option
+from ghofl.heads.quadratic import RDA, RDAOptions, quadratic_scores, student_scores
 from ghofl.statistics.triangles import apply
+
+
+@dataclass(frozen=True)
+class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
+    """The options of RDA in the sketch, and how heavy its tails are."""
+
+    blend: float | None = option(
+        None, "λ, the share of the shared covariance", between=(0, 1), auto="from the dimension and the rows per class"
+    )
+    shrinkage: float = option(0.05, "γ, the pull towards a sphere", between=(0, 1))
+    dof: float = option(100.0, "ν, the degrees of freedom; 0 for Gaussian tails", between=(0, inf))
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +52,14 @@ class SketchedQDA(Head):
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> sketch = np.array([[1], [-1]])
     >>> moments = Moments.of(x, y, Layout(2, 2, ("B",), sketch=1), sketch)
-    >>> gaussians, of_z = Gaussians.estimate(moments), Gaussians.estimate(moments.of_sketch(sketch))
-    >>> SketchedQDA.fit(gaussians, of_z, sketch).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> gaussians = Gaussians.estimate(moments, sketch=sketch)
+    >>> SketchedQDA.fit(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
 
-    name: ClassVar[str] = "sketched_qda"
-    needs: ClassVar[tuple[tuple[str, ...], ...]] = (("B", "Z"),)
+    name = "sketched_qda"
+    needs = (("B", "Z"),)
+    Options = SketchedQDAOptions
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
     sketch: Int[np.ndarray, "dim k"]
@@ -60,26 +73,18 @@ class SketchedQDA(Head):
             raise HeadError(f"dof is {self.dof}; it is positive and finite, e.g. 100, or 0 for Gaussian tails.")
 
     @classmethod
-    def fit(  # type: ignore[override]  # the one head of two spaces: rows and their sketch
-        cls,
-        gaussians: Gaussians,
-        of_sketch: Gaussians,
-        sketch: Int[np.ndarray, "dim k"],
-        blend: float | None = None,
-        shrinkage: float = 0.05,
-        dof: float = 100.0,
-    ) -> "SketchedQDA":
-        """The head of the Gaussians of x and of z = Rᵀx; `blend`, `shrinkage` and `dof` are λ, γ and ν in z."""
-        blend = default_blend(of_sketch) if blend is None else blend
+    def fit(cls, gaussians: Gaussians, options: SketchedQDAOptions = SketchedQDAOptions()) -> "SketchedQDA":
+        """The head of the Gaussians of x and of its sketch z."""
+        sketch, of_z = gaussians.sketched().matrix, gaussians.sketched().gaussians
         linear = LDA.fit(gaussians)
-        linear_z = LDA.fit(of_sketch, shrinkage)
-        quadratic_z = RDA.fit(of_sketch, blend, shrinkage)
+        linear_z = LDA.fit(of_z, LDAOptions(options.shrinkage))
+        quadratic_z = RDA.fit(of_z, RDAOptions(options.blend, options.shrinkage))
         # LDA_z is linear in x too: fold it, and its prior, into the weights of LDA_x.
         weights = linear.weights - linear_z.weights @ sketch.T
         present = gaussians.counts > 0
         bias = np.where(present, linear.bias - np.where(present, linear_z.bias, 0.0), -np.inf)
         own = (quadratic_z.means, quadratic_z.whiteners, quadratic_z.offsets)
-        return cls(weights, bias, sketch, *own, np.asarray(float(dof)))
+        return cls(weights, bias, sketch, *own, np.asarray(float(options.dof)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""

@@ -13,9 +13,9 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float, Float32, Int64
 
-from ghofl import linalg
 from ghofl.errors import HeadError
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import linalg
+from ghofl.gaussians.gaussians import Gaussians
 
 METHODS = ("plain", "matched", "quasi")
 
@@ -57,7 +57,7 @@ def draw(
     if method not in METHODS:
         raise HeadError(f"method is {method!r}; write one of {', '.join(METHODS)}.")
     if per_class < 1 or not dispersion > 0:
-        raise HeadError(f"{per_class} draws a class at dispersion {dispersion}; both must be positive.")
+        raise HeadError(f"{per_class} draws per class at dispersion {dispersion}; both must be positive.")
     present = np.flatnonzero(gaussians.counts)
     shares = gaussians.counts[present] / gaussians.rows * len(present) if by_prior else np.ones(len(present))
     counts = np.maximum(1, np.rint(per_class * shares).astype(int))
@@ -66,18 +66,11 @@ def draw(
     factor = None
     for c, place in zip(present.tolist(), places, strict=True):
         if factor is None or gaussians.has_class_covariances:  # a shared covariance is factored once
-            covariance = linalg.shrink(covariance_of(gaussians, c), shrinkage)
+            covariance = linalg.shrink(gaussians.finest(c), shrinkage)
             factor = dispersion * _factor(covariance, c)
         z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[c].astype(np.float32)
         y[place] = c
     return Draws(z, y)
-
-
-def covariance_of(gaussians: Gaussians, c: int) -> Float[np.ndarray, "dim dim"]:
-    """The finest covariance of a class that the moments tell."""
-    if gaussians.has_class_covariances:
-        return gaussians.by_class(c)
-    return gaussians.pooled()
 
 
 def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarray, "dim dim"]:

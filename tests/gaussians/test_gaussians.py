@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from federations import blobs, gaussians_of, moments_of, recipe_of
-from ghofl import Features, Gaussians, Layout, Moments
+from federations import blobs, gaussians_of, moments_of, recipe_of, total_of
+from ghofl import Features, Gaussians, Layout, Moments, Sketch
 from ghofl.errors import EmbeddingsError, MissingStatisticError
-from ghofl.linalg import shrink
+from ghofl.gaussians.linalg import shrink
 
 
 @pytest.fixture
@@ -129,3 +129,47 @@ def test_shrunk_gaussians_have_every_covariance_shrunk(data):
     pooled_only = gaussians_of(recipe_of(statistics=("B",)), x, y).shrunk(0.2)
     assert pooled_only.pooled() == pytest.approx(found.pooled())
     assert not pooled_only.has_class_covariances
+
+
+@pytest.mark.parametrize("statistics", [("B",), ("S",)])
+def test_a_sketch_is_a_view_of_the_same_rows(rng, statistics):
+    x, y = blobs(rng)
+    recipe = recipe_of(statistics=statistics, sketch=Sketch(dim=3))
+    features = Features.of(recipe)
+    gaussians = Gaussians.of_total(total_of(recipe, x, y), features)
+    inside, z = gaussians.sketched(), features.values(x) @ features.sketch
+    assert np.array_equal(inside.matrix, features.sketch)
+    assert inside.gaussians is gaussians.sketched().gaussians
+    for c in range(4):
+        assert inside.gaussians.means[c] == pytest.approx(z[y == c].mean(axis=0))
+        assert inside.gaussians.by_class(c) == pytest.approx(np.cov(z[y == c].T))
+    again = Gaussians.estimate(total_of(recipe, x, y).moments, features.unit, features.sketch)
+    assert np.array_equal(again.sketched().gaussians.by_class(1), inside.gaussians.by_class(1))
+
+
+def test_a_sketch_is_not_looked_through_before_it_is_asked_for(rng, monkeypatch):
+    """Z of a total with S costs a product per class, which heads of x alone must not pay."""
+    recipe = recipe_of(sketch=Sketch(dim=3))
+    total = total_of(recipe, *blobs(rng))
+    asked = []
+    original = Moments.of_sketch
+    monkeypatch.setattr(Moments, "of_sketch", lambda self, sketch: asked.append(1) or original(self, sketch))
+    gaussians = Gaussians.of_total(total, Features.of(recipe))
+    assert not asked
+    assert gaussians.sketched().gaussians.present == 4
+    assert asked == [1]
+
+
+def test_gaussians_without_a_sketch_say_which_recipe_has_one(data):
+    _, x, y = data
+    with pytest.raises(MissingStatisticError, match=r"a \[sketch\] section"):
+        gaussians_of(recipe_of(), x, y).sketched()
+
+
+def test_a_changed_space_has_no_sketch_of_the_old_one(data):
+    _, x, y = data
+    recipe = recipe_of(sketch=Sketch(dim=3))
+    gaussians = Gaussians.of_total(total_of(recipe, x, y), Features.of(recipe))
+    changes = (gaussians.shifted(np.ones(6)), gaussians.shrunk(0.1), gaussians.diagonal(), gaussians.mapped(np.eye(6)))
+    assert gaussians.sketch is not None
+    assert [changed.sketch for changed in changes] == [None] * 4

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from ghofl import linalg
 from ghofl.errors import HeadError
-from ghofl.gaussians import Gaussians
+from ghofl.gaussians import linalg
+from ghofl.gaussians.gaussians import Gaussians
 
 SHRINKAGE = 0.05
 EPSILON = 1e-6

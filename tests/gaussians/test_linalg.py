@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from ghofl import linalg
 from ghofl.errors import NotPositiveDefiniteError
+from ghofl.gaussians import linalg
 
 
 def covariance(rng, d=7):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from federations import blobs, gaussians_of, recipe_of
-from ghofl.linalg import shrink
-from ghofl.synthesis import METHODS, draw
+from ghofl.gaussians import METHODS, draw
+from ghofl.gaussians.linalg import shrink
 
 
 @pytest.fixture

@@ -1,0 +1,150 @@
+"""One covariance per class, computed when it is asked for: never are all of them dense at once.
+
+Each kind knows the covariance of a class as a matrix, times columns, and its mean variance; what is cheap differs.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from ghofl.gaussians import linalg
+from ghofl.privacy import noise_shrinkage
+from ghofl.statistics import triangles
+
+FAR = 1e3  # the square of a mean over the class's variance from which float32 products lose too many digits
+
+
+@runtime_checkable
+class ClassCovariances(Protocol):
+    """Σ_c of every class."""
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        """Σ_c itself."""
+        ...
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        """Σ_c times columns, in their precision."""
+        return self.matrix(c).astype(columns.dtype, copy=False) @ columns
+
+    def level(self, c: int) -> float:
+        """tr Σ_c / d: the mean variance of the features of a class."""
+        sigma = self.matrix(c)
+        return float(np.trace(sigma) / len(sigma))
+
+
+@dataclass(frozen=True, eq=False)
+class Exact(ClassCovariances):
+    """Class covariances of exact moments; products come straight from the packed triangles.
+
+    `means` and `packed` are in units of the grid, `shared` and `levels` in those of the embedding. A class of fewer
+    than two rows takes the shared covariance.
+    """
+
+    counts: Float[np.ndarray, " classes"]
+    means: Float[np.ndarray, "classes dim"]
+    packed: Int64[np.ndarray, "classes triangle"]
+    unit: float
+    shared: Float[np.ndarray, "dim dim"]
+    levels: Float[np.ndarray, " classes"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        n, mean = float(self.counts[c]), self.means[c]
+        if n < 2:
+            return self.shared
+        return (triangles.unpacked(self.packed[c], len(mean)) - n * np.outer(mean, mean)) * (self.unit**2 / (n - 1.0))
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        n = float(self.counts[c])
+        if n < 2:
+            return (self.shared @ columns).astype(columns.dtype, copy=False)
+        # S_c − n μ_c μ_cᵀ cancels: float32 keeps its last digits only where no mean is far from zero.
+        is_far = np.square(self.means[c] * self.unit).max() > FAR * self.levels[c]
+        v = columns.astype(np.float64 if is_far else columns.dtype, copy=False)
+        mean = self.means[c].astype(v.dtype)
+        found = triangles.times(self.packed[c], v)
+        found -= np.outer(n * mean, mean @ v)
+        found *= self.unit**2 / (n - 1.0)
+        return found.astype(columns.dtype, copy=False)
+
+    def level(self, c: int) -> float:
+        return float(self.levels[c])
+
+
+@dataclass(frozen=True, eq=False)
+class Repaired(ClassCovariances):
+    """Class covariances of repaired second moments, shrunk towards the shared one by what the noise is known to be.
+
+    `noise` is the deviation of the entries of `second` off the diagonal.
+    """
+
+    counts: Float[np.ndarray, " classes"]
+    means: Float[np.ndarray, "classes dim"]
+    second: Float[np.ndarray, "classes dim dim"]
+    unit: float
+    shared: Float[np.ndarray, "dim dim"]
+    noise: float
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        n, mean = float(self.counts[c]), self.means[c]
+        if n < 2:
+            return self.shared
+        scatter = self.second[c] - n * np.outer(mean, mean)
+        measured = scatter * (self.unit**2 / (n - 1.0))
+        # The noise of one class is that of the shared covariance times the square root of the number of classes.
+        amount = noise_amount(scatter / (n - 1.0), n - 1.0, self.noise)
+        return (1.0 - amount) * measured + amount * self.shared if amount else measured
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped(ClassCovariances):
+    """Class covariances of z = basisᵀ x, in the precision of the basis, each computed once."""
+
+    source: ClassCovariances
+    basis: Float[np.ndarray, "dim k"]
+    found: dict[int, np.ndarray] = field(default_factory=dict, repr=False)
+
+    def matrix(self, c: int) -> Float[np.ndarray, "k k"]:
+        if c not in self.found:
+            self.found[c] = self.basis.T @ self.source.times(c, self.basis)
+        return self.found[c]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal(ClassCovariances):
+    """Class covariances of independent features."""
+
+    variances: Float[np.ndarray, "classes dim"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        return np.diag(self.variances[c])
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        return self.variances[c, :, None].astype(columns.dtype) * columns
+
+    def level(self, c: int) -> float:
+        return float(self.variances[c].mean())
+
+
+@dataclass(frozen=True, eq=False)
+class Shrunk(ClassCovariances):
+    """Class covariances pulled towards spheres of the same total variance (`linalg.shrink`)."""
+
+    source: ClassCovariances
+    amount: float
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        return linalg.shrink(self.source.matrix(c), self.amount)
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        sphere = self.amount * self.source.level(c)
+        return (1.0 - self.amount) * self.source.times(c, columns) + sphere * columns
+
+    def level(self, c: int) -> float:
+        return self.source.level(c)  # shrinking leaves the trace as it is
+
+
+def noise_amount(covariance: Float[np.ndarray, "dim dim"], rows: float, noise: float) -> float:
+    """How far to shrink a covariance of so many rows, where the entries of its scatter have noise of this deviation."""
+    return noise_shrinkage(noise / rows, len(covariance), float(np.trace(covariance))) if noise else 0.0

@@ -1,0 +1,200 @@
+"""The Gaussians that a total describes: means, priors and covariances, in the units of the embedding."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ghofl.errors import MissingStatisticError
+from ghofl.features import Features
+from ghofl.gaussians import linalg
+from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Shrunk
+from ghofl.gaussians.sums import Sums
+from ghofl.moments import Moments
+from ghofl.wire.total import Total
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussians:
+    """One Gaussian per class, as far as the moments tell; heads score with it and synthesis samples from it.
+
+    A field that the moments do not determine is None, and asking for it through a method raises
+    `MissingStatisticError` with the recipe that would have it. `sketch` is the same rows seen through the recipe's
+    public sketch. (`ghofl.gaussians.sums` has the formulas.)
+
+    Guarantees
+    ----------
+    A function of the total alone: how rows were split over sites does not matter. Never NaN or infinite.
+    ``==`` says whether two are the same object: class covariances are computed when asked for, and never all compared.
+
+    Examples
+    --------
+    >>> from ghofl.moments import Layout
+    >>> x, y = np.array([[0, 0], [2, 2], [4, 0], [6, 2]]), np.array([0, 0, 1, 1])
+    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
+    >>> gaussians.means
+    array([[1., 1.], [5., 1.]])
+    >>> gaussians.pooled()
+    array([[2., 2.], [2., 2.]])
+    """
+
+    counts: Float[np.ndarray, " classes"]
+    means: Float[np.ndarray, "classes dim"]
+    shared: Float[np.ndarray, "dim dim"] | None = field(default=None, repr=False)
+    own_variances: Float[np.ndarray, "classes dim"] | None = field(default=None, repr=False)
+    covariances: ClassCovariances | None = field(default=None, repr=False)
+    sketch: "Sketched | None" = field(default=None, repr=False)
+
+    @classmethod
+    def of_sums(cls, sums: Sums, sketch: "Sketched | None" = None) -> "Gaussians":
+        """The Gaussians of sums over rows, whatever these came from."""
+        return cls(sums.counts, sums.means * sums.unit, sums.shared, sums.variances, sums.covariances, sketch)
+
+    @classmethod
+    def estimate(
+        cls, moments: Moments, unit: float = 1.0, sketch: Int[np.ndarray, "dim k"] | None = None
+    ) -> "Gaussians":
+        """The Gaussians of exact moments whose integer features are worth `unit` each, and of their sketch."""
+        inside = None if sketch is None else Sketched(sketch, lambda: cls.estimate(moments.of_sketch(sketch), unit))
+        return cls.of_sums(Sums.of_moments(moments, unit), inside)
+
+    @classmethod
+    def of_total(cls, total: Total, features: Features) -> "Gaussians":
+        """The Gaussians of a total, in the units of the embedding: repaired where it has noise or was rounded."""
+        inside = None
+        if features.sketch is not None and total.moments.layout.has("Z"):
+            inside = Sketched(features.sketch, lambda: cls.of_sums(Sums.of_sketch(total, features)))
+        return cls.of_sums(Sums.of_total(total, features), inside)
+
+    def mapped(self, basis: Float[np.ndarray, "dim k"], dtype: type[np.floating] = np.float64) -> "Gaussians":
+        """The Gaussians of z = basisᵀ x. Variances along new directions need S (or, with one for all, B).
+
+        Class covariances are computed in `dtype`, each once, when it is asked for.
+        """
+        shared = None if self.shared is None else basis.T @ self.shared @ basis
+        inside = None if self.covariances is None else Mapped(self.covariances, basis.astype(dtype))
+        return Gaussians(self.counts, self.means @ basis, shared, None, inside)
+
+    def shifted(self, by: Float[np.ndarray, " dim"]) -> "Gaussians":
+        """The Gaussians of x − by."""
+        return Gaussians(self.counts, self.means - by, self.shared, self.own_variances, self.covariances)
+
+    def diagonal(self) -> "Gaussians":
+        """The same Gaussians with independent features: all that D alone can tell."""
+        variances, shared = self.variances(), np.diag(self.pooled_variances())
+        return Gaussians(self.counts, self.means, shared, variances, Diagonal(variances))
+
+    def shrunk(self, amount: float) -> "Gaussians":
+        """The Gaussians with every covariance pulled towards a sphere of the same total variance (`linalg.shrink`)."""
+        shared = None if self.shared is None else linalg.shrink(self.shared, amount)
+        inside = None if self.covariances is None else Shrunk(self.covariances, amount)
+        return Gaussians(self.counts, self.means, shared, None, inside)
+
+    @property
+    def has_class_covariances(self) -> bool:
+        """Whether every class has a covariance of its own."""
+        return self.covariances is not None
+
+    @property
+    def has_shared_covariance(self) -> bool:
+        """Whether the shared covariance is known."""
+        return self.shared is not None
+
+    @property
+    def rows(self) -> float:
+        """N: how many rows there are in all."""
+        return float(self.counts.sum())
+
+    @property
+    def present(self) -> int:
+        """C₊: how many classes have rows."""
+        return int(np.count_nonzero(self.counts))
+
+    @cached_property
+    def log_priors(self) -> Float[np.ndarray, " classes"]:
+        """log π_c, −∞ for a class nobody has."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.counts / self.rows)
+
+    @cached_property
+    def centre(self) -> Float[np.ndarray, " dim"]:
+        """m: the mean of all rows."""
+        return self.counts @ self.means / self.rows
+
+    def pooled(self) -> Float[np.ndarray, "dim dim"]:
+        """Σ_pool: the covariance within classes, shared by all of them."""
+        return _known(self.shared, "the shared covariance needs statistic B", "statistics = ['B']")
+
+    def between(self) -> Float[np.ndarray, "dim dim"]:
+        """Σ π_c (μ_c − m)(μ_c − m)ᵀ: the covariance of the class means."""
+        shifted = (self.means - self.centre) * np.sqrt(self.counts / self.rows)[:, None]
+        return shifted.T @ shifted
+
+    def total_covariance(self) -> Float[np.ndarray, "dim dim"]:
+        """G / N: the covariance of all rows, whatever their class."""
+        return self.pooled() * ((self.rows - self.present) / self.rows) + self.between()
+
+    def oas(self) -> float:
+        """The shrinkage of Σ_pool that is best for Gaussian rows (see `ghofl.gaussians.linalg.oas`)."""
+        within = self.pooled() * ((self.rows - self.present) / self.rows)
+        return linalg.oas(within, self.rows)
+
+    def by_class(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        """Σ_c: the covariance of one class."""
+        return self._by_class().matrix(c)
+
+    def along(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        """Σ_c times columns, in their precision; of a total without noise, straight from its packed triangles."""
+        return self._by_class().times(c, columns)
+
+    def level(self, c: int) -> float:
+        """tr Σ_c / d: the mean variance of the features of a class."""
+        return self._by_class().level(c)
+
+    def finest(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        """The finest covariance of a class that the moments tell: its own, or the shared one."""
+        return self.by_class(c) if self.has_class_covariances else self.pooled()
+
+    def variances(self) -> Float[np.ndarray, "classes dim"]:
+        """var_c: the variance of every feature in every class."""
+        return _known(self.own_variances, "class variances need statistic D", "statistics = ['D']")
+
+    def pooled_variances(self) -> Float[np.ndarray, " dim"]:
+        """The diagonal of Σ_pool, from B or from D, whichever is there."""
+        if self.shared is not None:
+            return self.shared.diagonal().copy()
+        own = np.where(self.counts[:, None] > 1, self.variances(), 0.0)
+        return self.counts @ own / max(1.0, self.rows - self.present)
+
+    def sketched(self) -> "Sketched":
+        """The same rows seen through the recipe's sketch."""
+        return _known(self.sketch, "the view through a sketch needs statistic Z", "a [sketch] section")
+
+    def _by_class(self) -> ClassCovariances:
+        return _known(self.covariances, "class covariances need statistic S", "statistics = ['S']")
+
+
+@dataclass(frozen=True, eq=False)
+class Sketched:
+    """Rows seen through a public sketch z = Rᵀx: its `matrix` R, and the Gaussians of z, estimated when asked for."""
+
+    matrix: Int[np.ndarray, "dim k"]
+    estimate: Callable[[], Gaussians] = field(repr=False)
+
+    @cached_property
+    def gaussians(self) -> Gaussians:
+        """The Gaussians of z."""
+        return self.estimate()
+
+
+def _known(value: T | None, what: str, recipe: str) -> T:
+    if value is None:
+        raise MissingStatisticError(
+            f"{what}, which these moments do not hold; a recipe with {recipe} has it, and sites must send again."
+        )
+    return value

@@ -1,0 +1,105 @@
+"""Heads by their names and options, as users write them."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ghofl.errors import HeadError
+from ghofl.heads import HEADS
+from ghofl.heads.best import best_head
+from ghofl.heads.options import HeadOptions
+from ghofl.moments import Layout
+from ghofl.recipe import Recipe
+
+BEST = "best"
+_SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
+_WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSpec:
+    """The name of a head and the options that are given, written ``lda`` or ``rda(blend=0.9, shrinkage=0.05)``.
+
+    Guarantees
+    ----------
+    A spec is of a head that there is, with options that it has and values that it allows; anything else raises
+    `HeadError`.
+
+    Examples
+    --------
+    >>> spec = HeadSpec.parse("rda(blend=0.9)")
+    >>> spec
+    HeadSpec(name='rda', options={'blend': 0.9})
+    >>> spec.record
+    RDAOptions(blend=0.9, shrinkage=0.05)
+    """
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name not in HEADS and self.name != BEST:
+            raise HeadError(f"head {self.name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
+        if self.name == BEST and self.options:
+            raise HeadError("'best' takes no options: it follows from what the total holds.")
+        _options_of(self.name).parse(self.options)
+
+    @classmethod
+    def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
+        """A spec from its text; options that are not written come from the preset."""
+        match = _SPEC.fullmatch(text)
+        if match is None:
+            raise HeadError(f"{text!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'.")
+        spec = cls(match[1])
+        options = _options_of(spec.name).preset(preset)
+        for part in filter(None, (p.strip() for p in (match[2] or "").split(","))):
+            key, _, value = part.partition("=")
+            options[key.strip()] = _read_value(value.strip(), part)
+        return cls(spec.name, options)
+
+    @classmethod
+    def parse_list(cls, text: str, preset: str = "default") -> dict[str, "HeadSpec"]:
+        """Specs from a list separated by commas, each under the text it was written as."""
+        parts = [p.strip() for p in re.split(r",(?![^()]*\))", text) if p.strip()]
+        if not parts:
+            raise HeadError(f"no head in {text!r}; known are {', '.join(HEADS)}.")
+        return {part: cls.parse(part, preset) for part in parts}
+
+    @property
+    def record(self) -> HeadOptions:
+        """The head's own record of its options, with the defaults of those that are not given."""
+        return _options_of(self.name).parse(self.options)
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], ...]:
+        """The sets of statistics that are enough, best first; the best head takes what there is."""
+        return (("S",), ("B",), ("D",), ()) if self.name == BEST else HEADS[self.name].needs_with(self.record)
+
+    def choose(self, layout: Layout, recipe: Recipe) -> "HeadSpec":
+        """The spec itself, or for 'best' that of the strongest head that this layout allows."""
+        return HeadSpec.parse(best_head(layout, recipe).spec) if self.name == BEST else self
+
+    def is_possible(self, layout: Layout, recipe: Recipe) -> bool:
+        """Whether a total of this layout has what the head needs."""
+        has_sketch = recipe.sketch is not None
+        return any(all(layout.has(s) and (s != "Z" or has_sketch) for s in need) for need in self.needs)
+
+
+@dataclass(frozen=True)
+class BestOptions(HeadOptions, head=BEST):
+    """Nothing: the best head follows from the total."""
+
+
+def _options_of(name: str) -> type[HeadOptions]:
+    return BestOptions if name == BEST else HEADS[name].Options
+
+
+def _read_value(text: str, part: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    if _WORD.fullmatch(text):
+        return text
+    raise HeadError(f"option {part!r} is not of the form name=value, e.g. shrinkage=0.05 or base=lda.")
