@@ -50,7 +50,7 @@ def recipe(
     dim: Annotated[int | None, typer.Option(help="Numbers in one embedding.")] = None,
     encoder: Annotated[str, typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.")] = "unnamed",
     statistics: Annotated[
-        str | None, typer.Option(help="What sites send beside counts and sums: any of D,B,S; B unless given.")
+        str | None, typer.Option(help="What sites send beside counts and sums: any of D,B,S,D3,D4; B unless given.")
     ] = None,
     power: Power = None,
     unit_length: UnitLength = False,

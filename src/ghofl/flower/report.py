@@ -166,7 +166,7 @@ def _table(sites: Mapping[str, str]) -> list[str]:
 def _cell(text: str) -> str:
     """A text of a stranger inside a table: no markup, no line breaks."""
     safe = "".join(c if c.isprintable() else " " for c in text)
-    return "".join("\\" + c if c in "\\|`*_<>[]#" else c for c in safe)
+    return "".join("\\" + c if c in "\\|`*_<>[]#~&" else c for c in safe)
 
 
 def _promise(total: Total) -> str:
