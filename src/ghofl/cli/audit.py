@@ -9,13 +9,13 @@ from ghofl import diagnostics
 from ghofl.aggregation import Total
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json, LabelsAreNumbers
-from ghofl.embeddings import class_numbers, load_rows
 from ghofl.envelope import peek
 from ghofl.errors import MessageError
 from ghofl.message import Message
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
+from ghofl.samples import class_numbers, load_rows
 
 
 def audit(

@@ -15,9 +15,9 @@ from ghofl.calibration import expected_calibration_error
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json, LabelsAreNumbers
-from ghofl.embeddings import class_numbers, load_rows
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Confusion
+from ghofl.samples import class_numbers, load_rows
 from ghofl.selection import Report, best_of
 
 BLOCK = 2048
