@@ -180,7 +180,7 @@ COLOURS = {
     ("S",): ("#047857", "+ one matrix per class (S)"),
 }
 # Text stays text, and the same results give the same bytes.
-STYLE = {
+STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "ghofl", "font.size": 10, "text.parse_math": False,
     "font.family": "sans-serif", "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
 }  # fmt: skip
