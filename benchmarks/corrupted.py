@@ -1,6 +1,6 @@
 """CIFAR-10-C in miniature: statistics of clean training rows, test images corrupted in 19 ways, by family.
 
-The corruptions are generated from real test images by `ghofl.datasets`; the published arrays are not needed. The
+The corruptions are generated from real test images by `corruptions`; the published arrays are not needed. The
 encoder is the cost, so a GPU elsewhere may run it; the clean statistics travel there as one total::
 
     python benchmarks/corrupted.py --write-total clean.ghofl
@@ -22,22 +22,23 @@ from encoders import IMAGES, WEIGHTS, exported
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
-from ghofl import Classifier, Message, Total, datasets, encoders
+from corruptions import FAMILIES, SEVERITIES, Corruption, corrupt
+
+from ghofl import Classifier, Message, Total, encoders
 from ghofl.classifier import HeadSpec
-from ghofl.embeddings import class_numbers
 from ghofl.encoders import Runtime
 from ghofl.features import Features
+from ghofl.samples import class_numbers, load_samples
 from ghofl.simulate import Dataset, recipe_for, site_moments
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")
-SEVERITIES = (1, 2, 3, 4, 5)
 BATCH = {"cpu": 32, "cuda": 500}
 CLEAN = ("clean", "", 0)
 
 
 def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, total: Total | None = None) -> dict:
     """Accuracy on clean and corrupted images, for every corruption, severity and head."""
-    samples = datasets.load(str(images))
+    samples = load_samples(str(images))
     total = total or clean_total()
     heads = [Classifier.fit(total, head) for head in HEADS]
     y = class_numbers(samples.labels, samples.classes())
@@ -61,17 +62,17 @@ def table(result: dict) -> str:
     heads = " | ".join(f"{head} %" for head in result["heads"])
     lines = [
         f"CIFAR-10, MobileNetV2: clean statistics of {result['training_rows']:,} training rows, {result['images']:,} "
-        f"real test images in each of {sum(len(result[family]) for family in datasets.FAMILIES)} corrupted copies.\n",
+        f"real test images in each of {sum(len(result[family]) for family in FAMILIES)} corrupted copies.\n",
         f"| family | severity | {heads} |",
         "|---|---:|" + "---:|" * len(result["heads"]),
         f"| clean | – | {_percents(result['clean'])} |",
     ]
-    for family in datasets.FAMILIES:
+    for family in FAMILIES:
         for severity in SEVERITIES:
             found = [a for key, a in result[family].items() if key.endswith(f" {severity}")]
             lines.append(f"| {family} | {severity} | {_percents(np.mean(found, axis=0))} |")
     lines += [f"\n| corruption, mean of severities | {heads} |", "|---|" + "---:|" * len(result["heads"])]
-    for family, names in datasets.FAMILIES.items():
+    for family, names in FAMILIES.items():
         for name in names:
             found = [a for key, a in result[family].items() if key.startswith(f"{name} ")]
             lines.append(f"| {family}: {name} | {_percents(np.mean(found, axis=0))} |")
@@ -80,7 +81,7 @@ def table(result: dict) -> str:
 
 def clean_total() -> Total:
     """The total of all clean training rows; classes are numbered in the order of their names."""
-    rows, classes = data.embeddings("cifar10"), datasets.load(str(IMAGES)).classes()
+    rows, classes = data.embeddings("cifar10"), load_samples(str(IMAGES)).classes()
     whole = Dataset(rows["x_train"], rows["y_train"], rows["x_test"], rows["y_test"], classes)
     recipe = recipe_for(whole, [HeadSpec.parse(head) for head in HEADS], power=0.5)
     sums, _ = site_moments(Features.of(recipe), whole.x_train, whole.y_train)
@@ -89,7 +90,7 @@ def clean_total() -> Total:
 
 def _damaged(images: Path) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
     """Clean images, then every corruption at every severity, each made by a process of its own."""
-    families = datasets.FAMILIES.items()
+    families = FAMILIES.items()
     kinds = [(family, name, severity) for family, names in families for name in names for severity in SEVERITIES]
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:
         yield from zip([CLEAN, *kinds], pool.map(_pixels, [(images, *kind) for kind in [CLEAN, *kinds]]), strict=True)
@@ -97,9 +98,9 @@ def _damaged(images: Path) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
 
 def _pixels(kind: tuple[Path, str, str, int]) -> np.ndarray:
     images, _, name, severity = kind
-    samples = datasets.load(str(images))
+    samples = load_samples(str(images))
     if name:
-        samples = datasets.corrupted(samples, datasets.Corruption(name, severity))
+        samples = corrupt(samples, Corruption(name, severity))
     return np.stack([samples.read(i) for i in range(len(samples))])
 
 

@@ -1,4 +1,4 @@
-"""Samples a second of an encoder: the loop one writes first against what `ghofl embed` runs.
+"""Samples per second of an encoder: the loop one writes first against what `ghofl embed` runs.
 
 On another machine, with the weights and images beside it::
 
@@ -21,11 +21,12 @@ from torchvision.transforms import v2
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
-from ghofl import datasets, encoders
-from ghofl.embed import ahead
+from ghofl import encoders
 from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
 from ghofl.errors import EncoderError
+from ghofl.samples import Samples, load_samples
+from ghofl.samples.embed import ahead
 
 WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
 IMAGES = data.FOLDER / "images" / "cifar10-2k" / "test"
@@ -35,8 +36,8 @@ BYTES = "Pillow's bytes"  # --fit pillow-squash: the plain loop's own resize, ro
 
 
 def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, count: int = 0) -> dict:
-    """Images a second from files to embeddings, every way in turn, several rounds; medians, and cosines to plain."""
-    samples = datasets.load(str(images))
+    """Images per second from files to embeddings, every way in turn, several rounds; medians, and cosines to plain."""
+    samples = load_samples(str(images))
     samples = samples.only(np.arange(min(len(samples), count or (96 if device == "cpu" else 1000))))
     ways = {"plain loop": _plain(device, weights)} | _ours(device, weights)
     seconds: dict[str, list[float]] = {name: [] for name in ways}
@@ -97,7 +98,7 @@ def _network(weights: Path) -> torch.nn.Module:
     return network.eval()
 
 
-def _plain(device: str, weights: Path) -> Callable[[datasets.Samples], np.ndarray]:
+def _plain(device: str, weights: Path) -> Callable[[Samples], np.ndarray]:
     """A DataLoader whose dataset opens and resizes with PIL, and a network in eager fp32."""
     network = _network(weights).to(device)
     steps = [v2.Resize((224, 224)), v2.PILToTensor(), v2.ToDtype(torch.float32, scale=True)]
@@ -115,7 +116,7 @@ def _plain(device: str, weights: Path) -> Callable[[datasets.Samples], np.ndarra
 
             return transform(Image.open(self.names[i]).convert("RGB"))
 
-    def way(samples: datasets.Samples) -> np.ndarray:
+    def way(samples: Samples) -> np.ndarray:
         loader = torch.utils.data.DataLoader(Files(list(samples.names)), batch_size=BATCH[device])
         with torch.no_grad():
             return np.concatenate([network(batch.to(device)).cpu().numpy() for batch in loader])
@@ -127,9 +128,9 @@ def _fit(name: str) -> str:
     return "pillow-squash" if name == "plain loop" or BYTES in name else "squash"
 
 
-def _eager(device: str, weights: Path, samples: datasets.Samples, fit: str) -> np.ndarray:
+def _eager(device: str, weights: Path, samples: Samples, fit: str) -> np.ndarray:
     """Full precision without any of our shortcuts, on planes of our own resize."""
-    network, planes = _network(weights).to(device), encoders.Preprocessing(fit=fit).numpy_planes
+    network, planes = _network(weights).to(device), encoders.Preprocessing(fit=fit).planes
     out = []
     with torch.no_grad():
         for i in range(0, len(samples), BATCH[device]):
@@ -138,11 +139,11 @@ def _eager(device: str, weights: Path, samples: datasets.Samples, fit: str) -> n
     return np.concatenate(out)
 
 
-def _ours(device: str, weights: Path) -> dict[str, Callable[[datasets.Samples], np.ndarray]]:
-    def of(encoder: encoders.SampleEncoder) -> Callable[[datasets.Samples], np.ndarray]:
+def _ours(device: str, weights: Path) -> dict[str, Callable[[Samples], np.ndarray]]:
+    def of(encoder: encoders.SampleEncoder) -> Callable[[Samples], np.ndarray]:
         size = BATCH[device]
 
-        def way(samples: datasets.Samples) -> np.ndarray:
+        def way(samples: Samples) -> np.ndarray:
             ranges = (range(i, min(i + size, len(samples))) for i in range(0, len(samples), size))
             batches = ([samples.read(j) for j in block] for block in ranges)
             return np.concatenate(list(encoder.encode(ahead(batches, 2))))

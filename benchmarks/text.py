@@ -56,7 +56,7 @@ def table(result: dict) -> str:
         f"(there {100 * result['held_out_accuracy']:.2f} %). {result['rows']:,} training rows, 10 clients; totals at "
         f"α = {' and '.join(map(str, ALPHAS))} are {'the same' if result['same_total'] else 'DIFFERENT'}: "
         f"`{result['total_sha256'][:16]}…`\n",
-        "| head | accuracy % | " + " | ".join(f"bytes, α = {alpha}" for alpha in ALPHAS) + " | fit s | ms a sample |",
+        "| head | accuracy % | " + " | ".join(f"bytes, α = {alpha}" for alpha in ALPHAS) + " | fit s | ms per sample |",
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, head in result["heads"].items():

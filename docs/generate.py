@@ -4,15 +4,17 @@ Run it with `make docs`. `tests/test_docs.py` fails when the two texts are not w
 """
 
 import inspect
+import io
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
-from xml.sax.saxutils import escape
 
+import matplotlib
 import numpy as np
 import typer
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ghofl import partition
 from ghofl.cli import app, console
@@ -166,16 +168,21 @@ def _shown(value: object) -> str:
 
 # ------------------------------------------------------------------------------------------------------ the figure
 
-WIDTH, HEIGHT = 860, 470
-LEFT, RIGHT, TOP, BOTTOM = 74, 30, 78, 66
-INK, SOFT, RULE = "#1f2933", "#52606d", "#dde3ea"
+SOFT, RULE, WARN = "#52606d", "#dde3ea", "#b91c1c"
 COLOURS = {
     (): ("#6b7280", "counts and sums"),
     ("D",): ("#b45309", "+ squares (D)"),
     ("B",): ("#1d4ed8", "+ one matrix (B)"),
-    ("B", "Z"): ("#7c3aed", "+ a sketch a class (Z)"),
-    ("S",): ("#047857", "+ a matrix a class (S)"),
+    ("B", "Z"): ("#7c3aed", "+ one sketch per class (Z)"),
+    ("S",): ("#047857", "+ one matrix per class (S)"),
 }
+# Text stays text, and the same results give the same bytes.
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none", "svg.hashsalt": "ghofl", "font.size": 10, "text.parse_math": False,
+    "font.family": "sans-serif", "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
+}  # fmt: skip
+LABELS_FROM = 3  # labels stand in one column, at this many times the largest message
+LABEL_STEP = 0.062  # of the height of the axes
 
 
 def results() -> dict[str, Any]:
@@ -189,104 +196,56 @@ def results() -> dict[str, Any]:
     return {"title": title, **result}
 
 
-def figure(result: dict[str, Any]) -> str:
-    """Accuracy against the bytes a client sends, one labelled point a head, as an SVG on its own white card."""
+def draw(result: dict[str, Any]) -> Figure:
+    """Accuracy against the bytes a client sends: one labelled point per head."""
     heads = result["heads"]
-    sizes = [h["payload_bytes"] for h in heads.values()]
-    low = math.floor(math.log10(min(sizes)))
-    high = math.log10(FEDAVG_BYTES) + 0.35
-    floor = 2 * math.floor(50 * min(h["accuracy"] for h in heads.values()) - 0.25)
-    ceiling = min(100, 2 * math.ceil(50 * max(h["accuracy"] for h in heads.values()) + 0.25))
-
-    def x(size: float) -> float:
-        return LEFT + (math.log10(size) - low) / (high - low) * (WIDTH - LEFT - RIGHT)
-
-    def y(percent: float) -> float:
-        return HEIGHT - BOTTOM - (percent - floor) / (ceiling - floor) * (HEIGHT - TOP - BOTTOM)
-
-    step = next(s for s in (2, 5, 10, 20) if (ceiling - floor) / s <= 7)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
-        'role="img" font-family="Helvetica, Arial, DejaVu Sans, sans-serif" font-size="13">',
-        "<title>Accuracy against the bytes a client sends, one point a head</title>",
-        f'<rect width="{WIDTH}" height="{HEIGHT}" rx="10" fill="#ffffff" stroke="{RULE}"/>',
-        _text(LEFT, 30, "One message a client: accuracy against its size", size=17, weight="bold"),
-        _text(LEFT, 52, result["title"], fill=SOFT),
-    ]
-    for percent in range(floor, ceiling + 1, step):
-        out += [
-            _line(LEFT, y(percent), WIDTH - RIGHT, y(percent)),
-            _text(LEFT - 10, y(percent) + 4, f"{percent}", anchor="end", fill=SOFT),
-        ]
-    for power in range(low, int(high) + 1):
-        out += [
-            _line(x(10**power), HEIGHT - BOTTOM, x(10**power), HEIGHT - BOTTOM + 5, SOFT),
-            _text(x(10**power), HEIGHT - BOTTOM + 21, _size(10**power), anchor="middle", fill=SOFT),
-        ]
-    middle = (TOP + HEIGHT - BOTTOM) / 2
-    out += [
-        _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 18, "a client sends, once (log scale)", anchor="middle"),
-        f'<text transform="rotate(-90)" x="{-middle:.1f}" y="24" text-anchor="middle" fill="{INK}">'
-        "test accuracy %</text>",
-        _line(x(FEDAVG_BYTES), TOP - 6, x(FEDAVG_BYTES), HEIGHT - BOTTOM, "#b91c1c", "6 4"),
-        _text(x(FEDAVG_BYTES) - 10, middle + 94, "FedAvg: a ResNet-18,", anchor="end", fill="#b91c1c"),
-        _text(x(FEDAVG_BYTES) - 10, middle + 111, f"{_size(FEDAVG_BYTES)} in each round", anchor="end", fill="#b91c1c"),
-    ]
-    out += _legend(x(FEDAVG_BYTES) - 190, middle - 60, {HEADS[_name(n)].needs[0] for n in heads})
-    out += _points(heads, x, y)
-    return "\n".join([*out, "</svg>"]) + "\n"
+    sizes = [head["payload_bytes"] for head in heads.values()]
+    percents = [100 * head["accuracy"] for head in heads.values()]
+    figure = Figure(figsize=(9, 4.9), layout="constrained")
+    axes = figure.subplots()
+    figure.suptitle("One message per client: accuracy against its size", x=0.01, ha="left", fontsize=13, weight="bold")
+    axes.set_title(f"{result['title']}\n\n", loc="left", color=SOFT, fontsize=10)
+    axes.set(xscale="log", xlim=(min(sizes) / 2, 3 * FEDAVG_BYTES), ylim=(min(percents) - 1, max(percents) + 1))
+    axes.set(xlabel="a client sends, once (log scale)", ylabel="test accuracy %")
+    axes.xaxis.set_major_formatter(lambda size, _: _size(size))
+    axes.minorticks_off()
+    axes.grid(axis="y", color=RULE)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.axvline(FEDAVG_BYTES, color=WARN, linestyle="--", linewidth=1)
+    words = f"FedAvg: a ResNet-18,\n{_size(FEDAVG_BYTES)} in each round"
+    at = {"xytext": (-8, 4), "textcoords": "offset points", "ha": "right", "color": WARN}
+    axes.annotate(words, (FEDAVG_BYTES, axes.get_ylim()[0]), **at)
+    _points(axes, heads, LABELS_FROM * max(sizes))
+    used = {HEADS[_name(name)].needs[0] for name in heads}
+    for colour, words in (COLOURS[need] for need in COLOURS if need in used):
+        axes.scatter([], [], color=colour, label=words)
+    look = {"frameon": False, "labelcolor": SOFT, "fontsize": 9, "handletextpad": 0.1, "columnspacing": 0.8}
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=5, **look).set_in_layout(False)
+    return figure
 
 
-def _points(heads: dict[str, Any], x: Any, y: Any) -> list[str]:
-    """A dot a head and its label beside it, pushed apart where they would overlap."""
+def _points(axes: Axes, heads: dict[str, Any], column: float) -> None:
+    """One dot per message and accuracy, and its label in the column, pushed down where it would cover another."""
     spots: dict[tuple[int, float], list[str]] = {}
     for name, head in heads.items():
-        spots.setdefault((head["payload_bytes"], head["accuracy"]), []).append(name)
-    out, placed = [], []
-    for (size, accuracy), names in sorted(spots.items(), key=lambda item: -item[0][1]):
+        spots.setdefault((head["payload_bytes"], 100 * head["accuracy"]), []).append(name)
+    low, high = axes.get_ylim()
+    at = high
+    for (size, percent), names in sorted(spots.items(), key=lambda item: -item[0][1]):
         colour = COLOURS[HEADS[_name(names[0])].needs[0]][0]
-        label = f"{', '.join(names)}  {100 * accuracy:.1f} %, {_size(size)}"
-        px, py = x(size), y(100 * accuracy)
-        left, right, at = px + 16, px + 20 + 6.7 * len(label), py
-        for dot in (y(100 * a) for s, a in spots if left < x(s) < right and abs(y(100 * a) - py) < 12):
-            at = min(at, dot - 14)
-        for a, b, other in sorted(placed, key=lambda p: p[2]):
-            if left < b and a < right and abs(at - other) < 17:
-                at = other + 17
-        placed.append((left - 22, right, at))
-        out += [
-            _line(px, py, left - 3, at, colour),
-            f'<circle cx="{px:.1f}" cy="{py:.1f}" r="5.5" fill="{colour}" stroke="#ffffff" stroke-width="1.5"/>',
-            _text(left, at + 4.5, label),
-        ]
-    return out
+        at = min(percent, at - LABEL_STEP * (high - low))
+        axes.plot([size, column], [percent, at], color=colour, linewidth=0.6, alpha=0.5, zorder=1)
+        axes.scatter([size], [percent], color=colour, zorder=2)
+        axes.text(column, at, f" {', '.join(names)}  {percent:.1f} %, {_size(size)}", va="center")
 
 
-def _legend(left: float, top: float, needs: set[tuple[str, ...]]) -> list[str]:
-    out = []
-    for i, need in enumerate(need for need in COLOURS if need in needs):
-        colour, words = COLOURS[need]
-        out += [
-            f'<circle cx="{left:.1f}" cy="{top + 19 * i:.1f}" r="5.5" fill="{colour}"/>',
-            _text(left + 14, top + 19 * i + 4.5, words, fill=SOFT),
-        ]
-    return out
-
-
-def _text(
-    x: float, y: float, text: str, anchor: str = "start", fill: str = INK, size: int = 13, weight: str = "normal"
-) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{fill}" font-size="{size}" '
-        f'font-weight="{weight}">{escape(text)}</text>'
-    )
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str = RULE, dash: str = "none") -> str:
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" '
-        f'stroke-width="1" stroke-dasharray="{dash}"/>'
-    )
+def figure(result: dict[str, Any]) -> str:
+    """The drawing as SVG text."""
+    out = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        title = f"Accuracy against the bytes a client sends: {result['title']}"
+        draw(result).savefig(out, format="svg", metadata={"Date": None, "Title": title})
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _size(count: float) -> str:

@@ -34,7 +34,7 @@ def test_an_embedding_is_what_the_network_gives_before_its_classifier(encoder, c
     network = models.mobilenet_v2(weights=None)
     network.load_state_dict(load_file(checkpoint))
     network.classifier = torch.nn.Identity()
-    planes = np.concatenate([encoder.preprocessing.numpy_planes(image[None]) for image in images])
+    planes = np.concatenate([encoder.preprocessing.planes(image[None]) for image in images])
     with torch.inference_mode():
         expected = network.eval()(torch.from_numpy(planes)).numpy()
     assert np.allclose(rows(encoder, images), expected, atol=1e-4 * np.abs(expected).max())
@@ -59,7 +59,7 @@ def test_vgg_gives_its_penultimate_layer(tmp_path, images):
     network = models.vgg16(weights=None).eval()
     save_file(network.state_dict(), tmp_path / "w.safetensors")
     loaded = encoders.load("torchvision:vgg16", weights=tmp_path / "w.safetensors")
-    planes = torch.from_numpy(loaded.preprocessing.numpy_planes(images[0][None]))
+    planes = torch.from_numpy(loaded.preprocessing.planes(images[0][None]))
     with torch.inference_mode():
         expected = network.classifier[:-1](torch.flatten(network.avgpool(network.features(planes)), 1)).numpy()
     assert loaded.dim == 4096
@@ -95,7 +95,7 @@ def test_timm_s_embedding_is_timm_s_own(tmp_path, images):
     network = timm.create_model("test_resnet", pretrained=False).eval()
     save_file(network.state_dict(), tmp_path / "w.safetensors")
     loaded = encoders.load("timm:test_resnet", weights=tmp_path / "w.safetensors")
-    planes = torch.from_numpy(loaded.preprocessing.numpy_planes(images[1][None]))
+    planes = torch.from_numpy(loaded.preprocessing.planes(images[1][None]))
     with torch.inference_mode():
         expected = network.forward_head(network.forward_features(planes), pre_logits=True).numpy()
     assert np.allclose(rows(loaded, images[1:2]), expected, atol=1e-5)
@@ -106,7 +106,7 @@ def test_a_vision_transformer_gives_its_pooled_output(vision_model, images):
     from transformers import ViTModel
 
     loaded = encoders.load(f"hf:{vision_model}")
-    planes = torch.from_numpy(loaded.preprocessing.numpy_planes(images[0][None]))
+    planes = torch.from_numpy(loaded.preprocessing.planes(images[0][None]))
     with torch.inference_mode():
         expected = ViTModel.from_pretrained(vision_model).eval()(pixel_values=planes).pooler_output.numpy()
     assert loaded.kind == "image"

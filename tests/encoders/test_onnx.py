@@ -1,12 +1,14 @@
 """Exported encoders: the same rows, the same fingerprint, and a seal that damage breaks."""
 
+import json
+
 import numpy as np
 import pytest
 
 from ghofl import encoders
 from ghofl.encoders import Runtime
-from ghofl.encoders.export import export
-from ghofl.encoders.onnx_file import description_of, sealed
+from ghofl.encoders.export import export, seal
+from ghofl.encoders.onnx_file import HEADER, Description, description_of, seal_of
 from ghofl.errors import EncoderError
 
 TEXTS = ["the cat sat", "a dog ran on the very long road far away home", "cat"]
@@ -102,9 +104,10 @@ def test_a_file_written_again_by_another_tool_is_not_believed(file, tmp_path):
 
 
 def test_a_description_comes_back_whatever_its_length(tmp_path):
-    for words in (0, 10, 100, 40_000):
-        description = {"name": "Σ" * words, "dim": 3}
-        assert description_of(sealed(b"network", description), tmp_path) == description
+    """A length is written as bytes before the JSON, and one of 123 is a brace."""
+    for length in (*range(1, 300), *range(15_600, 15_800), 40_000):
+        description = Description("a" * length + "Σ", 3, "f" * 64, "text", tokenizer="{}", longest=8)
+        assert description_of(seal(b"network", description), tmp_path) == description
     assert description_of(b"network", tmp_path) is None
     assert description_of(b"", tmp_path) is None
 
@@ -125,11 +128,37 @@ def test_a_foreign_network_is_taken_under_the_fingerprint_of_its_file(tmp_path, 
 
     one, other = write(2), write(3)
     assert one.dim == 3 * 8
-    planes = one.preprocessing.numpy_planes(images[0][None])
+    planes = one.preprocessing.planes(images[0][None])
     assert np.allclose(rows(one, images[:1]), planes.mean(axis=2).reshape(1, -1), atol=1e-5)
     assert one.fingerprint != other.fingerprint
     with pytest.raises(EncoderError, match=r"expected one input \(n, 3, size, size\)"):
         write(1, ("n", 5))
+
+
+@pytest.mark.parametrize("described", [{}, {"name": "a"}, {"kind": "image", "name": "a", "dim": 3, "fingerprint": "f"}])
+def test_a_sealed_description_that_says_too_little_is_refused(described, tmp_path):
+    network, entry = b"network", json.dumps(described).encode()
+    body = network + entry
+    data = body + HEADER + seal_of(body, f"{len(network):016x}").encode()
+    with pytest.raises(EncoderError, match="has a description that cannot be read .*; export it again"):
+        description_of(data, tmp_path)
+
+
+def test_weights_in_a_file_of_their_own_are_refused(tmp_path, monkeypatch):
+    """The checksum and the fingerprint cover one file: other weights beside it would pass under the same fingerprint."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = numpy_helper.from_array(np.ones((1, 3, 8, 8), np.float32), "w")
+    inputs, outputs = ([helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3, 8, 8])] for name in ("x", "y"))
+    graph = helper.make_graph([helper.make_node("Mul", ["x", "w"], ["y"])], "g", inputs, outputs, [weights])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model, "one.onnx")
+    assert encoders.load("onnx:one.onnx").dim == 3 * 8 * 8
+    onnx.save(model, "two.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    with pytest.raises(EncoderError, match=r"not an ONNX file that ONNX Runtime can run \(.*[Ee]xternal data"):
+        encoders.load("onnx:two.onnx")
 
 
 def test_what_cannot_be_run_or_exported_is_refused(file, tmp_path, original, monkeypatch):
@@ -142,7 +171,7 @@ def test_what_cannot_be_run_or_exported_is_refused(file, tmp_path, original, mon
         encoders.load(f"onnx:{file}", Runtime(precision="bf16"))
     with pytest.raises(EncoderError, match="ONNX Runtime has no device 'cuda' here"):
         encoders.load(f"onnx:{file}", Runtime(device="cuda"))
-    with pytest.raises(EncoderError, match="is no torch encoder"):
+    with pytest.raises(EncoderError, match="is not a torch encoder"):
         export(encoders.load(f"onnx:{file}"), tmp_path / "x.onnx")
     monkeypatch.setattr("ghofl.encoders.export.LARGEST_DIFFERENCE", -1.0)
     with pytest.raises(EncoderError, match="it was not written"):

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from test_cli import ghofl
 
-from ghofl import datasets, encoders, partition
+from ghofl import encoders, partition
 from ghofl.classifier import HeadSpec
-from ghofl.embed import embed
-from ghofl.embeddings import class_numbers, load_rows
 from ghofl.encoders import cosines
 from ghofl.encoders.export import export
 from ghofl.features import calibrated
 from ghofl.recipe import Recipe
+from ghofl.samples import class_numbers, load_rows, load_samples
+from ghofl.samples.embed import embed
 from ghofl.simulate import Dataset, recipe_for, simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_data]
 
 @pytest.fixture(scope="module")
 def few(real_data, tmp_path_factory):
-    """Four real images a class, as links under their own names."""
+    """Four real images per class, as links under their own names."""
     folder = tmp_path_factory.mktemp("cifar10")
     for source in sorted((real_data / "images" / "cifar10-2k" / "test").iterdir()):
         (folder / source.name).mkdir()
@@ -51,28 +51,16 @@ def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, fe
     ghofl("embed", *encoder, "--data", few, "--cache", "cache", "-o", "torch.npz")
     ghofl("embed", "--encoder", f"onnx:{exported}", "--data", few, "--cache", "cache", "-o", "onnx.npz")
     ours, onnx = load_rows("torch.npz"), load_rows("onnx.npz")
-    assert cosines(ours.x, stored(real_data, datasets.load(str(few)).names)).min() >= 0.999
+    assert cosines(ours.x, stored(real_data, load_samples(str(few)).names)).min() >= 0.999
     assert np.abs(ours.x - onnx.x).max() <= 1e-3
     assert ours.encoder.fingerprint == onnx.encoder.fingerprint
 
 
-def test_embeddings_turn_further_the_more_an_image_is_corrupted(few, exported, tmp_path):
-    encoder = encoders.load(f"onnx:{exported}")
-    clean = datasets.load(str(few))
-    x = np.asarray(embed(clean, encoder, tmp_path).rows.x)
-    for name in ("gaussian_noise", "gaussian_blur", "fog", "contrast"):
-        turned = []
-        for severity in (1, 5):
-            damaged = datasets.corrupted(clean, datasets.Corruption(name, severity))
-            turned.append(np.median(cosines(x, np.asarray(embed(damaged, encoder, tmp_path).rows.x))))
-        assert 1 > turned[0] > turned[1]
-
-
 def test_real_text_goes_from_csv_to_a_classifier(real_data, minilm, tmp_path):
-    """Fifteen training texts and four test texts a class of BANKING77: 77 intents."""
+    """Fifteen training texts and four test texts per class of BANKING77: 77 intents."""
     encoder, parts = encoders.load(f"hf:{minilm}"), {}
     for split, count in (("train", 15), ("test", 4)):
-        samples = datasets.load(str(real_data / "text" / "banking77"), split)
+        samples = load_samples(str(real_data / "text" / "banking77"), split)
         kept = [np.flatnonzero(samples.labels == name)[:count] for name in samples.classes()]
         parts[split] = embed(samples.only(np.concatenate(kept)), encoder, tmp_path).rows
     classes = tuple(sorted(set(parts["train"].y.tolist())))
@@ -98,7 +86,7 @@ def test_a_real_classifier_s_directions_serve_better_than_random_ones(real_data,
     export(encoder, file)
     parts = {}
     for split, count in (("train", 30), ("test", 10)):
-        samples = datasets.load(str(real_data / "images" / "cifar10-2k"), split)
+        samples = load_samples(str(real_data / "images" / "cifar10-2k"), split)
         kept = [np.flatnonzero(samples.labels == name)[:count] for name in samples.classes()]
         parts[split] = embed(samples.only(np.concatenate(kept)), encoders.load(f"onnx:{file}"), tmp_path).rows
     classes = tuple(sorted(set(parts["train"].y.tolist())))

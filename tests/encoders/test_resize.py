@@ -5,7 +5,9 @@ from torch.nn.functional import interpolate
 
 from ghofl.encoders import Preprocessing
 from ghofl.encoders.resize import FITS
+from ghofl.encoders.torch_forward import planes_on
 from ghofl.errors import EncoderError
+from ghofl.plain import build
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 
@@ -22,7 +24,7 @@ def test_resizing_agrees_with_torch_up_and_down(shape, kernel):
     expected = interpolate(
         torch.from_numpy(x).permute(0, 3, 1, 2).float() / 255, size=(224, 224), mode=kernel, antialias=True
     )
-    assert np.abs(Preprocessing(kernel=kernel, **PLAIN).numpy_planes(x) - expected.numpy()).max() < 5e-5
+    assert np.abs(Preprocessing(kernel=kernel, **PLAIN).planes(x) - expected.numpy()).max() < 5e-5
 
 
 @pytest.mark.parametrize("shape", [(300, 401), (256, 256), (40, 90), (500, 224)])
@@ -31,7 +33,7 @@ def test_cropping_agrees_with_torchvision_s_evaluation_transform(shape):
 
     x = torch.from_numpy(image(shape)).permute(0, 3, 1, 2).float() / 255
     transform = v2.Compose([v2.Resize(256, antialias=True), v2.CenterCrop(224)])
-    ours = Preprocessing(fit="crop", share=0.875, **PLAIN).numpy_planes(image(shape))
+    ours = Preprocessing(fit="crop", share=0.875, **PLAIN).planes(image(shape))
     # The longer side is rounded differently (256 · 401/300): a shift of a fraction of a pixel at most.
     assert np.abs(ours - transform(x).numpy()).mean() < (0.06 if shape[0] != shape[1] else 1e-5)
 
@@ -47,33 +49,33 @@ def test_pillow_s_fits_give_torchvision_s_bytes_of_a_pillow_image(shape, kernel,
     steps = [v2.Resize((224, 224), how)] if fit == "pillow-squash" else [v2.Resize(256, how), v2.CenterCrop(224)]
     expected = np.stack([np.asarray(v2.Compose(steps)(Image.fromarray(one))) for one in image(shape)])
     ours = Preprocessing(fit=fit, kernel=kernel, mean=(0.0, 0.0, 0.0), std=(1 / 255, 1 / 255, 1 / 255))
-    assert np.array_equal(ours.numpy_planes(image(shape)), expected.transpose(0, 3, 1, 2))
+    assert np.array_equal(ours.planes(image(shape)), expected.transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize("fit", FITS)
 @pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-def test_numpy_and_torch_resize_alike(fit, kernel):
+def test_pillow_and_torch_resize_alike(fit, kernel):
     x, made = image((57, 40)), Preprocessing(size=64, fit=fit, kernel=kernel)
-    planes = made.planes(torch.from_numpy(x), torch)
+    planes = planes_on(torch.device("cpu"), x, made)
     assert planes.is_contiguous(memory_format=torch.channels_last)
-    assert np.allclose(planes.numpy(), made.numpy_planes(x), atol=1e-5)
+    assert np.allclose(planes.numpy(), made.planes(x), atol=1e-5)
 
 
 def test_an_image_of_one_colour_stays_of_that_colour():
-    planes = Preprocessing(kernel="bicubic").numpy_planes(np.full((1, 17, 23, 3), 124, np.uint8))
+    planes = Preprocessing(kernel="bicubic").planes(np.full((1, 17, 23, 3), 124, np.uint8))
     expected = (124 / 255 - np.array([0.485, 0.456, 0.406])) / np.array([0.229, 0.224, 0.225])
     assert np.allclose(planes, expected.reshape(1, 3, 1, 1), atol=1e-5)
 
 
 def test_the_planes_of_an_image_do_not_depend_on_the_images_beside_it():
     x = np.concatenate([image((32, 32), seed) for seed in range(4)])
-    alone = np.concatenate([Preprocessing().numpy_planes(x[i : i + 1]) for i in range(len(x))])
-    assert np.allclose(Preprocessing().numpy_planes(x), alone, atol=1e-5)
+    alone = np.concatenate([Preprocessing().planes(x[i : i + 1]) for i in range(len(x))])
+    assert np.allclose(Preprocessing().planes(x), alone, atol=1e-5)
 
 
 def test_settings_come_back_as_they_were():
     made = Preprocessing(size=96, fit="crop", share=0.9, kernel="bicubic", mean=(0.1, 0.2, 0.3), std=(1.0, 2.0, 3.0))
-    assert Preprocessing.of(made.settings()) == made
+    assert build(Preprocessing, made.settings(), "") == made
 
 
 @pytest.mark.parametrize(

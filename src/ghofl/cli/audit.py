@@ -8,11 +8,11 @@ import typer
 from ghofl import diagnostics
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json, LabelsAreNumbers
-from ghofl.embeddings import class_numbers, load_rows
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
+from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total

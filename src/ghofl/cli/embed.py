@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from ghofl import datasets, encoders
-from ghofl import embed as embedding
+from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli import samples as options
 from ghofl.cli.site import Force, Json
-from ghofl.embeddings import save_rows
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.encoders.base import doorway
+from ghofl.samples import Columns, Samples, load_samples, save_rows
+from ghofl.samples import embed as embedding
 
 
 def embed(
@@ -29,8 +29,6 @@ def embed(
     path_column: options.PathColumn = "",
     row_column: options.RowColumn = "",
     label_column: options.LabelColumn = "",
-    corruption: Annotated[str | None, typer.Option(help="Corrupt the images, e.g. fog; for testing only.")] = None,
-    severity: Annotated[int, typer.Option(help="How much, 1 to 5.")] = 3,
     device: options.Device = "cpu",
     precision: options.Precision = "fp32",
     batch_size: options.BatchSize = 0,
@@ -47,11 +45,9 @@ def embed(
     """
     console.check_outputs(json, force, output)
     console.refuse_missing_folder(str(output))
-    columns = datasets.Columns(text_column, path_column, row_column, label_column)
-    damage = None if corruption is None else datasets.Corruption(corruption, severity)
+    columns = Columns(text_column, path_column, row_column, label_column)
     splits = {
-        name: datasets.load(data, name, columns, damage)
-        for name in dict.fromkeys(part.strip() for part in split.split(","))
+        name: load_samples(data, name, columns) for name in dict.fromkeys(part.strip() for part in split.split(","))
     }
     runtime = Runtime(device, precision)
     loaded = options.Chosen(encoder, weights, pooling, fit, runtime).load(data, next(iter(splits.values())))
@@ -113,7 +109,7 @@ def _tell(
     output: Path,
     encoder: SampleEncoder,
     found: dict[str, embedding.Embedded],
-    splits: dict[str, datasets.Samples],
+    splits: dict[str, Samples],
     json: str | None,
 ) -> None:
     bad = [pair for part in found.values() for pair in part.bad]

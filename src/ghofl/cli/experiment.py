@@ -15,9 +15,9 @@ from ghofl.classifier import HeadSpec
 from ghofl.cli import console, private
 from ghofl.cli.site import Bits, Force, Json, LiftTo, Power, Project, SketchTo, UnitLength
 from ghofl.demo import run
-from ghofl.embeddings import class_numbers, classes_of, load_rows
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Limits
+from ghofl.samples import class_numbers, classes_of, load_rows
 from ghofl.secure import STAGES
 from ghofl.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
 from ghofl.simulate import simulate as run_simulation

@@ -12,9 +12,9 @@ import typer
 from jaxtyping import Num
 
 from ghofl.assembly import DELTA, PrivacyOptions
-from ghofl.embeddings import load_rows
 from ghofl.errors import EmbeddingsError
 from ghofl.privacy import Guarantee
+from ghofl.samples import load_rows
 
 PANEL = "Privacy"
 

@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from ghofl import datasets, encoders
+from ghofl import encoders
 from ghofl.cli import console
-from ghofl.embed import moments_of_samples
-from ghofl.embeddings import load_rows, refuse_encoder
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.features import Clipping, Features
 from ghofl.moments import Moments
 from ghofl.recipe import Encoder, Projection
+from ghofl.samples import Columns, Samples, check_encoder, load_rows, load_samples
+from ghofl.samples.embed import moments_of_samples
 
 EncoderName = Annotated[
     str,
@@ -33,7 +33,7 @@ Fit = Annotated[
     ),
 ]
 Data = Annotated[
-    str, typer.Option("--data", help="A folder, a file, or a dataset's name; docs/encoders.md lists them.")
+    str, typer.Option("--data", help="A folder, a file, or hf:OWNER/NAME for a data set of the Hugging Face hub.")
 ]
 MaybeData = Annotated[str | None, typer.Option("--data", help="With --encoder: samples, as in 'ghofl embed'.")]
 TextColumn = Annotated[str, typer.Option(help="The column of texts.")]
@@ -56,7 +56,7 @@ class Chosen:
     fit: str | None = None
     runtime: Runtime = field(default_factory=Runtime)
 
-    def load(self, data: str = "", samples: datasets.Samples | None = None) -> SampleEncoder:
+    def load(self, data: str = "", samples: Samples | None = None) -> SampleEncoder:
         """The encoder; a file of embeddings that says who made them keeps saying so."""
         if samples is None or samples.kind != "row" or not self.spec.startswith("precomputed:"):
             return encoders.load(self.spec, self.runtime, weights=self.weights, pooling=self.pooling, fit=self.fit)
@@ -88,15 +88,15 @@ def moments(
     chosen: Chosen,
     data: str,
     split: str,
-    columns: datasets.Columns,
+    columns: Columns,
     batch_size: int,
     skip_bad: bool,
     labels_are_numbers: bool = False,
 ) -> tuple[Moments, Clipping]:
     """The moments of a command's samples, with progress; samples left out are listed."""
-    samples = datasets.load(data, split, columns)
+    samples = load_samples(data, split, columns)
     encoder = chosen.load(data, samples)
-    refuse_encoder(encoders.identity(encoder), features.recipe, data)
+    check_encoder(encoders.identity(encoder), features.recipe, data)
     with console.progress(rate=True) as report:
         sums, clipping, bad = moments_of_samples(
             samples, encoder, features,

@@ -6,17 +6,17 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ghofl import datasets, files
+from ghofl import files
 from ghofl.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
 from ghofl.cli import console, private
 from ghofl.cli import samples as options
-from ghofl.embeddings import Rows, class_numbers, classes_of, load_rows, refuse_encoder, without_bad
 from ghofl.encoders import Runtime
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING, Features
 from ghofl.moments import Layout
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
+from ghofl.samples import Columns, Rows, check_encoder, class_numbers, classes_of, load_rows, without_bad
 from ghofl.simulate import site_moments
 from ghofl.wire.message import Message
 
@@ -171,7 +171,7 @@ def moments(
                 "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
             )
         rows, bad = load_rows(embeddings, split, column=row_column, label=label_column), []
-        refuse_encoder(rows.encoder, agreed, embeddings)
+        check_encoder(rows.encoder, agreed, embeddings)
         if skip_bad:
             rows, bad = without_bad(rows)
             options.told_of_bad(bad)
@@ -180,7 +180,7 @@ def moments(
         with console.progress() as report:
             sums, clipping = site_moments(Features.of(agreed), rows.x, y, report)
     elif embeddings is None and data is not None and encoder is not None:
-        columns = datasets.Columns(text_column, path_column, row_column, label_column)
+        columns = Columns(text_column, path_column, row_column, label_column)
         chosen = options.Chosen(encoder, weights, pooling, fit, Runtime(device, precision))
         sums, clipping = options.moments(
             Features.of(agreed), chosen, data, split, columns, batch_size, skip_bad, labels_are_numbers

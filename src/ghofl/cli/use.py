@@ -14,9 +14,9 @@ from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json, LabelsAreNumbers
-from ghofl.embeddings import class_numbers, load_rows
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Confusion, expected_calibration_error
+from ghofl.samples import class_numbers, load_rows
 from ghofl.selection import Report, best_of
 
 BLOCK = 2048

@@ -11,7 +11,7 @@
 
 from pathlib import Path
 
-from ghofl.encoders.base import Runtime, Sample, SampleEncoder, cores, cosines, doorway, identity, refuse_kind
+from ghofl.encoders.base import Runtime, Sample, SampleEncoder, check_kind, cores, cosines, doorway, identity
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.precomputed import Precomputed
 from ghofl.encoders.projection import projection_from
@@ -28,12 +28,12 @@ __all__ = [
     "Sample",
     "SampleEncoder",
     "TextEncoder",
+    "check_kind",
     "cores",
     "cosines",
     "identity",
     "load",
     "projection_from",
-    "refuse_kind",
 ]
 
 ENCODERS = {
@@ -66,7 +66,7 @@ def load(
     family, found, rest = spec.partition(":")
     if not found or family not in ENCODERS or (not rest and family != "precomputed"):
         raise EncoderError(f"encoder {spec!r} is unknown; write one of {', '.join(ENCODERS.values())}.")
-    _refuse_unused(spec, family, weights=weights, pooling=pooling, fit=fit)
+    _check_options(spec, family, weights=weights, pooling=pooling, fit=fit)
     if family == "torchvision":
         return doorway("ghofl.encoders.from_torchvision", spec, "images").load(rest, runtime, weights, fit)
     if family == "timm":
@@ -83,7 +83,7 @@ def load(
 _TAKES = {"weights": ("torchvision", "timm"), "pooling": ("hf",), "fit": ("torchvision", "timm")}
 
 
-def _refuse_unused(spec: str, family: str, **options: object) -> None:
+def _check_options(spec: str, family: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None and family not in _TAKES[name]:
             raise EncoderError(

@@ -26,8 +26,8 @@ class SampleEncoder(Protocol):
     Guarantees
     ----------
     `fingerprint` is the sha256 of weights, preprocessing and pooling: encoders with one fingerprint give embeddings
-    that may be added up, whatever they run on. `encode` gives one array a batch, one row a sample, in order. The
-    same batches on the same machine give the same bytes.
+    that may be added up, whatever they run on. `encode` gives one array per batch, one row per sample, in order.
+    The same batches on the same machine give the same bytes.
     """
 
     @property
@@ -68,8 +68,8 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 class Runtime:
     """Where and how an encoder computes; none of it enters the fingerprint.
 
-    `precision` is ``fp32``, ``bf16`` or ``fp16``; half precision is checked against full on the first batch and refused where
-    the embeddings' median cosine falls below `HALF_PRECISION_COSINE`.
+    `precision` is ``fp32``, ``bf16`` or ``fp16``; half precision is compared with full precision on the first batch and
+    refused where the embeddings' median cosine falls below `HALF_PRECISION_COSINE`.
     """
 
     device: str = "cpu"
@@ -126,8 +126,8 @@ def doorway(module: str, needs: str, extra: str) -> ModuleType:
         ) from None
 
 
-def refuse_kind(encoder: SampleEncoder, kind: str) -> None:
-    """An error when samples of one kind meet an encoder of another."""
+def check_kind(encoder: SampleEncoder, kind: str) -> None:
+    """Raise `EncoderError` when samples of one kind meet an encoder of another."""
     if encoder.kind != kind:
         raise EncoderError(
             f"{encoder.name} takes {_PLURALS[encoder.kind]} and the data holds {_PLURALS[kind]}; "

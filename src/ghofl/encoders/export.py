@@ -1,5 +1,6 @@
 """An encoder as one ONNX file, checked against the original before it is written."""
 
+import json
 import logging
 import tempfile
 import warnings
@@ -9,33 +10,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx  # noqa: F401 - asked for at the doorway, so that its absence is told before the work
-import onnxscript  # noqa: F401
+import onnx
+import onnxscript  # noqa: F401 - asked for at the doorway, so that its absence is told before the work
 import torch
 
 from ghofl import files
 from ghofl.encoders import from_onnx
 from ghofl.encoders.base import Runtime, SampleEncoder
 from ghofl.encoders.images import ImageEncoder
-from ghofl.encoders.onnx_file import sealed
+from ghofl.encoders.onnx_file import DESCRIPTION, SEAL, Description, seal_of
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.torch_forward import TorchForward
 from ghofl.errors import EncoderError
+from ghofl.plain import plain
 
 LARGEST_DIFFERENCE = 1e-3
 TEXTS = ("A short text.", "Another one, which is quite a bit longer than the first of the two.", "three")
 
 
 def export(encoder: SampleEncoder, path: str | Path) -> float:
-    """Write the encoder to `path`; gives the largest difference of an entry from the original's, relative to rows.
+    """Write the encoder to `path`; gives the largest difference of an entry from the original's, relative to its row.
 
     The difference is measured on a few samples through the file just written, and nothing is left there when it is
     larger than `LARGEST_DIFFERENCE`.
     """
     forward = getattr(encoder, "forward", None)
     if not isinstance(encoder, ImageEncoder | TextEncoder) or not isinstance(forward, TorchForward):
-        raise EncoderError(f"{encoder.name} is no torch encoder; torchvision:, timm: and hf: can be exported.")
-    data = sealed(_network(encoder, forward), _description(encoder))
+        raise EncoderError(f"{encoder.name} is not a torch encoder; torchvision:, timm: and hf: can be exported.")
+    data = seal(_network(encoder, forward), _description(encoder))
     path = Path(path)
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder) / path.name
@@ -69,12 +71,24 @@ def _network(encoder: ImageEncoder | TextEncoder, forward: TorchForward) -> byte
         return file.read_bytes()
 
 
-def _description(encoder: ImageEncoder | TextEncoder) -> dict[str, Any]:
-    common = {"name": encoder.name, "dim": encoder.dim, "fingerprint": encoder.fingerprint, "kind": encoder.kind}
+def seal(network: bytes, description: Description) -> bytes:
+    """A file of a network and its description."""
+    body = network + _metadata(DESCRIPTION, json.dumps(plain(description), sort_keys=True, ensure_ascii=False))
+    return body + _metadata(SEAL, seal_of(body, f"{len(network):016x}"))
+
+
+def _metadata(key: str, value: str) -> bytes:
+    """The bytes of a model that has one entry of metadata and nothing else: appended to a model, they add the entry."""
+    entry = onnx.StringStringEntryProto(key=key, value=value)
+    return onnx.ModelProto(metadata_props=[entry]).SerializeToString()
+
+
+def _description(encoder: ImageEncoder | TextEncoder) -> Description:
+    common = (encoder.name, encoder.dim, encoder.fingerprint, encoder.kind)
     if isinstance(encoder, TextEncoder):
         tokens = encoder.tokens
-        return {**common, "tokenizer": tokens.definition, "longest": tokens.longest, "pooling": encoder.pooling}
-    return {**common, "preprocessing": encoder.preprocessing.settings()}
+        return Description(*common, tokenizer=tokens.definition, longest=tokens.longest, pooling=encoder.pooling)
+    return Description(*common, preprocessing=encoder.preprocessing)
 
 
 def _difference(encoder: SampleEncoder, exported: SampleEncoder) -> float:

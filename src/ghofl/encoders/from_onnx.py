@@ -1,5 +1,6 @@
 """Encoders of ONNX Runtime: no torch at the site."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import onnxruntime
 
 from ghofl.encoders.base import Runtime, SampleEncoder, cores, fingerprint
 from ghofl.encoders.images import ImageEncoder
-from ghofl.encoders.onnx_file import description_of
+from ghofl.encoders.onnx_file import DESCRIPTION, description_of
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
@@ -18,6 +19,7 @@ from ghofl.errors import EncoderError
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # Images that one core resizes and encodes at once: their activations stay in its cache.
 IMAGES_AT_ONCE = 4
+NOWHERE = os.path.join(os.devnull, "no folder")
 
 
 def load(path: Path, runtime: Runtime) -> SampleEncoder:
@@ -30,27 +32,22 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
         raise EncoderError(f"an ONNX file computes in its own precision; leave out --precision {runtime.precision}.")
     data = path.read_bytes()
     name, described = f"onnx:{path.name}", description_of(data, path)
-    if described is not None and described["kind"] == "text":
-        tokens = Tokens.of(described["tokenizer"], int(described["longest"]))
+    if described is not None and described.kind == "text":
+        tokens = Tokens.of(described.tokenizer, described.longest)
         forward = _TokenForward(_session(data, path, runtime))
-        return TextEncoder(
-            name, int(described["dim"]), str(described["fingerprint"]), described["pooling"], tokens, forward
-        )
+        return TextEncoder(name, described.dim, described.fingerprint, described.pooling, tokens, forward)
     session = _session(data, path, runtime, threads=1)
     workers = cores() if runtime.device == "cpu" else 0
     if described is None:
         return _foreign(name, data, session, path, workers)
-    preprocessing = Preprocessing.of(described["preprocessing"])
-    classifier = described.get("classifier")
-    return ImageEncoder(
-        name, int(described["dim"]), str(described["fingerprint"]), preprocessing,
-        _ImageForward(session, preprocessing, workers),
-        None if classifier is None else np.array(classifier, dtype=np.float32),
-    )  # fmt: skip
+    preprocessing = described.preprocessing
+    assert preprocessing is not None  # as `Description` has checked
+    forward = _ImageForward(session, preprocessing, workers)
+    return ImageEncoder(name, described.dim, described.fingerprint, preprocessing, forward)
 
 
 class _ImageForward:
-    """Byte images to embeddings, a few images a thread: threads that share an image's layers wait for one another."""
+    """Byte images to embeddings, a few images per thread: threads that share an image's layers wait for one another."""
 
     def __init__(self, session: Any, preprocessing: Preprocessing, workers: int) -> None:
         self.session, self.preprocessing = session, preprocessing
@@ -64,7 +61,7 @@ class _ImageForward:
         return np.concatenate(list(self.pool.map(self._rows, parts)))
 
     def _rows(self, images: np.ndarray) -> np.ndarray:
-        x = self.session.run(None, {self.input: self.preprocessing.numpy_planes(images)})[0]
+        x = self.session.run(None, {self.input: self.preprocessing.planes(images)})[0]
         return x.reshape(len(images), -1)
 
 
@@ -88,6 +85,8 @@ def _session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = threads  # 0: all
+    # Weights in files of their own would be outside of the checksum and the fingerprint: they are not found here.
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
     try:
         return onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
     except Exception as error:
@@ -96,6 +95,8 @@ def _session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any
 
 
 def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> ImageEncoder:
+    if DESCRIPTION in session.get_modelmeta().custom_metadata_map:
+        raise EncoderError(f"{path} was changed after 'ghofl export-encoder' wrote it; export it again.")
     inputs = session.get_inputs()
     shape = list(inputs[0].shape)
     if len(inputs) != 1 or len(shape) != 4 or shape[1] != 3 or shape[2] != shape[3] or not isinstance(shape[2], int):

@@ -7,8 +7,7 @@ import timm
 import torch
 from timm.data.config import resolve_model_data_config
 
-from ghofl import hub
-from ghofl.encoders import checkpoints
+from ghofl.encoders import checkpoints, hub
 from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
@@ -49,7 +48,7 @@ def _downloaded(name: str) -> tuple[Any, bool]:
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise EncoderError(
-            f"the weights of timm:{name} could not be had ({reason}); give a local checkpoint with --weights FILE."
+            f"the weights of timm:{name} could not be downloaded ({reason}); give a local checkpoint with --weights FILE."
         ) from None
 
 

@@ -10,7 +10,7 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from ghofl import hub
+from ghofl.encoders import hub
 from ghofl.encoders.base import Runtime, SampleEncoder
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
@@ -47,7 +47,7 @@ def load(source: str, runtime: Runtime, pooling: str | None = None) -> SampleEnc
 
 
 class Pooled(torch.nn.Module):
-    """One vector a text: the mean of its tokens' last hidden states, or the first token's."""
+    """One vector per text: the mean of its tokens' last hidden states, or the first token's."""
 
     def __init__(self, model: torch.nn.Module, pooling: str) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Pooled(torch.nn.Module):
 
 
 class PooledVision(torch.nn.Module):
-    """One vector an image: the model's pooled output, or its first token where it pools nothing."""
+    """One vector per image: the model's pooled output, or its first token where it pools nothing."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()

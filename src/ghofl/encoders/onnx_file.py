@@ -3,70 +3,63 @@
 An ONNX file is a protobuf message, and a protobuf message may be followed by more of its fields. What ghofl adds
 are entries of the model's metadata at the very end of the file::
 
-    network | ghofl = JSON of name, dim, fingerprint, kind, preprocessing or tokenizer | ghofl.seal = 80 characters
+    network | ghofl = JSON of a Description | ghofl.seal = 80 characters
 
 The seal is the network's length (16 hexadecimal digits) and the sha256 of everything before the seal and of those
 digits (64). Any ONNX tool reads such a file; a tool that writes it again breaks the seal, and then the fingerprint
-is no longer believed.
+is no longer believed. The seal is looked at before anything in the file is parsed.
 """
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from ghofl.errors import EncoderError
+from ghofl.encoders.resize import Preprocessing
+from ghofl.errors import EncoderError, RecipeError
+from ghofl.plain import build
 
 DESCRIPTION, SEAL = "ghofl", "ghofl.seal"
-METADATA_FIELD = 14  # ModelProto.metadata_props, a StringStringEntryProto: key = 1, value = 2
 SEAL_LENGTH = 80
+HEADER = b"r^\n\nghofl.seal\x12P"  # what protobuf writes before the seal's characters
 
 
-def sealed(network: bytes, description: dict[str, Any]) -> bytes:
-    """A file of a network and its description."""
-    body = network + _entry(DESCRIPTION, json.dumps(description, sort_keys=True, ensure_ascii=False))
-    length = f"{len(network):016x}"
-    return body + _entry(SEAL, length + _checksum(body, length.encode()))
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a file says about its network: the encoder it came from, and how samples become its input."""
+
+    name: str
+    dim: int
+    fingerprint: str
+    kind: str
+    preprocessing: Preprocessing | None = None
+    tokenizer: str = ""
+    longest: int = 0
+    pooling: str = ""
+
+    def __post_init__(self) -> None:
+        has_preprocessing = self.preprocessing is not None
+        if (self.kind, has_preprocessing, bool(self.tokenizer)) not in (("image", True, False), ("text", False, True)):
+            raise EncoderError(
+                f"kind is {self.kind!r}; expected an image with preprocessing or a text with a tokenizer"
+            )
 
 
-def description_of(data: bytes, path: Path) -> dict[str, Any] | None:
-    """What a file says about itself, or nothing where ghofl did not write it; a broken seal is an error."""
-    mark = _entry(SEAL, "0" * SEAL_LENGTH)
-    start = len(data) - len(mark)
-    if start < 0 or data[start : len(data) - SEAL_LENGTH] != mark[:-SEAL_LENGTH]:
-        if _key(DESCRIPTION) in data:
-            raise EncoderError(f"{path} was changed after 'ghofl export-encoder' wrote it; export it again.")
+def seal_of(body: bytes, length: str) -> str:
+    """The seal of everything before it, for a network of this length (16 hexadecimal digits)."""
+    return length + hashlib.sha256(body + length.encode()).hexdigest()
+
+
+def description_of(data: bytes, path: Path) -> Description | None:
+    """What a file says about itself, or None where it does not end in a seal; a broken seal is an error."""
+    body, tail = data[: -len(HEADER) - SEAL_LENGTH], data[-len(HEADER) - SEAL_LENGTH :]
+    if not tail.startswith(HEADER):
         return None
-    length, checksum = data[-SEAL_LENGTH:-64], data[-64:]
-    if _checksum(data[:start], length).encode() != checksum:
+    seal = tail.removeprefix(HEADER).decode("latin-1")
+    if seal_of(body, seal[:16]) != seal:
         raise EncoderError(f"{path} is damaged: its checksum is not that of its content. Copy or export it again.")
-    entry = data[int(length, 16) : start]
-    return json.loads(entry[entry.index(b"{") :])
-
-
-def _checksum(body: bytes, length: bytes) -> str:
-    return hashlib.sha256(body + length).hexdigest()
-
-
-def _entry(key: str, value: str) -> bytes:
-    pair = _key(key) + _text(2, value)
-    return _varint(METADATA_FIELD << 3 | 2) + _varint(len(pair)) + pair
-
-
-def _key(key: str) -> bytes:
-    return _text(1, key)
-
-
-def _text(number: int, text: str) -> bytes:
-    data = text.encode()
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    """Seven bits a byte, lowest first; the top bit says that more follow."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    try:
+        # The entry's lengths before the JSON may hold a bare brace, and never one with a quote after it.
+        return build(Description, json.loads(body[body.index(b'{"', int(seal[:16], 16)) :]), "")
+    except (ValueError, RecipeError) as error:
+        raise EncoderError(f"{path} has a description that cannot be read ({error}); export it again.") from None

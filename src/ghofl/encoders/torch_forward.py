@@ -1,13 +1,14 @@
-"""Forward passes in torch: where, in what precision, in what memory layout."""
+"""Forward passes in torch: where, in what precision, in what memory layout; and resizing on a GPU."""
 
 import copy
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import torch
 
-from ghofl.encoders.base import HALF_PRECISION_COSINE, Runtime, cosines, fingerprint
+from ghofl.encoders.base import HALF_PRECISION_COSINE, Runtime, cores, cosines, fingerprint
 from ghofl.encoders.resize import Preprocessing
 from ghofl.errors import EncoderError
 
@@ -70,7 +71,7 @@ class TorchForward:
 
 
 class ImageForward(TorchForward):
-    """Byte images to embeddings: moved to the device as bytes, resized there, run channels-last."""
+    """Byte images to embeddings, run channels-last; a GPU gets the bytes and resizes them itself."""
 
     def __init__(self, module: torch.nn.Module, preprocessing: Preprocessing, runtime: Runtime) -> None:
         super().__init__(module.to(memory_format=torch.channels_last), runtime)  # type: ignore[call-overload]
@@ -85,10 +86,25 @@ class ImageForward(TorchForward):
 
     def _planes(self, images: np.ndarray) -> torch.Tensor:
         if self.device.type == "cpu":
-            planes = torch.from_numpy(self.preprocessing.numpy_planes(images))
-        else:
-            planes = self.preprocessing.planes(torch.from_numpy(images).to(self.device), torch)
-        return planes.contiguous(memory_format=torch.channels_last)
+            planes = torch.from_numpy(self.preprocessing.planes(images))
+            return planes.contiguous(memory_format=torch.channels_last)
+        return planes_on(self.device, images, self.preprocessing)
+
+
+def planes_on(device: torch.device, images: np.ndarray, preprocessing: Preprocessing) -> torch.Tensor:
+    """`Preprocessing.planes` of byte images on a device, resized there unless by Pillow; channels last in memory."""
+    if preprocessing.is_of_bytes:
+        with ThreadPoolExecutor(cores()) as pool:  # Pillow leaves Python's lock alone while it resizes
+            images = np.stack(list(pool.map(preprocessing.resize, images)))
+    planes = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float()
+    if not preprocessing.is_of_bytes:
+        (height, width), size = preprocessing.sides(*images.shape[1:3]), preprocessing.size
+        top, left = preprocessing.corner(height, width)
+        planes = torch.nn.functional.interpolate(planes, (height, width), mode=preprocessing.kernel, antialias=True)
+        planes = planes[:, :, top : top + size, left : left + size]
+    planes = planes.contiguous(memory_format=torch.channels_last)
+    preprocessing.normalise(planes)
+    return planes
 
 
 class TokenForward(TorchForward):

@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ghofl import datasets, encoders, partition
-from ghofl.embed import moments_of_samples
-from ghofl.embeddings import class_numbers, load_rows, refuse_encoder
+from ghofl import encoders, partition
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Clipping, Features
@@ -27,6 +25,8 @@ from ghofl.flower.policy import Policy
 from ghofl.moments import Moments
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
 from ghofl.recipe import Recipe
+from ghofl.samples import Columns, check_encoder, class_numbers, load_rows, load_samples
+from ghofl.samples.embed import moments_of_samples
 from ghofl.simulate import site_moments
 
 PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights")
@@ -140,15 +140,15 @@ class Site:
         if self.embeddings:
             rows = load_rows(self.embeddings, self.split)
             assert rows.y is not None
-            refuse_encoder(rows.encoder, recipe, self.embeddings)
+            check_encoder(rows.encoder, recipe, self.embeddings)
             y = class_numbers(rows.y, recipe.classes, self.labels_are_numbers)
             return site_moments(Features.of(recipe), rows.x, y)
-        columns = datasets.Columns(self.text_column, self.path_column, "", self.label_column)
-        samples, runtime = datasets.load(self.data, self.split, columns), Runtime(self.device)
+        columns = Columns(self.text_column, self.path_column, "", self.label_column)
+        samples, runtime = load_samples(self.data, self.split, columns), Runtime(self.device)
         encoder = encoders.load(
             self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None
         )
-        refuse_encoder(encoders.identity(encoder), recipe, self.data)
+        check_encoder(encoders.identity(encoder), recipe, self.data)
         numbers = self.labels_are_numbers
         return moments_of_samples(samples, encoder, Features.of(recipe), runtime=runtime, labels_are_numbers=numbers)[
             :2

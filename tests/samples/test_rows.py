@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from ghofl.embeddings import Rows, class_numbers, classes_of, load_rows, without_bad
 from ghofl.errors import EmbeddingsError
+from ghofl.samples import Rows, class_numbers, classes_of, load_rows, without_bad
 
 
 def test_rows_are_read_by_split(tmp_path, rng):

@@ -1,17 +1,16 @@
-"""Samples with their labels, in one fixed order: what a dataset gives and an encoder takes."""
+"""Samples with their labels, in one fixed order: what an encoder takes."""
 
 import hashlib
-import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped, UInt8
+from jaxtyping import Shaped
 
-from ghofl.datasets.strict import strictly
-from ghofl.errors import DatasetError, MissingExtraError, SampleError
+from ghofl.errors import DatasetError, SampleError
+from ghofl.samples.images import decode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +18,7 @@ class Samples:
     """Samples of one kind (``image``, ``text`` or ``row``), read one at a time.
 
     `names` say which sample an error is about, `read(i)` gives sample i or raises `SampleError`, and `digest` changes
-    when the samples do. `labels` are class names or numbers, or nothing where there are none.
+    when the samples do. `labels` are class names or numbers, or None where there are none.
     """
 
     kind: str
@@ -35,8 +34,8 @@ class Samples:
         """The class names that occur, sorted."""
         return () if self.labels is None else tuple(sorted({str(label) for label in self.labels}))
 
-    def mapped(self, change: Callable[[Any, int], Any], digest: str) -> "Samples":
-        """The same samples, each changed on its way in: `change(sample, i)`."""
+    def map(self, change: Callable[[Any, int], Any], digest: str) -> "Samples":
+        """The same samples, each changed on its way in: `change(sample, i)`; `digest` names the change."""
         return replace(self, read=lambda i: change(self.read(i), i), digest=digest_of([self.digest, digest]))
 
     def only(self, keep: np.ndarray) -> "Samples":
@@ -61,7 +60,7 @@ def digest_of(parts: Iterable[str]) -> str:
 
 
 def of_texts(texts: Sequence[Any], labels: np.ndarray | None, names: Sequence[str]) -> Samples:
-    """Texts; an empty one, or a value that is no text, is a bad sample."""
+    """Texts; an empty one, or a value that is not a text, is a bad sample."""
 
     def read(i: int) -> str:
         text = texts[i]
@@ -74,36 +73,22 @@ def of_texts(texts: Sequence[Any], labels: np.ndarray | None, names: Sequence[st
     return Samples("text", names, read, digest_of(["text", *map(str, texts)]), labels)
 
 
-def of_image_files(paths: Sequence[Path], labels: np.ndarray | None, names: Sequence[str]) -> Samples:
+def of_image_files(paths: Sequence[Path], labels: np.ndarray | None) -> Samples:
     """Images from files; they are the same samples as long as path, size and time of change are."""
 
     def read(i: int) -> np.ndarray:
         try:
-            return decoded(paths[i].read_bytes(), names[i])
+            return decode(paths[i].read_bytes(), str(paths[i]))
         except FileNotFoundError:
             raise SampleError(f"{paths[i]} is not there.") from None
 
-    return Samples("image", names, read, digest_of(["image", *map(_state, paths)]), labels)
-
-
-def of_image_bytes(images: Sequence[bytes], labels: np.ndarray | None, names: Sequence[str], digest: str) -> Samples:
-    """Images from encoded bytes (PNG, JPEG, …)."""
-    return Samples("image", names, lambda i: decoded(images[i], names[i]), digest_of(["bytes", digest]), labels)
-
-
-def of_image_array(images: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
-    """Images from one array of bytes (n, height, width, 3)."""
-    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
-        raise DatasetError(f"{where} has {images.dtype} {images.shape}; expected bytes (n, height, width, 3).")
-    names = [f"{where}[{i}]" for i in range(len(images))]
-    digest = hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest()
-    return Samples("image", names, lambda i: np.array(images[i]), digest_of(["array", digest]), labels)
+    return Samples("image", [str(path) for path in paths], read, digest_of(["image", *map(_state, paths)]), labels)
 
 
 def of_rows(x: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
     """Rows that are embeddings already."""
     if x.ndim != 2 or x.dtype.kind not in "fiu":
-        raise DatasetError(f"{where} holds {x.dtype} {x.shape}; expected numbers, one row a sample.")
+        raise DatasetError(f"{where} holds {x.dtype} {x.shape}; expected numbers, one row per sample.")
 
     def read(i: int) -> np.ndarray:
         if not np.isfinite(x[i]).all():
@@ -112,22 +97,6 @@ def of_rows(x: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
 
     digest = hashlib.sha256(np.ascontiguousarray(x).tobytes()).hexdigest()
     return Samples("row", [f"{where} row {i}" for i in range(len(x))], read, digest_of(["row", digest]), labels)
-
-
-def decoded(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
-    """An image's pixels as bytes, in RGB; anything Pillow cannot read to its end is a bad sample."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise MissingExtraError("images need Pillow, which is not installed: pip install 'ghofl[images]'.") from None
-    try:
-        # A decompression bomb, a damaged EXIF: nothing that should pass in silence.
-        with strictly(), Image.open(io.BytesIO(data)) as image:
-            return np.asarray(image.convert("RGB"))
-    # Pillow's readers raise whatever their format's parser does, SyntaxError and struct.error among them.
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"
-        raise SampleError(f"{name} is not an image that can be read ({reason.replace(repr(data[:0]), '')}).") from None
 
 
 def _state(path: Path) -> str:

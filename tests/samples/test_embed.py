@@ -13,15 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ghofl import datasets
-from ghofl.datasets import samples as kinds
-from ghofl.embed import ahead, batch_size_for, embed, moments_of_samples
-from ghofl.embeddings import load_rows
 from ghofl.encoders import Precomputed, Runtime
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.features import Features
-from ghofl.journal import Journal
 from ghofl.recipe import Encoder, Grid, Recipe
+from ghofl.samples import base, load_rows, load_samples
+from ghofl.samples.embed import ahead, batch_size_for, embed, moments_of_samples
+from ghofl.samples.journal import Journal
 from ghofl.simulate import site_moments
 
 
@@ -47,7 +45,7 @@ class Counting:
 
 def texts(count=50, bad=()):
     values = ["" if i in bad else "x" * (i + 1) for i in range(count)]
-    return kinds.of_texts(values, np.array([f"c{i % 3}" for i in range(count)]), [f"row {i}" for i in range(count)])
+    return base.of_texts(values, np.array([f"c{i % 3}" for i in range(count)]), [f"row {i}" for i in range(count)])
 
 
 def test_rows_are_in_the_order_of_the_samples_with_their_labels(tmp_path):
@@ -153,10 +151,10 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path):
 
 def test_the_batch_size_a_run_was_begun_with_is_kept(tmp_path, monkeypatch):
     """A machine with more memory, or another version, must not tear a half-finished file apart."""
-    monkeypatch.setattr("ghofl.embed.batch_size_for", lambda *_: 8)
+    monkeypatch.setattr("ghofl.samples.embed.batch_size_for", lambda *_: 8)
     with pytest.raises(KeyboardInterrupt):
         embed(texts(), Counting([], fails_at=2), tmp_path)
-    monkeypatch.setattr("ghofl.embed.batch_size_for", lambda *_: 16)
+    monkeypatch.setattr("ghofl.samples.embed.batch_size_for", lambda *_: 16)
     second = Counting([])
     embed(texts(), second, tmp_path)
     assert [len(batch) for batch in second.calls] == [8, 8, 8, 8, 2]
@@ -205,19 +203,19 @@ def test_moments_of_samples_are_those_of_their_embeddings(tmp_path):
         )
         assert sums == expected
         assert bad == [(5, "row 5 is an empty text.")]
-    unlabelled = kinds.of_texts(["a"], None, ["a"])
+    unlabelled = base.of_texts(["a"], None, ["a"])
     with pytest.raises(DatasetError, match="the data has no labels"):
         moments_of_samples(unlabelled, Counting([]), Features.of(recipe))
-    other = kinds.of_texts(["a"], np.array(["c9"]), ["a"])
+    other = base.of_texts(["a"], np.array(["c9"]), ["a"])
     with pytest.raises(EmbeddingsError, match="label 'c9' of row 0 is not in the recipe's 3 classes"):
         moments_of_samples(other, Counting([]), Features.of(recipe))
 
 
 def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
-    monkeypatch.setattr("ghofl.embed.cores", lambda: 2)
+    monkeypatch.setattr("ghofl.samples.embed.cores", lambda: 2)
 
     def chosen(sample_bytes, memory, device="cpu"):
-        monkeypatch.setattr("ghofl.embed._memory", lambda _: memory)
+        monkeypatch.setattr("ghofl.samples.embed._memory", lambda _: memory)
         return batch_size_for(Counting([], sample_bytes=sample_bytes, kind="image"), device)
 
     assert chosen(2**26, 2**34) == 32
@@ -225,7 +223,7 @@ def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
     assert chosen(2**40, 2**31) == 1
     assert chosen(2**26, 2**37, "cuda") == 256
     assert chosen(1, 2**31) == 32
-    monkeypatch.setattr("ghofl.embed.cores", lambda: 64)
+    monkeypatch.setattr("ghofl.samples.embed.cores", lambda: 64)
     assert chosen(1, 2**31) == 512, "every core has images"
 
 
@@ -348,7 +346,7 @@ def test_the_command_says_what_is_wrong_and_leaves_no_file(tmp_path, monkeypatch
     for arguments, says in (
         (["--encoder", "nonsense:x", "--data", "t.csv"], "encoder 'nonsense:x' is unknown"),
         (["--encoder", "precomputed:x", "--data", "t.csv"], "takes rows as they are"),
-        (["--encoder", "precomputed:x", "--data", "missing.csv"], "'missing.csv' is neither a file or folder here"),
+        (["--encoder", "precomputed:x", "--data", "missing.csv"], "'missing.csv' is not a file or folder here"),
         (["--encoder", "precomputed:x", "--data", "rows.npz", "--precision", "int4"], "precision is 'int4'"),
     ):
         ghofl("embed", *arguments, "--cache", "cache", "-o", "bad.npz", code=2)
@@ -386,4 +384,4 @@ def test_several_splits_go_into_one_file(tmp_path, monkeypatch):
     )  # fmt: skip
     assert load_rows("out.npz", "test").y.tolist() == [0, 1]
     assert load_rows("out.npz", "train").x.shape == (3, 2)
-    assert datasets.load("out.npz", "test").kind == "row"
+    assert load_samples("out.npz", "test").kind == "row"

@@ -9,29 +9,45 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
-from ghofl.embeddings import parquet_columns
-from ghofl.errors import DatasetError, EmbeddingsError
+from ghofl.errors import DatasetError, GhoflError, MissingExtraError
 
 TEXT = ("text", "sentence", "content", "utterance")
 PATHS = ("path", "file", "filename", "file_name", "image")
 LABEL = ("label", "class", "intent", "y")
 
 
-def read(path: Path) -> dict[str, list[Any]]:
+def read_table(path: Path) -> dict[str, list[Any]]:
     """The columns of a table, in the order of the file."""
+    if path.suffix == ".parquet":
+        return parquet_columns(path, DatasetError)
     try:
-        reader = {".csv": _delimited, ".tsv": _delimited, ".jsonl": _json_lines, ".parquet": _parquet}[path.suffix]
-        return reader(path)
+        return _json_lines(path) if path.suffix == ".jsonl" else _delimited(path)
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
 
 
-def pick(table: dict[str, list[Any]], asked: str, usual: tuple[str, ...]) -> str | None:
+def parquet_columns(path: Path, error: type[GhoflError]) -> dict[str, list[Any]]:
+    """The columns of a parquet file, by name; `error` is raised for a file that cannot be read."""
+    try:
+        from pyarrow import ArrowException, parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
+        ) from None
+    try:
+        return parquet.read_table(path).to_pydict()
+    except FileNotFoundError:
+        raise
+    except (ArrowException, OSError) as damage:  # pyarrow tells a damaged page as an OSError
+        raise error(f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}).") from None
+
+
+def pick(columns: Any, asked: str, usual: tuple[str, ...]) -> str | None:
     """The column asked for where it is there, or the first usual one where none is asked for."""
-    return next((name for name in ((asked,) if asked else usual) if name in table), None)
+    return next((name for name in ((asked,) if asked else usual) if name in columns), None)
 
 
-def labels(table: dict[str, list[Any]], asked: str, path: Path) -> Shaped[np.ndarray, " n"] | None:
+def read_labels(table: dict[str, list[Any]], asked: str, path: Path) -> Shaped[np.ndarray, " n"] | None:
     """The labels, as class numbers where all are whole numbers of the file's own, and as names otherwise."""
     name = pick(table, asked, LABEL)
     if name is None:
@@ -82,10 +98,3 @@ def _json_lines(path: Path) -> dict[str, list[Any]]:
             for name, value in values.items():
                 columns.setdefault(name, []).append(value)
     return columns
-
-
-def _parquet(path: Path) -> dict[str, list[Any]]:
-    try:
-        return parquet_columns(path)
-    except EmbeddingsError as error:
-        raise DatasetError(str(error)) from None

@@ -1,10 +1,11 @@
-"""Pillow's warnings as errors, in the thread that asks for it and nowhere else.
+"""Files of images become pixels; whatever Pillow only warns of is an error, in the thread that reads.
 
 The filters of Python's `warnings` belong to the whole process: a thread that changes them changes them for all, and
 threads that put them back in another order leave them changed. So they are not touched. Pillow's modules are given a
-`warnings` of their own, which asks whether the thread it is called from is strict.
+`warnings` of their own, which asks whether the thread that calls it is decoding a sample.
 """
 
+import io
 import sys
 import threading
 import warnings
@@ -12,6 +13,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from ghofl.errors import MissingExtraError, SampleError
+
+
+def decode(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
+    """The pixels of an image as bytes, in RGB; anything that Pillow cannot read to its end is a bad sample."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise MissingExtraError("images need Pillow, which is not installed: pip install 'ghofl[images]'.") from None
+    try:
+        # A decompression bomb, a damaged EXIF: nothing that should pass in silence.
+        with _strictly(), Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB"))
+    # Pillow's readers raise whatever their format's parser does, SyntaxError and struct.error among them.
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"
+        raise SampleError(f"{name} is not an image that can be read ({reason.replace(repr(data[:0]), '')}).") from None
 
 
 class _OfThread(threading.local):
@@ -36,7 +58,7 @@ class _PillowsWarnings:
 
 
 @contextmanager
-def strictly() -> Iterator[None]:
+def _strictly() -> Iterator[None]:
     """What Pillow warns of inside, in this thread, it raises."""
     _watch_pillow()
     before, _of_thread.is_strict = _of_thread.is_strict, True

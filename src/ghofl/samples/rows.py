@@ -13,8 +13,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ghofl import files
-from ghofl.errors import EmbeddingsError, MissingExtraError
+from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
+from ghofl.samples.tables import parquet_columns, pick
 
 _NUMERIC = "fiu"
 NAME, FINGERPRINT = "encoder", "encoder_fingerprint"
@@ -42,11 +43,7 @@ def load_rows(
     path = Path(path)
     try:
         with ExitStack() as opened:
-            arrays = {".npy": _npy, ".safetensors": _safetensors, ".parquet": _parquet}.get(path.suffix, _npz)(
-                path, opened
-            )
-            if path.suffix == ".parquet":
-                arrays = _renamed(arrays, column, label, path)
+            arrays = _read(path, column, label, opened)
             suffix = _suffix(list(arrays), split, path)
             has_labels = "y" + suffix in arrays
             if labelled and not has_labels:
@@ -59,7 +56,7 @@ def load_rows(
         raise EmbeddingsError(
             f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
         ) from None
-    _check(x, y, path)
+    _check_shapes(x, y, path)
     return Rows(x, y, encoder)
 
 
@@ -75,26 +72,8 @@ def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) ->
         np.savez(file, allow_pickle=False, **arrays)
 
 
-def parquet_columns(path: Path) -> dict[str, list[Any]]:
-    """The columns of a parquet file, by name."""
-    try:
-        from pyarrow import ArrowException, parquet
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
-        ) from None
-    try:
-        return parquet.read_table(path).to_pydict()
-    except FileNotFoundError:
-        raise
-    except (ArrowException, OSError) as error:  # pyarrow tells a damaged page as an OSError
-        raise EmbeddingsError(
-            f"{path} is not a parquet file that can be read ({str(error).splitlines()[0]})."
-        ) from None
-
-
-def refuse_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
-    """An error when samples or rows come from an encoder whose fingerprint is not the recipe's."""
+def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
+    """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
     agreed = recipe.encoder
     if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
         raise EmbeddingsError(
@@ -118,7 +97,7 @@ def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
 
 
 def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
-    """The classes that labels speak of: the names in order, or 0 … C−1 for whole numbers up to C−1.
+    """The classes that labels name: the names in order, or 0 … C−1 for whole numbers up to C−1.
 
     >>> classes_of(np.array(["dog", "cat"])), classes_of(np.array([2, 0]))
     (('cat', 'dog'), ('0', '1', '2'))
@@ -194,47 +173,42 @@ def _without_labels(path: Path, suffix: str) -> str:
     )
 
 
-def _npz(path: Path, opened: ExitStack) -> Mapping[str, Any]:
+def _read(path: Path, column: str, label: str, opened: ExitStack) -> Mapping[str, Any]:
+    """The arrays of a file by name; those of an archive are read when they are asked for, while `opened` is open."""
+    if path.suffix == ".parquet":
+        return _columns(path, column, label)
+    if path.suffix == ".npy":
+        beside = _labels_beside(path)
+        labels = {"y": np.load(beside, allow_pickle=False)} if beside.is_file() else {}
+        return {"x": np.load(path, mmap_mode="r", allow_pickle=False), **labels}
     file = opened.enter_context(path.open("rb"))  # numpy leaves a damaged archive open that it opened itself
+    if path.suffix == ".safetensors":
+        return load_file(path)
     archive = np.load(file, allow_pickle=False)
     if not isinstance(archive, np.lib.npyio.NpzFile):
         raise EmbeddingsError(f"{path} holds one bare array; save embeddings and labels with numpy.savez.")
-    return opened.enter_context(archive)  # an archive reads an array when it is asked for, and no other
-
-
-def _npy(path: Path, opened: ExitStack) -> Mapping[str, Any]:
-    arrays, beside = {"x": np.load(path, mmap_mode="r", allow_pickle=False)}, _labels_beside(path)
-    return arrays | ({"y": np.load(beside, allow_pickle=False)} if beside.is_file() else {})
+    return opened.enter_context(archive)
 
 
 def _labels_beside(path: Path) -> Path:
     return path.with_suffix(".labels.npy")
 
 
-def _safetensors(path: Path, opened: ExitStack) -> Mapping[str, Any]:
-    with open(path, "rb"):  # a missing file is told as one, not as a damaged one
-        pass
-    return load_file(path)
-
-
-def _parquet(path: Path, opened: ExitStack) -> Mapping[str, Any]:
-    return {name: np.array(values) for name, values in parquet_columns(path).items() if _is_even(values)}
+def _columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
+    """The columns of rows and of labels, as ``x`` and ``y``."""
+    columns = {name: v for name, v in parquet_columns(path, EmbeddingsError).items() if _is_even(v)}
+    x, y = pick(columns, column, ("x", "embedding")), pick(columns, label, ("y", "label"))
+    if x is None or (label and y is None):
+        raise EmbeddingsError(
+            f"{path} has the columns {', '.join(sorted(columns)) or 'nothing'}; expected a column "
+            f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
+        )
+    return {key: np.array(columns[name]) for key, name in (("x", x), ("y", y)) if name is not None}
 
 
 def _is_even(values: list) -> bool:
     """Whether all entries are scalars, or all are lists of one length."""
     return len({len(v) if isinstance(v, list) else -1 for v in values}) <= 1 and None not in values
-
-
-def _renamed(arrays: Mapping[str, Any], column: str, label: str, path: Path) -> dict[str, np.ndarray]:
-    x = next((name for name in ((column,) if column else ("x", "embedding")) if name in arrays), None)
-    y = next((name for name in ((label,) if label else ("y", "label")) if name in arrays), None)
-    if x is None or (label and y is None):
-        raise EmbeddingsError(
-            f"{path} has the columns {', '.join(sorted(arrays)) or 'nothing'}; expected a column "
-            f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
-        )
-    return {"x": arrays[x]} if y is None else {"x": arrays[x], "y": arrays[y]}
 
 
 def _encoder(arrays: Mapping[str, Any], x: np.ndarray) -> Encoder | None:
@@ -251,10 +225,10 @@ def _suffix(names: list[str], split: str, path: Path) -> str:
     raise EmbeddingsError(f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}.")
 
 
-def _check(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
+def _check_shapes(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
     if x.ndim != 2 or x.dtype.kind not in _NUMERIC:
         raise EmbeddingsError(
-            f"{path}: embeddings have shape {x.shape} and dtype {x.dtype}; expected numbers, one row a sample."
+            f"{path}: embeddings have shape {x.shape} and dtype {x.dtype}; expected numbers, one row per sample."
         )
     if y is not None and y.shape != (len(x),):
-        raise EmbeddingsError(f"{path}: labels have shape {y.shape} for {len(x)} rows; expected one a row.")
+        raise EmbeddingsError(f"{path}: labels have shape {y.shape} for {len(x)} rows; expected one per row.")

@@ -5,14 +5,20 @@ follow the published ones for 32-pixel images and grow with the image. The imple
 them are not comparable with figures on the published arrays. Frost is grown from noise, not taken from photographs.
 """
 
+import hashlib
 import io
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, UInt8
+from PIL import Image as Pillow
 from scipy import ndimage
 
-from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.errors import DatasetError
+from ghofl.samples import Samples
+from ghofl.samples.base import digest_of
 
 Image = Float[np.ndarray, "h w 3"]
 
@@ -25,25 +31,60 @@ FAMILIES = {
 SEVERITIES = (1, 2, 3, 4, 5)
 
 
-def check(name: str, severity: int) -> None:
-    """An error unless the corruption and its severity exist."""
-    if name not in _APPLY:
-        listed = "; ".join(f"{family}: {', '.join(names)}" for family, names in FAMILIES.items())
-        raise DatasetError(f"corruption {name!r} is unknown; known are {listed}.")
-    if severity not in SEVERITIES:
-        raise DatasetError(f"severity is {severity}; write a number from 1 to 5.")
+@dataclass(frozen=True, slots=True)
+class Corruption:
+    """One of the 19 corruptions at a severity from 1 to 5."""
+
+    name: str
+    severity: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.name not in _APPLY:
+            listed = "; ".join(f"{family}: {', '.join(names)}" for family, names in FAMILIES.items())
+            raise DatasetError(f"corruption {self.name!r} is unknown; known are {listed}.")
+        if self.severity not in SEVERITIES:
+            raise DatasetError(f"severity is {self.severity}; write a number from 1 to 5.")
+
+
+def corrupt(clean: Samples, corruption: Corruption) -> Samples:
+    """Images with one corruption each, generated; image i is the same whatever is read before it."""
+    if clean.kind != "image":
+        raise DatasetError(f"{corruption.name} is for images and the data holds {clean.kind}s.")
+
+    def change(image: np.ndarray, i: int) -> np.ndarray:
+        return apply(corruption.name, image, corruption.severity, np.random.default_rng([corruption.seed, i]))
+
+    return clean.map(change, repr(corruption))
+
+
+def load_published(folder: Path, corruption: Corruption) -> Samples:
+    """CIFAR-10-C and CIFAR-100-C as published: five severities of the same images, one after the other."""
+    file = folder / f"{corruption.name}.npy"
+    if not file.is_file():
+        raise DatasetError(f"{folder} has no {file.name}; it is one file of the published archive.")
+    try:
+        images = np.load(file, mmap_mode="r", allow_pickle=False)
+        labels = np.load(folder / "labels.npy", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise DatasetError(f"{file} or labels.npy beside it is not an .npy of plain numbers: {error}") from None
+    if images.ndim != 4 or images.shape[3] != 3 or images.dtype != np.uint8:
+        raise DatasetError(f"{file} has {images.dtype} {images.shape}; expected bytes (n, height, width, 3).")
+    count = len(images) // 5
+    rows = slice((corruption.severity - 1) * count, corruption.severity * count)
+    if len(labels) not in (count, len(images)):
+        raise DatasetError(f"{folder}/labels.npy has {len(labels)} labels for five times {count} images.")
+    own = labels[rows] if len(labels) == len(images) else labels
+    pixels = np.array(images[rows])
+    digest = digest_of(["array", hashlib.sha256(pixels.tobytes()).hexdigest()])
+    names = [f"{file}[{i}]" for i in range(count)]
+    return Samples("image", names, lambda i: pixels[i], digest, own.astype(np.int64))
 
 
 def apply(
     name: str, image: UInt8[np.ndarray, "h w 3"], severity: int, rng: np.random.Generator
 ) -> UInt8[np.ndarray, "h w 3"]:
-    """The image after one corruption.
-
-    >>> grey = np.full((8, 8, 3), 100, np.uint8)
-    >>> int(apply("brightness", grey, 5, np.random.default_rng(0))[0, 0, 0])
-    176
-    """
-    check(name, severity)
+    """The image after one corruption."""
     out = _APPLY[name](image.astype(np.float64) / 255.0, severity - 1, rng)
     return np.rint(255.0 * np.clip(out, 0.0, 1.0)).astype(np.uint8)
 
@@ -173,12 +214,6 @@ def pixelate(x: Image, s: int, rng: np.random.Generator) -> Image:
 
 
 def jpeg_compression(x: Image, s: int, rng: np.random.Generator) -> Image:
-    try:
-        from PIL import Image as Pillow
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "jpeg_compression needs Pillow, which is not installed: pip install 'ghofl[images]'."
-        ) from None
     buffer = io.BytesIO()
     pixels = Pillow.fromarray(np.rint(255 * x).astype(np.uint8))
     pixels.save(buffer, "JPEG", quality=(80, 65, 58, 50, 40)[s])

@@ -1,8 +1,7 @@
 """Samples become an embeddings file, or moments at once; a run that was killed goes on where it stopped."""
 
 import os
-import queue
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,14 +11,13 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from ghofl.datasets import Samples
-from ghofl.datasets.samples import digest_of
-from ghofl.embeddings import Rows, class_numbers
-from ghofl.encoders import Runtime, Sample, SampleEncoder, cores, identity, refuse_kind
+from ghofl.encoders import Runtime, Sample, SampleEncoder, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.features import Clipping, Features
-from ghofl.journal import Journal
 from ghofl.moments import Layout, Moments, MomentsBuilder
+from ghofl.samples.base import Samples, digest_of
+from ghofl.samples.journal import Journal
+from ghofl.samples.rows import Rows, class_numbers
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -28,7 +26,7 @@ Bad = tuple[int, str]
 # Larger batches gain nothing: caches overflow on a CPU sooner than memory does.
 LARGEST_BATCH = {"image": 32, "text": 1024, "row": 8192}
 LARGEST_BATCH_ON_A_GPU = {"image": 512, "text": 4096, "row": 8192}
-IMAGES_A_CORE = 8
+IMAGES_PER_CORE = 8
 SHARE_OF_MEMORY = 8
 AHEAD = 2
 READERS = min(8, cores())
@@ -53,7 +51,7 @@ def embed(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> Embedded:
-    """The embeddings of samples, each batch kept in `cache` as soon as it is there.
+    """The embeddings of samples, each batch kept in `cache` as soon as it is computed.
 
     Guarantees
     ----------
@@ -61,7 +59,7 @@ def embed(
     folder in the cache is named by the encoder's fingerprint, precision and device, and by the samples, and keeps
     the batch size it was begun with. No finished batch is computed again.
     """
-    refuse_kind(encoder, samples.kind)
+    check_kind(encoder, samples.kind)
     runtime = runtime or Runtime()
     size = batch_size or batch_size_for(encoder, runtime.device)
     key = digest_of(
@@ -75,7 +73,7 @@ def embed(
         for start, (x, bad) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
             journal.append(x, bad)
             report("samples", min(start + size, len(samples)), len(samples))
-        _refuse_bad(journal.bad, skip_bad)
+        _check_bad(journal.bad, skip_bad)
         return Embedded(_rows(journal, samples, encoder), journal.bad, min(done * size, len(samples)))
 
 
@@ -91,7 +89,7 @@ def moments_of_samples(
     progress: Progress | None = None,
 ) -> tuple[Moments, Clipping, list[Bad]]:
     """The moments of samples, without writing an embedding anywhere: what `embed` and `site_moments` give together."""
-    refuse_kind(encoder, samples.kind)
+    check_kind(encoder, samples.kind)
     y = _class_numbers(samples, features.recipe.classes, labels_are_numbers)
     size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
     layout, starts = Layout.of(features.recipe), range(0, len(samples), size)
@@ -114,7 +112,7 @@ def batch_size_for(encoder: SampleEncoder, device: str = "cpu") -> int:
     is_gpu = not device.startswith("cpu")
     largest = (LARGEST_BATCH_ON_A_GPU if is_gpu else LARGEST_BATCH)[encoder.kind]
     if not is_gpu and encoder.kind == "image":
-        largest = max(largest, IMAGES_A_CORE * cores())
+        largest = max(largest, IMAGES_PER_CORE * cores())
     fits = _memory(device) // SHARE_OF_MEMORY // encoder.sample_bytes
     return 1 << (max(1, min(largest, fits)).bit_length() - 1)
 
@@ -134,8 +132,7 @@ def _encoded(
         with ThreadPoolExecutor(READERS) as pool:
             for start in starts:
                 good, bad = _read(samples, range(start, min(start + size, len(samples))), pool)
-                if bad and not skip_bad:
-                    raise SampleError(_advice(bad))
+                _check_bad(bad, skip_bad)
                 bad_of.append(bad)
                 yield good
 
@@ -165,41 +162,15 @@ def _read(samples: Samples, positions: Iterable[int], pool: ThreadPoolExecutor) 
 
 def ahead(items: Iterable[T], depth: int) -> Iterator[T]:
     """The same items, with up to `depth` of them made in advance by a thread."""
-    ready: queue.Queue[tuple[bool, T | BaseException | None]] = queue.Queue(maxsize=depth)
-    stopped = threading.Event()
-
-    def offer(entry: tuple[bool, T | BaseException | None]) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(entry, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        try:
-            for item in items:
-                if not offer((True, item)):
-                    return
-            offer((False, None))
-        except BaseException as error:  # told to the one who asks for the items
-            offer((False, error))
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
+    iterator, end = iter(items), object()
+    thread = ThreadPoolExecutor(1)
     try:
-        while True:
-            is_item, value = ready.get()
-            if is_item:
-                yield value  # type: ignore[misc]
-            elif isinstance(value, BaseException):
-                raise value
-            else:
-                return
+        coming = deque(thread.submit(next, iterator, end) for _ in range(depth))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(thread.submit(next, iterator, end))
+            yield item  # type: ignore[misc]
     finally:
-        stopped.set()
-        thread.join()
+        thread.shutdown(cancel_futures=True)
 
 
 def _rows(journal: Journal, samples: Samples, encoder: SampleEncoder) -> Rows:
@@ -208,20 +179,16 @@ def _rows(journal: Journal, samples: Samples, encoder: SampleEncoder) -> Rows:
     return Rows(journal.rows(), labels, identity(encoder))
 
 
-def _refuse_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
-    """An earlier run with skip_bad may have left samples out that this one was not told to leave out."""
+def _check_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
+    """Also for a finished run: it may have left samples out that this one was not told to leave out."""
     if bad and not skip_bad:
-        raise SampleError(_advice(bad))
-
-
-def _advice(bad: Sequence[Bad]) -> str:
-    more = f" {len(bad) - 1} more nearby cannot be read either." if len(bad) > 1 else ""
-    return f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad."
+        more = f" {len(bad) - 1} more nearby cannot be read either." if len(bad) > 1 else ""
+        raise SampleError(f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad.")
 
 
 def _class_numbers(samples: Samples, classes: tuple[str, ...], labels_are_numbers: bool) -> Int64[np.ndarray, " n"]:
     if samples.labels is None:
-        raise DatasetError("the data has no labels, and moments are sums by class; name the label column or folder.")
+        raise DatasetError("the data has no labels, and moments are sums per class; name the label column or folder.")
     return class_numbers(samples.labels, classes, labels_are_numbers)
 
 

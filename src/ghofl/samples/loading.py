@@ -1,0 +1,121 @@
+"""Samples from the user's own files, or from the Hugging Face hub.
+
+::
+
+    FOLDER/CLASS/IMAGE, or FOLDER/SPLIT/CLASS/IMAGE          an image folder
+    FILE.csv .tsv .jsonl .parquet, or a FOLDER of SPLIT.csv   a text or path column, a label column
+    FILE.npz .npy .safetensors .parquet                       rows that are embeddings already
+    FOLDER written by datasets.save_to_disk                   a local Hugging Face data set
+    hf:OWNER/NAME, or hf:OWNER/NAME:CONFIGURATION             a data set of the Hugging Face hub
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ghofl.errors import DatasetError
+from ghofl.samples import base, huggingface, tables
+from ghofl.samples.base import Samples
+from ghofl.samples.rows import load_rows
+
+IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+ROWS = (".npz", ".npy", ".safetensors")
+HUB = "hf:"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a table hold what; for an empty name the usual ones are tried."""
+
+    text: str = ""
+    path: str = ""
+    row: str = ""
+    label: str = ""
+
+
+def load_samples(data: str, split: str = "", columns: Columns | None = None) -> Samples:
+    """The samples of a folder, a file or a set of the hub, in an order that is the same every time."""
+    columns = columns or Columns()
+    path = Path(data)
+    if data.startswith(HUB) and not path.exists():
+        found = huggingface.from_hub(data.removeprefix(HUB), split, columns.text or columns.path, columns.label)
+    elif path.is_dir():
+        found = _folder(path, split, columns)
+    elif path.is_file():
+        found = _file(path, split, columns)
+    else:
+        raise DatasetError(
+            f"{data!r} is not a file or folder here; check the path, or write {HUB}OWNER/NAME for a data set of the "
+            "Hugging Face hub."
+        )
+    if not len(found):
+        raise DatasetError(f"{data} holds no samples.")
+    return found
+
+
+def _folder(folder: Path, split: str, columns: Columns) -> Samples:
+    if (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file():
+        return huggingface.from_disk(folder, split, columns.text or columns.path, columns.label)
+    tables_here = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in TABLES}
+    if split and split in tables_here:
+        return _table(tables_here[split], columns)
+    if split:
+        if not (folder / split).is_dir():
+            have = sorted([*tables_here, *(p.name for p in folder.iterdir() if p.is_dir())])
+            raise DatasetError(f"{folder} has no split {split!r}; it holds {', '.join(have[:8]) or 'nothing'}.")
+        folder = folder / split
+    elif tables_here:
+        raise DatasetError(f"{folder} holds {', '.join(p.name for p in tables_here.values())}; choose one by --split.")
+    return _images(folder)
+
+
+def _images(folder: Path) -> Samples:
+    """An image folder: one folder per class, images anywhere below it; images right in `folder` have no label."""
+    found = (p for p in folder.rglob("*") if p.suffix.lower() in IMAGES and p.is_file())
+    by_name = sorted((path.relative_to(folder).as_posix(), path) for path in found)  # one order on every platform
+    names = [name for name, _ in by_name]
+    if not names:
+        raise DatasetError(f"{folder} holds no image ({', '.join(IMAGES[:3])}, …), and no table of samples.")
+    flat = [name for name in names if "/" not in name]
+    if flat and len(flat) != len(names):
+        raise DatasetError(
+            f"{folder} holds {flat[0]} beside folders of classes; put every image into its class's folder."
+        )
+    _check_split(folder, names)
+    labels = None if flat else np.array([name.split("/")[0] for name in names])
+    return base.of_image_files([path for _, path in by_name], labels)
+
+
+def _check_split(folder: Path, names: list[str]) -> None:
+    """Folders called train and test whose own folders are classes would make two classes 'train' and 'test'."""
+    top = {name.split("/")[0] for name in names}
+    if top & {"train", "test"} and all(name.count("/") >= 2 for name in names):
+        raise DatasetError(f"{folder} holds the splits {', '.join(sorted(top))}; choose one by --split.")
+
+
+def _file(path: Path, split: str, columns: Columns) -> Samples:
+    if path.suffix in ROWS or (path.suffix == ".parquet" and columns.row):
+        rows = load_rows(path, split, labelled=None, column=columns.row, label=columns.label)
+        return base.of_rows(rows.x, rows.y, str(path))
+    if split:
+        raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
+    if path.suffix not in TABLES:
+        raise DatasetError(f"{path} is of no known kind; known are {', '.join((*TABLES, *ROWS))}.")
+    return _table(path, columns)
+
+
+def _table(path: Path, columns: Columns) -> Samples:
+    table = tables.read_table(path)
+    labels = tables.read_labels(table, columns.label, path)
+    if not columns.path and (text := tables.pick(table, columns.text, tables.TEXT)):
+        return base.of_texts(table[text], labels, [f"{path}, row {i + 1}" for i in range(len(table[text]))])
+    if file := tables.pick(table, columns.path, tables.PATHS):
+        return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
+    asked = columns.text or columns.path
+    raise DatasetError(
+        f"{path} has the columns {', '.join(table)}"
+        + (f" and not {asked!r}" if asked else "")
+        + "; name the one to read by --text-column or --path-column."
+    )
