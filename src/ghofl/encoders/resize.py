@@ -2,7 +2,8 @@
 
 Pillow resizes on a CPU, for torch and ONNX Runtime alike, and torch does on a GPU. Where an image shrinks, both widen their
 kernels with it (no aliasing). ``squash`` and ``crop`` resize one float plane per colour and keep fractions of a byte, so
-that both give the same numbers to 1e-5; ``pillow-squash`` and ``pillow-crop`` are Pillow's resize of a byte image.
+that both give the same numbers to 1e-5; ``pillow-squash`` and ``pillow-crop`` are Pillow's resize of a byte image,
+wherever the network runs: in which order it rounds rows and columns depends on the image's shape and on its release.
 """
 
 import math

@@ -14,6 +14,8 @@ from ghofl.errors import EncoderError
 
 # Images of one pass on a CPU: activations of more overflow its caches, those of fewer leave its cores waiting.
 IMAGES_AT_ONCE = 8
+# Pixels of one resize on a GPU, so that a batch of large photos fits beside the network.
+PIXELS_AT_ONCE = 2**24
 
 
 def device_of(runtime: Runtime) -> torch.device:
@@ -96,15 +98,21 @@ def planes_on(device: torch.device, images: np.ndarray, preprocessing: Preproces
     if preprocessing.is_of_bytes:
         with ThreadPoolExecutor(cores()) as pool:  # Pillow leaves Python's lock alone while it resizes
             images = np.stack(list(pool.map(preprocessing.resize, images)))
-    planes = torch.from_numpy(images).to(device).permute(0, 3, 1, 2).float()
-    if not preprocessing.is_of_bytes:
-        (height, width), size = preprocessing.sides(*images.shape[1:3]), preprocessing.size
-        top, left = preprocessing.corner(height, width)
-        planes = torch.nn.functional.interpolate(planes, (height, width), mode=preprocessing.kernel, antialias=True)
-        planes = planes[:, :, top : top + size, left : left + size]
+    step = max(1, PIXELS_AT_ONCE // (images.shape[1] * images.shape[2]))
+    parts = [torch.from_numpy(images[i : i + step]).to(device) for i in range(0, len(images), step)]
+    planes = torch.cat([_squares(part.permute(0, 3, 1, 2).float(), preprocessing) for part in parts])
     planes = planes.contiguous(memory_format=torch.channels_last)
     preprocessing.normalise(planes)
     return planes
+
+
+def _squares(planes: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
+    if preprocessing.is_of_bytes:  # they are squares already
+        return planes
+    (height, width), size = preprocessing.sides(*planes.shape[2:]), preprocessing.size
+    top, left = preprocessing.corner(height, width)
+    whole = torch.nn.functional.interpolate(planes, (height, width), mode=preprocessing.kernel, antialias=True)
+    return whole[:, :, top : top + size, left : left + size]
 
 
 class TokenForward(TorchForward):
