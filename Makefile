@@ -17,7 +17,7 @@ test test-quick: export OMP_NUM_THREADS = 1
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal
 
-# What to run while working, in under two minutes: without tests that take seconds each, real data, and the encoders,
+# What to run while working, in about three minutes on two cores: without tests that take seconds each, real data, and the encoders,
 # whose libraries each process would take longer to import than their tests run. Nothing here waits for a network,
 # so there are as many processes as cores.
 test-quick: .venv/.dev
