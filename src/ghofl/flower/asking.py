@@ -10,7 +10,7 @@ from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.letter import Letter
 from ghofl.flower.settings import Settings
-from ghofl.wire.message import is_site_name
+from ghofl.names import is_site_name
 
 log = logging.getLogger("flwr")
 POLL = 0.5

@@ -33,11 +33,6 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
     before = folder.total()
     inside = {entry.site for entry in before.roster} if before is not None else set()
     sites |= dict.fromkeys(inside, "counted before")
-    if settings.remove:
-        raise FederationError(
-            f"{', '.join(settings.remove)} cannot be removed: a secure total hides its parts, and the sum of a round "
-            "without them, beside this one, would show theirs."
-        )
     if before is not None and before.is_released:
         return _without_latecomers(engine, before, inside, folder, sites)
     kept = _kept_round(folder)
