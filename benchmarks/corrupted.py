@@ -29,7 +29,8 @@ from ghofl.classifier import HeadSpec
 from ghofl.encoders import Runtime
 from ghofl.features import Features
 from ghofl.samples import class_numbers, load_samples
-from ghofl.simulate import Dataset, recipe_for, site_moments
+from ghofl.simulation.simulate import Dataset, recipe_for
+from ghofl.site.outgoing import Embedded, count
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")
 BATCH = {"cpu": 32, "cuda": 500}
@@ -84,7 +85,7 @@ def clean_total() -> Total:
     rows, classes = data.embeddings("cifar10"), load_samples(str(IMAGES)).classes()
     whole = Dataset(rows["x_train"], rows["y_train"], rows["x_test"], rows["y_test"], classes)
     recipe = recipe_for(whole, [HeadSpec.parse(head) for head in HEADS], power=0.5)
-    sums, _ = site_moments(Features.of(recipe), whole.x_train, whole.y_train)
+    sums = count(Features.of(recipe), Embedded(whole.x_train, whole.y_train)).moments
     return Total.of([Message.of(sums, recipe, "all")], recipe)
 
 

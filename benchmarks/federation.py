@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ghofl import partition
 from ghofl.classifier import HeadSpec
-from ghofl.demo import digits
 from ghofl.flower.new import write_app
 from ghofl.recipe import Encoder, Grid, Recipe
-from ghofl.simulate import recipe_for, simulate
+from ghofl.simulation import partition
+from ghofl.simulation.demo import digits
+from ghofl.simulation.simulate import recipe_for, simulate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "flower"))
 from processes import Deployment, command_line

@@ -3,8 +3,9 @@
 import data
 import numpy as np
 
-from ghofl import HeadSpec, partition
-from ghofl.simulate import Dataset, recipe_for, simulate
+from ghofl import HeadSpec
+from ghofl.simulation import partition
+from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
 BITS = (4, 5, 6, 7, 8, 9, 10, 12)
 

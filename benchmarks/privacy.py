@@ -14,11 +14,13 @@ from pathlib import Path
 import data
 import numpy as np
 
-from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total, partition
+from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect
 from ghofl.secure import Ring
-from ghofl.simulate import Cohort, Dataset, recipe_for, site_moments
+from ghofl.simulation import partition
+from ghofl.simulation.simulate import Cohort, Dataset, recipe_for
+from ghofl.site.outgoing import Embedded, count
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5
@@ -60,7 +62,7 @@ class Federation:
         self.recipe = replace(self.recipe, privacy=Privacy(radius=usual_length(self.recipe)))
         self.features = Features.of(self.recipe)
         parts = partition.iid(dataset.y_train, CLIENTS, np.random.default_rng(0))
-        self.moments = [site_moments(self.features, dataset.x_train[p], dataset.y_train[p])[0] for p in parts]
+        self.moments = [count(self.features, Embedded(dataset.x_train[p], dataset.y_train[p])).moments for p in parts]
         self.test, self.labels = self.features.values(dataset.x_test), dataset.y_test
 
     def results(self) -> Iterator[dict]:

@@ -42,7 +42,7 @@ from ghofl import (
     Sketch,
     Total,
 )
-from ghofl.features import calibrated
+from ghofl.features import fit_grid
 from ghofl.heads import LDA, QDA
 from ghofl.secure import Ring
 from ghofl.wire.packing import pack, unpack
@@ -80,7 +80,7 @@ def _large(rng: np.random.Generator) -> Iterator[Measure]:
     """A hundred classes of 1,280-dimensional rows: the size of CIFAR-100 under MobileNetV2."""
     x, y = rng.random((50_000, 1280), np.float32), rng.integers(100, size=50_000)
     recipe = Recipe(tuple(map(str, range(100))), Encoder(dim=1280), ("S",), grid=Grid(bits=8))
-    features = Features.of(calibrated(recipe, x))
+    features = Features.of(fit_grid(recipe, x))
     q, layout = features.rows(x)[0], Layout.of(recipe)
     yield against(
         "statistics",
@@ -154,7 +154,7 @@ def _features(rng: np.random.Generator) -> Iterator[Measure]:
         lambda: _on_grid(x),
     )
     for name, space in (("projection", Projection(dim=256)), ("lift", Lift(dim=2048))):
-        features = Features.of(calibrated(replace(plain, **{name: space}), x))
+        features = Features.of(fit_grid(replace(plain, **{name: space}), x))
         matrix = np.ones((1280, space.dim), np.float32)
         yield against(
             f"features_{name}",

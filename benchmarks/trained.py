@@ -13,12 +13,12 @@ import scipy.special
 
 from ghofl import Encoder, Features, Gaussians, Grid, Lift, Recipe, Transform
 from ghofl.evaluation import expected_calibration_error
-from ghofl.features import calibrated
+from ghofl.features import fit_grid
 from ghofl.gaussians import METHODS, Draws, Fisher, draw
 from ghofl.heads import LDA, RDA, FisherMix, Head, ProtoHyper, Ridge, Student
 from ghofl.heads.calibration import temperature_of
 from ghofl.heads.training import default_draws
-from ghofl.simulate import site_moments
+from ghofl.site.outgoing import Embedded, count
 
 SEEDS = range(5)
 PAPER = {head.name: head.Options.preset("paper") for head in (FisherMix, ProtoHyper)}
@@ -96,8 +96,8 @@ def ridge(dim: int = 8192) -> dict:
     arrays = data.embeddings("cifar10")
     classes = tuple(map(str, range(10)))
     recipe = Recipe(classes, Encoder(dim=1280), ("B",), Transform(power=0.5), lift=Lift(dim=dim))
-    features = Features.of(calibrated(recipe, arrays["x_train"]))
-    moments, _ = site_moments(features, arrays["x_train"], arrays["y_train"])
+    features = Features.of(fit_grid(recipe, arrays["x_train"]))
+    moments = count(features, Embedded(arrays["x_train"], arrays["y_train"])).moments
     seconds, head = _timed(lambda: Ridge.fit(Gaussians.estimate(moments, features.unit)))
     right = float(np.mean(head.predict(features.values(arrays["x_test"])) == arrays["y_test"]))
     return {"dim": dim, "fit_seconds": seconds, "accuracy": right}
@@ -108,8 +108,8 @@ def _prepared(
 ) -> tuple[Gaussians, np.ndarray, np.ndarray]:
     arrays = data.embeddings(name)
     recipe = Recipe(tuple(map(str, range(classes))), Encoder(dim=1280), ("S",), Transform(power=power), Grid(bits=bits))
-    features = Features.of(calibrated(recipe, arrays["x_train"]))
-    moments, _ = site_moments(features, arrays["x_train"], arrays["y_train"])
+    features = Features.of(fit_grid(recipe, arrays["x_train"]))
+    moments = count(features, Embedded(arrays["x_train"], arrays["y_train"])).moments
     return Gaussians.estimate(moments, features.unit), features.values(arrays["x_test"]), arrays["y_test"]
 
 

@@ -16,11 +16,11 @@ import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ghofl import partition
 from ghofl.cli import app, console
-from ghofl.demo import ALPHA, CLIENTS, FEDAVG_BYTES, digits
 from ghofl.heads import HEADS
-from ghofl.simulate import all_heads, recipe_for, simulate
+from ghofl.simulation import partition
+from ghofl.simulation.demo import ALPHA, CLIENTS, FEDAVG_BYTES, digits
+from ghofl.simulation.simulate import all_heads, recipe_for, simulate
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs" / "cli.md"

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ghofl.assembly import PrivacyOptions, RecipeOptions, assemble
 from ghofl.cli import private
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import Features, unit_scale
+from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
 from ghofl.recipe import Encoder, Limits, Privacy
 
 CLASSES, ENCODER = tuple("abcdef"), Encoder(dim=96, name="mine", fingerprint="f" * 64)

@@ -11,9 +11,9 @@ from test_cli import ghofl
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Layout, Message, Moments, Privacy, Total, Transform
-from ghofl.diagnostics import audit, exposures, memberships, with_noise
 from ghofl.errors import EmbeddingsError
 from ghofl.privacy import NoiseStream, plan_of
+from ghofl.site.audit import audit, exposures, memberships, with_noise
 
 
 def as_set(rows):

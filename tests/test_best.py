@@ -5,13 +5,13 @@ import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Lift, Message, Recipe, Sketch
-from ghofl.best import propose
 from ghofl.errors import MessageError, RecipeError, RosterError
 from ghofl.evaluation import Confusion, expected_calibration_error
+from ghofl.evaluation.selection import Report, best_of
 from ghofl.heads.best import best_head
 from ghofl.heads.calibration import fit_temperature
-from ghofl.selection import Report, best_of
-from ghofl.simulate import site_moments
+from ghofl.planning.propose import propose
+from ghofl.site.outgoing import Embedded, count
 
 CLASSES = tuple(map(str, range(20)))
 
@@ -41,7 +41,7 @@ def test_the_best_head_follows_from_what_the_total_holds_and_can_be_fitted(recip
 
 
 def test_more_budget_never_gives_a_smaller_message_of_worse_expectation():
-    from ghofl.best import _expected
+    from ghofl.planning.propose import _expected
 
     proposals = [propose(b, CLASSES, 256) for b in (20_000, 60_000, 200_000, 10**6, 10**7, 10**9)]
     expected = [_expected(p.recipe) for p in proposals]
@@ -55,7 +55,7 @@ DIMS = (2, 4, 16, 32, 64, 100, 1280)
 @pytest.mark.parametrize("bits", [6, 8])
 @pytest.mark.parametrize("dim", DIMS)
 def test_more_statistics_of_one_space_are_never_expected_to_be_worse(dim, bits):
-    from ghofl.best import SKETCHES, _expected
+    from ghofl.planning.propose import SKETCHES, _expected
 
     def expected(*statistics, **parts):
         return _expected(Recipe(CLASSES, Encoder(dim=dim), statistics, grid=Grid(bits=bits), **parts))
@@ -71,7 +71,7 @@ def test_more_statistics_of_one_space_are_never_expected_to_be_worse(dim, bits):
 @pytest.mark.parametrize("dim", DIMS)
 def test_no_proposal_leaves_out_statistics_of_its_space_that_fit(dim, classes):
     """Five megabytes at 64 dimensions were spent on naive Bayes, because LDA of few dimensions counted as weaker."""
-    from ghofl.best import _bytes
+    from ghofl.planning.propose import _bytes
 
     names = tuple(map(str, range(classes)))
     for budget in (3_000, 10_000, 50_000, 200_000, 10**6, 5 * 10**6, 256 * 10**6):
@@ -111,10 +111,10 @@ def test_a_real_message_fits_the_budget_it_was_proposed_for(budget, rng):
     recipe = propose(budget, CLASSES, 256, rows=2000).recipe
     y = rng.integers(20, size=2000)
     x = np.abs(rng.normal(size=(2000, 256)) @ rng.normal(size=(256, 256)) / 16 + rng.normal(size=(20, 256))[y]) ** 2
-    from ghofl.features import calibrated
+    from ghofl.features import fit_grid
 
-    features = Features.of(calibrated(recipe, x))
-    moments, _ = site_moments(features, x, y)
+    features = Features.of(fit_grid(recipe, x))
+    moments = count(features, Embedded(x, y)).moments
     assert len(Message.of(moments, features.recipe).to_bytes()) <= budget
 
 

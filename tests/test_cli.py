@@ -268,7 +268,9 @@ def test_a_defect_is_a_traceback_and_not_an_answer_about_the_input(folder):
     """A ValueError that nobody raised on purpose used to end as 'Error: …' with code 2, as if the user had erred."""
     with pytest.raises(ValueError, match="operands could not be broadcast"), console.handled():
         np.zeros(2) + np.zeros(3)
-    broken = "from ghofl import demo\nfrom ghofl.cli import main\ndemo.digits = lambda: int('a defect')\nmain()"
+    broken = (
+        "from ghofl.simulation import demo\nfrom ghofl.cli import main\ndemo.digits = lambda: int('a defect')\nmain()"
+    )
     done = subprocess.run([sys.executable, "-c", broken, "demo"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert "Traceback" in done.stderr

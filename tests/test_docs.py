@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from ghofl import HEADS, Layout
 from ghofl.cli import app
-from ghofl.demo import digits
 from ghofl.features import rademacher
+from ghofl.simulation.demo import digits
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

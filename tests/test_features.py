@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from federations import recipe_of
 from ghofl import Features, Lift, Projection, Sketch, Transform
 from ghofl.errors import ClippingWarning, EmbeddingsError
-from ghofl.features import Clipped, Clipping, calibrated, exact_product, rademacher, shift_of, transformed
+from ghofl.features import Clipped, Clipping, exact_product, fit_grid, rademacher, shift_of, transformed
 
 SPACES = [
     {},
@@ -215,15 +215,15 @@ def test_clipping_in_a_projected_space_names_the_shift_that_clips_none(kind, rng
 @pytest.mark.parametrize("space", SPACES[:2] + SPACES[3:], ids=["none", "rademacher", "lift"])
 def test_a_calibrated_recipe_clips_almost_nothing_and_uses_most_of_the_grid(space, rng):
     x = np.abs(rng.normal(size=(3000, 6))) * 77
-    recipe = calibrated(recipe_of(bits=9, **space), x)
+    recipe = fit_grid(recipe_of(bits=9, **space), x)
     q, clipping = Features.of(recipe).rows(x)
     assert clipping.share < 1e-3
     assert np.abs(q).max() > recipe.grid.bound / 3
 
 
 def test_calibration_without_rows_or_with_zeros_changes_nothing():
-    assert calibrated(recipe_of(), np.zeros((0, 6))) == recipe_of()
-    assert calibrated(recipe_of(), np.zeros((5, 6))) == recipe_of()
+    assert fit_grid(recipe_of(), np.zeros((0, 6))) == recipe_of()
+    assert fit_grid(recipe_of(), np.zeros((5, 6))) == recipe_of()
 
 
 def test_the_default_shift_is_half_the_bits_of_the_dimension():

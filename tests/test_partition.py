@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ghofl import partition
 from ghofl.errors import PartitionError
+from ghofl.simulation import partition
 
 SPLITS = {
     "iid": lambda y, k, rng: partition.iid(y, k, rng),

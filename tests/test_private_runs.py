@@ -25,7 +25,6 @@ from ghofl import (
     Transform,
     partition,
 )
-from ghofl.demo import digits
 from ghofl.errors import MessageError, PrivacyError, RecipeError
 from ghofl.features import radius_of, unit_scale, usual_length
 from ghofl.gaussians import Sums
@@ -45,7 +44,8 @@ from ghofl.privacy import (
     sketch_norm,
 )
 from ghofl.secure import RoundFailedError
-from ghofl.simulate import Cohort, recipe_for, simulate
+from ghofl.simulation.demo import digits
+from ghofl.simulation.simulate import Cohort, recipe_for, simulate
 
 NOISE = {"radius": 1.0, "epsilon": 4.0, "delta": 1e-5}
 MECHANISMS = {

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from federations import blobs
-from ghofl import HeadSpec, Layout, partition
-from ghofl.demo import digits
+from ghofl import HeadSpec, Layout
 from ghofl.errors import EmbeddingsError, HeadError
-from ghofl.simulate import Dataset, all_heads, need_of, recipe_for, simulate
+from ghofl.simulation import partition
+from ghofl.simulation.demo import digits
+from ghofl.simulation.simulate import Dataset, all_heads, need_of, recipe_for, simulate
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 
 from federations import blobs, recipe_of
 from ghofl import Classifier
-from ghofl.simulate import Dataset, HeadSpec, simulate
 from ghofl.simulation import story
+from ghofl.simulation.simulate import Dataset, HeadSpec, simulate
 
 
 @pytest.mark.parametrize("sites", [1, 3, 10])

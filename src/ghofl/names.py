@@ -75,7 +75,7 @@ def look_alike(names: Iterable[str]) -> tuple[str, str] | None:
     return None
 
 
-def refuse_look_alike(name: str, looks: Mapping[str, str]) -> None:
+def check_look_alike(name: str, looks: Mapping[str, str]) -> None:
     """Raise when a site looks like another one, given the names that are there by their skeletons."""
     other = looks.get(skeleton(name), name) if name else name
     if other != name:

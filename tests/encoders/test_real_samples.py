@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from test_cli import ghofl
 
-from ghofl import encoders, partition
+from ghofl import encoders
 from ghofl.classifier import HeadSpec
 from ghofl.encoders import cosines
 from ghofl.encoders.export import export
-from ghofl.features import calibrated
+from ghofl.features import fit_grid
 from ghofl.recipe import Recipe
 from ghofl.samples import class_numbers, load_rows, load_samples
 from ghofl.samples.embed import embed
-from ghofl.simulate import Dataset, recipe_for, simulate
+from ghofl.simulation import partition
+from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
 
@@ -106,5 +107,5 @@ def test_a_real_classifier_s_directions_serve_better_than_random_ones(real_data,
 
 
 def _accuracy(data, recipe, specs):
-    recipe = calibrated(recipe, data.x_train, fit_scale=True)
+    recipe = fit_grid(recipe, data.x_train, fit_scale=True)
     return simulate(data, [np.arange(len(data.y_train))], recipe, specs).heads["lda"].accuracy

@@ -7,7 +7,7 @@ from ghofl.encoders import Preprocessing
 from ghofl.encoders.resize import FITS
 from ghofl.encoders.torch_forward import planes_on
 from ghofl.errors import EncoderError
-from ghofl.plain import build
+from ghofl.recipe.schema import build
 
 PLAIN = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
 

@@ -7,13 +7,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from federations import blobs, recipe_of
-from ghofl import partition
-from ghofl.flower.answers import answer
-from ghofl.flower.asking import Answer, Node
-from ghofl.flower.letter import Letter
-from ghofl.flower.settings import Settings
-from ghofl.flower.site import Site
+from ghofl.flower.server.asking import Answer, Node
+from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Privacy
+from ghofl.simulation import partition
+from ghofl.site.answers import answer
+from ghofl.site.letter import Letter
+from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
@@ -51,7 +51,7 @@ def make_sites(folder, count=5, recipe=PLAIN, policy="", keys=False, seed=3):
 def exact_total(folder, paths, recipe=PLAIN):
     """The total of the sites' rows without any engine."""
     plain = replace(recipe, privacy=Privacy())
-    moments = [Site.load(path).moments(plain) for path in paths]
+    moments = [Site.load(path).count(plain).moments for path in paths]
     return Total.of((Message.of(m, plain, f"site-{i}") for i, m in enumerate(moments)), plain).moments
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from federations import blobs
-from ghofl import partition
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.flower.new import write_app
 from ghofl.recipe import Recipe
-from ghofl.simulate import Dataset, simulate
+from ghofl.simulation import partition
+from ghofl.simulation.simulate import Dataset, simulate
 from processes import Deployment, available, end, key_pair
 from sites import PLAIN, SECURE
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from ghofl.errors import BusyError, EmbeddingsError, MessageError, PrivacyError, RecipeError, SiteError
 from ghofl.files import FileBytes
 from ghofl.flower import engine
-from ghofl.flower.answers import ACTIONS
-from ghofl.flower.asking import Node
 from ghofl.flower.client_app import SIMULATION, ContextMemory, is_simulated, make_app
 from ghofl.flower.engine import GridEngine, from_records, to_records
-from ghofl.flower.letter import Letter
 from ghofl.flower.new import _pyproject
-from ghofl.flower.settings import Settings
+from ghofl.flower.server.asking import Node
+from ghofl.flower.server.settings import Settings
+from ghofl.site.answers import ACTIONS
+from ghofl.site.letter import Letter
 from ghofl.wire.message import Message as SiteMessage
 from sites import PLAIN, SECURE, make_sites
 
@@ -215,13 +215,13 @@ ODD = [
 ]  # fmt: skip
 PLACES = {
     "the configuration": "ghofl.flower.client_app.Site.of_config",
-    "the memory": "ghofl.flower.site.Site.memory",
-    "the lock": "ghofl.flower.memory.FolderMemory.alone",
+    "the memory": "ghofl.site.site.Site.memory",
+    "the lock": "ghofl.site.memory.FolderMemory.alone",
     "reading the query": "ghofl.flower.client_app.from_records",
-    "the recipe": "ghofl.flower.answers.Recipe.from_toml",
-    "the rows": "ghofl.flower.site.Site.moments_and_clipping",
-    "the policy": "ghofl.flower.site.Site.conditions",
-    "what is kept": "ghofl.flower.memory.FolderMemory.get",
+    "the recipe": "ghofl.site.answers.Recipe.from_toml",
+    "the rows": "ghofl.site.site.Site.count",
+    "the policy": "ghofl.site.site.Site.conditions",
+    "what is kept": "ghofl.site.memory.FolderMemory.get",
 }
 
 

@@ -14,17 +14,17 @@ from ghofl import secure
 from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import FederationError, GhoflError, PrivacyError, RosterError, SiteError
-from ghofl.flower.answers import answer
-from ghofl.flower.federation import run
-from ghofl.flower.folder import RunFolder
-from ghofl.flower.letter import Letter
-from ghofl.flower.parcel import ready
-from ghofl.flower.reveals import Ledger
-from ghofl.flower.settings import Settings
-from ghofl.flower.site import Site
+from ghofl.flower.server.federation import run
+from ghofl.flower.server.folder import RunFolder
+from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
+from ghofl.site.answers import answer
+from ghofl.site.letter import Letter
+from ghofl.site.parcel import ready
+from ghofl.site.reveals import Ledger
+from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
@@ -464,7 +464,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
 def test_a_public_seed_that_the_server_chose_is_refused(tmp_path, monkeypatch):
     paths = make_sites(tmp_path, recipe=SECURE)
     chosen = lambda name, sites, _seed, entries, plan: secure.Agreement(name, sites, bytes(32), entries, plan)  # noqa: E731
-    monkeypatch.setattr("ghofl.flower.secure_total.Agreement", chosen)
+    monkeypatch.setattr("ghofl.flower.server.secure_total.Agreement", chosen)
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert "does not follow from its participants' keys" in (tmp_path / "run" / "report.json").read_text()
@@ -572,7 +572,7 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
         assert done["reopened"] is True
         assert done["recipe"] == SECURE.fingerprint
         assert done["cohort"] == four
-        assert done["data"] == Site.load(path).moments(SECURE).sha256
+        assert done["data"] == Site.load(path).count(SECURE).moments.sha256
     for others, why in ((paths[:3], "0 of 3 clients advertised keys"), (paths, "4 sites joined .* at least 5")):
         with pytest.raises(FederationError, match=why):
             run(InProcess(others), SECURE, settings(tmp_path / f"other-{len(others)}", min_sites=len(others)))
@@ -658,10 +658,10 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
     paths = make_sites(tmp_path, count=3, recipe=SECURE)
     true_bound = entry_bound(SECURE)
     reads = []
-    original = Site.moments_and_clipping
-    monkeypatch.setattr(Site, "moments_and_clipping", lambda *a: reads.append(1) or original(*a))
+    original = Site.count
+    monkeypatch.setattr(Site, "count", lambda *a: reads.append(1) or original(*a))
     for bit in range(31):
-        monkeypatch.setattr("ghofl.flower.secure_total.entry_bound", lambda _, bit=bit: 2**bit + 1)
+        monkeypatch.setattr("ghofl.flower.server.secure_total.entry_bound", lambda _, bit=bit: 2**bit + 1)
         engine = InProcess(paths)
         with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
             run(engine, SECURE, settings(tmp_path / "run"))
@@ -671,14 +671,14 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
         }
         assert {action for action, _ in engine.asked} == {"join", "advertise"}
     assert len(reads) == 3, "rows were read when they were packed, and not because of a bound"
-    monkeypatch.setattr("ghofl.flower.secure_total.entry_bound", lambda _: true_bound)
+    monkeypatch.setattr("ghofl.flower.server.secure_total.entry_bound", lambda _: true_bound)
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 3
 
 
 def test_a_site_refuses_vectors_of_another_length(tmp_path, monkeypatch):
     paths = make_sites(tmp_path, count=3, recipe=SECURE)
     longer = lambda name, sites, seed, entries, plan: secure.Agreement(name, sites, seed, entries + 1, plan)  # noqa: E731
-    monkeypatch.setattr("ghofl.flower.secure_total.Agreement", longer)
+    monkeypatch.setattr("ghofl.flower.server.secure_total.Agreement", longer)
     with pytest.raises(FederationError, match="advertised keys"):
         run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert "bound and length" in (tmp_path / "run" / "report.json").read_text()
@@ -687,7 +687,7 @@ def test_a_site_refuses_vectors_of_another_length(tmp_path, monkeypatch):
 def test_a_site_with_more_rows_than_the_recipe_allows_is_left_out_and_told_at_the_site(tmp_path):
     recipe = replace(SECURE, limits=Limits(max_rows=80))
     paths = make_sites(tmp_path, recipe=recipe)
-    counts = [Site.load(path).moments(recipe).rows for path in paths]
+    counts = [Site.load(path).count(recipe).moments.rows for path in paths]
     assert min(sorted(counts)[:3]) <= 80 < max(counts)
     engine = InProcess(paths, names={100 + i: f"site-{i}" for i in range(5)})
     large = int(np.argmax(counts))
@@ -704,8 +704,8 @@ def test_sites_refuse_rounds_of_fewer_than_their_recipe_asks_for(tmp_path, monke
     """The server is the one that must not be believed: it plans for three where the recipe says five."""
     recipe = replace(SECURE, privacy=Privacy(secure=True, min_cohort=5))
     paths = make_sites(tmp_path, recipe=recipe)
-    monkeypatch.setattr("ghofl.flower.secure_total.refuse_few", lambda *_: None)
-    monkeypatch.setattr("ghofl.flower.secure_total.fewest", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.flower.server.secure_total.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.flower.server.secure_total.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run", dropout=0.2))
     assert "of 5 sites 1 may vanish, and a sum covers at least 5" in (tmp_path / "run" / "report.json").read_text()
@@ -717,8 +717,8 @@ def test_sites_refuse_shared_noise_that_colluders_could_take_away(tmp_path, monk
     assert len(run(InProcess(paths), recipe, settings(tmp_path / "fine")).total.roster) == 5
     (tmp_path / "other").mkdir()
     paths = make_sites(tmp_path / "other", recipe=recipe)
-    monkeypatch.setattr("ghofl.flower.secure_total.refuse_few", lambda *_: None)
-    monkeypatch.setattr("ghofl.flower.secure_total.fewest", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.flower.server.secure_total.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.flower.server.secure_total.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run"))
     assert "this site asks for 4 that keep their noise" in (tmp_path / "run" / "report.json").read_text()

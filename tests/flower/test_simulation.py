@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from federations import blobs
-from ghofl import partition
 from ghofl.classifier import HeadSpec
 from ghofl.flower.new import write_app
-from ghofl.simulate import Dataset, simulate
+from ghofl.simulation import partition
+from ghofl.simulation.simulate import Dataset, simulate
 from processes import Deployment, available
 from sites import PLAIN, SECURE
 

@@ -11,21 +11,22 @@ import pytest
 from typer.testing import CliRunner
 
 from federations import moments_of
-from ghofl import partition
 from ghofl.cli import app
 from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
-from ghofl.flower.answers import ACTIONS, answer, told_outside
-from ghofl.flower.binding import is_same, is_signed, load_public_key, sign
-from ghofl.flower.federation import run
-from ghofl.flower.letter import Letter
-from ghofl.flower.memory import FolderMemory
 from ghofl.flower.new import write_app
-from ghofl.flower.parcel import ready
-from ghofl.flower.policy import Policy, load_peers
-from ghofl.flower.site import SimulatedSite, Site
+from ghofl.flower.server.federation import run
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Limits, Privacy, Recipe
 from ghofl.secure import RingError
+from ghofl.simulation import partition
+from ghofl.simulation.site import SimulatedSite
+from ghofl.site.answers import ACTIONS, answer, told_outside
+from ghofl.site.binding import is_same, is_signed, load_public_key, sign
+from ghofl.site.letter import Letter
+from ghofl.site.memory import FolderMemory
+from ghofl.site.parcel import ready
+from ghofl.site.policy import Policy, load_peers
+from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
@@ -129,17 +130,17 @@ def test_samples_and_an_encoder_do_as_well_as_embeddings(tmp_path):
     common = {"folder": str(tmp_path / "f"), "labels_are_numbers": True}
     rows = Site("n", embeddings=str(tmp_path / "rows.npz"), **common)
     wrong = Site("n", data=str(tmp_path / "rows.npz"), encoder="precomputed:", **common)
-    assert rows.moments(PLAIN).rows == 30
+    assert rows.count(PLAIN).moments.rows == 30
     with pytest.raises(ValueError, match="takes rows as they are"):
-        wrong.moments(PLAIN)
+        wrong.count(PLAIN).moments
 
 
 def test_whole_number_labels_are_places_in_the_list_of_classes_only_where_the_site_says_so(tmp_path):
     path = make_sites(tmp_path)[0]
-    assert Site.load(path).moments(PLAIN).rows > 0
+    assert Site.load(path).count(PLAIN).moments.rows > 0
     path.write_text(path.read_text().replace("labels_are_numbers = true", ""))
     with pytest.raises(ValueError, match=r"labels_are_numbers = true in the site file"):
-        Site.load(path).moments(PLAIN)
+        Site.load(path).count(PLAIN).moments
 
 
 def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
@@ -192,7 +193,7 @@ def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
 def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, monkeypatch):
     path = make_sites(tmp_path)[0]
     site = Site.load(path)
-    monkeypatch.setattr("ghofl.flower.memory.PATIENCE", 0.1)
+    monkeypatch.setattr("ghofl.site.memory.PATIENCE", 0.1)
     with site.memory().alone():
         for action in ACTIONS:
             reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
@@ -264,7 +265,7 @@ def test_an_encoder_s_file_is_found_beside_the_site_file(tmp_path):
         np.savez(tmp_path / "d.npz", x=np.ones((4, 6)), y=np.arange(4))
         (tmp_path / "site.toml").write_text((tmp_path / "site.toml").read_text().replace('"d"', '"d.npz"'))
         with pytest.raises((EncoderError, FileNotFoundError), match=str(tmp_path / "missing.onnx")):
-            Site.load(tmp_path / "site.toml").moments(PLAIN)
+            Site.load(tmp_path / "site.toml").count(PLAIN).moments
 
 
 def invoke(*words):
@@ -351,7 +352,7 @@ def test_check_shows_the_figures_that_no_rule_may_read_under_epsilon(tmp_path):
     recipe = replace(PLAIN, privacy=LOCAL)
     path = make_sites(tmp_path, recipe=recipe)[0]
     told = json.loads(invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--json", "-").output)
-    counts = Site.load(path).moments(recipe).counts
+    counts = Site.load(path).count(recipe).moments.counts
     assert (told["rows"], told["smallest_class"]) == (counts.sum(), counts[counts > 0].min())
 
 
@@ -404,7 +405,7 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
     def broken(*_):
         raise RuntimeError("row 7 is patient Smith")
 
-    monkeypatch.setattr(Site, "moments_and_clipping", broken)
+    monkeypatch.setattr(Site, "count", broken)
     reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
     assert reply.fields["status"] == "refused"
     assert reply.fields["site"] == "site-0"
@@ -472,11 +473,11 @@ def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):
     )
     run_config = {"simulated-embeddings": str(tmp_path / "rows.npz"), "simulated-alpha": 0.5}
     sites = [SimulatedSite.of_config({"partition-id": i, "num-partitions": 7}, run_config) for i in range(7)]
-    assert sum(site.moments(PLAIN).rows for site in sites) == 60
+    assert sum(site.count(PLAIN).moments.rows for site in sites) == 60
     with np.load(tmp_path / "rows.npz") as rows:
         x, y = rows["x_train"], np.arange(60) % 4
     parts = partition.split(y, 7, np.random.default_rng(0), 0.5)
-    assert all(site.moments(PLAIN) == moments_of(PLAIN, x[p], y[p]) for site, p in zip(sites, parts, strict=True))
+    assert all(site.count(PLAIN).moments == moments_of(PLAIN, x[p], y[p]) for site, p in zip(sites, parts, strict=True))
     assert [site.name for site in sites][3] == "client-00003"
     with pytest.raises(SiteError, match="a simulation needs rows"):
         SimulatedSite.of_config({"partition-id": 0, "num-partitions": 7}, {})

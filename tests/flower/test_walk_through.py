@@ -14,11 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from federations import blobs
-from ghofl import partition
 from ghofl.cli import app
-from ghofl.flower.policy import Policy
-from ghofl.flower.site import SimulatedSite, Site
 from ghofl.recipe import Recipe
+from ghofl.simulation import partition
+from ghofl.simulation.site import SimulatedSite
+from ghofl.site.policy import Policy
+from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from processes import Deployment, available, certificates, free_port, key_pair
@@ -131,7 +132,7 @@ def test_the_hash_that_the_page_promises_is_the_one_of_its_commands(tmp_path, mo
     config["simulated-embeddings"] = "digits.npz"
     nodes = [{"partition-id": i, "num-partitions": config["sites"]} for i in range(config["sites"])]
     sites = [SimulatedSite.of_config(node, config) for node in nodes]
-    total = Total.of((Message.of(site.moments(recipe), recipe, site.name) for site in sites), recipe)
+    total = Total.of((Message.of(site.count(recipe).moments, recipe, site.name) for site in sites), recipe)
     assert total.moments.sha256 == json.loads(done.output)["total_sha256"]
     assert recipe.fingerprint == json.loads(done.output)["recipe"]
 

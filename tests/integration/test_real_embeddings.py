@@ -13,7 +13,8 @@ import pytest
 from ghofl import Features, Gaussians, HeadSpec, Message, Privacy, Total
 from ghofl.heads import LDA
 from ghofl.privacy import NoiseStream, as_vector, protect
-from ghofl.simulate import Dataset, recipe_for, site_moments
+from ghofl.simulation.simulate import Dataset, recipe_for
+from ghofl.site.outgoing import Embedded, count
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
 
@@ -124,7 +125,7 @@ def noisy_lda(real_data):
     plain = replace(plain, privacy=Privacy(radius=1.0))
     parts = np.array_split(np.arange(len(data.y_train)), 10)
     features = Features.of(plain)
-    sites = [site_moments(features, data.x_train[p], data.y_train[p])[0] for p in parts]
+    sites = [count(features, Embedded(data.x_train[p], data.y_train[p])).moments for p in parts]
     test = features.values(data.x_test)
 
     def total(recipe, stream):

@@ -18,9 +18,9 @@ from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleErro
 from ghofl.features import Features
 from ghofl.recipe import Encoder, Grid, Recipe
 from ghofl.samples import base, load_rows, load_samples
-from ghofl.samples.embed import ahead, batch_size_for, embed, moments_of_samples
+from ghofl.samples.embed import ahead, batch_size_for, embed
 from ghofl.samples.journal import Journal
-from ghofl.simulate import site_moments
+from ghofl.site.outgoing import Embedded, Encodable, count
 
 
 @dataclass(frozen=True)
@@ -196,19 +196,18 @@ def test_moments_of_samples_are_those_of_their_embeddings(tmp_path):
     recipe = Recipe(classes=("c0", "c1", "c2"), encoder=Encoder(dim=2), grid=Grid(scale=1.0), statistics=("S",))
     rows = embed(texts(bad=(5,)), Counting([]), tmp_path, batch_size=8, skip_bad=True).rows
     y = np.array([int(label[1]) for label in rows.y])
-    expected, _ = site_moments(Features.of(recipe), np.asarray(rows.x), y)
+    expected = count(Features.of(recipe), Embedded(np.asarray(rows.x), y)).moments
     for size in (1, 7, 64):
-        sums, _, bad = moments_of_samples(
-            texts(bad=(5,)), Counting([]), Features.of(recipe), batch_size=size, skip_bad=True
-        )
-        assert sums == expected
-        assert bad == [(5, "row 5 is an empty text.")]
+        samples = Encodable(texts(bad=(5,)), Counting([]), batch_size=size, skip_bad=True)
+        found = count(Features.of(recipe), samples)
+        assert found.moments == expected
+        assert found.bad == ((5, "row 5 is an empty text."),)
     unlabelled = base.of_texts(["a"], None, ["a"])
     with pytest.raises(DatasetError, match="the data has no labels"):
-        moments_of_samples(unlabelled, Counting([]), Features.of(recipe))
+        count(Features.of(recipe), Encodable(unlabelled, Counting([])))
     other = base.of_texts(["a"], np.array(["c9"]), ["a"])
     with pytest.raises(EmbeddingsError, match="label 'c9' of row 0 is not in the recipe's 3 classes"):
-        moments_of_samples(other, Counting([]), Features.of(recipe))
+        count(Features.of(recipe), Encodable(other, Counting([])))
 
 
 def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):

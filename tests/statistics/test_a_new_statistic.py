@@ -8,10 +8,10 @@ import pytest
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Layout, Limits, Message, Privacy, Recipe, Total
-from ghofl.best import _bytes
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import radius_of
 from ghofl.moments import Moments
+from ghofl.planning.propose import _bytes
 from ghofl.privacy import (
     NoiseStream,
     apply_min_count,

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ghofl import diagnostics
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json, LabelsAreNumbers
 from ghofl.errors import MessageError
@@ -13,6 +12,7 @@ from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import class_numbers, load_rows
+from ghofl.site import audit as room
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -43,7 +43,7 @@ def audit(
         loaded = load_rows(shadow, split)
         assert loaded.y is not None
         rows = loaded.x, class_numbers(loaded.y, agreed.classes, labels_are_numbers)
-    found = diagnostics.audit(moments, agreed, guarantee, rows, seed)
+    found = room.audit(moments, agreed, guarantee, rows, seed)
     sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
     console.said(
         {"file": str(file), **found.to_dict()},

@@ -113,7 +113,7 @@ def _tell(
     json: str | None,
 ) -> None:
     bad = [pair for part in found.values() for pair in part.bad]
-    options.told_of_bad(bad)
+    options.list_bad(bad)
     rows = {name: len(part.rows.x) for name, part in found.items()}
     resumed = sum(part.resumed for part in found.values())
     result = {

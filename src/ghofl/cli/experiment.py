@@ -9,18 +9,18 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ghofl import partition
-from ghofl.assembly import Assembly, PrivacyOptions, RecipeOptions
 from ghofl.classifier import HeadSpec
 from ghofl.cli import console, private
 from ghofl.cli.site import Bits, Force, Json, LiftTo, Power, Project, SketchTo, UnitLength
-from ghofl.demo import run
 from ghofl.errors import EmbeddingsError
+from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
 from ghofl.recipe import Limits
 from ghofl.samples import class_numbers, classes_of, load_rows
 from ghofl.secure import STAGES
-from ghofl.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
-from ghofl.simulate import simulate as run_simulation
+from ghofl.simulation import partition
+from ghofl.simulation.demo import run
+from ghofl.simulation.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
+from ghofl.simulation.simulate import simulate as run_simulation
 
 DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 

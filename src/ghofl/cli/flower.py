@@ -12,9 +12,11 @@ from rich.text import Text
 
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json
-from ghofl.flower import report
 from ghofl.flower.new import write_app
-from ghofl.flower.parcel import (
+from ghofl.flower.server import report
+from ghofl.names import shown
+from ghofl.recipe import Recipe
+from ghofl.site.parcel import (
     approve,
     doubts,
     is_approved,
@@ -25,10 +27,8 @@ from ghofl.flower.parcel import (
     rows_now,
     smallest_class,
 )
-from ghofl.flower.reveals import Ledger, Opening
-from ghofl.flower.site import Site
-from ghofl.names import shown
-from ghofl.recipe import Recipe
+from ghofl.site.reveals import Ledger, Opening
+from ghofl.site.site import Site
 
 MOST_LINES, LONGEST = 30, 1000  # of what is shown
 
@@ -103,8 +103,8 @@ def check(
         "site": here.name,
         "recipe": agreed.fingerprint,
         "rows": parcel.rows,
-        "rows_now": None if now is None else now[0].rows,
-        "smallest_class": None if now is None else smallest_class(now[0]),
+        "rows_now": None if now is None else now.moments.rows,
+        "smallest_class": None if now is None else smallest_class(now.moments),
         "rows_changed": is_old,
         "clipped_share": parcel.clipped,
         "bytes": len(parcel.content),
@@ -117,7 +117,9 @@ def check(
         "revealed": revealed,
     }
     sentences = "\n".join(f"- {text}" for text in (*doubts(parcel, agreed, now), *parcel.sentences))
-    smallest = "" if now is None or not now[0].rows else f" (the smallest class has {smallest_class(now[0]):,} now)"
+    smallest = (
+        "" if now is None or not now.moments.rows else f" (the smallest class has {smallest_class(now.moments):,} now)"
+    )
     console.said(
         result,
         f"{here.name}: {what.format(console.size(len(parcel.content)))}, made of {console.count(parcel.rows, 'row')}"

@@ -11,8 +11,8 @@ import numpy as np
 import typer
 from jaxtyping import Num
 
-from ghofl.assembly import DELTA, PrivacyOptions
 from ghofl.errors import EmbeddingsError
+from ghofl.planning.assembly import DELTA, PrivacyOptions
 from ghofl.privacy import Guarantee
 from ghofl.samples import load_rows
 

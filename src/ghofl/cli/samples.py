@@ -1,5 +1,6 @@
 """Options and steps that commands on samples share: `embed`, `moments`, `recipe` and `export-encoder`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -9,11 +10,18 @@ import typer
 from ghofl import encoders
 from ghofl.cli import console
 from ghofl.encoders import Runtime, SampleEncoder
-from ghofl.features import Clipping, Features
-from ghofl.moments import Moments
-from ghofl.recipe import Encoder, Projection
-from ghofl.samples import Columns, Samples, check_encoder, load_rows, load_samples
-from ghofl.samples.embed import moments_of_samples
+from ghofl.recipe import Encoder, Projection, Recipe
+from ghofl.samples import (
+    Columns,
+    Rows,
+    Samples,
+    check_encoder,
+    class_numbers,
+    load_rows,
+    load_samples,
+    without_bad,
+)
+from ghofl.site.outgoing import Embedded, Encodable
 
 EncoderName = Annotated[
     str,
@@ -67,47 +75,50 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Identified:
+class LoadedIdentity:
     """What a recipe takes from a loaded encoder."""
 
     encoder: Encoder
     projection: Projection | None
 
 
-def identified(
+def load_identity(
     spec: str, weights: Path | None, pooling: str | None, fit: str | None, project: int | None
-) -> Identified:
+) -> LoadedIdentity:
     """The encoder's name, length of row and fingerprint, and a projection from its own classifier if one is asked for."""
     encoder = Chosen(spec, weights, pooling, fit).load()
     projection = None if project is None else encoders.projection_from(encoder, project)
-    return Identified(encoders.identity(encoder), projection)
+    return LoadedIdentity(encoders.identity(encoder), projection)
 
 
-def moments(
-    features: Features,
+def encodable(
     chosen: Chosen,
+    recipe: Recipe,
     data: str,
     split: str,
     columns: Columns,
     batch_size: int,
     skip_bad: bool,
     labels_are_numbers: bool = False,
-) -> tuple[Moments, Clipping]:
-    """The moments of a command's samples, with progress; samples left out are listed."""
+) -> Encodable:
+    """A command's samples and its encoder, which is the recipe's."""
     samples = load_samples(data, split, columns)
     encoder = chosen.load(data, samples)
-    check_encoder(encoders.identity(encoder), features.recipe, data)
-    with console.progress(rate=True) as report:
-        sums, clipping, bad = moments_of_samples(
-            samples, encoder, features,
-            runtime=chosen.runtime, batch_size=batch_size, skip_bad=skip_bad, progress=report,
-            labels_are_numbers=labels_are_numbers,
-        )  # fmt: skip
-    told_of_bad(bad)
-    return sums, clipping
+    check_encoder(encoders.identity(encoder), recipe, data)
+    return Encodable(samples, encoder, chosen.runtime, batch_size, skip_bad, labels_are_numbers)
 
 
-def told_of_bad(bad: list[tuple[int, str]]) -> None:
+def embedded(rows: Rows, recipe: Recipe, path: Path, skip_bad: bool, labels_are_numbers: bool) -> Embedded:
+    """A command's rows with class numbers, made by the recipe's encoder; rows left out are listed."""
+    check_encoder(rows.encoder, recipe, path)
+    if skip_bad:
+        rows, bad = without_bad(rows)
+        list_bad(bad)
+    assert rows.y is not None
+    return Embedded(rows.x, class_numbers(rows.y, recipe.classes, labels_are_numbers))
+
+
+def list_bad(bad: Sequence[tuple[int, str]]) -> None:
     """List the samples that were left out, on standard error."""
     for _, why in bad[:20]:
         console.told("Left out", why)

@@ -7,18 +7,17 @@ import numpy as np
 import typer
 
 from ghofl import files
-from ghofl.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
 from ghofl.cli import console, private
 from ghofl.cli import samples as options
 from ghofl.encoders import Runtime
 from ghofl.errors import RecipeError
-from ghofl.features import TOLERATED_CLIPPING, Features
+from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
+from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
-from ghofl.samples import Columns, Rows, check_encoder, class_numbers, classes_of, load_rows, without_bad
-from ghofl.simulate import site_moments
-from ghofl.wire.message import Message
+from ghofl.samples import Columns, Rows, classes_of, load_rows
+from ghofl.site.outgoing import Outgoing, outgoing
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
@@ -100,7 +99,7 @@ def recipe(
     if not from_encoder and (weights, pooling, fit) != (None, None, None):
         raise typer.BadParameter("--weights, --pooling and --fit are for --from-encoder; give that too.")
     rows = None if from_embeddings is None else load_rows(from_embeddings)
-    own = options.identified(encoder, weights, pooling, fit, project) if from_encoder else None
+    own = options.load_identity(encoder, weights, pooling, fit, project) if from_encoder else None
     if own is not None and dim not in (None, own.encoder.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {own.encoder.dim} numbers; leave --dim out.")
     public_anchor, around = private.load_anchor(anchor)
@@ -170,52 +169,50 @@ def moments(
                 "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
                 "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
             )
-        rows, bad = load_rows(embeddings, split, column=row_column, label=label_column), []
-        check_encoder(rows.encoder, agreed, embeddings)
-        if skip_bad:
-            rows, bad = without_bad(rows)
-            options.told_of_bad(bad)
-        assert rows.y is not None
-        y = class_numbers(rows.y, agreed.classes, labels_are_numbers)
-        with console.progress() as report:
-            sums, clipping = site_moments(Features.of(agreed), rows.x, y, report)
+        found = load_rows(embeddings, split, column=row_column, label=label_column)
+        rows = options.embedded(found, agreed, embeddings, skip_bad, labels_are_numbers)
     elif embeddings is None and data is not None and encoder is not None:
         columns = Columns(text_column, path_column, row_column, label_column)
         chosen = options.Chosen(encoder, weights, pooling, fit, Runtime(device, precision))
-        sums, clipping = options.moments(
-            Features.of(agreed), chosen, data, split, columns, batch_size, skip_bad, labels_are_numbers
-        )
+        rows = options.encodable(chosen, agreed, data, split, columns, batch_size, skip_bad, labels_are_numbers)
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
-    clipping.warn(agreed)
-    message = Message.of(sums, agreed, site, clipping=clipping)
-    sent = message.to_bytes(zstd)
+    with console.progress(rate=data is not None) as report:
+        left = outgoing(agreed, rows, site, progress=report)
+    options.list_bad(left.counted.bad)
+    assert left.message is not None, "a recipe for secure rounds gives no message, and was refused"
+    sent = left.message.to_bytes(zstd)
+    left.counted.clipping.warn(agreed)
     files.write(output, sent, files.PRIVATE)
-    few = int(np.count_nonzero((sums.counts > 0) & (sums.counts < 3)))
-    below = site_warning(sums, agreed.privacy.min_count)
-    has_noise = agreed.privacy.epsilon is not None and agreed.privacy.noise == "local"
+    _tell_of_message(left, output, len(sent), json)
+
+
+def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) -> None:
+    counts, clipping, recipe = left.counted.moments.counts, left.counted.clipping, left.recipe
+    few, present = int(np.count_nonzero((counts > 0) & (counts < 3))), int(np.count_nonzero(counts))
+    below = site_warning(left.counted.moments, recipe.privacy.min_count)
+    has_noise = recipe.privacy.epsilon is not None and recipe.privacy.noise == "local"
     if below and not has_noise:
         console.told("Warning", str(below))
+    assert left.message is not None
     result = {
         "message": str(output),
-        "id": message.id,
-        "site": site,
-        "rows": sums.rows,
-        "bytes": len(sent),
-        "classes_present": int(np.count_nonzero(sums.counts)),
+        "id": left.message.id,
+        "site": left.message.site,
+        "rows": left.counted.moments.rows,
+        "bytes": size,
+        "classes_present": present,
         "classes_under_three_rows": few,
         "classes_under_min_count": len(below.counts),
         "clipped_share": clipping.share,
     }
+    advice = "Send this file to the server."
+    if clipping.share > TOLERATED_CLIPPING:
+        advice = f"Do not send it: agree on a recipe first that keeps these rows; {clipping.advice(recipe)}."
     console.said(
         result,
-        f"Wrote {output}: {sums.rows:,} rows of {result['classes_present']} classes in "
-        f"{console.size(len(sent))}, {clipping.share:.3%} of entries clipped. "
-        + (
-            "Send this file to the server."
-            if clipping.share <= TOLERATED_CLIPPING
-            else f"Do not send it: agree on a recipe first that keeps these rows; {clipping.advice(agreed)}."
-        )
+        f"Wrote {output}: {left.counted.moments.rows:,} rows of {present} classes in {console.size(size)}, "
+        f"{clipping.share:.3%} of entries clipped. {advice}"
         + (" Noise for the recipe's epsilon is in it." if has_noise else "")
         + (f" {few} classes have one or two rows, which the message reveals." if few and not has_noise else ""),
         json,

@@ -16,8 +16,8 @@ from ghofl.cli import console
 from ghofl.cli.site import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Confusion, expected_calibration_error
+from ghofl.evaluation.selection import Report, best_of
 from ghofl.samples import class_numbers, load_rows
-from ghofl.selection import Report, best_of
 
 BLOCK = 2048
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]

@@ -22,7 +22,7 @@ from ghofl.encoders.onnx_file import DESCRIPTION, SEAL, Description, seal_of
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.torch_forward import TorchForward
 from ghofl.errors import EncoderError
-from ghofl.plain import plain
+from ghofl.recipe.schema import plain
 
 LARGEST_DIFFERENCE = 1e-3
 TEXTS = ("A short text.", "Another one, which is quite a bit longer than the first of the two.", "three")

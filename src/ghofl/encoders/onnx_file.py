@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ghofl.encoders.resize import Preprocessing
 from ghofl.errors import EncoderError, RecipeError
-from ghofl.plain import build
+from ghofl.recipe.schema import build
 
 DESCRIPTION, SEAL = "ghofl", "ghofl.seal"
 SEAL_LENGTH = 80

@@ -9,11 +9,12 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from ghofl.errors import PolicyError, SiteError
-from ghofl.flower.answers import ACTIONS, answer, refusal
 from ghofl.flower.engine import STYPE, from_records, to_records
-from ghofl.flower.letter import Letter
-from ghofl.flower.memory import Memory
-from ghofl.flower.site import SimulatedSite, Site
+from ghofl.simulation.site import SimulatedSite
+from ghofl.site.answers import ACTIONS, answer, refusal
+from ghofl.site.letter import Letter
+from ghofl.site.memory import Memory
+from ghofl.site.site import Site
 
 SIMULATION = "GHOFL_SIMULATION"  # set to 1 in the environment of a simulation: its nodes have no configuration of ours
 

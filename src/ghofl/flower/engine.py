@@ -15,8 +15,8 @@ from flwr.serverapp import Grid
 from ghofl import files
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
-from ghofl.flower.asking import Answer, Node
-from ghofl.flower.letter import Letter
+from ghofl.flower.server.asking import Answer, Node
+from ghofl.site.letter import Letter
 
 FIELDS, PAYLOAD = "ghofl", "ghofl.payload"
 STYPE = "ghofl.bytes"

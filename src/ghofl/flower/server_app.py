@@ -9,9 +9,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from ghofl.errors import GhoflError
 from ghofl.flower.engine import GridEngine, return_large_blocks
-from ghofl.flower.federation import run
-from ghofl.flower.folder import INCOMING
-from ghofl.flower.settings import Settings
+from ghofl.flower.server.federation import run
+from ghofl.flower.server.folder import INCOMING
+from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Recipe
 
 log = logging.getLogger("flwr")

@@ -13,7 +13,7 @@
 `release` does all of this as a recipe asks for it.
 """
 
-from ghofl.clipping import clip_rows, grid_radius
+from ghofl.features.radius import clip_rows, grid_radius
 from ghofl.privacy.bounds import (
     Sensitivity,
     clip_vector,

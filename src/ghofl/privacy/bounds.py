@@ -17,7 +17,7 @@ from math import sqrt
 import numpy as np
 from jaxtyping import Int
 
-from ghofl.clipping import SLACK, refuse_radius
+from ghofl.features.radius import SLACK, refuse_radius
 from ghofl.moments import Layout, Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.statistics import STATISTICS

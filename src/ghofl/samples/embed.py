@@ -13,8 +13,6 @@ from jaxtyping import Float32, Int64
 
 from ghofl.encoders import Runtime, Sample, SampleEncoder, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
-from ghofl.features import Clipping, Features
-from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.samples.base import Samples, digest_of
 from ghofl.samples.journal import Journal
 from ghofl.samples.rows import Rows, class_numbers
@@ -77,31 +75,29 @@ def embed(
         return Embedded(_rows(journal, samples, encoder), journal.bad, min(done * size, len(samples)))
 
 
-def moments_of_samples(
+def encode_labelled(
     samples: Samples,
     encoder: SampleEncoder,
-    features: Features,
+    classes: tuple[str, ...],
     *,
     runtime: Runtime | None = None,
     batch_size: int = 0,
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
     progress: Progress | None = None,
-) -> tuple[Moments, Clipping, list[Bad]]:
-    """The moments of samples, without writing an embedding anywhere: what `embed` and `site_moments` give together."""
+    bad: list[Bad] | None = None,
+) -> Iterator[tuple[Float32[np.ndarray, "n dim"], Int64[np.ndarray, " n"]]]:
+    """Embeddings and class numbers of samples, batch by batch, written nowhere; those left out are added to `bad`."""
     check_kind(encoder, samples.kind)
-    y = _class_numbers(samples, features.recipe.classes, labels_are_numbers)
+    y = _class_numbers(samples, classes, labels_are_numbers)
     size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
-    layout, starts = Layout.of(features.recipe), range(0, len(samples), size)
-    builder, clipping, all_bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
-    for start, (x, bad) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
-        kept = np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in bad])
-        q, clipped = features.rows(x)
-        builder.add(q, y[kept])
-        clipping, all_bad = clipping + clipped, all_bad + bad
+    starts = range(0, len(samples), size)
+    for start, (x, left_out) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
+        yield x, y[np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in left_out])]
+        if bad is not None:
+            bad += left_out
         if progress is not None:
             progress("samples", min(start + size, len(samples)), len(samples))
-    return builder.moments(), clipping, all_bad
 
 
 def batch_size_for(encoder: SampleEncoder, device: str = "cpu") -> int:

@@ -1,1 +1,1 @@
-"""Federations on one machine: the whole story told in a few lines, and trials with rows split over clients."""
+"""Federations on one machine: the whole story in thirty lines, experiments, the demo."""

@@ -20,7 +20,7 @@ from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, Roste
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import INT64_MAX, Layout, Moments
-from ghofl.names import refuse_look_alike, skeleton
+from ghofl.names import check_look_alike, skeleton
 from ghofl.privacy import (
     Guarantee,
     MinCount,
@@ -305,9 +305,9 @@ class Aggregator:
             raise RosterError(
                 f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
-        refuse_look_alike(site, self._looks)
+        check_look_alike(site, self._looks)
         if self._guarantee is None:
-            refuse_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
+            check_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
@@ -329,7 +329,7 @@ class Aggregator:
             self._looks[skeleton(entry.site)] = entry.site
 
 
-def refuse_overflow(layout: Layout, rows: int, name: str) -> None:
+def check_overflow(layout: Layout, rows: int, name: str) -> None:
     """Raise when sums of so many rows, those of the message called `name` included, could leave the 64-bit integers."""
     if rows * layout.largest > INT64_MAX:
         raise MomentsOverflowError(

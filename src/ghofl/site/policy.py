@@ -5,13 +5,13 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
-from ghofl.cohort import fewest
 from ghofl.errors import PolicyError, SiteError
-from ghofl.flower.binding import load_public_key
-from ghofl.flower.configuration import built, read_toml
 from ghofl.moments import Moments
 from ghofl.recipe import Recipe
 from ghofl.secure import Policy as RoundPolicy
+from ghofl.site.binding import load_public_key
+from ghofl.site.cohorts import fewest_survivors
+from ghofl.site.configuration import built, read_toml
 
 _ORACLE = (
     "min_rows and min_count ask for exact rows: whether they are met would be an answer without noise, outside what "
@@ -139,7 +139,7 @@ class Policy:
 
     def in_rounds(self, recipe: Recipe) -> RoundPolicy:
         """What this site insists on in a secure round of a recipe."""
-        least, least_honest = fewest(recipe)
+        least, least_honest = fewest_survivors(recipe)
         return RoundPolicy(
             min_survivors=max(self.min_survivors, least), corruption=self.corruption, min_honest=max(2, least_honest)
         )

@@ -17,13 +17,13 @@ from pathlib import Path
 from ghofl import files
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import FederationError, GhoflError
-from ghofl.flower import report
-from ghofl.flower.asking import Engine
-from ghofl.flower.folder import TOTAL, RunFolder
-from ghofl.flower.plain_total import plain_total
-from ghofl.flower.removal import check_removal, remove
-from ghofl.flower.secure_total import secure_total
-from ghofl.flower.settings import Settings
+from ghofl.flower.server import report
+from ghofl.flower.server.asking import Engine
+from ghofl.flower.server.folder import TOTAL, RunFolder
+from ghofl.flower.server.plain_total import plain_total
+from ghofl.flower.server.removal import check_removal, remove
+from ghofl.flower.server.secure_total import secure_total
+from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
 

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ghofl.errors import PolicyError, SiteError
-from ghofl.flower.memory import Memory
 from ghofl.recipe import Recipe
+from ghofl.site.memory import Memory
 
 LEDGER = "reveals.json"
 

@@ -3,17 +3,17 @@
 import logging
 
 from ghofl.errors import FederationError, MessageError, MomentsOverflowError, RosterError
-from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
-from ghofl.flower.folder import RunFolder
-from ghofl.flower.letter import Letter
-from ghofl.flower.settings import Settings
+from ghofl.flower.server.asking import Engine, Node, Progress, ask, present, site_of
+from ghofl.flower.server.folder import RunFolder
+from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
-from ghofl.names import refuse_look_alike, skeleton
+from ghofl.names import check_look_alike, skeleton
 from ghofl.recipe import Recipe
+from ghofl.site.letter import Letter
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
 from ghofl.wire.message import MAX_HEADER, Message
-from ghofl.wire.total import Aggregator, Total, refuse_overflow
+from ghofl.wire.total import Aggregator, Total, check_overflow
 
 log = logging.getLogger("flwr")
 
@@ -56,8 +56,8 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
             raise RosterError(f"it was removed; delete its files in {folder.path / 'removed'} to admit it again.")
         if name in inside or message.id in counted:
             raise RosterError(f"site {name!r} is already in the total; each is counted once.")
-        refuse_look_alike(name, looks)  # kept, it would end every later sum
-        refuse_overflow(layout, rows + message.rows, name)
+        check_look_alike(name, looks)  # kept, it would end every later sum
+        check_overflow(layout, rows + message.rows, name)
         folder.keep(message.id, letter.payload)
         rows += message.rows
         counted.add(message.id)

@@ -9,25 +9,37 @@ The configuration is a TOML file, or the same keys on the SuperNode's command li
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
-from ghofl import encoders, partition
+from ghofl import encoders
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
-from ghofl.features import Clipping, Features
-from ghofl.flower.configuration import built, read_toml
-from ghofl.flower.memory import FolderMemory, Memory
-from ghofl.flower.policy import Policy
-from ghofl.moments import Moments
+from ghofl.features import Features
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
+from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import Columns, check_encoder, class_numbers, load_rows, load_samples
-from ghofl.samples.embed import moments_of_samples
-from ghofl.simulate import site_moments
+from ghofl.site.audit import audit
+from ghofl.site.configuration import built, read_toml
+from ghofl.site.memory import FolderMemory, Memory
+from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count
+from ghofl.site.policy import Policy
+
+
+@runtime_checkable
+class Custodian(Protocol):
+    """Who answers for rows: a site with its own configuration, or one that a simulation plays."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def auth_key(self) -> str: ...
+    def conditions(self) -> Policy: ...
+    def check_recipe(self, recipe: Recipe) -> None: ...
+    def count(self, recipe: Recipe) -> Counted: ...
+    def audit(self, left: Outgoing) -> tuple[str, ...]: ...
+
 
 PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights")
 
@@ -131,90 +143,26 @@ class Site:
                 )
         self.conditions().check_recipe(recipe)
 
-    def moments(self, recipe: Recipe) -> Moments:
+    def count(self, recipe: Recipe) -> Counted:
         """The exact moments of this site's rows."""
-        return self.moments_and_clipping(recipe)[0]
+        return count(Features.of(recipe), self._rows(recipe))
 
-    def moments_and_clipping(self, recipe: Recipe) -> tuple[Moments, Clipping]:
-        """The exact moments of this site's rows, and how much of them fell outside the grid."""
+    def audit(self, left: Outgoing) -> tuple[str, ...]:
+        """What the rows that leave would reveal to someone who reads them, in sentences."""
+        plan = plan_of(left.recipe)
+        guarantee = plan.guarantee if plan is not None and plan.mechanism == "local" else None
+        return tuple(audit(left.moments, left.recipe, guarantee).sentences())
+
+    def _rows(self, recipe: Recipe) -> Embedded | Encodable:
         if self.embeddings:
             rows = load_rows(self.embeddings, self.split)
             assert rows.y is not None
             check_encoder(rows.encoder, recipe, self.embeddings)
-            y = class_numbers(rows.y, recipe.classes, self.labels_are_numbers)
-            return site_moments(Features.of(recipe), rows.x, y)
+            return Embedded(rows.x, class_numbers(rows.y, recipe.classes, self.labels_are_numbers))
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
         samples, runtime = load_samples(self.data, self.split, columns), Runtime(self.device)
         encoder = encoders.load(
             self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None
         )
         check_encoder(encoders.identity(encoder), recipe, self.data)
-        numbers = self.labels_are_numbers
-        return moments_of_samples(samples, encoder, Features.of(recipe), runtime=runtime, labels_are_numbers=numbers)[
-            :2
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedSite:
-    """One of many sites of a simulation: its share of the training rows of one file, as `ghofl simulate` deals them."""
-
-    embeddings: str
-    number: int
-    clients: int
-    alpha: float | None = None
-    seed: int = 0
-
-    @classmethod
-    def of_config(cls, node: Mapping[str, Any], run: Mapping[str, Any]) -> "SimulatedSite":
-        """The site with a node's partition number, of the rows that the run is about."""
-        path = run.get("simulated-embeddings", "")
-        if not isinstance(path, str) or not path or "\0" in path:
-            raise SiteError(
-                "a simulation needs rows: flwr run … --run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
-                "x_train and y_train."
-            )
-        number, clients = node.get("partition-id"), node.get("num-partitions")
-        if type(number) is not int or type(clients) is not int or not 0 <= number < clients:
-            raise SiteError(
-                f"partition-id is {number!r} of num-partitions {clients!r}; a simulated node has a number below theirs."
-            )
-        alpha, seed = run.get("simulated-alpha", 0.0), run.get("simulated-seed", 0)
-        if type(alpha) not in (int, float) or not 0 <= alpha < float("inf"):
-            raise SiteError(f"simulated-alpha is {alpha!r}; write a number, 0 for an even split.")
-        if type(seed) is not int or seed < 0:
-            raise SiteError(f"simulated-seed is {seed!r}; write a whole number, 0 or more.")
-        return cls(path, number, clients, float(alpha) or None, seed)
-
-    @property
-    def name(self) -> str:
-        """The name that `ghofl simulate` gives this client."""
-        return f"client-{self.number:05d}"
-
-    def conditions(self) -> Policy:
-        """Simulated sites insist on nothing, not even rows: skewed splits have empty clients."""
-        return Policy(min_rows=0, any_peers=True, min_survivors=2, corruption=0.0)
-
-    def check_recipe(self, recipe: Recipe) -> None:
-        """Any recipe will do."""
-
-    def moments(self, recipe: Recipe) -> Moments:
-        """The moments of this client's rows."""
-        return self.moments_and_clipping(recipe)[0]
-
-    def moments_and_clipping(self, recipe: Recipe) -> tuple[Moments, Clipping]:
-        """The moments of this client's rows, and how much of them fell outside the grid."""
-        x, y, parts = _dealt(self.embeddings, recipe.classes, self.clients, self.alpha, self.seed)
-        rows = parts[self.number]
-        return site_moments(Features.of(recipe), x[rows], y[rows])
-
-
-@lru_cache(maxsize=2)
-def _dealt(
-    path: str, classes: tuple[str, ...], clients: int, alpha: float | None, seed: int
-) -> tuple[np.ndarray, np.ndarray, partition.Parts]:
-    """Training rows, class numbers and who has which; kept, because one process plays many clients."""
-    rows = load_rows(path, "train")
-    assert rows.y is not None
-    y = class_numbers(rows.y, classes)
-    return rows.x, y, partition.split(y, clients, np.random.default_rng(seed), alpha)
+        return Encodable(samples, encoder, runtime, labels_are_numbers=self.labels_are_numbers)

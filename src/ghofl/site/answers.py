@@ -18,21 +18,22 @@ from collections.abc import Callable
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
-from ghofl.flower import binding
-from ghofl.flower.letter import Letter
-from ghofl.flower.memory import Memory
-from ghofl.flower.parcel import has_shared_noise, ready, with_noise
-from ghofl.flower.reveals import Ledger, Revealed
-from ghofl.flower.site import SimulatedSite, Site
 from ghofl.moments import Layout
 from ghofl.privacy import NoiseStream, entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
+from ghofl.site import binding
+from ghofl.site.letter import Letter
+from ghofl.site.memory import Memory
+from ghofl.site.outgoing import add_shared_noise, has_shared_noise
+from ghofl.site.parcel import ready
+from ghofl.site.reveals import Ledger, Revealed
+from ghofl.site.site import Custodian
 
 log = logging.getLogger("flwr")
 
 
-def answer(action: str, query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
     """A site's answer to a query; what it refuses, it refuses by name and without a word about its rows."""
     try:
         with memory.alone():
@@ -61,7 +62,7 @@ def told_outside(error: Exception) -> str:
     return f"an error that nobody expected ({type(error).__name__}). The site's log has the details."
 
 
-def _message(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe = _recipe(query)
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; what it asks for leaves in secure rounds only.")
@@ -72,7 +73,7 @@ def _message(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Lette
     return Letter({"status": "sent", "site": site.name}, parcel.content)
 
 
-def _join(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe, round_id = _recipe(query), _round_id(query)
     if not recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = false; it is not for secure rounds.")
@@ -99,13 +100,13 @@ def _join(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
         memory.put(f"round/{round_id}/data", data.encode())
         memory.put(f"round/{round_id}/identity", identity.secret)
     fields = {"status": "joined", "site": site.name, "key": identity.public}
-    if isinstance(site, Site) and site.auth_key:
+    if site.auth_key:
         content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public)
         fields["signature"] = binding.sign(site.auth_key, content)
     return Letter(fields)
 
 
-def _advertise(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _advertise(query: Letter, site: Custodian, memory: Memory) -> Letter:
     agreement = Agreement.from_bytes(query.content)
     round_id = _checked_id(agreement.round_id)
     recipe = _kept_recipe(memory, round_id)
@@ -123,11 +124,11 @@ def _advertise(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Let
     )
 
 
-def _share(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _share(query: Letter, site: Custodian, memory: Memory) -> Letter:
     return _stage(query, "share", memory, lambda state: secure.share(state, query.content))
 
 
-def _mask(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
     recipe = _kept_recipe(memory, round_id)
 
@@ -137,18 +138,18 @@ def _mask(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
             raise PolicyError(f"what this site sends was made anew after it joined round {round_id!r}; start another.")
         vector = parcel.vector
         if has_shared_noise(recipe):
-            vector = with_noise(vector, recipe, _noise_of_round(memory, round_id))
+            vector = add_shared_noise(vector, recipe, _noise_of_round(memory, round_id))
         return secure.mask(state, query.content, vector)
 
     return _stage(query, "mask", memory, masked)
 
 
-def _endorse(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _endorse(query: Letter, site: Custodian, memory: Memory) -> Letter:
     identity = _identity(memory, _round_id(query))
     return _stage(query, "endorse", memory, lambda state: secure.endorse(state, query.content, identity))
 
 
-def _reveal(query: Letter, site: Site | SimulatedSite, memory: Memory) -> Letter:
+def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe = _kept_recipe(memory, _round_id(query))
 
     def revealed(state: ClientState) -> tuple[ClientState, bytes]:
@@ -186,7 +187,7 @@ def _noise_of_round(memory: Memory, round_id: str) -> NoiseStream:
     return NoiseStream(secret)
 
 
-def _check_agreement(query: Letter, agreement: Agreement, site: Site | SimulatedSite, recipe: Recipe) -> None:
+def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recipe: Recipe) -> None:
     if agreement.plan.bound != entry_bound(recipe) or agreement.entries != Layout.of(recipe).entries:
         raise PolicyError("the round's bound and length are not those that follow from the recipe; use those.")
     if agreement.seed != binding.seed_of(agreement.round_id, agreement.participants):
@@ -277,14 +278,14 @@ def _used_rounds(memory: Memory) -> tuple[str, ...]:
     return tuple((memory.get("used-rounds") or b"").decode().split())
 
 
-def _tell(site: Site | SimulatedSite, sentences: tuple[str, ...], size: int) -> None:
+def _tell(site: Custodian, sentences: tuple[str, ...], size: int) -> None:
     if sentences:
         log.info("%s sends %s bytes. What they would reveal:", site.name, format(size, ","))
     for sentence in sentences:
         log.info("  - %s", sentence)
 
 
-_ANSWERS: dict[str, Callable[[Letter, Site | SimulatedSite, Memory], Letter]] = {
+_ANSWERS: dict[str, Callable[[Letter, Custodian, Memory], Letter]] = {
     "message": _message,
     "join": _join,
     "advertise": _advertise,

@@ -8,9 +8,9 @@ from typing import Protocol, runtime_checkable
 
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
-from ghofl.flower.letter import Letter
-from ghofl.flower.settings import Settings
+from ghofl.flower.server.settings import Settings
 from ghofl.names import is_site_name
+from ghofl.site.letter import Letter
 
 log = logging.getLogger("flwr")
 POLL = 0.5

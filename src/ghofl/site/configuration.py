@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ghofl.errors import RecipeError, SiteError
-from ghofl.plain import build
+from ghofl.recipe.schema import build
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

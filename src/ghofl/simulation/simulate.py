@@ -12,25 +12,26 @@ import numpy as np
 from jaxtyping import Int64, Num
 
 from ghofl import secure
-from ghofl.assembly import Assembly, RecipeOptions, assemble
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.cohort import Cohort, SecureRound, refuse_few
 from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.evaluation import Confusion
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
-from ghofl.moments import Layout, Moments, MomentsBuilder
-from ghofl.partition import Parts, empty
-from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect, rounded, shifts_of
+from ghofl.moments import Layout
+from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
+from ghofl.privacy import NoiseStream, entry_bound, rounded, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.simulation.cohort import Cohort, SecureRound
+from ghofl.simulation.partition import Parts, empty
+from ghofl.site.cohorts import check_cohort
+from ghofl.site.outgoing import Embedded, Outgoing, outgoing
 from ghofl.statistics import stored
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
 
 Progress = Callable[[str, int, int], None]
-SITE_BLOCK = 4096
 BEST_BUDGET = 256_000_000  # bytes per site, for the head 'best' where no budget was given
 
 
@@ -151,10 +152,11 @@ class _Sites:
     def total(self, stream: NoiseStream | None) -> Total:
         """The total of messages, each of which went through bytes."""
         aggregator = Aggregator(self._recipe)
-        for name, moments, clipping in self._moments():
-            message = Message.of(moments, self._recipe, name, stream, clipping)
+        for left in self._outgoing(stream):
+            message = left.message
+            assert message is not None, "a plain recipe gives messages"
             sent = message.to_bytes()
-            if moments.rows:
+            if left.counted.moments.rows:
                 _measure(self._sizes, message, self._features, len(sent))
             aggregator.add(Message.from_bytes(sent, self._recipe, is_own=True))
         return aggregator.total()
@@ -162,12 +164,12 @@ class _Sites:
     def secure_total(self, cohort: Cohort, stream: NoiseStream | None) -> tuple[Total, SecureRound]:
         """The total of one secure round, in which the cohort's clients vanish."""
         recipe = self._recipe
-        vectors = {
-            name: as_vector(protect(moments, recipe, stream), recipe) for name, moments, _ in self._moments()
-        }  # the noise of a client is in its vector before it is masked
+        vectors = {  # the noise of a client is in its vector before it is masked
+            _name(client): left.vector(stream) for client, left in enumerate(self._outgoing(stream))
+        }
         bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)
-        refuse_few(recipe, agreed)
+        check_cohort(recipe, agreed)
         outcome = secure.simulate_round(vectors, bound, cohort.vanishing(list(vectors)), agreed)
         sent, received = (
             float(np.mean([counts[name] for name in outcome.survivors])) for counts in (outcome.sent, outcome.received)
@@ -185,28 +187,18 @@ class _Sites:
         fewer = Layout.of(self._recipe).entries - Layout.of(_needing(self._recipe, need)).entries
         return round(secure_round.sent_bytes - fewer * secure_round.plan.ring.width)
 
-    def _moments(self) -> Iterator[tuple[str, Moments, Clipping]]:
+    def _outgoing(self, stream: NoiseStream | None) -> Iterator[Outgoing]:
         for client, rows in enumerate(self._parts):
             self._report("clients", client, len(self._parts))
-            moments, clipped = site_moments(self._features, self._data.x_train[rows], self._data.y_train[rows])
-            self.clipping += clipped
-            yield f"client-{client:05d}", moments, clipped
+            embedded = Embedded(self._data.x_train[rows], self._data.y_train[rows])
+            left = outgoing(self._recipe, embedded, _name(client), stream=stream, features=self._features)
+            self.clipping += left.counted.clipping
+            yield left
         self._report("clients", len(self._parts), len(self._parts))
 
 
-def site_moments(
-    features: Features, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], progress: Progress | None = None
-) -> tuple[Moments, Clipping]:
-    """What a site does: its embeddings and class numbers become moments, a block of rows at a time."""
-    report = progress or (lambda *_: None)
-    layout = Layout.of(features.recipe)
-    builder, clipping = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping()
-    for start in range(0, len(x), SITE_BLOCK):
-        q, clipped = features.rows(x[start : start + SITE_BLOCK])
-        builder.add(q, y[start : start + SITE_BLOCK])
-        clipping += clipped
-        report("rows", min(start + SITE_BLOCK, len(x)), len(x))
-    return builder.moments(), clipping
+def _name(client: int) -> str:
+    return f"client-{client:05d}"
 
 
 def recipe_for(

@@ -5,11 +5,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ghofl import partition
 from ghofl.errors import MissingExtraError
 from ghofl.features import Features
 from ghofl.recipe import Recipe
-from ghofl.simulate import Dataset, Simulation, all_heads, recipe_for, simulate, site_moments
+from ghofl.simulation import partition
+from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate
+from ghofl.site.outgoing import Embedded, outgoing
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
@@ -58,8 +59,9 @@ def _parts(data: Dataset, clients: int) -> partition.Parts:
 
 def _messages(data: Dataset, recipe: Recipe, parts: partition.Parts) -> list[Message]:
     features = Features.of(recipe)
-    sums = [site_moments(features, data.x_train[rows], data.y_train[rows])[0] for rows in parts]
-    return [Message.of(moments, recipe, f"client-{i}") for i, moments in enumerate(sums)]
+    rows = (Embedded(data.x_train[part], data.y_train[part]) for part in parts)
+    left = (outgoing(recipe, own, f"client-{i}", features=features) for i, own in enumerate(rows))
+    return [each.message for each in left if each.message is not None]
 
 
 def _total(data: Dataset, recipe: Recipe, parts: partition.Parts) -> Total:

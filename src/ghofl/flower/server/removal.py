@@ -4,8 +4,8 @@ import logging
 from collections.abc import Sequence
 
 from ghofl.errors import FederationError, RosterError
-from ghofl.flower.folder import RunFolder
-from ghofl.flower.settings import Settings
+from ghofl.flower.server.folder import RunFolder
+from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Recipe
 
 log = logging.getLogger("flwr")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ghofl.errors import SiteError
-from ghofl.flower.configuration import built
+from ghofl.site.configuration import built
 
 _LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
 

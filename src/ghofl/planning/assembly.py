@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 from jaxtyping import Num
 
-from ghofl.best import Proposal, propose
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import calibrated, unit_scale, usual_length
+from ghofl.features import fit_grid, unit_scale, usual_length
+from ghofl.planning.propose import Proposal, propose
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
 
 DELTA = 1e-5
@@ -178,7 +178,7 @@ def _with_grid(
     if scale is not None:
         recipe = replace(recipe, grid=replace(recipe.grid, scale=scale))
     if rows is not None:
-        return calibrated(recipe, rows, fit_scale=scale is None)
+        return fit_grid(recipe, rows, fit_scale=scale is None)
     if scale is not None:
         return recipe
     if options.unit_length:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ghofl import files
 from ghofl.errors import FederationError
-from ghofl.flower.folder import GUARANTEE, PAGE, REFUSED, REPORT, ROSTER, RUNNING, RunFolder
+from ghofl.flower.server.folder import GUARANTEE, PAGE, REFUSED, REPORT, ROSTER, RUNNING, RunFolder
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
 

@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 
 from ghofl import secure
-from ghofl.errors import PrivacyError
-from ghofl.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +60,3 @@ class Cohort:
             out |= {names[i]: stage for i in order[taken : taken + count]}
             taken += count
         return out
-
-
-def fewest(recipe: Recipe) -> tuple[int, int]:
-    """The fewest survivors of a round, and the fewest honest ones among them, that a recipe's privacy asks for."""
-    privacy = recipe.privacy
-    return privacy.min_cohort, privacy.min_cohort if privacy.noise == "distributed" else 0
-
-
-def refuse_few(recipe: Recipe, agreed: secure.Plan) -> None:
-    """Raise when a round may end with fewer clients than min_cohort, or fewer honest ones than noise was sized for."""
-    least, least_honest = fewest(recipe)
-    honest = agreed.min_survivors - agreed.corrupted
-    if honest < least_honest:
-        raise PrivacyError(
-            f"noise is shared among privacy.min_cohort = {recipe.privacy.min_cohort} clients, and this round may end "
-            f"with {honest} that keep theirs to themselves; lower min_cohort, or assume fewer dropouts."
-        )
-    if agreed.min_survivors < least:
-        raise PrivacyError(
-            f"privacy.min_cohort is {least}, and of {agreed.clients} clients {agreed.dropped} may vanish from this "
-            "round; invite more clients, or assume fewer dropouts."
-        )

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ghofl import diagnostics
 from ghofl.errors import MessageError, PolicyError, SiteError
-from ghofl.features import TOLERATED_CLIPPING, Clipping
-from ghofl.flower.memory import Memory
-from ghofl.flower.site import SimulatedSite, Site
+from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Moments
-from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
+from ghofl.privacy import as_vector
 from ghofl.recipe import Recipe
+from ghofl.site.memory import Memory
+from ghofl.site.outgoing import Counted, outgoing
+from ghofl.site.site import Custodian, Site
 from ghofl.wire.envelope import safetensors_header
-from ghofl.wire.message import MAX_HEADER, Message
+from ghofl.wire.message import MAX_HEADER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,58 +52,39 @@ class Parcel:
         return np.frombuffer(self.content, dtype="<i8").astype(np.int64, copy=False)
 
 
-def has_shared_noise(recipe: Recipe) -> bool:
-    """Whether every site adds a share of the noise inside a secure round."""
-    plan = plan_of(recipe)
-    return plan is not None and plan.mechanism == "distributed"
-
-
-def with_noise(vector: np.ndarray, recipe: Recipe, stream: NoiseStream) -> np.ndarray:
-    """A site's vector with its share of distributed noise, drawn from the stream of one round."""
-    return as_vector(noisy(from_vector(vector, recipe), recipe, stream), recipe)
-
-
-def pack(site: Site | SimulatedSite, recipe: Recipe, rows: tuple[Moments, Clipping] | None = None) -> Parcel:
+def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Parcel:
     """What would leave the site now, after its policy agreed to recipe and rows.
 
-    Local noise is drawn here, once; a share of distributed noise is not, because every round has its own. `rows` are
-    the site's moments and clipping, where they were computed already.
+    Local noise is drawn here, once; a share of distributed noise is not, because every round has its own. `counted`
+    are the site's rows, where they were added up already.
     """
     site.check_recipe(recipe)
-    moments, clipping = rows or site.moments_and_clipping(recipe)
+    counted = counted or site.count(recipe)
+    moments = counted.moments
     if recipe.privacy.epsilon is None:  # under an epsilon a refusal would be an answer without noise
         site.conditions().check_moments(moments)
         if moments.rows > recipe.max_rows:
             raise PolicyError("this site's rows do not fit the recipe's limits.")
-    plan, is_secure = plan_of(recipe), recipe.privacy.secure
-    has_noise = plan is not None and plan.mechanism == "local"
-    if is_secure:
-        left = before_noise(moments, recipe) if has_shared_noise(recipe) else protect(moments, recipe)
-        content = as_vector(left, recipe).astype("<i8").tobytes()
-    else:
-        message = Message.of(moments, recipe, site.name, clipping=clipping)
-        left, content = message.moments, message.to_bytes()
-    sentences: tuple[str, ...] = ()
-    if isinstance(site, Site):
-        guarantee = plan.guarantee if has_noise and plan is not None else None
-        sentences = tuple(diagnostics.audit(left, recipe, guarantee).sentences())
+    left, is_secure = outgoing(recipe, counted, site.name), recipe.privacy.secure
+    content = left.message.to_bytes() if left.message else as_vector(left.moments, recipe).astype("<i8").tobytes()
+    sentences = site.audit(left)
     if is_secure:
         sentences += (site.conditions().told_of_rounds(),)
-    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, clipping.share)
+    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share)
 
 
-def rows_now(site: Site, recipe: Recipe) -> tuple[Moments, Clipping] | None:
+def rows_now(site: Site, recipe: Recipe) -> Counted | None:
     """The moments of a site's rows as they are now, for its administrator; nothing when there is no file to read."""
     try:
-        moments, clipping = site.moments_and_clipping(recipe)
+        counted = site.count(recipe)
     except FileNotFoundError:
         return None
-    if moments.rows > recipe.max_rows:
+    if counted.moments.rows > recipe.max_rows:
         raise SiteError(
-            f"site {site.name!r} has {moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} of one site; send "
+            f"site {site.name!r} has {counted.moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} of one site; send "
             "fewer, or agree on a recipe with a larger max_rows under [limits]."
         )
-    return moments, clipping
+    return counted
 
 
 def smallest_class(moments: Moments) -> int:
@@ -111,11 +92,11 @@ def smallest_class(moments: Moments) -> int:
     return int(moments.counts[moments.counts > 0].min(initial=np.iinfo(np.int64).max)) if moments.rows else 0
 
 
-def doubts(parcel: Parcel, recipe: Recipe, rows: tuple[Moments, Clipping] | None) -> tuple[str, ...]:
+def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, ...]:
     """What an administrator should know of a parcel before it leaves, given the site's rows as they are now."""
     out = ()
     if parcel.clipped > TOLERATED_CLIPPING:
-        advice = "" if rows is None else f"; {rows[1].advice(recipe)}"
+        advice = "" if rows is None else f"; {rows.clipping.advice(recipe)}"
         out += (
             f"WARNING: {parcel.clipped:.1%} of its entries fell outside the grid and were clipped (up to "
             f"{TOLERATED_CLIPPING:.1%} is harmless), so it is not fit to be sent{advice}.",
@@ -130,9 +111,9 @@ def doubts(parcel: Parcel, recipe: Recipe, rows: tuple[Moments, Clipping] | None
     return out
 
 
-def is_outdated(parcel: Parcel, rows: tuple[Moments, Clipping] | None) -> bool | None:
+def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:
     """Whether a parcel was made of other rows than there are now; nothing when that cannot be known."""
-    return None if rows is None or not parcel.data else rows[0].sha256 != parcel.data
+    return None if rows is None or not parcel.data else rows.moments.sha256 != parcel.data
 
 
 def remembered(memory: Memory, recipe: Recipe) -> Parcel | None:
@@ -165,7 +146,7 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
     memory.put(_key(recipe, "json"), json.dumps(told, indent=1, ensure_ascii=False).encode())
 
 
-def ready(site: Site | SimulatedSite, recipe: Recipe, memory: Memory) -> Parcel:
+def ready(site: Custodian, recipe: Recipe, memory: Memory) -> Parcel:
     """The parcel that leaves, packed once and approved where the policy asks for it."""
     site.check_recipe(recipe)
     is_asked, approved = site.conditions().confirm, memory.get(_approval(recipe))

@@ -7,19 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ghofl import secure
-from ghofl.cohort import fewest, refuse_few
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
-from ghofl.flower import binding
-from ghofl.flower.asking import Engine, Node, Progress, ask, present, site_of
-from ghofl.flower.folder import RunFolder
-from ghofl.flower.letter import Letter
-from ghofl.flower.policy import load_peers
-from ghofl.flower.settings import Settings
+from ghofl.flower.server.asking import Engine, Node, Progress, ask, present, site_of
+from ghofl.flower.server.folder import RunFolder
+from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
-from ghofl.names import refuse_look_alike, skeleton
+from ghofl.names import check_look_alike, skeleton
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
+from ghofl.site import binding
+from ghofl.site.cohorts import check_cohort, fewest_survivors
+from ghofl.site.letter import Letter
+from ghofl.site.policy import load_peers
 from ghofl.wire.total import Total
 
 log = logging.getLogger("flwr")
@@ -134,7 +134,7 @@ def _joined(
             return
         if name in joined or any(member.key == key for member in joined.values()):
             raise RosterError(f"a second node says that it is {name!r}, or uses its key; the first one counts.")
-        refuse_look_alike(name, looks)
+        check_look_alike(name, looks)
         if settings.authenticated:
             _check_binding(node, recipe, round_id, name, key, signature, peers)
         joined[name] = _Member(node, Participant(name, key).key, signature)
@@ -184,13 +184,13 @@ def _opened(
 
 def _plan(recipe: Recipe, settings: Settings, clients: int, inside: int) -> secure.Plan:
     """The plan of a round: for as many dropouts as were asked for, or as leave enough sites for the total to be used."""
-    least, least_honest = fewest(recipe)
+    least, least_honest = fewest_survivors(recipe)
     corrupted = secure.plan(clients, 1, 0.0, settings.corruption).corrupted
     needed = max(settings.min_sites - inside, least, least_honest + corrupted if least_honest else 0)
     plan = secure.plan(
         clients, entry_bound(recipe), settings.dropout, settings.corruption, min_survivors=min(needed, clients)
     )
-    refuse_few(recipe, plan)
+    check_cohort(recipe, plan)
     if plan.dropped < settings.dropout * clients - 1e-9:
         log.warning(
             "dropout=%g is %.2g of %d sites; with %d that may be corrupted and at least %d in the sum, %d may vanish",

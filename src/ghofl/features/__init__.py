@@ -1,0 +1,25 @@
+"""Embeddings become integers here, each row on its own: grid, projection or lift, radius."""
+
+from ghofl.features.features import Features, transformed
+from ghofl.features.fitting import fit_grid, usual_length
+from ghofl.features.grid import TOLERATED_CLIPPING, Clipped, Clipping, radius_of, shift_of, unit_of, unit_scale
+from ghofl.features.radius import clip_rows, grid_radius
+from ghofl.features.signs import exact_product, rademacher
+
+__all__ = [
+    "TOLERATED_CLIPPING",
+    "Clipped",
+    "Clipping",
+    "Features",
+    "clip_rows",
+    "exact_product",
+    "fit_grid",
+    "grid_radius",
+    "rademacher",
+    "radius_of",
+    "shift_of",
+    "transformed",
+    "unit_of",
+    "unit_scale",
+    "usual_length",
+]

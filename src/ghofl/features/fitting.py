@@ -1,0 +1,60 @@
+"""Fitting a recipe's grid to rows, and what lengths to expect after a projection or lift."""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Num
+
+from ghofl.features.features import BLOCK, Features, check_rows, transformed
+from ghofl.features.grid import round_down, unit_of
+from ghofl.recipe import Recipe
+
+HEADROOM = 0.75
+
+
+def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4, fit_scale: bool = True) -> Recipe:
+    """The recipe with grid scale and shift such that all but `clipped` of these rows' entries fill 3/4 of the grid.
+
+    The quarter left is headroom: the other sites' entries may be larger than these.
+    Meant for rows that are public, or for a site that proposes a recipe: the scale is rounded to two digits, so it
+    tells no more than the rough size of the entries. Without `fit_scale` only the shift is fitted. No rows: no change.
+    """
+    x = check_rows(x[:BLOCK], recipe.encoder.dim)
+    if len(x) == 0:
+        return recipe
+    size = float(np.quantile(np.abs(transformed(x, recipe)), 1.0 - clipped)) if fit_scale else 0.0
+    if size > 0:
+        recipe = replace(
+            recipe, grid=replace(recipe.grid, scale=round_down(HEADROOM * recipe.grid.bound / size, digits=2))
+        )
+    space = recipe.projection or recipe.lift
+    if space is None:
+        return recipe
+    features = Features.of(recipe)
+    q, _ = features.on_grid(transformed(x, recipe))
+    y, divisor = features.product(q)
+    size = float(np.quantile(np.abs(y), 1.0 - clipped)) / divisor
+    shift = max(0, int(np.ceil(np.log2(max(size, 1.0) / recipe.grid.bound))))
+    if recipe.projection is not None:
+        return replace(recipe, projection=replace(recipe.projection, shift=shift))
+    assert recipe.lift is not None
+    return replace(recipe, lift=replace(recipe.lift, shift=shift))
+
+
+def usual_length(recipe: Recipe) -> float:
+    """The length that a row of length 1 usually has as features: 1, or what the projection or lift makes of it.
+
+    ‖R‖_F/d for a projection by R/√d of d dimensions, which is √(k/d) for signs; a lift keeps the positive half.
+
+    >>> from ghofl.recipe import Encoder, Projection
+    >>> usual_length(Recipe(("a", "b"), Encoder(dim=64), projection=Projection(dim=16)))
+    0.5
+    """
+    matrix = Features.of(recipe).matrix
+    if matrix is None:
+        return 1.0
+    size = float(np.sqrt(np.square(matrix.astype(np.float64)).sum())) / recipe.encoder.dim
+    if recipe.lift is None:
+        return size
+    kept = unit_of(recipe) * recipe.grid.scale if recipe.lift.keep else 0.0
+    return float(np.hypot(size / np.sqrt(2.0), kept))

@@ -1,0 +1,1 @@
+"""From options or a budget to a recipe."""

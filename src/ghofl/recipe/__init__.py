@@ -1,0 +1,19 @@
+"""What all sites of a federation agree on before anything is computed: `Recipe` and its sections."""
+
+from ghofl.recipe.recipe import MAX_CLASSES, MAX_MATRIX, Recipe
+from ghofl.recipe.sections import MAX_DIM, Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
+
+__all__ = [
+    "MAX_CLASSES",
+    "MAX_DIM",
+    "MAX_MATRIX",
+    "Encoder",
+    "Grid",
+    "Lift",
+    "Limits",
+    "Privacy",
+    "Projection",
+    "Recipe",
+    "Sketch",
+    "Transform",
+]

@@ -1,0 +1,216 @@
+"""What all sites of a federation agree on before anything is computed.
+
+A `Recipe` is the only configuration that crosses sites. It is public, it is frozen, and its
+fingerprint travels in every message and every head: two different fingerprints never add.
+"""
+
+import hashlib
+import json
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from ghofl import files
+from ghofl.errors import RecipeError
+from ghofl.names import NAMES_ARE, is_name
+from ghofl.recipe.schema import build, canonical, coerce, plain
+from ghofl.recipe.schema import check as _check
+from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
+from ghofl.statistics import INT64_MAX, STATISTICS, stored
+
+SCHEMA = 1
+MAX_CLASSES = 100_000
+MAX_TOML_BYTES = 256 * 2**20
+MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
+MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits.
+
+    `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
+    ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class), ``D3`` and
+    ``D4`` (per-class sums of third and fourth powers). B is the sum of S over classes and D its diagonal, so a recipe
+    that asks for S does not list them.
+
+    Guarantees
+    ----------
+    A recipe that exists can be followed: unknown keys and impossible combinations raise `RecipeError` when it
+    is made. `Recipe.from_toml(recipe.to_toml()) == recipe`, and equal recipes have equal fingerprints.
+
+    Examples
+    --------
+    >>> recipe = Recipe(classes=("cat", "dog"), encoder=Encoder(dim=4), statistics=("B",))
+    >>> recipe.statistics
+    ('N', 'A', 'B')
+    >>> Recipe.from_toml(recipe.to_toml()).fingerprint == recipe.fingerprint
+    True
+    """
+
+    classes: tuple[str, ...]
+    encoder: Encoder
+    statistics: tuple[str, ...] = ("N", "A", "B")
+    transform: Transform = field(default_factory=Transform)
+    grid: Grid = field(default_factory=Grid)
+    projection: Projection | None = None
+    lift: Lift | None = None
+    sketch: Sketch | None = None
+    privacy: Privacy = field(default_factory=Privacy)
+    limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        coerce(self, "")
+        object.__setattr__(self, "statistics", stored(self.statistics))
+        self._check_classes()
+        self._check_spaces()
+        self._check_powers()
+
+    def _check_classes(self) -> None:
+        _check(
+            2 <= len(self.classes) <= MAX_CLASSES,
+            f"classes has {len(self.classes)} names; a classifier tells at least two apart (at most {MAX_CLASSES}).",
+        )
+        _check(all(self.classes), "classes has an empty name; give every class a name.")
+        for name in self.classes:
+            _check(is_name(name), f"classes has the name {name[:80]!r}; {NAMES_ARE}")
+        if len(set(self.classes)) < len(self.classes):
+            twice = sorted(name for name, count in Counter(self.classes).items() if count > 1)
+            raise RecipeError(f"classes names {twice[:3]} more than once; every class is listed once, in one order.")
+
+    def _check_spaces(self) -> None:
+        dim = self.encoder.dim
+        _check(
+            self.privacy.merge_into in ("", *self.classes),
+            f"privacy.merge_into is {self.privacy.merge_into!r}, which is none of the classes; declare it among them.",
+        )
+        _check(
+            len(self.transform.anchor) in (0, dim),
+            f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; they must agree.",
+        )
+        _check(
+            self.projection is None or self.lift is None,
+            "both [projection] and [lift] are given; keep [projection] for a small message or [lift] for accuracy.",
+        )
+        if self.projection is not None:
+            _check(
+                self.projection.dim <= dim,
+                f"projection.dim is {self.projection.dim} and encoder.dim is {dim}; a projection goes to fewer "
+                "dimensions. For more, write [lift].",
+            )
+            self.projection.given_matrix(dim)
+        space = self.projection or self.lift
+        for name, rows, section in (("projection or lift", dim, space), ("sketch", self.dim, self.sketch)):
+            _check(
+                section is None or rows * section.dim <= MAX_MATRIX,
+                f"the matrix of the {name} has {rows} × {0 if section is None else section.dim} entries; at most "
+                f"{MAX_MATRIX} are computed. Write a smaller dim.",
+            )
+        _check(
+            self.limits.max_share is None or not self.privacy.secure,
+            "limits.max_share is judged by the rows of each site, which privacy.secure hides; write one of them.",
+        )
+        if self.sketch is not None:
+            _check(
+                "B" in self.statistics or "S" in self.statistics,
+                f"a sketch travels beside the full B and statistics are {list(self.statistics)}; "
+                "write statistics = ['B'] with it.",
+            )
+            _check(
+                not self.sketch.kept or (self.lift is not None and self.lift.keep and self.sketch.dim == dim),
+                f"sketch.kept needs a [lift] with keep = true and sketch.dim = {dim}, the features before the lift.",
+            )
+            _check(
+                self.sketch.dim < self.dim,
+                f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; a sketch that large is "
+                "written statistics = ['S'] instead.",
+            )
+
+    def _check_powers(self) -> None:
+        # Squares have room for any site's rows but at the edges, where the rows themselves are refused when they come.
+        for record in (STATISTICS[name] for name in self.statistics if STATISTICS[name].power > 2):
+            most = INT64_MAX // record.largest(self.grid.bound, self.dim)
+            _check(
+                self.max_rows <= most,
+                f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits leave the 64-bit integers beyond "
+                f"{most:,} rows and one site may have {self.max_rows:,}; write fewer grid.bits, or a limits.max_rows of "
+                f"at most {most:,}.",
+            )
+
+    @property
+    def dim(self) -> int:
+        """The number of features after projection or lift."""
+        space = self.projection or self.lift
+        kept = self.encoder.dim if self.lift is not None and self.lift.keep else 0
+        return self.encoder.dim if space is None else space.dim + kept
+
+    @property
+    def max_rows(self) -> int:
+        """The most rows that one site may have."""
+        return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of the canonical form, in hexadecimal.
+
+        The canonical form is the line ``ghofl recipe 1`` and a JSON object of every field, with sorted keys, no
+        spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
+        """
+        text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The recipe as plain values, without the fields that are not set."""
+        return {"schema": SCHEMA, **plain(self)}
+
+    def to_toml(self) -> str:
+        """The recipe as a TOML text."""
+        return tomli_w.dumps(self.to_dict())
+
+    def save(self, path: str | Path) -> None:
+        """Write the recipe to a TOML file."""
+        files.write(path, self.to_toml())
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Recipe":
+        """A recipe from plain values; unknown keys raise and name the nearest known one."""
+        values = dict(values)
+        schema = values.pop("schema", SCHEMA)
+        _check(
+            type(schema) is int and schema == SCHEMA,
+            f"this recipe has schema {schema!r} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
+        )
+        return build(cls, values, where="")
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Recipe":
+        """A recipe from a TOML text."""
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise RecipeError(f"the recipe is not TOML: {error}. 'ghofl recipe' writes a valid one.") from None
+        except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
+            raise RecipeError(
+                "the recipe is nested too deeply or has a number that is too long. 'ghofl recipe' writes a valid one."
+            ) from None
+        return cls.from_dict(values)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Recipe":
+        """A recipe from a TOML file."""
+        path = Path(path)
+        _check(
+            path.stat().st_size <= MAX_TOML_BYTES,
+            f"{path} has {path.stat().st_size} bytes; a recipe has at most {MAX_TOML_BYTES}.",
+        )
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except UnicodeDecodeError:
+            raise RecipeError(f"{path} is not a text file; a recipe is TOML. 'ghofl recipe' writes one.") from None
+        except RecipeError as error:
+            raise RecipeError(f"{path}: {error}") from None

@@ -1,0 +1,82 @@
+"""A site that a simulation plays: its rows are dealt from one file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ghofl.errors import SiteError
+from ghofl.features import Features
+from ghofl.recipe import Recipe
+from ghofl.samples import class_numbers, load_rows
+from ghofl.simulation import partition
+from ghofl.site.outgoing import Counted, Embedded, Outgoing, count
+from ghofl.site.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSite:
+    """One of many sites of a simulation: its share of the training rows of one file, as `ghofl simulate` deals them."""
+
+    embeddings: str
+    number: int
+    clients: int
+    alpha: float | None = None
+    seed: int = 0
+    auth_key: str = ""
+
+    @classmethod
+    def of_config(cls, node: Mapping[str, Any], run: Mapping[str, Any]) -> "SimulatedSite":
+        """The site with a node's partition number, of the rows that the run is about."""
+        path = run.get("simulated-embeddings", "")
+        if not isinstance(path, str) or not path or "\0" in path:
+            raise SiteError(
+                "a simulation needs rows: flwr run … --run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
+                "x_train and y_train."
+            )
+        number, clients = node.get("partition-id"), node.get("num-partitions")
+        if type(number) is not int or type(clients) is not int or not 0 <= number < clients:
+            raise SiteError(
+                f"partition-id is {number!r} of num-partitions {clients!r}; a simulated node has a number below theirs."
+            )
+        alpha, seed = run.get("simulated-alpha", 0.0), run.get("simulated-seed", 0)
+        if type(alpha) not in (int, float) or not 0 <= alpha < float("inf"):
+            raise SiteError(f"simulated-alpha is {alpha!r}; write a number, 0 for an even split.")
+        if type(seed) is not int or seed < 0:
+            raise SiteError(f"simulated-seed is {seed!r}; write a whole number, 0 or more.")
+        return cls(path, number, clients, float(alpha) or None, seed)
+
+    @property
+    def name(self) -> str:
+        """The name that `ghofl simulate` gives this client."""
+        return f"client-{self.number:05d}"
+
+    def conditions(self) -> Policy:
+        """Simulated sites insist on nothing, not even rows: skewed splits have empty clients."""
+        return Policy(min_rows=0, any_peers=True, min_survivors=2, corruption=0.0)
+
+    def check_recipe(self, recipe: Recipe) -> None:
+        """Any recipe will do."""
+
+    def count(self, recipe: Recipe) -> Counted:
+        """The exact moments of this client's rows."""
+        x, y, parts = _dealt(self.embeddings, recipe.classes, self.clients, self.alpha, self.seed)
+        rows = parts[self.number]
+        return count(Features.of(recipe), Embedded(x[rows], y[rows]))
+
+    def audit(self, left: Outgoing) -> tuple[str, ...]:
+        """Nobody reads what a simulated site would reveal."""
+        return ()
+
+
+@lru_cache(maxsize=2)
+def _dealt(
+    path: str, classes: tuple[str, ...], clients: int, alpha: float | None, seed: int
+) -> tuple[np.ndarray, np.ndarray, partition.Parts]:
+    """Training rows, class numbers and who has which; kept, because one process plays many clients."""
+    rows = load_rows(path, "train")
+    assert rows.y is not None
+    y = class_numbers(rows.y, classes)
+    return rows.x, y, partition.split(y, clients, np.random.default_rng(seed), alpha)

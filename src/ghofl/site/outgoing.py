@@ -1,0 +1,140 @@
+"""What leaves a site: its rows are added up, and the sums become a message or the vector that a secure round hides.
+
+Command line, Flower, simulation and demo all come through here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Int64, Num
+
+from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.features import Clipping, Features
+from ghofl.moments import Layout, Moments, MomentsBuilder
+from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
+from ghofl.recipe import Recipe
+from ghofl.samples import Samples
+from ghofl.samples.embed import Bad, encode_labelled
+from ghofl.wire.message import Message
+
+Progress = Callable[[str, int, int], None]
+BLOCK = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Embedded:
+    """Rows of a site as they are: embeddings and class numbers."""
+
+    x: Num[np.ndarray, "n dim"] = field(repr=False)
+    y: Int64[np.ndarray, " n"] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encodable:
+    """Rows of a site that an encoder still has to make: samples with labels, and how to run the encoder on them."""
+
+    samples: Samples = field(repr=False)
+    encoder: SampleEncoder = field(repr=False)
+    runtime: Runtime | None = None
+    batch_size: int = 0
+    skip_bad: bool = False
+    labels_are_numbers: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read."""
+
+    moments: Moments
+    clipping: Clipping = field(default_factory=Clipping)
+    bad: tuple[Bad, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outgoing:
+    """What leaves a site under a recipe: a `message`, or in secure recipes a `vector` that a round hides.
+
+    `moments` are as they leave, but for the share of distributed noise that every secure round draws anew.
+    """
+
+    recipe: Recipe
+    moments: Moments
+    counted: Counted
+    message: Message | None = None
+
+    def vector(self, stream: NoiseStream | None = None) -> Int64[np.ndarray, " entries"]:
+        """What a secure round hides, with this round's share of distributed noise where the recipe asks for it."""
+        vector = as_vector(self.moments, self.recipe)
+        return add_shared_noise(vector, self.recipe, stream) if has_shared_noise(self.recipe) else vector
+
+
+def outgoing(
+    recipe: Recipe,
+    rows: Embedded | Encodable | Counted,
+    name: str = "",
+    *,
+    stream: NoiseStream | None = None,
+    progress: Progress | None = None,
+    features: Features | None = None,
+) -> Outgoing:
+    """What leaves the site `name` with these rows: exact sums, cut, rounded and with local noise as the recipe says.
+
+    Guarantees
+    ----------
+    The exact sums never depend on blocks, batches or threads. Noise comes from the operating system's entropy unless a
+    `stream` is given, is drawn once per call, and a share of distributed noise only in `Outgoing.vector`.
+
+    Examples
+    --------
+    >>> from ghofl.recipe import Encoder
+    >>> recipe = Recipe(classes=("a", "b"), encoder=Encoder(dim=2))
+    >>> left = outgoing(recipe, Embedded(np.array([[0.5, 1.0], [2.0, 0.0]]), np.array([0, 1])), "north")
+    >>> left.message.site, left.message.moments.counts
+    ('north', array([1, 1]))
+    """
+    counted = rows if isinstance(rows, Counted) else count(features or Features.of(recipe), rows, progress)
+    if not recipe.privacy.secure:
+        message = Message.of(counted.moments, recipe, name, stream, counted.clipping)
+        return Outgoing(recipe, message.moments, counted, message)
+    moments = counted.moments
+    left = before_noise(moments, recipe) if has_shared_noise(recipe) else protect(moments, recipe, stream)
+    return Outgoing(recipe, left, counted)
+
+
+def count(features: Features, rows: Embedded | Encodable, progress: Progress | None = None) -> Counted:
+    """The exact moments of a site's rows, a block of them at a time."""
+    layout = Layout.of(features.recipe)
+    builder, clipping, bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
+    blocks = _blocks(rows, progress or (lambda *_: None), features.recipe.classes, bad)
+    for x, y in blocks:
+        q, clipped = features.rows(x)
+        builder.add(q, y)
+        clipping += clipped
+    return Counted(builder.moments(), clipping, tuple(bad))
+
+
+def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ...], bad: list[Bad]):
+    if isinstance(rows, Encodable):
+        yield from encode_labelled(
+            rows.samples, rows.encoder, classes,
+            runtime=rows.runtime, batch_size=rows.batch_size, skip_bad=rows.skip_bad,
+            labels_are_numbers=rows.labels_are_numbers, progress=report, bad=bad,
+        )  # fmt: skip
+        return
+    for start in range(0, len(rows.x), BLOCK):
+        yield rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
+        report("rows", min(start + BLOCK, len(rows.x)), len(rows.x))
+
+
+def has_shared_noise(recipe: Recipe) -> bool:
+    """Whether every site adds a share of the noise inside a secure round."""
+    plan = plan_of(recipe)
+    return plan is not None and plan.mechanism == "distributed"
+
+
+def add_shared_noise(
+    vector: Int64[np.ndarray, " entries"], recipe: Recipe, stream: NoiseStream | None = None
+) -> Int64[np.ndarray, " entries"]:
+    """A site's vector with its share of distributed noise, drawn from the stream of one round."""
+    return as_vector(noisy(from_vector(vector, recipe), recipe, stream), recipe)
