@@ -34,7 +34,7 @@ def audit(
 
     Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
     """
-    console.refuse_negative_seed(seed)
+    console.check_seed(seed)
     console.check_outputs(json, force)
     with console.naming(file):
         moments, agreed, guarantee = _opened(file, None if recipe is None else Recipe.load(recipe))

@@ -131,13 +131,13 @@ def naming(path: Path) -> Iterator[None]:
         raise type(error)(f"{path}: {error}") from None
 
 
-def refuse_missing_folder(json_path: str | None) -> None:
+def check_folder(json_path: str | None) -> None:
     """A usage error before the work, not after it, when the JSON could not be written."""
     if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
         raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
 
 
-def refuse_negative_seed(seed: int) -> None:
+def check_seed(seed: int) -> None:
     """A usage error for a seed that no generator takes."""
     if seed < 0:
         raise typer.BadParameter(f"the seed is {seed}; write 0 or a whole number above it.")
@@ -155,13 +155,13 @@ def bytes_of(text: str) -> int:
 def check_outputs(json_path: str | None, force: bool, *outputs: Path) -> None:
     """A usage error before the work when a file would be lost, or the JSON could not be written; '-' is always free."""
     for path in outputs:
-        refuse_overwriting(path, force)
-    refuse_missing_folder(json_path)
+        check_free(path, force)
+    check_folder(json_path)
     if json_path not in (None, "-"):
-        refuse_overwriting(Path(json_path), force)
+        check_free(Path(json_path), force)
 
 
-def refuse_overwriting(path: Path, force: bool) -> None:
+def check_free(path: Path, force: bool) -> None:
     """A usage error when a file would be lost, or when standard output is asked for what only a file can hold."""
     if str(path) == "-":
         raise typer.BadParameter("this result is a file and cannot go to standard output; name the file to write.")

@@ -44,7 +44,7 @@ def embed(
     Example: ghofl embed --encoder torchvision:mobilenet_v2 --data photos --split train,test -o photos.npz
     """
     console.check_outputs(json, force, output)
-    console.refuse_missing_folder(str(output))
+    console.check_folder(str(output))
     columns = Columns(text_column, path_column, row_column, label_column)
     splits = {
         name: load_samples(data, name, columns) for name in dict.fromkeys(part.strip() for part in split.split(","))
@@ -79,7 +79,7 @@ def export_encoder(
     Example: ghofl export-encoder --encoder torchvision:mobilenet_v2 -o mobilenet_v2.onnx
     """
     console.check_outputs(json, force, output)
-    console.refuse_missing_folder(str(output))
+    console.check_folder(str(output))
     loaded = options.Chosen(encoder, weights, pooling, fit).load()
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
     result = {

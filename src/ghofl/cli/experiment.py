@@ -76,7 +76,7 @@ def simulate(
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
-    console.refuse_negative_seed(seed)
+    console.check_seed(seed)
     console.check_outputs(json, force)
     data = _dataset(embeddings)
     if heads == "all":
