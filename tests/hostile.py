@@ -20,7 +20,7 @@ from ghofl import Classifier, Message, Total, secure
 from ghofl.errors import GhoflError
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
-from ghofl.wire.envelope import sealed
+from ghofl.wire.envelope import seal
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 VALUES = [
@@ -61,7 +61,7 @@ def rewritten(data: bytes, rng: np.random.Generator) -> bytes:
         name = str(rng.choice(sorted(tensors)))
         shorter = np.atleast_1d(tensors[name])[:-1]
         tensors[name] = [shorter, tensors[name].astype(np.uint8), np.zeros(3, np.uint8)][int(rng.integers(3))]
-    return sealed({name: np.ascontiguousarray(t) for name, t in tensors.items()}, header)
+    return seal({name: np.ascontiguousarray(t) for name, t in tensors.items()}, header)
 
 
 def _rewrite(value: dict, rng: np.random.Generator) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from federations import blobs
 from ghofl.cli import app, console
 from ghofl.errors import ClippingWarning, EmptyClassWarning
-from ghofl.wire.envelope import sealed
+from ghofl.wire.envelope import seal
 
 COMMANDS = [
     "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",
@@ -527,7 +527,7 @@ def test_names_of_sites_and_classes_are_shown_as_they_are(folder, name):
 
 
 def test_a_header_that_nobody_checked_is_shown_without_control_characters(folder):
-    data = sealed({"N.codes": np.zeros(1, np.uint8)}, {"kind": "message", "site": "a\x1b[2J[/x]\n", "\x07": 1})
+    data = seal({"N.codes": np.zeros(1, np.uint8)}, {"kind": "message", "site": "a\x1b[2J[/x]\n", "\x07": 1})
     (folder / "evil.ghofl").write_bytes(data)
     text = ghofl("inspect", "evil.ghofl")
     assert "\x1b[2J" not in text

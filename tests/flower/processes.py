@@ -160,7 +160,7 @@ class Deployment:
         process.log = self.folder / f"{name}.log"
         return process
 
-    def finished(self, process, timeout=240):
+    def finish(self, process, timeout=240):
         """Wait for a run and return its lines."""
         try:
             process.wait(timeout)

@@ -63,7 +63,7 @@ def report_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error that takes (what, done, of); `rate` adds how many a second."""
+    """A progress bar on standard error that takes (what, done, of); `rate` adds how many per second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -84,7 +84,7 @@ def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class _Rate(ProgressColumn):
-    """How many a second, lately."""
+    """How many per second, lately."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed

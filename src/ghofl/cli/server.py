@@ -87,7 +87,7 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released = _load_total(total).released()
+    released = _load_total(total).release()
     released.save(output)
     small = f" {released.small_classes}" if released.small_classes is not None else ""
     console.say(
@@ -232,7 +232,7 @@ def _roster_table(total: Total) -> Table:
     for name in ("rows", "clipped"):
         table.add_column(name, justify="right")
     for entry in total.roster[:20]:
-        rows = "not told" if entry.rows is None else f"{entry.rows:,}"
+        rows = "not known" if entry.rows is None else f"{entry.rows:,}"
         table.add_row(entry.site or "–", entry.id[:8], rows, "" if entry.clipped is None else f"{entry.clipped:.3%}")
     if len(total.roster) > 20:
         table.add_row(f"and {len(total.roster) - 20} more", "", "", "")

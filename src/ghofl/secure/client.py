@@ -241,6 +241,6 @@ def _addressed(kind: type[Letter], state: ClientState, data: bytes) -> Letter:
 
 def _expect(state: ClientState, stage: str) -> None:
     if state.stage == "revealed":
-        refuse(state.agreement, state.seat, "do anything more: it has unmasked, and does so once a round")
+        refuse(state.agreement, state.seat, "do anything more: it has unmasked, and does so once per round")
     if state.stage != stage:
         refuse(state.agreement, state.seat, f"do this now: it has {state.stage}, and this follows when it has {stage}")

@@ -1,7 +1,7 @@
 """What a client refuses: every check that stands between a server's request and a client's secrets.
 
 Each function takes what the client knows and what it was shown, and returns when nothing is wrong. What each refusal
-stops is told in ``docs/secure-aggregation.md``.
+stops is in ``docs/secure-aggregation.md``.
 """
 
 from collections.abc import Collection, Sequence

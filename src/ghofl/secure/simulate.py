@@ -130,7 +130,9 @@ def _own_rules(agreed: Plan) -> RoundRules:
 def _check_drops(drops: Mapping[str, str], vectors: Mapping[str, object]) -> None:
     unknown = sorted(set(drops) - set(vectors))
     if unknown:
-        raise PlanError(f"{unknown[:3]} are to vanish and are no clients; the clients are {sorted(vectors)[:5]} ….")
+        raise PlanError(
+            f"{unknown[:3]} are to vanish and are not among the clients, which are {sorted(vectors)[:5]} …."
+        )
     stages = sorted(set(drops.values()) - set(STAGES))
     if stages:
         raise PlanError(f"clients are to vanish before {stages}; stages are {', '.join(STAGES)}.")

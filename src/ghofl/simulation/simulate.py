@@ -21,7 +21,7 @@ from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
 from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
-from ghofl.privacy import NoiseStream, entry_bound, rounded, shifts_of
+from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
 from ghofl.simulation.cohort import Cohort, SecureRound
@@ -142,7 +142,7 @@ def simulate(
         exact, secure_round = sites.secure_total(cohort or Cohort(), stream)
     else:
         exact, secure_round = sites.total(stream), None
-    total = exact.released(stream)
+    total = exact.release(stream)
     results = {}
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
@@ -272,7 +272,7 @@ def _serving(options: RecipeOptions, specs: Sequence[HeadSpec]) -> RecipeOptions
 
 
 def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False) -> dict[str, HeadSpec]:
-    """Every head, without those that need a sketch when there is none, or a matrix a class of lifted features."""
+    """Every head, without those that need a sketch when there is none, or a matrix per class of lifted features."""
     specs = {name: HeadSpec.parse(name, preset) for name in HEADS}
     return {
         name: spec
@@ -306,7 +306,7 @@ def _measure(sizes: Mapping[tuple[str, ...], list[int]], message: Message, featu
         if Layout.of(own) == message.moments.layout:
             counted.append(whole)
         else:
-            part = rounded(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
+            part = round_moments(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
             header = {"kind": "message", "recipe": own.fingerprint, "id": message.id, "site": message.site}
             header |= {"clipped": message.clipped}
             counted.append(len(encode(part, header)))

@@ -30,7 +30,7 @@ class Entry:
 
     @classmethod
     def hidden(cls, site: str) -> "Entry":
-        """The line of a site of which only the name is told."""
+        """The line of a site of which only the name is known."""
         return cls(secrets.token_hex(16), site, None, "")
 
     @property
@@ -44,8 +44,8 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)
-    told = [e.rows for e in roster if e.rows is not None]
-    is_short = len(told) == len(roster) and sum(told) != moments.rows
+    known = [e.rows for e in roster if e.rows is not None]
+    is_short = len(known) == len(roster) and sum(known) != moments.rows
     if len({e.id for e in roster}) != len(roster) or is_short:
         raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
     return roster

@@ -98,7 +98,7 @@ class Total:
         of_its_own = self.guarantee is not None and self.guarantee.mechanism != "local"
         return of_its_own or self.small_classes is not None
 
-    def released(self, stream: NoiseStream | None = None) -> "Total":
+    def release(self, stream: NoiseStream | None = None) -> "Total":
         """The total as others may see it: with the recipe's central noise, and without its small classes.
 
         Rows and hashes of single sites, which are exact, leave the roster. Every call on an exact total draws new
@@ -122,10 +122,10 @@ class Total:
         if plan_of(self.recipe) is not None and self.guarantee is None:
             raise PrivacyError(
                 f"the recipe promises epsilon = {self.recipe.privacy.epsilon} by noise on the total, and this total has "
-                "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.released) adds it, once."
+                "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.release) adds it, once."
             )
         self._check_use()
-        return self.released() if self.recipe.privacy.min_count and self.small_classes is None else self
+        return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
 
     def _check_use(self) -> None:
         """Raise unless the recipe's limits let this total be released or built from."""
@@ -148,7 +148,7 @@ class Total:
         """The standard deviation of noise and rounding in a stored block, in steps of the grid; 0 where it is exact."""
         plan, messages = plan_of(self.recipe), max(1, len(self.roster))
         step = 2.0 ** shifts_of(self.recipe).get(statistic, 0)
-        rounding = messages / 12.0 if step > 1 else 0.0  # the variance of a uniform number, once a message
+        rounding = messages / 12.0 if step > 1 else 0.0  # the variance of a uniform number, once per message
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
@@ -159,7 +159,7 @@ class Total:
         aggregator.add(message)
         return aggregator.total()
 
-    def joined(self, other: "Total") -> "Total":
+    def join(self, other: "Total") -> "Total":
         """The total of the sites of both, such as those of a later secure round; no site is in both."""
         check_fingerprint({"recipe": other.recipe.fingerprint}, self.recipe)
         self._check_exact("join")
@@ -238,7 +238,7 @@ class Total:
 
 
 class Aggregator:
-    """Adds messages one at a time in bounded memory: one set of moments and a line of roster a site."""
+    """Adds messages one at a time in bounded memory: one set of moments and one line of the roster per site."""
 
     def __init__(self, recipe: Recipe, start: Total | None = None) -> None:
         if start is not None:
@@ -319,7 +319,7 @@ class Aggregator:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
         return self._total({name: block.copy() for name, block in self._blocks.items()})
 
-    def finished(self) -> Total:
+    def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
         blocks, self._blocks = self._blocks, {}
         return self._total(blocks)

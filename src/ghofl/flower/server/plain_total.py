@@ -80,4 +80,4 @@ def _sum(folder: RunFolder, recipe: Recipe) -> Total:
             aggregator.add_file(path)
         except (MessageError, MomentsOverflowError, RosterError) as error:
             raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
-    return aggregator.finished()
+    return aggregator.finish()
