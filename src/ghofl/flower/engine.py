@@ -1,9 +1,6 @@
 """Letters through Flower: records out, records in, and an `Engine` over its grid."""
 
-import ctypes
-import gc
 import secrets
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +23,6 @@ MAX_FIELDS, FIELD_BYTES = 32, 64 * 2**10  # of a node's answer
 SMALL_PIECE = 2**18  # bytes of the smallest piece that a payload may be cut into on the whole
 LARGE = 2**20  # bytes of a payload that is put into a file
 PIECE = 4 * 2**20  # bytes of a payload in one array: Flower holds an array three times while it puts it together
-M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt(3)
 SOON, LATER = 0.1, 1.0  # seconds between two looks for answers, at first and in the end
 
 
@@ -125,7 +121,6 @@ class GridEngine:
             pause = SOON if came else min(LATER, 1.5 * pause)
             if not came:
                 time.sleep(pause)
-        return_small_blocks()
         for node in pending.values():
             yield Answer(node, error=f"no answer within {seconds:g} seconds")
 
@@ -154,22 +149,6 @@ class GridEngine:
             return Answer(node, from_records(reply.content, self._spool, size))
         except MessageError as error:
             return Answer(node, error=str(error))
-
-
-def return_large_blocks() -> None:
-    """Let the C library return large blocks when they are freed; glibc would keep most of them after a while."""
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(library, "mallopt"):
-        library.mallopt(M_ARENA_MAX, 1)
-        library.mallopt(M_MMAP_THRESHOLD, LARGE // 8)
-
-
-def return_small_blocks() -> None:
-    """Return what many small letters left behind."""
-    gc.collect()
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)
 
 
 def _why(reply: Message) -> str:

@@ -20,7 +20,6 @@ from jaxtyping import Int64, UInt
 from ghofl.secure.errors import RingError, WireError
 
 RING_BITS = (32, 40, 48, 56, 64)
-SEED_BYTES = 32
 CHUNK = 2**15  # entries masked at a time: vector, stream and zeros stay in the second-level cache together
 BATCH = 64  # ciphers kept open at a time
 
