@@ -29,9 +29,8 @@ napoleon_custom_sections = ["Guarantees"]
 napoleon_use_rtype = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_class_signature = "separated"
 autodoc_mock_imports = ["flwr"]
-autodoc_default_options = {"members": True, "show-inheritance": False}
+autodoc_default_options = {"members": True}
 default_role = "code"
 
 
