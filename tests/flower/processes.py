@@ -14,15 +14,21 @@ from pathlib import Path
 
 BIN = Path(sys.executable).parent
 WALK_THROUGH = Path(__file__).parents[2] / "docs" / "how-to-hospitals.md"
-# Nodes of the engine look every three seconds whether there is a message for them, which no setting changes, and a round
-# asks them six times. Every Python process of a deployment reads this at its start, and then looks twice a second.
-LOOK_MORE_OFTEN = """
-import time
+# What every Python process of a deployment reads at its start. Nodes of the engine look every three seconds whether there
+# is a message for them, which no setting changes, and a round asks them six times: here they look twice a second. Each
+# answer is a new process that imports the command of the SuperNode, its database and all, and never calls it.
+START = """
+import gc, sys, time, types
 
 def sleep(seconds, _sleep=time.sleep):
     _sleep(0.5 if seconds == 3 else seconds)
 
 time.sleep = sleep
+gc.set_threshold(50_000)
+if any(word.endswith("/flwr-clientapp") for word in sys.orig_argv):
+    unused = types.ModuleType("flwr.supernode.cli.flower_supernode")
+    unused.flower_supernode = None
+    sys.modules[unused.__name__] = unused
 """
 
 
@@ -69,7 +75,7 @@ class Deployment:
         )
         start = self.folder / "start"
         start.mkdir()
-        (start / "sitecustomize.py").write_text(LOOK_MORE_OFTEN)
+        (start / "sitecustomize.py").write_text(START)
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(start), *filter(None, [os.environ.get("PYTHONPATH")])]),
