@@ -117,12 +117,12 @@ def _round() -> list[tuple[type, bytes]]:
     state, clients = server.open_round(agreement), {}
     kinds = [messages.Advertisement, messages.Shares, messages.MaskedVector, messages.Endorsement, messages.Reveal]
     letters_of = [messages.KeyList, messages.Inbox, messages.Survivors, messages.Endorsements]
-    policy = secure.Policy(corruption=0.0, sigma=0)
+    rules = secure.RoundRules(corruption=0.0, sigma=0)
     letters = dict.fromkeys(vectors, b"")
     for stage, kind in enumerate(kinds):
         for name in letters:
             step = (
-                (client.advertise, (agreement, name, identities[name], (), policy)),
+                (client.advertise, (agreement, name, identities[name], (), rules)),
                 (client.share, (clients.get(name), letters[name])),
                 (client.mask, (clients.get(name), letters[name], vectors[name])),
                 (client.endorse, (clients.get(name), letters[name], identities[name])),

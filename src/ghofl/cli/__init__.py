@@ -54,5 +54,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    with console.handled():
+    with console.report_errors():
         app()

@@ -6,6 +6,7 @@ Under a recipe with privacy.secure the messages are masked vectors of one secure
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from ghofl.moments import Layout
 from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
 from ghofl.privacy import NoiseStream, entry_bound, rounded, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.samples import classes_of, load_rows
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.partition import Parts, empty
 from ghofl.site.cohorts import check_cohort
@@ -44,6 +46,17 @@ class Dataset:
     x_test: Num[np.ndarray, "m test_dim"] = field(repr=False)
     y_test: Int64[np.ndarray, " m"] = field(repr=False)
     classes: tuple[str, ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Dataset":
+        """The rows of a file with x_train, y_train, x_test and y_test; its classes are those of the training rows."""
+        train, test = load_rows(path, "train"), load_rows(path, "test")
+        assert train.y is not None
+        try:
+            classes = classes_of(train.y)
+        except EmbeddingsError as error:
+            raise EmbeddingsError(f"{path}: {error}") from None
+        return cls(train.x, train.numbers(classes), test.x, test.numbers(classes), classes)
 
     def __post_init__(self) -> None:
         if self.x_train.shape[1] != self.x_test.shape[1]:

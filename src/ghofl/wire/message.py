@@ -27,7 +27,7 @@ from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
 from ghofl.privacy import NoiseStream, plan_of, protect, restored, rounded, shifts_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
-from ghofl.wire.plausible import check_plausible, check_possible, check_radius, check_rows
+from ghofl.wire.plausible import check_lengths, check_plausible, check_possible, check_rows
 
 MAX_HEADER = 64 * 2**10
 _FIRST_FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}
@@ -97,7 +97,7 @@ class Message:
                 f"{moments.rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
                 "agree on a recipe with a larger max_rows in its [limits] section."
             )
-        check_radius(moments, radius_of(recipe))
+        check_lengths(moments, radius_of(recipe))
         left = protect(moments, recipe, stream)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
         share = clipping.share if clipping is not None and tells else None

@@ -1,7 +1,7 @@
 """Who is inside a total, and what else its header says: the recipe it brings, noise, small classes."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,3 +111,9 @@ def check_look_alikes(names: Iterable[str]) -> None:
     """Raise when two of some names look alike."""
     if pair := look_alike(names):
         raise RosterError(f"sites {pair[0]!r} and {pair[1]!r} look alike; give one of them another name.")
+
+
+def list_names(roster: Sequence[Entry]) -> str:
+    """The first few sites of a roster, for an error."""
+    names = ", ".join(repr(e.name) for e in roster[:5])
+    return names + (f" and {len(roster) - 5} more" if len(roster) > 5 else "") if roster else "nobody"
