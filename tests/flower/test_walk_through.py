@@ -1,5 +1,6 @@
 """The two walk-throughs of federations say what the commands take, and what they come to with real processes."""
 
+import functools
 import json
 import os
 import re
@@ -49,6 +50,11 @@ def parsed(line, **changes):
     return variables, words[len(variables) :]
 
 
+@functools.cache
+def help_of(*command):
+    return subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True).stdout
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_options_of_the_engine_exist(page):
     found = lines(page, "flower-superlink", "flower-supernode", "flwr run", "flwr supernode register")
@@ -58,7 +64,7 @@ def test_options_of_the_engine_exist(page):
         command = words[:1] if words[0] != "flwr" else words[: 3 if words[1] == "supernode" else 2]
         if not (BIN / command[0]).exists():
             pytest.skip("flwr is not installed: pip install 'ghofl[flower]'")
-        told = subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True).stdout
+        told = help_of(*command)
         options = [word for word in words if word.startswith("--")]
         assert options
         assert all(option in told for option in options), line
