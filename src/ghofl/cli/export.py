@@ -8,7 +8,7 @@ import typer
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.options import Force, Json
 from ghofl.cli.use import HeadFile
 from ghofl.samples import load_rows
 
@@ -35,7 +35,7 @@ def export(
     from ghofl.export.model import export_head, export_with_encoder, largest_difference
 
     console.check_outputs(json, force, output, *([] if card is None else [card]))
-    with console.naming(head):
+    with console.errors_about(head):
         classifier = Classifier.load(head)
     alone = export_head(classifier)
     compared = {}
@@ -56,7 +56,7 @@ def export(
             f"{compared['largest_probability_difference']:.1e}."
         )
     )
-    console.said(
+    console.say(
         {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared},
         f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to label, probabilities and scores."
         + told,

@@ -8,7 +8,7 @@ import typer
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
 from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -42,7 +42,7 @@ def report(
     console.check_outputs(json, force, output)
     if heads and rows is None:
         raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
-    with console.naming(run):
+    with console.errors_about(run):
         total = Total.load(run / RUN_TOTAL if run.is_dir() else run)
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, title or f"The federation in {run.name}", sent)
@@ -53,7 +53,7 @@ def report(
         findings = findings.with_judged([Classifier.load(path) for path in heads or ()], loaded.x, y)
     text = page(findings)
     files.write(output, text)
-    console.said(
+    console.say(
         {
             "file": str(output),
             "bytes": len(text),
