@@ -30,6 +30,7 @@ from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
+ALL = ("central", "distributed", "local")
 LOCAL = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, noise="local")
 
 
@@ -43,9 +44,9 @@ def private(**values):
         (Policy(secure=True), private(), "only under secure aggregation"),
         (Policy(), private(secure=True), "whom it joins secure rounds with"),
         (Policy(min_count=5), private(epsilon=1.0, delta=1e-6), "an answer without noise"),
-        (Policy(epsilon=2.0, delta=1e-5), private(), "epsilon of at most 2, and the recipe promises none"),
-        (Policy(epsilon=2.0, delta=1e-5), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
-        (Policy(epsilon=2.0, delta=1e-7), private(epsilon=1.0, delta=1e-6), "delta of at most 1e-07"),
+        (Policy(epsilon=2.0, delta=1e-5, noise=ALL), private(), "epsilon of at most 2, and the recipe promises none"),
+        (Policy(epsilon=2.0, delta=1e-5, noise=ALL), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
+        (Policy(epsilon=2.0, delta=1e-7, noise=ALL), private(epsilon=1.0, delta=1e-6), "delta of at most 1e-07"),
         (
             Policy(epsilon=2.0, delta=1e-5, noise=("local",)),
             private(epsilon=1.0, delta=1e-6),
@@ -81,8 +82,12 @@ def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
         ("min_count = 'many'", "must be a whole number"),
         ("noise = ['pink']\nepsilon = 1.0\ndelta = 1e-6", "noise names"),
         ("epsilon = 1.0", "delta is missing"),
-        ("epsilon = 1.0\ndelta = 1e-6\nmin_count = 5", "an answer without noise"),
-        ("epsilon = 1.0\ndelta = 1e-6\nmin_rows = 2", "an answer without noise"),
+        ("epsilon = 1.0\ndelta = 1e-6", "noise does not say whose noise is trusted"),
+        ("epsilon = 1.0\ndelta = 1e-6\nnoise = ['local']\nmin_count = 5", "an answer without noise"),
+        ("epsilon = 1.0\ndelta = 1e-6\nnoise = ['local']\nmin_rows = 2", "an answer without noise"),
+        ("max_epsilon = 1.0\nmax_delta = 1e-6\nmin_rows = 2", "an answer without noise"),
+        ("max_epsilon = 1.0", "are one budget; write both"),
+        ("min_difference = -1", "min_difference is -1"),
         ("peers = 'peers.toml'\nany_peers = true", "write one of them"),
         ("delta = 1e-6", "write epsilon too"),
         ("min_count = ", "is not TOML"),

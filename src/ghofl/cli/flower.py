@@ -12,10 +12,13 @@ from rich.text import Text
 
 from ghofl.cli import console
 from ghofl.cli.site import Force, Json
+from ghofl.errors import SiteError
 from ghofl.flower.new import write_app
 from ghofl.flower.server import report
 from ghofl.names import shown
 from ghofl.recipe import Recipe
+from ghofl.site.history import History, Permit
+from ghofl.site.ledger import Ledger
 from ghofl.site.parcel import (
     approve,
     doubts,
@@ -27,7 +30,6 @@ from ghofl.site.parcel import (
     rows_now,
     smallest_class,
 )
-from ghofl.site.reveals import Ledger, Opening
 from ghofl.site.site import Site
 
 MOST_LINES, LONGEST = 30, 1000  # of what is shown
@@ -69,6 +71,10 @@ def check(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Approve what is shown: the SuperNode may send exactly this.")
     ] = False,
+    cohort: Annotated[
+        str, typer.Option(help="Approve for a secure round of exactly these sites; of the first ones, if not given.")
+    ] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Approve for so many secure rounds.")] = 1,
     again: Annotated[
         bool, typer.Option("--again", help="Make it anew from the rows as they are now, with a new id and new noise.")
     ] = False,
@@ -91,11 +97,11 @@ def check(
         parcel = pack(here, agreed, now)
         remember(memory, agreed, parcel)
     if confirm:
-        approve(memory, agreed, parcel)
+        approve(memory, Permit.of(here.name, agreed, parcel.data, cohort.split(","), rounds, parcel.sha256))
     needed, approved = here.conditions().confirm, is_approved(memory, agreed, parcel)
     is_old = is_outdated(parcel, now)
     what = "a vector of {} that a secure round hides" if not parcel.is_message else "a message of {}"
-    revealed = not parcel.is_message and not Ledger.load(memory).allows(agreed.fingerprint, parcel.data)
+    revealed = not parcel.is_message and not History.load(memory).allows(agreed.fingerprint, parcel.data)
     state = "is approved, as it was packed before" if is_old else "is approved"
     state = state if approved else "waits for --confirm" if needed else "leaves when it is asked for"
     state = "does not leave: this folder has unmasked in a round, see 'ghofl flower reopen'" if revealed else state
@@ -133,18 +139,19 @@ def reopen(
     site: Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")],
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that may unmask.")],
     cohort: Annotated[str, typer.Option(help="All sites of that round, this one too, e.g. north,south,west.")],
+    rounds: Annotated[int, typer.Option(min=1, help="Allow so many rounds.")] = 1,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Re-open the folder; without it, only what that means is shown.")
     ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site that has unmasked: allow one more secure round, of this recipe, these rows and exactly these sites.
+    """At a site that has unmasked: allow another secure round, of this recipe, these rows and exactly these sites.
 
     A secure round shows the sum over its sites, and a site takes part in one. A second sum over other sites, or over
     other rows, also shows the difference of the two: a round of five sites and one of four of them show what the fifth
-    has, exactly. Re-open when that is harmless, e.g. after a round that failed before its sum was known, with the same
-    sites again.
+    has, exactly. A cohort whose sum would show fewer sites than the policy's min_difference is refused. Re-open when it
+    is harmless, e.g. after a round that failed before its sum was known, with the same sites again.
 
     Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
     """
@@ -153,15 +160,18 @@ def reopen(
     here.check_recipe(agreed)
     memory = here.memory()
     click.get_current_context().with_resource(memory.alone())
-    ledger, parcel = Ledger.load(memory), remembered(memory, agreed)
+    history, parcel = History.load(memory), remembered(memory, agreed)
+    if not history.reveals:
+        raise SiteError("nothing was revealed from this folder yet; its first round needs no re-opening.")
     if parcel is None:
         parcel = pack(here, agreed)
         remember(memory, agreed, parcel)
-    opening = Opening.of(here.name, agreed, parcel.data, cohort.split(","))
-    after = ledger.reopened(opening)
+    opening = Permit.of(here.name, agreed, parcel.data, cohort.split(",") if cohort.strip(", ") else [here.name], rounds)
+    history.check_sum(here.name, opening.cohort, parcel.data, here.conditions().min_difference)
     if confirm:
-        after.save(memory)
-    risks = ledger.risks(opening)
+        facts = {"recipe": opening.recipe, "data": opening.data, "cohort": opening.cohort, "rounds": rounds}
+        Ledger.load(memory).write(memory, "reopened", **facts)
+    risks = history.risks(opening)
     result = {
         "site": here.name,
         "recipe": opening.recipe,
@@ -169,7 +179,7 @@ def reopen(
         "cohort": list(opening.cohort),
         "reopened": confirm,
         "reveals": [
-            {"round": r.round, "recipe": r.recipe, "data": r.data, "cohort": list(r.cohort)} for r in ledger.reveals
+            {"round": r.round, "recipe": r.recipe, "data": r.data, "cohort": list(r.cohort)} for r in history.reveals
         ],
         "risks": list(risks),
     }
@@ -177,7 +187,7 @@ def reopen(
     listed = "\n".join(f"- {text}" for text in (*doubts(parcel, agreed, rows_now(here, agreed)), *risks))
     console.said(
         result,
-        f"{here.name} {done} for one round of recipe {opening.recipe[:12]}…, rows "
+        f"{here.name} {done} for {console.count(rounds, 'round')} of recipe {opening.recipe[:12]}…, rows "
         f"{opening.data[:12]}… and the sites {', '.join(opening.cohort)}.\n{listed}",
         json,
     )

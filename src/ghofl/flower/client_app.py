@@ -40,6 +40,10 @@ class ContextMemory:
         """Remember."""
         self._records[name] = ArrayRecord({"bytes": Array("uint8", (len(content),), STYPE, content)})
 
+    def append(self, name: str, content: bytes) -> None:
+        """Remember more under a name."""
+        self.put(name, (self.get(name) or b"") + content)
+
     def forget(self, prefix: str) -> None:
         """Forget every name below a prefix."""
         for name in [name for name in self._records if name.startswith(prefix + "/")]:

@@ -141,6 +141,8 @@ class Site:
                     f"the server's recipe {theirs}… is not the one agreed on here, {ours}…: another {what}. "
                     "Give server and sites one recipe file."
                 )
+        else:
+            self.conditions().check_agreed(recipe)
         self.conditions().check_recipe(recipe)
 
     def count(self, recipe: Recipe) -> Counted:
