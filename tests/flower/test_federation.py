@@ -21,9 +21,9 @@ from ghofl.moments import Layout, Moments
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
 from ghofl.site.answers import answer
-from ghofl.site.letter import Letter
-from ghofl.site.parcel import ready
 from ghofl.site.history import History
+from ghofl.site.letter import Letter
+from ghofl.site.parcel import remembered
 from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -298,7 +298,7 @@ def broken(tmp_path, paths, name):
     elif name == "no data":
         (tmp_path / "2.npz").unlink()
     elif name == "too few rows":
-        (tmp_path / "strict.toml").write_text("min_rows = 5000\nany_peers = true\n")
+        (tmp_path / "strict.toml").write_text("min_rows = 5000\nany_peers = true\nany_recipe = true\n")
         site.write_text(site.read_text().replace("policy.toml", "strict.toml"))
 
 
@@ -434,7 +434,7 @@ def test_sites_with_peers_refuse_a_round_with_a_stranger(tmp_path):
     paths, keys, chosen = authenticated(tmp_path)
     publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
     (tmp_path / "peers.toml").write_text("\n".join(f'site-{i} = "{publics[i]}"' for i in range(4)))
-    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\n')
+    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\nany_recipe = true\n')
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths, keys=keys), SECURE, chosen)
     report = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -448,7 +448,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
     paths, keys, chosen = authenticated(tmp_path)
     publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
     (tmp_path / "peers.toml").write_text("\n".join(f'site-{i} = "{publics[i]}"' for i in range(5)))
-    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\n')
+    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\nany_recipe = true\n')
     forged = secure.Identity.fresh().public
 
     def swap(action, node, reply):
@@ -554,8 +554,11 @@ def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp
     assert revealed == [1, 0, 0, 0, 0]
     with pytest.raises(FederationError, match="4 sites joined the secure round; .* at least 5"):
         run(InProcess(paths), SECURE, settings(tmp_path / "other", min_sites=5))
-    again = run(InProcess(paths[:1] + paths[1:]), SECURE, settings(tmp_path / "third"))
-    assert len(again.total.roster) == 4
+    # All five signed the list of five: with those signatures others may have unmasked it, so four are not shown.
+    with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "third"))
+    assert reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm").exit_code == 0
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "fourth")).total.roster) == 5
 
 
 def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(tmp_path):
@@ -625,7 +628,8 @@ def test_what_cannot_be_reopened_is_told(tmp_path, cohort, why):
 
 def test_every_round_has_noise_of_its_own_and_a_stage_asked_again_gives_the_same_bytes(tmp_path):
     """With noise that stays, the difference of two rounds has that of the sites they do not share, and no more."""
-    paths, recipe_file = make_sites(tmp_path, count=4, recipe=SHARED), tmp_path / "recipe.toml"
+    policy = "max_epsilon = 20.0\nmax_delta = 1e-5\n"
+    paths, recipe_file = make_sites(tmp_path, count=4, recipe=SHARED, policy=policy), tmp_path / "recipe.toml"
     masked = []
 
     def watch(action, node, reply):
@@ -665,7 +669,7 @@ def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vecto
         run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     assert np.array_equal(made[0], made[1])
-    assert not np.array_equal(made[0], ready(Site.load(paths[0]), SHARED, Site.load(paths[0]).memory()).vector)
+    assert not np.array_equal(made[0], remembered(Site.load(paths[0]).memory(), SHARED).vector)
 
 
 def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch):
@@ -929,7 +933,7 @@ def test_a_sum_that_no_rows_have_is_not_kept(tmp_path):
 
 def test_without_peers_a_site_joins_no_round_unless_it_accepts_anyone(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
-    (tmp_path / "policy.toml").write_text("")
+    (tmp_path / "policy.toml").write_text("any_recipe = true\n")
     with pytest.raises(FederationError, match="0 sites joined"):
         run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert "does not say whom it joins secure rounds with" in (tmp_path / "run" / "report.json").read_text()

@@ -45,7 +45,11 @@ def private(**values):
         (Policy(), private(secure=True), "whom it joins secure rounds with"),
         (Policy(min_count=5), private(epsilon=1.0, delta=1e-6), "an answer without noise"),
         (Policy(epsilon=2.0, delta=1e-5, noise=ALL), private(), "epsilon of at most 2, and the recipe promises none"),
-        (Policy(epsilon=2.0, delta=1e-5, noise=ALL), private(epsilon=3.0, delta=1e-6), "at most 2, and the recipe promises 3"),
+        (
+            Policy(epsilon=2.0, delta=1e-5, noise=ALL),
+            private(epsilon=3.0, delta=1e-6),
+            "at most 2, and the recipe promises 3",
+        ),
         (Policy(epsilon=2.0, delta=1e-7, noise=ALL), private(epsilon=1.0, delta=1e-6), "delta of at most 1e-07"),
         (
             Policy(epsilon=2.0, delta=1e-5, noise=("local",)),
@@ -216,10 +220,13 @@ def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, mon
 def test_a_wrong_type_in_a_site_file_is_an_error_that_names_key_and_file(tmp_path, key, value):
     if (key, value) == ("labels_are_numbers", "true"):
         value = '"true"'  # the one key that is true or false
+    if (key, value) == ("allow", '["x"]'):
+        value = "[1000]"  # the one key that is a list, of texts
     usual = {"name": '"n"', "embeddings": '"x.npz"', "folder": '"f"'}
     text = "\n".join(f"{name} = {what}" for name, what in {**usual, key: value}.items())
     (tmp_path / "site.toml").write_text(text)
-    if key in ("split", "pooling", "fit", "device", "text_column", "path_column", "label_column") and "u0000" in value:
+    texts = ("split", "pooling", "fit", "device", "text_column", "path_column", "label_column", "socket_group")
+    if key in texts and "u0000" in value:
         assert Site.load(tmp_path / "site.toml")  # no path
         return
     with pytest.raises(SiteError, match=key):

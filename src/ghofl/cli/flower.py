@@ -166,7 +166,9 @@ def reopen(
     if parcel is None:
         parcel = pack(here, agreed)
         remember(memory, agreed, parcel)
-    opening = Permit.of(here.name, agreed, parcel.data, cohort.split(",") if cohort.strip(", ") else [here.name], rounds)
+    opening = Permit.of(
+        here.name, agreed, parcel.data, cohort.split(",") if cohort.strip(", ") else [here.name], rounds
+    )
     history.check_sum(here.name, opening.cohort, parcel.data, here.conditions().min_difference)
     if confirm:
         facts = {"recipe": opening.recipe, "data": opening.data, "cohort": opening.cohort, "rounds": rounds}

@@ -25,8 +25,18 @@ from ghofl.privacy import NoiseStream, entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
 from ghofl.site import binding
-from ghofl.site.counting import check_round, count_list, count_message, count_reveal, count_vector, note
+from ghofl.site.counting import (
+    check_round,
+    count_list,
+    count_message,
+    count_reveal,
+    count_vector,
+    keep_told,
+    note,
+    told_before,
+)
 from ghofl.site.history import History
+from ghofl.site.known import Known
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
@@ -124,8 +134,10 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         memory.put(f"round/{round_id}/data", data.encode())
         memory.put(f"round/{round_id}/identity", identity.secret)
     fields = {"status": "joined", "site": site.name, "key": identity.public}
+    if known := History.load(memory).known(site.name, data, round_id).to_text():
+        fields["known"] = known
     if site.auth_key:
-        content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public)
+        content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public, known)
         fields["signature"] = binding.sign(site.auth_key, content)
     return Letter(fields)
 
@@ -134,19 +146,20 @@ def _advertise(query: Letter, site: Custodian, memory: Memory) -> Letter:
     agreement = Agreement.from_bytes(query.content)
     round_id = _checked_id(agreement.round_id)
     recipe = _kept_recipe(memory, round_id)
+    others = _told(query, agreement)
     _check_agreement(query, agreement, site, recipe)
     if memory.is_lasting:
-        check_round(site, agreement, recipe, _kept_data(memory, round_id), memory)
+        check_round(site, agreement, recipe, _kept_data(memory, round_id), memory, others)
 
     identity, policy = _identity(memory, round_id), site.conditions().in_rounds(recipe)
     earlier = [used for used in _used_rounds(memory) if used != round_id]
-    return _once(
-        query,
-        round_id,
-        "advertise",
-        memory,
-        lambda: secure.advertise(agreement, site.name, identity, earlier, policy),
-    )
+
+    def advertised() -> tuple[ClientState, bytes]:
+        state, reply = secure.advertise(agreement, site.name, identity, earlier, policy)
+        keep_told(round_id, others, memory)
+        return state, reply
+
+    return _once(query, round_id, "advertise", memory, advertised)
 
 
 def _share(query: Letter, site: Custodian, memory: Memory) -> Letter:
@@ -192,7 +205,7 @@ def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
     def revealed(state: ClientState) -> tuple[ClientState, bytes]:
         if memory.is_lasting:
-            check_round(site, state.agreement, recipe, data, memory)
+            check_round(site, state.agreement, recipe, data, memory, told_before(round_id, memory))
         after, reply = secure.reveal(state, query.content)
         if memory.is_lasting:  # before the reply leaves: a site that dies in between has revealed
             count_reveal(state, recipe, data, memory)
@@ -219,14 +232,25 @@ def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recip
     peers = site.conditions().peer_keys()
     if not peers:
         return
-    signatures = query.fields.get("signatures", [])
+    signatures, told = query.fields.get("signatures", []), query.fields.get("known", [])
     if len(signatures) != len(agreement.participants):
         raise PolicyError("this site joins rounds with its peers only, and the participants' signatures did not come.")
-    for participant, signature in zip(agreement.participants, signatures, strict=True):
-        content = binding.statement(recipe.fingerprint, agreement.round_id, participant.name, participant.key)
+    known = told or [""] * len(agreement.participants)
+    for participant, signature, text in zip(agreement.participants, signatures, known, strict=True):
+        names = (recipe.fingerprint, agreement.round_id, participant.name)
+        content = binding.statement(*names, participant.key, str(text))
         key = peers.get(participant.name)
         if key is None or not binding.is_signed(key, signature, content):
             raise PolicyError(f"{participant.name!r} is not one of this site's peers, or did not sign its key.")
+
+
+def _told(query: Letter, agreement: Agreement) -> dict[str, Known]:
+    """What every participant of a round knows of earlier sums, as the server relays it."""
+    told = query.fields.get("known", [])
+    if not isinstance(told, list) or len(told) not in (0, len(agreement.participants)):
+        raise PolicyError("what the participants know of earlier sums did not come for each of them.")
+    names = [participant.name for participant in agreement.participants]
+    return {name: Known.from_text(text) for name, text in zip(names, told, strict=False)}
 
 
 def _stage(

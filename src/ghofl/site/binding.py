@@ -23,9 +23,13 @@ from ghofl.errors import SiteError
 from ghofl.secure import Participant
 
 
-def statement(fingerprint: str, round_id: str, name: str, identity: bytes) -> bytes:
-    """What a node signs: in this round of this recipe, the site of this name has this identity."""
+def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known: str = "") -> bytes:
+    """What a node signs: in this round of this recipe, the site of this name has this identity.
+
+    And it knows of these earlier sums, where it does: so that nobody can leave them out on the way to its peers.
+    """
     parts = (b"ghofl-flower/1 identity", fingerprint.encode(), round_id.encode(), name.encode(), identity)
+    parts += (known.encode(),) if known else ()
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 

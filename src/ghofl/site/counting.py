@@ -1,6 +1,7 @@
 """What a site checks against its ledger, and writes into it, before anything leaves."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,7 @@ from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, ClientState
 from ghofl.site.budget import promise_of
 from ghofl.site.history import History, guarantee_facts
+from ghofl.site.known import Known
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
@@ -52,7 +54,8 @@ def count_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory
 def count_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
     """Write down that a survivor list is signed; refused where its sum would show too few sites beside earlier ones."""
     history, facts = History.load(memory), _facts(state, recipe, data)
-    history.check_sum(site.name, facts["survivors"], data, site.conditions().min_difference, facts["round"])
+    fewest, others = site.conditions().min_difference, told_before(facts["round"], memory)
+    history.check_sum(site.name, facts["survivors"], data, fewest, facts["round"], others)
     if all(listed.round != facts["round"] for listed in history.lists):
         Ledger.load(memory).write(memory, "endorsed", **facts)
 
@@ -64,12 +67,26 @@ def count_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) 
         Ledger.load(memory).write(memory, "revealed", **facts)
 
 
-def check_round(site: Custodian, agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
+def check_round(
+    site: Custodian, agreement: Agreement, recipe: Recipe, data: str, memory: Memory, others: Mapping[str, Known]
+) -> None:
     """Raise unless this site may unmask in a round of these sites, and their whole sum would show none of them."""
     history, round_id, cohort = History.load(memory), agreement.round_id, _cohort(agreement)
     history.check_reveal(round_id, recipe.fingerprint, data, cohort)
     if all(listed.round != round_id for listed in history.lists):
-        history.check_sum(site.name, cohort, data, site.conditions().min_difference, round_id)
+        history.check_sum(site.name, cohort, data, site.conditions().min_difference, round_id, others)
+
+
+def keep_told(round_id: str, others: Mapping[str, Known], memory: Memory) -> None:
+    """Keep what the participants of a round told of earlier sums, for when its survivor list comes."""
+    texts = {name: known.to_text() for name, known in others.items()}
+    memory.put(f"round/{round_id}/known", json.dumps(texts).encode())
+
+
+def told_before(round_id: str, memory: Memory) -> dict[str, Known]:
+    """What the participants of a round told of earlier sums."""
+    kept = json.loads(memory.get(f"round/{round_id}/known") or b"{}")
+    return {name: Known.from_text(text) for name, text in kept.items()}
 
 
 def _facts(state: ClientState, recipe: Recipe, data: str) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from ghofl.errors import PolicyError, PrivacyError, SiteError
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.site.budget import Release
+from ghofl.site.known import Known, sum_over, sums_of
 from ghofl.site.ledger import Ledger, Line
 from ghofl.site.memory import Memory
-from ghofl.site.overlap import Sum, isolated
+from ghofl.site.overlap import isolated
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,6 @@ class Revealed:
     data: str
     cohort: tuple[str, ...]
     survivors: tuple[str, ...]
-
-    def sum_at(self, site: str) -> Sum:
-        """The parts of the sum, as this site tells them apart: of others' rows it knows no version."""
-        return frozenset((name, self.data if name == site else "") for name in self.survivors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,20 +137,36 @@ class History:
             return not self.reveals
         return self.opening.covers(recipe, data, cohort)
 
-    def check_sum(self, site: str, survivors: Iterable[str], data: str, fewest: int, round_id: str = "") -> None:
-        """Raise `PolicyError` when a sum over these sites, beside what is known, shows fewer than `fewest` of them."""
-        others = [each for each in (*self.lists, *self.reveals) if each.round != round_id]
-        exact = [release.data for release in self.releases if release.is_message and release.is_exact]
-        if fewest <= 1 or not (others or exact):
+    def known(self, site: str, data: str, round_id: str = "") -> Known:
+        """What this site tells its peers of earlier sums before a round of these rows."""
+        every = [*((each.round, each.survivors, each.data) for each in (*self.lists, *self.reveals)),
+                 *((release.key, (site,) if release.is_message else (), release.data) for release in self.releases
+                   if release.is_exact or not release.is_message)]  # fmt: skip
+        numbers: dict[str, int] = {}
+        for _, _, version in (*every, ("", (), data)):
+            numbers.setdefault(version, len(numbers))
+        told = dict.fromkeys((of, names, numbers[version]) for of, names, version in every if of != round_id)
+        listed = {of for of, names, _ in told if names}
+        return Known(numbers[data], tuple(each for each in told if each[1] or each[0] not in listed))
+
+    def check_sum(
+        self, site: str, survivors: Iterable[str], data: str, fewest: int, round_id: str = "",
+        others: Mapping[str, Known] | None = None,
+    ) -> None:  # fmt: skip
+        """Raise `PolicyError` when a sum over these sites, beside what is known, shows fewer than `fewest` of them.
+
+        `others` is what the other sites of the round know.
+        """
+        if fewest <= 1:
             return
-        if any(not each.survivors for each in others):
+        if any(not each.survivors and each.round != round_id for each in self.reveals):
             raise PolicyError(
                 "this site unmasked in a round whose sites it has no list of, so that it cannot know what another sum "
                 "would show; its administrator may write min_difference = 1 in its policy where that is harmless."
             )
-        new = frozenset((name, data if name == site else "") for name in survivors)
-        known = [each.sum_at(site) for each in others] + [frozenset({(site, version)}) for version in exact]
-        shown = isolated([*dict.fromkeys(known), new], fewest)
+        told = {**(others or {}), site: self.known(site, data, round_id)}
+        known = sums_of(told)
+        shown = isolated([*known, sum_over(survivors, told)], fewest) if known else ()
         if shown:
             raise PolicyError(
                 f"beside what this site knows to have left, a sum over these sites would show {', '.join(shown)} by "

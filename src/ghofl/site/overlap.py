@@ -18,7 +18,7 @@ from ghofl.errors import PolicyError
 Part = tuple[str, str]  # a site, and the version of its rows where that is known
 Sum = frozenset[Part]
 MOST_SUMS = 64
-MOST_LOOKS = 50_000
+MOST_LOOKS = 100_000
 
 
 def isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
@@ -50,15 +50,15 @@ def isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
     columns = _columns(distinct)
     rows, pivots = _reduced([[Fraction(mark) for mark in row] for row in zip(*columns, strict=True)])
     groups = [frozenset(site for site, _ in parts) for parts in columns.values()]
+    at = {pivot: row for row, pivot in zip(rows, pivots, strict=True)}
     for looks, inside in enumerate(_small(groups, fewest)):
         if looks >= MOST_LOOKS:
             raise PolicyError(
                 f"this site knows of {len(distinct)} sums over {len(groups)} groups of sites, too many to check whether "
                 "they show single sites; a new folder for new rows begins at none."
             )
-        held = [row for row, pivot in zip(rows, pivots, strict=True) if pivot in inside]
-        outside = [[value for i, value in enumerate(row) if i not in inside] for row in held]
-        if held and len(_reduced(outside)[0]) < len(held):
+        held = [at[i] for i in inside if i in at]
+        if held and not _are_independent(held, inside):
             return tuple(sorted(frozenset().union(*(groups[i] for i in inside))))
     return ()
 
@@ -82,6 +82,24 @@ def _small(groups: Sequence[frozenset[str]], fewest: int) -> Iterator[frozenset[
                     found.append(((*chosen, i), sites | groups[i]))
                     yield frozenset(found[-1][0])
         ahead = found
+
+
+def _are_independent(rows: Sequence[Sequence[Fraction]], inside: frozenset[int]) -> bool:
+    """Whether some rows are independent of each other outside some columns: as many columns there are independent."""
+    basis: list[tuple[int, list[Fraction]]] = []
+    for i in range(len(rows[0])):
+        if i in inside:
+            continue
+        column = [row[i] for row in rows]
+        for place, other in basis:
+            if factor := column[place]:
+                column = [value - factor * known for value, known in zip(column, other, strict=True)]
+        place = next((place for place, value in enumerate(column) if value), None)
+        if place is not None:
+            basis.append((place, [value / column[place] for value in column]))
+            if len(basis) == len(rows):
+                return True
+    return False
 
 
 def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
