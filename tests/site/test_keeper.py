@@ -14,7 +14,6 @@ from contextlib import contextmanager
 
 import pytest
 from typer.testing import CliRunner
-from users import GROUP, KEEPER, NODE, STRANGER, WHY_NOT, give, interpreter, run_as, shared_folder, start_as
 
 from ghofl.cli import app
 from ghofl.errors import BusyError, MessageError, SiteError
@@ -28,6 +27,7 @@ from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
+from users import GROUP, KEEPER, NODE, STRANGER, WHY_NOT, give, interpreter, run_as, shared_folder, start_as
 
 QUERY = Letter({"recipe": PLAIN.to_toml(), "counted": []})
 
