@@ -12,8 +12,6 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
     load_pem_public_key,
     load_ssh_private_key,
     load_ssh_public_key,
@@ -66,12 +64,6 @@ def load_public_key(content: bytes, where: str) -> EllipticCurvePublicKey:
     if not isinstance(key, EllipticCurvePublicKey):
         raise SiteError(f"{where}: no elliptic-curve key; nodes have keys made with ssh-keygen -t ecdsa -b 384.")
     return key
-
-
-def is_same(one: EllipticCurvePublicKey, other: EllipticCurvePublicKey) -> bool:
-    """Whether two public keys are one."""
-    raw = (key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (one, other))
-    return next(raw) == next(raw)
 
 
 def seed_of(round_id: str, participants: tuple[Participant, ...]) -> bytes:

@@ -154,17 +154,23 @@ def _joined(
 
 
 def _check_binding(node: Node, name: str, signature: bytes, content: bytes, peers: Mapping[str, Any]) -> None:
-    """Raise unless the key the node is registered with vouches for the site's key of this round."""
-    if not node.key or not signature:
+    """Raise unless a key that is known beforehand vouches for the site's key of this round.
+
+    That is the key of this name in the file of peers, where there is one: a site's keeper has a key of its own, which
+    its node, and whatever app runs there, cannot read. Without the file it is the key that the node is registered with.
+    """
+    if not signature or not (node.key or peers):
         raise MessageError(
             "its round key is not signed by the key that its node is registered with; give the site its auth_key, or "
             "run with authenticated=false where nodes have no keys."
         )
+    if peers:
+        if name not in peers or not binding.is_signed(peers[name], signature, content):
+            raise MessageError(f"{name!r} with this key is not in the file of peers.")
+        return
     registered = binding.load_public_key(node.key, f"node {node.id}")
     if not binding.is_signed(registered, signature, content):
         raise MessageError("its round key is signed by another key than the one its node is registered with.")
-    if peers and (name not in peers or not binding.is_same(registered, peers[name])):
-        raise MessageError(f"{name!r} with this key is not in the file of peers.")
 
 
 def _opened(
