@@ -25,8 +25,8 @@ test-quick: .venv/.dev
 		--ignore tests/encoders --ignore src/ghofl/encoders
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests benchmarks docs/generate.py
-	$(BIN)/ruff format --check src tests benchmarks docs/generate.py
+	$(BIN)/ruff check src tests benchmarks docs/generate.py docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks docs/generate.py docs/conf.py
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
@@ -37,6 +37,8 @@ bench: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -W -q -b html docs build/docs
+	@echo 'Open build/docs/index.html'
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"ghofl needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=/path/to/python3.11")'
