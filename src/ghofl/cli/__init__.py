@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, flower, server, site, use
+from ghofl.cli import audit, console, diagnose, embed, experiment, flower, secure, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -22,6 +22,7 @@ app.command(name="export-encoder")(embed.export_encoder)
 app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)
 app.command(name="sum")(server.add_up)
+app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="subtract")(server.subtract)
 app.command(name="release")(server.release)
 app.command(name="head")(server.head)
@@ -32,6 +33,7 @@ app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
+app.add_typer(secure.app, name="secure")
 
 
 def _version(asked: bool) -> bool:

@@ -2,12 +2,13 @@
 
 With features whitened by the covariance within classes, the mean of class c at site s and that of all others differ by ::
 
-    q_sc = ‖m_sc − m_oc‖² / (1/N_sc + 1/N_oc + τ²)
+    q_sc = ‖m_sc − m_oc‖² / (v(N_sc) + v(N_oc) + τ²)        v(N) = 1/N + 2/N²
 
-which for rows of one population is about χ² with as many degrees of freedom as there are directions. It is taken twice:
-along the directions that tell classes apart (C − 1 of them: labels), and along all of them (features, counts). τ² is how
-much honest sites differ by nature: the median over sites of what their numbers of rows do not explain, with whichever
-site makes it smallest left out, so that one that lies cannot hide behind the spread it causes.
+where the second term of v allows for the long tails that means of very few rows keep. For rows of one population it is
+about χ² with as many degrees of freedom as there are directions. It is taken twice: along the directions that tell
+classes apart (C − 1 of them: labels), and along all of them (features, counts). τ² is how much honest sites differ by
+nature: the median over sites of what their numbers of rows do not explain, with whichever site makes it smallest left
+out, so that one that lies cannot hide behind the spread it causes.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from scipy.special import chdtri
 
 CHANCE = 1e-4  # of one site's means being beyond the quantile, were rows Gaussian
 LABELS, FEATURES = 1.6, 2.0  # how many times the quantile is too far: rows are not Gaussian (chosen on CIFAR-100)
+TAILS = 2.0  # rows: a mean of so few has about twice the spread, because single rows have longer tails than Gaussian ones
 CANDIDATES = 8  # sites tried as the one that the others disagree with
 CENTRE = 1e-9
 
@@ -86,7 +88,7 @@ class Agreement:
         """How far every site is from the others, before honest spread is taken into account."""
         counts, means = self.others
         is_known = (self.counts > 0) & (counts > 0)
-        variance = 1.0 / np.maximum(self.counts, 1.0) + 1.0 / np.maximum(counts, 1.0)
+        variance = _variance(self.counts) + _variance(counts)
         apart = self.means - means
         dim, directions = apart.shape[2], max(1, self.basis.shape[1])
         along = np.square(apart @ self.basis).sum(axis=2) / directions
@@ -177,3 +179,9 @@ class Agreement:
         """How much nearer the classes of a site are to other classes than to their own: evidence that it is the liar."""
         beyond = np.flatnonzero(self.by_class[0][s] > 1.0)
         return float(sum(np.log(self.likeness(s, int(c))[1]) for c in beyond))
+
+
+def _variance(counts: Float[np.ndarray, "sites classes"]) -> Float[np.ndarray, "sites classes"]:
+    """The variance of a class mean in whitened features: 1/N, and more where N is small."""
+    rows = np.maximum(counts, 1.0)
+    return (1.0 + TAILS / rows) / rows

@@ -8,6 +8,7 @@ exact: its moments are subtracted.
 The same is done between totals of disjoint cohorts where single messages are never seen.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -29,7 +30,10 @@ from ghofl.wire.total import Total
 
 FEWEST = 3  # sites: of two that differ, either may be the one to believe
 SHRINKAGE = 0.05
-RATIO, ENOUGH_ROWS = 2.2, 20  # the widest or narrowest spread within classes beside the median's, and rows to judge it by
+RATIO, ENOUGH_ROWS = (
+    2.2,
+    20,
+)  # the widest or narrowest spread within classes beside the median's, and rows to judge it by
 LOOKS_LIKE = 2.0  # how many times nearer another class is before it is named
 MULTIPLES = 16  # sums that must all be multiples, beside the counts, before they say that rows were repeated
 DRAWS = 4000
@@ -161,7 +165,8 @@ def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = No
             head_change=changes[s],
             alone=tuple(recipe.classes[c] for c in np.flatnonzero((counts[s] > 0) & (counts.sum(axis=0) == counts[s]))),
         )
-        flags = _flags(site, s in outliers or (s in first and final.scores[s].max() > 1.0), s in wide, max_share)
+        is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
+        flags = _flags(site, is_outlier, s in wide, max_share)
         sites.append(replace(site, flags=flags))
     return Diagnosis(tuple(sites), final.spread[1])
 
@@ -182,12 +187,13 @@ def _check(parts: Sequence[Part], recipe: Recipe) -> None:
 def _repeats(moments: Sequence[Moments]) -> list[int]:
     """How often the rows of each site were counted: the common divisor of all its counts and sums.
 
-    Features that are multiples of a step at every site (columns with two values, say) are divided by that step first.
+    Features that are multiples of a step at most sites (columns with two values, say) are divided by that step first.
     """
     steps = [int(np.gcd.reduce(m.sums, axis=None)) for m in moments]
     found = []
     for s, m in enumerate(moments):
-        step = int(np.gcd.reduce([g for i, g in enumerate(steps) if i != s and g])) if any(steps) else 0
+        common = Counter(step for i, step in enumerate(steps) if i != s and step)
+        step = max(common, key=lambda step: (common[step], step), default=0)
         sums = m.sums[m.sums != 0]
         if step == 0 or sums.size < MULTIPLES or np.any(sums % step):
             found.append(1)
@@ -213,7 +219,9 @@ def _covariance(parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"
     """The covariance within classes, in which no site counts for more than twice the median one."""
     degrees = _degrees(counts)
     if not degrees.any():
-        raise EmbeddingsError("no site has two rows of a class; how rows vary is not known, and nothing can be compared.")
+        raise EmbeddingsError(
+            "no site has two rows of a class; how rows vary is not known, and nothing can be compared."
+        )
     weights = np.minimum(1.0, 2.0 * np.median(degrees[degrees > 0]) / np.maximum(degrees, 1.0))
     dim = parts[0].moments.layout.dim
     total = sum((w * _within(part.moments) for w, part in zip(weights, parts, strict=True)), np.zeros((dim, dim)))
