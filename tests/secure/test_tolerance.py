@@ -52,7 +52,7 @@ def test_as_many_may_vanish_as_the_table_says_and_one_more_gives_nothing(sites):
         bounded = secure.plan(sites, 9, dropout=0.99, corruption=corrupted / sites)
         gone = {f"s{i}": "mask" for i in range(agreed.dropped)}
         outcome = simulate_round(vectors, bound=9, drops=gone, agreed=bounded)
-        assert outcome.release.total.tolist() == sum(v for n, v in vectors.items() if n not in gone).tolist()
+        assert outcome.total.tolist() == sum(v for n, v in vectors.items() if n not in gone).tolist()
         with pytest.raises(secure.SecureError):
             simulate_round(vectors, bound=9, drops={**gone, f"s{sites - 1}": "mask"}, agreed=bounded)
 

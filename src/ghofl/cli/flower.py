@@ -86,6 +86,10 @@ def check(
     memory = here.memory()
     click.get_current_context().with_resource(memory.alone())  # a node may be answering a query just now
     now = rows_now(here, agreed)
+    rules = () if now is None else here.conditions().disclosure.verdicts(now.moments, agreed)
+    for verdict in rules:
+        if verdict.is_refusal and agreed.privacy.epsilon is None:  # what leaves the site says less: this is for its administrator
+            console.told("Warning", str(verdict))
     parcel = None if again else remembered(memory, agreed)
     if parcel is None:
         parcel = pack(here, agreed, now)
@@ -116,7 +120,9 @@ def check(
         "approval_needed": needed,
         "revealed": revealed,
     }
-    sentences = "\n".join(f"- {text}" for text in (*doubts(parcel, agreed, now), *parcel.sentences))
+    result["disclosure"] = [dataclasses.asdict(verdict) for verdict in rules]
+    told = (*doubts(parcel, agreed, now), *parcel.sentences, *map(str, rules))
+    sentences = "\n".join(f"- {text}" for text in told)
     smallest = (
         "" if now is None or not now.moments.rows else f" (the smallest class has {smallest_class(now.moments):,} now)"
     )

@@ -31,7 +31,7 @@ OPTIONS = {
         float | None,
         "Shorten feature rows to this length. With --epsilon and --unit-length, their usual one unless given.",
     ),
-    "unit": _option(str, "What ε protects: 'record' or 'client'."),
+    "unit": _option(str, "What ε protects: 'record', 'client' or 'person'."),
     "neighbours": _option(str, "'add-remove' a record or client, or 'replace-one'."),
     "noise": _option(
         str, "Who adds noise: 'central' (the server), 'distributed' (clients, inside secure aggregation) or 'local'."
@@ -42,6 +42,7 @@ OPTIONS = {
     "min_cohort": _option(int | None, "The fewest sites whose total is used."),
     "client_rows": _option(int | None, "Full rows that a client counts as, for --unit client."),
     "rounding": _option(int | None, "Low bits to leave out of second moments."),
+    "person_rows": _option(int | None, "The most rows of one person that count at a site, for --unit person."),
 }
 MaxRows = Annotated[
     int | None,

@@ -1,6 +1,6 @@
 """Commands of the server: `sum`, `subtract`, `release`, `head` and `inspect`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,11 +62,17 @@ def add_up(
 
 def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
     aggregator = Aggregator(recipe, start)
+    holders: dict[int, set[str]] = {}
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
             with console.naming(path):
-                aggregator.add(Message.load(path, recipe))
+                message = Message.load(path, recipe)
+                aggregator.add(message)
+            for c in np.flatnonzero(message.moments.counts > 0):
+                holders.setdefault(int(c), set()).add(message.name)
+    if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
+        _warn_of_sole_holders(holders, recipe)
     return replace(aggregator.total(), quarantined=() if start is None else start.quarantined)
 
 
@@ -254,6 +260,14 @@ def _roster_table(total: Total) -> Table:
     if len(total.roster) > 20:
         table.add_row(f"and {len(total.roster) - 20} more", "", "", "")
     return table
+
+
+def _warn_of_sole_holders(holders: Mapping[int, set[str]], recipe: Recipe) -> None:
+    """Say on standard error which classes one site alone holds: in the total, their sums are that site's."""
+    alone = [f"{recipe.classes[c]!r} ({next(iter(names))})" for c, names in sorted(holders.items()) if len(names) == 1]
+    if alone:
+        listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
+        console.told("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
 
 
 def _warn_of_clipping(total: Total) -> None:

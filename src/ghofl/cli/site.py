@@ -17,7 +17,7 @@ from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, as
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
 from ghofl.samples import Columns, Rows, classes_of, load_rows
-from ghofl.site.outgoing import Outgoing, outgoing
+from ghofl.site.outgoing import Outgoing, limited, outgoing
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
@@ -151,6 +151,10 @@ def moments(
     batch_size: options.BatchSize = 0,
     skip_bad: options.SkipBad = False,
     labels_are_numbers: LabelsAreNumbers = False,
+    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
+    rows_per_person: Annotated[
+        int | None, typer.Option(help="At most so many rows of one person count; as the recipe says unless given.")
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -177,6 +181,7 @@ def moments(
         rows = options.encodable(chosen, agreed, data, split, columns, batch_size, skip_bad, labels_are_numbers)
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
+    rows = limited(rows, agreed, str(embeddings or data), split, person, rows_per_person)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
     options.list_bad(left.counted.bad)

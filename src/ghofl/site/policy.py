@@ -1,6 +1,6 @@
 """What a site insists on before anything leaves it, whatever the server asks for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -12,6 +12,7 @@ from ghofl.secure import Policy as RoundPolicy
 from ghofl.site.binding import load_public_key
 from ghofl.site.cohorts import fewest_survivors
 from ghofl.site.configuration import built, read_toml
+from ghofl.site.disclosure import Disclosure
 
 _ORACLE = (
     "min_rows and min_count ask for exact rows: whether they are met would be an answer without noise, outside what "
@@ -29,7 +30,7 @@ class Policy:
     --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
     keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
     one of the two. `min_survivors` and `corruption` are the fewest sites a secure sum covers and the share of them,
-    rounded up, that may work with the server.
+    rounded up, that may work with the server. `disclosure` are the rules of data custodians, by a preset.
 
     Guarantees
     ----------
@@ -56,6 +57,7 @@ class Policy:
     any_peers: bool = False
     min_survivors: int = 3
     corruption: float = 0.1
+    disclosure: Disclosure = field(default_factory=Disclosure)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.noise) - {"central", "distributed", "local"})
@@ -93,6 +95,8 @@ class Policy:
         values = read_toml(path)
         if isinstance(values.get("peers"), str) and values["peers"]:
             values["peers"] = str(Path(path).parent / values["peers"])
+        if isinstance(values.get("disclosure"), str):  # disclosure = "usual" is short for its table with a preset alone
+            values["disclosure"] = {"preset": values["disclosure"]}
         return built(cls, values, path)
 
     def check_recipe(self, recipe: Recipe) -> None:
@@ -107,6 +111,7 @@ class Policy:
                 "this site's policy does not say whom it joins secure rounds with; its administrator writes peers, or "
                 "any_peers = true where the server is trusted not to invent the other sites."
             )
+        self.disclosure.check_recipe(recipe)
         if promised.epsilon is not None and self._counts_rows:
             raise PolicyError(f"the recipe has an epsilon, and in this site's policy {_ORACLE}")
         if self.epsilon is None:
@@ -132,6 +137,7 @@ class Policy:
         present = moments.counts[moments.counts > 0]
         if len(present) and present.min() < self.min_count:
             raise PolicyError(f"a class here has fewer rows than this site's policy's min_count of {self.min_count}.")
+        self.disclosure.check_moments(moments)
 
     @property
     def _counts_rows(self) -> bool:

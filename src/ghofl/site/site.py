@@ -23,7 +23,7 @@ from ghofl.samples import Columns, check_encoder, class_numbers, load_rows, load
 from ghofl.site.audit import audit
 from ghofl.site.configuration import built, read_toml
 from ghofl.site.memory import FolderMemory, Memory
-from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count
+from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limited
 from ghofl.site.policy import Policy
 
 
@@ -52,6 +52,8 @@ class Site:
     the message it sent, approvals, the state of a secure round. `recipe` is its own copy of what was agreed on: any
     other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` a file of what it
     insists on. `labels_are_numbers` says that whole-number labels are places in the recipe's list of classes, from 0.
+    `person` is the column that says who a row is about; at most `rows_per_person` rows of one person count, or as many as
+    the recipe says where that is fewer.
     """
 
     name: str
@@ -71,6 +73,8 @@ class Site:
     auth_key: str = ""
     policy: str = ""
     labels_are_numbers: bool = False
+    person: str = ""
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -158,11 +162,13 @@ class Site:
             rows = load_rows(self.embeddings, self.split)
             assert rows.y is not None
             check_encoder(rows.encoder, recipe, self.embeddings)
-            return Embedded(rows.x, class_numbers(rows.y, recipe.classes, self.labels_are_numbers))
+            found = Embedded(rows.x, class_numbers(rows.y, recipe.classes, self.labels_are_numbers))
+            return limited(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
         samples, runtime = load_samples(self.data, self.split, columns), Runtime(self.device)
         encoder = encoders.load(
             self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None
         )
         check_encoder(encoders.identity(encoder), recipe, self.data)
-        return Encodable(samples, encoder, runtime, labels_are_numbers=self.labels_are_numbers)
+        rows = Encodable(samples, encoder, runtime, labels_are_numbers=self.labels_are_numbers)
+        return limited(rows, recipe, self.data, self.split, self.person, self.rows_per_person)
