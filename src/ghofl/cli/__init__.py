@@ -5,7 +5,22 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, export, flower, keeper, ledger, report, server, site, use
+from ghofl.cli import (
+    audit,
+    console,
+    diagnose,
+    embed,
+    experiment,
+    export,
+    flower,
+    keeper,
+    ledger,
+    report,
+    secure,
+    server,
+    site,
+    use,
+)
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -22,6 +37,7 @@ app.command(name="export-encoder")(embed.export_encoder)
 app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)
 app.command(name="sum")(server.add_up)
+app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="subtract")(server.subtract)
 app.command(name="release")(server.release)
 app.command(name="head")(server.head)
@@ -36,6 +52,7 @@ app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
 app.command(name="keeper")(keeper.keeper)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(secure.app, name="secure")
 
 
 def _version(asked: bool) -> bool:
