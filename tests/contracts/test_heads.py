@@ -142,7 +142,7 @@ def test_heads_are_compared_by_their_values(name, rng):
     assert replace(one, sites=3) == same
     assert one.head != other.head
     assert one != other
-    assert one != replace(one, temperature=2.0)
+    assert one != replace(one, calibration=replace(one.calibration, temperature=2.0))
     for stranger in (None, 3, "lda", one.head.arrays(), HeadSpec(name), one.recipe):
         assert (one.head == stranger) is False
         assert (one == stranger) is False

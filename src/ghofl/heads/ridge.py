@@ -52,6 +52,7 @@ class Ridge(Head):
     name = "ridge"
     needs = (("B",),)
     Options = RidgeOptions
+    scores_are_log_posteriors = False
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 

@@ -31,7 +31,7 @@ class HeadSpec:
     >>> spec
     HeadSpec(name='rda', options={'blend': 0.9})
     >>> spec.record
-    RDAOptions(blend=0.9, shrinkage=0.05)
+    RDAOptions(blend=0.9, shrinkage=None)
     """
 
     name: str
