@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64, Num
+from jaxtyping import Bool, Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
@@ -24,6 +24,7 @@ from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.heads.calibration import Calibration, calibrate
+from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
@@ -73,6 +74,7 @@ class Classifier:
     revealed: str = ""
     calibration: Calibration = field(default_factory=Calibration)
     thresholds: dict[str, float] = field(default_factory=dict)
+    novelty_rule: Novelty | None = None
     _features: Features | None = field(default=None, repr=False, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
@@ -105,22 +107,47 @@ class Classifier:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows = len(total.roster), total.moments.rows
-        return cls(total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, calibration, {}, features)
+        return cls(
+            total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, calibration,
+            {}, Novelty.of(gaussians), features,
+        )  # fmt: skip
 
     def scores(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """One number per row and class; the largest is the prediction."""
         return self.head.scores(self.features.values(embeddings))
 
-    def predict(self, embeddings: Num[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
+    def predict(self, embeddings: Num[np.ndarray, "n dim"], reject: float | None = None) -> Int64[np.ndarray, " n"]:
         """The number of the class of each row; `recipe.classes` has the names.
 
-        It is the most probable class, or under thresholds what `decide` makes of the probabilities.
+        It is the most probable class, or under thresholds what `decide` makes of the probabilities. With `reject`, a
+        share such as 0.05, rows further from all classes than all but that share of their own rows get −1.
         """
-        return self.decide(self.predict_proba(embeddings))
+        found = self.decide(self.predict_proba(embeddings))
+        return found if reject is None else np.where(self.is_novel(embeddings, reject), -1, found)
 
     def predict_proba(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Probabilities of every class under the priors in force, calibrated as `calibration` says."""
         return self.calibration.probabilities(self.scores(embeddings))
+
+    def novelty(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
+        """How little each row is of any class: its relative Mahalanobis distance (`ghofl.heads.novelty`)."""
+        return self._novelty().scores(self.features.values(embeddings))
+
+    def is_novel(self, embeddings: Num[np.ndarray, "n dim"], rate: float) -> Bool[np.ndarray, " n"]:
+        """Whether a row is further from all classes than all but this share of the rows that are of them."""
+        return self.novelty(embeddings) > self.novelty_threshold(rate)
+
+    def novelty_threshold(self, rate: float) -> float:
+        """The novelty that this share of the rows of the classes exceeds: of draws, or of rows at sites."""
+        return self._novelty().threshold(rate)
+
+    def _novelty(self) -> Novelty:
+        if self.novelty_rule is None:
+            raise HeadError(
+                "this head cannot tell rows that are none of its classes: its total did not say how rows of a class "
+                "vary (statistics B or D, and more rows than classes), or its file is of an earlier version."
+            )
+        return self.novelty_rule
 
     def decide(self, probabilities: Float[np.ndarray, "n classes"]) -> Int64[np.ndarray, " n"]:
         """The class of each row: the most probable one, unless classes have thresholds.
@@ -181,7 +208,7 @@ class Classifier:
             "temperature": self.temperature,
             **self.calibration.to_dict(),
         }
-        return sealed(self.head.arrays(), header)
+        return sealed(self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays()), header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Classifier":
@@ -192,14 +219,17 @@ class Classifier:
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
-            head = _read_head(str(header.get("head")), load_safetensors(data), recipe)
+            arrays = load_safetensors(data)
+            own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+            head, rule = _read_head(str(header.get("head")), own, recipe), Novelty.from_arrays(arrays, recipe.dim)
         except (SafetensorError, RecipeError, HeadError) as error:
             raise MessageError(f"the head file is damaged: {shown(error, 300)}") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
-        return cls(recipe, head, options, sites, rows, guarantee_in(header, recipe), revealed, calibration)
+        guarantee = guarantee_in(header, recipe)
+        return cls(recipe, head, options, sites, rows, guarantee, revealed, calibration, novelty_rule=rule)
 
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file."""

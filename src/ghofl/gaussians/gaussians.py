@@ -141,8 +141,23 @@ class Gaussians:
 
     def oas(self) -> float:
         """The shrinkage of Σ_pool that is best for Gaussian rows (see `ghofl.gaussians.linalg.oas`)."""
+        return self._oas
+
+    @cached_property
+    def _oas(self) -> float:
         within = self.pooled() * ((self.rows - self.present) / self.rows)
         return linalg.oas(within, self.rows)
+
+    def factor(self, amount: float) -> Float[np.ndarray, "dim dim"]:
+        """The lower triangle of shrink(Σ_pool, amount), kept, as several ask for the same one."""
+        if amount not in self._factors:
+            self._factors.clear()
+            self._factors[amount] = linalg.cholesky(linalg.shrink(self.pooled(), amount), "the shared covariance")
+        return self._factors[amount]
+
+    @cached_property
+    def _factors(self) -> dict[float, Float[np.ndarray, "dim dim"]]:
+        return {}
 
     def eased(self, usual: float) -> float:
         """The usual shrinkage, less where classes have many rows (`linalg.eased`), the same for all of them.

@@ -106,6 +106,17 @@ class Calibration:
                 found += np.where(self.priors > 0, np.log(self.in_force) - np.log(self.priors), 0.0)
         return scipy.special.softmax(found, axis=1)
 
+    def cooler(self, ratio: float) -> "Calibration":
+        """The calibration whose evidence beyond the priors is divided by `ratio` once more."""
+        if ratio == 1:
+            return self
+        if self.priors is None:
+            return replace(self, temperature=self.temperature * ratio)
+        with np.errstate(divide="ignore"):
+            log_priors = np.where(self.priors > 0, np.log(self.priors), 0.0)
+        bias = np.zeros(len(log_priors)) if self.bias is None else self.bias
+        return replace(self, temperature=self.temperature * ratio, bias=bias / ratio + (1.0 - 1.0 / ratio) * log_priors)
+
     def under(self, priors: Float[np.ndarray, " classes"]) -> "Calibration":
         """The same calibration with other priors in force; `HeadError` where it does not know its own."""
         if self.priors is None:

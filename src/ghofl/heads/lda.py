@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from ghofl.gaussians import Gaussians, linalg
+from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
 
@@ -59,8 +59,9 @@ class LDA(Head):
     def fit(cls, gaussians: Gaussians, options: LDAOptions = LDAOptions()) -> "LDA":
         """The head of the shared covariance."""
         amount = gaussians.oas() if options.shrinkage is None else options.shrinkage
-        sigma = linalg.shrink(gaussians.pooled(), amount)
-        return cls(*_linear_rule(gaussians, linalg.solve(sigma, gaussians.means.T, "the shared covariance").T))
+        lower = gaussians.factor(amount)
+        weights = scipy.linalg.cho_solve((lower, True), gaussians.means.T, check_finite=False).T
+        return cls(*_linear_rule(gaussians, weights))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
