@@ -91,7 +91,7 @@ class Classifier:
         Python's own way of showing warnings.
         """
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
-        spec = spec.choose(total.moments.layout, total.recipe)
+        spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
         check_statistics(spec, total)
         total = total.for_heads()
         features = Features.of(total.recipe)

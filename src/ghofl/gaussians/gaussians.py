@@ -166,7 +166,20 @@ class Gaussians:
         shrunk by different amounts would differ in determinant for no reason in the data.
         """
         rows = min(self.rows / self.present, 10.0 * float(self.counts[self.counts > 0].min()))
-        return linalg.eased(usual, rows, self.means.shape[1])
+        less = linalg.eased(usual, rows, self.means.shape[1])
+        return max(less, self.shared_shrinkage()) if self.fewness and self.has_shared_covariance else less
+
+    @property
+    def fewness(self) -> float:
+        """From 1 for no rows to 0 for five rows per dimension and more: max(0, 1 − N/5d)."""
+        return max(0.0, 1.0 - self.rows / (5.0 * self.means.shape[1]))
+
+    def shared_shrinkage(self) -> float:
+        """How far LDA shrinks Σ_pool: by OAS, and where rows are few by half of `fewness` at least.
+
+        Chosen on held-out training rows of CIFAR-10, BANKING77 and digits with 2 to 64 rows per class.
+        """
+        return max(self.oas(), 0.5 * self.fewness)
 
     def by_class(self, c: int) -> Float[np.ndarray, "dim dim"]:
         """Σ_c: the covariance of one class."""
@@ -192,6 +205,8 @@ class Gaussians:
         """The diagonal of Σ_pool, from B or from D, whichever is there."""
         if self.shared is not None:
             return self.shared.diagonal().copy()
+        if self.rows <= self.present:  # one row per class: the same for all of them
+            return self.variances()[int(np.argmax(self.counts))].copy()
         own = np.where(self.counts[:, None] > 1, self.variances(), 0.0)
         return self.counts @ own / max(1.0, self.rows - self.present)
 

@@ -10,6 +10,7 @@ from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, group_by_prefix, with_prefix
 from ghofl.heads.lda import LDA
+from ghofl.heads.nearest_mean import NearestMean
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import QDA, RDA, Student
 from ghofl.heads.ridge import Ridge
@@ -17,7 +18,7 @@ from ghofl.statistics.triangles import apply
 
 TWO = 2  # classes, whose standardised scores would all be the same
 SKETCH = "z."  # before the name of a part that looks at the sketch of rows
-PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student)}
+PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student, NearestMean)}
 
 
 @dataclass(frozen=True)

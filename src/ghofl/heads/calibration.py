@@ -6,8 +6,8 @@ The probability of a class is::
 
 with s the scores, π the priors of the total and π' those in force, the same unless told otherwise. Where scores are log
 posteriors, b_c = (1 − 1/T) log π_c, so that T divides the evidence and leaves the priors alone; where they are not
-(cosines, regressions, standardised scores), every class has a b_c of its own. T and b minimise the log loss of labelled
-draws in the shares of the priors, and are kept only if they lower it.
+(cosines, regressions, standardised scores) and classes are uneven, every class has a b_c of its own. T and b minimise
+the log loss of labelled draws in the shares of the priors, and are kept only if they lower it.
 
 Draws come from the total's own Gaussians. A head of few rows is too sure of itself, so there the draws come from a guess
 at the Gaussians behind the total, and the head that is judged is one of as many redrawn rows (`gaussians.predictive`).
@@ -35,7 +35,8 @@ NARROW, WIDE = 128, 512  # dimensions up to which draws are as measured, and fro
 DRAWS = 1000  # at least; four times as many in few dimensions
 FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
-PULL = 1e-5  # of every b_c towards 0
+UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
+PULL = 1e-7  # of every b_c towards 0
 SOURCES = ("none", "draws", "sites")
 
 
@@ -193,7 +194,7 @@ def _judged(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]
     if known is gaussians and gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim:
         truth = denoised(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
         return refit(redrawn(truth, gaussians, np.random.default_rng(2))), truth
-    if gaussians.has_class_covariances and dim <= NARROW:
+    if known.has_class_covariances and dim <= NARROW:
         return head, known
     return head, Gaussians(known.counts, known.means, known.shared)
 
@@ -233,6 +234,8 @@ def _fit(
     if are_log_posteriors:
         t = fit_temperature(scores - log_priors, y, weights, log_priors)
         return Calibration(t, (1.0 - 1.0 / t) * log_priors)
+    if priors.max() <= UNEVEN * priors[present].min():
+        return Calibration(fit_temperature(scores, y, weights))
     return _fit_with_bias(scores[:, present], np.cumsum(present)[y] - 1, weights, present)
 
 

@@ -71,7 +71,7 @@ class Novelty:
             return None
         known = gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
         try:
-            lower = known.factor(known.oas())
+            lower = known.factor(known.shared_shrinkage())
         except NotPositiveDefiniteError:
             return None
         present = known.counts > 0
@@ -131,7 +131,7 @@ def _difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[
     """V of Σ⁻¹ − T⁻¹ with both covariances shrunk by the same amount: T exceeds Σ, so the difference has a root."""
     identity = np.eye(len(lower))
     within = scipy.linalg.cho_solve((lower, True), identity, check_finite=False)
-    total = linalg.shrink(known.total_covariance(), known.oas())
+    total = linalg.shrink(known.total_covariance(), known.shared_shrinkage())
     values, vectors = scipy.linalg.eigh(within - linalg.solve(total, identity, "the covariance of all rows"))
     return vectors * np.sqrt(np.maximum(values, 0.0))
 
