@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
 
-
 FEW = 1.25  # rows per dimension, below which covariances alone mislead
 
 
