@@ -195,7 +195,9 @@ def _run(command: str, refusal: str = "") -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("page", ["how-to-simulate.md", "how-to-private-runs.md", "how-to-probabilities.md", "math.md", "message-format.md"])
+@pytest.mark.parametrize(
+    "page", ["how-to-simulate.md", "how-to-private-runs.md", "how-to-probabilities.md", "math.md", "message-format.md"]
+)
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = _blocks(ROOT / "docs" / page, "python")
