@@ -44,6 +44,7 @@ CANDIDATES += ("flip 160,224,288 mean+std stages",)
 KERNELS = ("bicubic", "flip 160,224,288 bicubic")
 # What gets the whole list of heads, lifted features included.
 LIFTED = ("", "flip 160,224,288", "flip 160,224,288 mean+std stages")
+DEFAULT = "flip 160,224,288"
 LIFT = 8192
 BATCH = {"cpu": 32, "cuda": 512}
 
@@ -146,8 +147,8 @@ def heads_of(data: Dataset, device: str, lift: int = LIFT) -> dict[str, float]:
     return {name: float((s.argmax(1) == data.y_test).mean()) for name, s in scores.items()}
 
 
-def measure(name: str, loaded: dict[str, Any], weights: Path, device: str, only: tuple[str, ...] = LIFTED) -> dict:
-    """All candidates on one set."""
+def measure(name: str, loaded: dict[str, Any], weights: Path, device: str, keep: Path | None = None) -> dict:
+    """All candidates on one set; the rows of the default views are written to `keep`."""
     started = time.perf_counter()
     found = embed(loaded["images"], weights, device)
     seconds = time.perf_counter() - started
@@ -160,14 +161,23 @@ def measure(name: str, loaded: dict[str, Any], weights: Path, device: str, only:
         "embed_seconds": seconds,
     }
     result["candidates"] = {}
+    if keep is not None:
+        save(keep, rows_of(Views.parse(DEFAULT), found), loaded)
     for text in CANDIDATES:
         x = rows_of(Views.parse(text), found)
         own: dict[str, Any] = {"dim": x.shape[1], **_lda(x, y, test, loaded["classes"], device)}
-        if text in only:
+        if text in LIFTED:
             own |= heads_of(Dataset(x[~test], y[~test], x[test], y[test], loaded["classes"]), device)
         result["candidates"][text or "one view"] = own
         print(f"  {text or 'one view'}: {own}, {time.perf_counter() - started:.1f} s", flush=True)
     return result | {"seconds": time.perf_counter() - started}
+
+
+def save(path: Path, x: np.ndarray, loaded: dict[str, Any]) -> None:
+    """Rows as bytes: 50 times their square roots, so that x = (stored / 50) ** 2."""
+    small, test = np.clip(np.rint(50 * np.sqrt(np.maximum(x, 0))), 0, 255).astype(np.uint8), loaded["group"] == "val"
+    parts = {"x_train": small[~test], "y_train": loaded["y"][~test], "x_test": small[test], "y_test": loaded["y"][test]}
+    np.savez_compressed(path, allow_pickle=False, **parts, classes=np.array(loaded["classes"]))
 
 
 def measure_kernels(loaded: dict[str, Any], weights: Path, device: str) -> dict[str, Any]:
@@ -258,13 +268,14 @@ def main() -> None:
     parser.add_argument("--packs", type=Path, required=True)
     parser.add_argument("--weights", type=Path, required=True)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--keep", type=Path, help="where to write the rows of the default views")
     parser.add_argument("--limit", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     loaded = read(sorted(options.packs.glob(f"{options.set}-*.npz")), options.limit)
     print(f"{options.set}: {len(loaded['y'])} images of {len(loaded['classes'])} classes", flush=True)
     if options.what == "measure":
-        result: Any = measure(options.set, loaded, options.weights, options.device)
+        result: Any = measure(options.set, loaded, options.weights, options.device, options.keep)
     elif options.what == "kernels":
         result = measure_kernels(loaded, options.weights, options.device)
     elif options.what == "domains":
