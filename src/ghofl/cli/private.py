@@ -1,6 +1,5 @@
 """Options that say what a recipe promises about rows, shared by the commands that write or use one."""
 
-import inspect
 import re
 import zipfile
 from collections.abc import Callable
@@ -11,6 +10,7 @@ import numpy as np
 import typer
 from jaxtyping import Num
 
+from ghofl.cli.records import takes
 from ghofl.errors import EmbeddingsError
 from ghofl.planning.assembly import DELTA, PrivacyOptions
 from ghofl.privacy import Guarantee
@@ -62,26 +62,9 @@ Anchor = Annotated[
 
 def takes_privacy(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of privacy in the place of its parameter `privacy`, which gets them as one value."""
-    defaults, parameters = PrivacyOptions(), []
-    for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        parameters += (
-            [parameter]
-            if parameter.name != "privacy"
-            else [
-                parameter.replace(name=name, annotation=annotation, default=getattr(defaults, name))
-                for name, annotation in OPTIONS.items()
-            ]
-        )
-
-    def run(**values: Any) -> None:
-        given = {name: values.pop(name) for name in OPTIONS}
-        command(**values, privacy=PrivacyOptions(**given))
-
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    vars(run).pop("__wrapped__", None)  # a type checker may wrap functions; whoever unwraps them stops here
-    return run
+    defaults = PrivacyOptions()
+    options = {name: (annotation, getattr(defaults, name)) for name, annotation in OPTIONS.items()}
+    return takes(command, "privacy", options, PrivacyOptions)
 
 
 def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p dim"] | None]:

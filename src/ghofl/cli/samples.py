@@ -1,7 +1,7 @@
 """Options and steps that commands on samples share: `embed`, `moments`, `recipe` and `export-encoder`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,7 @@ import typer
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
 from ghofl.recipe import Encoder, Projection, Recipe
 from ghofl.samples import (
     Columns,
@@ -63,11 +63,14 @@ class Chosen:
     pooling: str | None = None
     fit: str | None = None
     runtime: Runtime = field(default_factory=Runtime)
+    views: Views | Wanted | None = None
 
     def load(self, data: str = "", samples: Samples | None = None) -> SampleEncoder:
         """The encoder; a file of embeddings that says who made them keeps saying so."""
         if samples is None or samples.kind != "row" or not self.spec.startswith("precomputed:"):
-            return encoders.load(self.spec, self.runtime, weights=self.weights, pooling=self.pooling, fit=self.fit)
+            return encoders.load(
+                self.spec, self.runtime, weights=self.weights, pooling=self.pooling, fit=self.fit, views=self.views
+            )
         made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
         if made_by is not None and self.spec == "precomputed:":
             return encoders.Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
@@ -83,10 +86,15 @@ class LoadedIdentity:
 
 
 def load_identity(
-    spec: str, weights: Path | None, pooling: str | None, fit: str | None, project: int | None
+    spec: str,
+    weights: Path | None,
+    pooling: str | None,
+    fit: str | None,
+    project: int | None,
+    views: Views | Wanted | None = None,
 ) -> LoadedIdentity:
     """The encoder's name, length of row and fingerprint, and a projection from its own classifier if one is asked for."""
-    encoder = Chosen(spec, weights, pooling, fit).load()
+    encoder = Chosen(spec, weights, pooling, fit, views=views).load()
     projection = None if project is None else encoders.projection_from(encoder, project)
     return LoadedIdentity(encoders.identity(encoder), projection)
 
@@ -101,8 +109,9 @@ def encodable(
     skip_bad: bool,
     labels_are_numbers: bool = False,
 ) -> Encodable:
-    """A command's samples and its encoder, which is the recipe's."""
+    """A command's samples and its encoder, which is the recipe's and has the recipe's views."""
     samples = load_samples(data, split, columns)
+    chosen = replace(chosen, views=encoders.agreed_views(chosen.spec, recipe.encoder))
     encoder = chosen.load(data, samples)
     check_encoder(encoders.identity(encoder), recipe, data)
     return Encodable(samples, encoder, chosen.runtime, batch_size, skip_bad, labels_are_numbers)

@@ -7,9 +7,9 @@ import numpy as np
 import typer
 
 from ghofl import files
-from ghofl.cli import console, private
+from ghofl.cli import console, private, views
 from ghofl.cli import samples as options
-from ghofl.encoders import Runtime
+from ghofl.encoders import Runtime, Wanted
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -40,6 +40,7 @@ LiftTo = Annotated[int | None, typer.Option("--lift", help="Lift to this many ra
 SketchTo = Annotated[int | None, typer.Option("--sketch", help="Class covariances of a sketch of this size.")]
 
 
+@views.takes_views
 @private.takes_privacy
 def recipe(
     output: Annotated[Path, typer.Argument(help="The recipe file to write (TOML).")],
@@ -84,6 +85,7 @@ def recipe(
     weights: options.Weights = None,
     pooling: options.Pooling = None,
     fit: options.Fit = None,
+    wanted: Wanted = Wanted(),  # noqa: B008 (frozen)
     anchor: private.Anchor = None,
     privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
     force: Force = False,
@@ -96,14 +98,14 @@ def recipe(
     console.check_outputs(json, force, output)
     if site_rows is not None and budget is None:
         raise typer.BadParameter("--site-rows is about the size of messages; give --budget too.")
-    if not from_encoder and (weights, pooling, fit) != (None, None, None):
-        raise typer.BadParameter("--weights, --pooling and --fit are for --from-encoder; give that too.")
+    if not from_encoder and (weights, pooling, fit, wanted) != (None, None, None, Wanted()):
+        raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
     rows = None if from_embeddings is None else load_rows(from_embeddings)
-    own = options.load_identity(encoder, weights, pooling, fit, project) if from_encoder else None
+    own = options.load_identity(encoder, weights, pooling, fit, project, wanted) if from_encoder else None
     if own is not None and dim not in (None, own.encoder.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {own.encoder.dim} numbers; leave --dim out.")
     public_anchor, around = private.load_anchor(anchor)
-    wanted = RecipeOptions(
+    asked = RecipeOptions(
         statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale,
         project=own.projection if own else project, lift=lift, sketch=sketch, seed=seed,
@@ -111,7 +113,7 @@ def recipe(
         privacy=privacy, limits=Limits(max_rows, max_share),
     )  # fmt: skip
     found = assemble(
-        wanted,
+        asked,
         _classes(classes, rows),
         own.encoder if own else _encoder(encoder, dim, rows),
         public=around if rows is None else rows.x,

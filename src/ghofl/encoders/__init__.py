@@ -20,6 +20,7 @@ from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.views import Views, Wanted
 from ghofl.errors import EncoderError
+from ghofl.recipe import Encoder
 
 __all__ = [
     "ENCODERS",
@@ -32,12 +33,14 @@ __all__ = [
     "TextEncoder",
     "Views",
     "Wanted",
+    "agreed_views",
     "check_kind",
     "cores",
     "cosines",
     "identity",
     "load",
     "projection_from",
+    "takes_views",
 ]
 
 ENCODERS = {
@@ -84,6 +87,20 @@ def load(
     if dim is None:
         raise EncoderError(f"{spec!r} takes rows as they are; say how long they are, e.g. dim=512.")
     return Precomputed.of(rest or "unnamed", dim)
+
+
+def agreed_views(spec: str, encoder: Encoder) -> Views | None:
+    """The views that a recipe's encoder has, for a site's own; None for kinds that carry them, or have none.
+
+    >>> str(agreed_views("torchvision:resnet18", Encoder(dim=512, views="flip")))
+    'flip'
+    """
+    return Views.parse(encoder.views) if takes_views(spec) and encoder.views else None
+
+
+def takes_views(spec: str) -> bool:
+    """Whether views can be asked of an encoder of this kind."""
+    return spec.partition(":")[0] in _TAKES["views"]
 
 
 PHOTOS = ("torchvision", "timm")  # the encoders whose default are views

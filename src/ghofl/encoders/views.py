@@ -84,7 +84,8 @@ class Views:
         """
         check_quality(quality)
         rounded = [max(STEP, round(size * share / STEP) * STEP) for share in (SMALLER, LARGER)]
-        scales = (rounded[0], size, rounded[1]) if quality in ("default", "best") else ()
+        sizes = (rounded[0], size, rounded[1]) if quality in ("default", "best") else ()
+        scales = sizes if len(set(sizes)) > 1 else ()  # a small network has no other sizes nearby
         is_best = quality == "best"
         return cls(quality != "paper", scales, "mean+std" if is_best else "mean", is_best)
 

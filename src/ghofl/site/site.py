@@ -162,7 +162,8 @@ class Site:
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
         samples, runtime = load_samples(self.data, self.split, columns), Runtime(self.device)
         encoder = encoders.load(
-            self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None
-        )
+            self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None,
+            views=encoders.agreed_views(self.encoder, recipe.encoder),
+        )  # fmt: skip
         check_encoder(encoders.identity(encoder), recipe, self.data)
         return Encodable(samples, encoder, runtime, labels_are_numbers=self.labels_are_numbers)
