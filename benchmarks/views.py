@@ -109,8 +109,8 @@ def rows_of(views: Views, found: dict[tuple[int, bool], np.ndarray]) -> np.ndarr
     keys = [(s, f) for s in views.scales or (SIZE,) for f in ((False, True) if views.flip else (False,))]
     parts = [slice(0, OWN), *([slice(OWN, 2 * OWN)] if views.pool == "mean+std" else [])]
     parts += [slice(2 * OWN, None)] if views.stages else []
-    total = sum(np.concatenate([found[key][:, part] for part in parts], axis=1) for key in keys)
-    return total / np.float32(len(keys))
+    rows = [np.concatenate([found[key][:, part] for part in parts], axis=1) for key in keys]
+    return np.sum(rows, axis=0, dtype=np.float32) / np.float32(len(keys))
 
 
 def lda_of(data: Dataset, device: str) -> float:

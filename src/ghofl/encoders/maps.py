@@ -31,8 +31,8 @@ class WithMaps(nn.Module):
     def forward(self, planes: torch.Tensor) -> torch.Tensor:
         """Rows of planes."""
         maps: dict[str, torch.Tensor] = {}
-        names = dict.fromkeys([*self.stages, *([self.deviation] if self.deviation else [])])
-        with _Kept(self.network, tuple(names), maps):
+        names = (*self.stages, *([self.deviation] if self.deviation else []))
+        with _Kept(self.network, names, maps):
             row = self.network(planes)
         parts = [maps[name].mean((2, 3)) for name in self.stages]
         if self.deviation:

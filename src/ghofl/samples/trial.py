@@ -119,11 +119,8 @@ def cheapest(right: Sequence[Bool[np.ndarray, " n"]]) -> int:
     (1, 0)
     """
     best = max(right, key=lambda own: own.sum())
-    for i, own in enumerate(right):
-        differences = best.astype(np.float64) - own
-        if differences.mean() <= differences.std() / np.sqrt(len(differences)):
-            return i
-    raise AssertionError("the best is within nothing of itself")
+    differences = [best.astype(np.float64) - own for own in right]
+    return next(i for i, d in enumerate(differences) if d.mean() <= d.std() / np.sqrt(len(d)))
 
 
 def held_out(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
