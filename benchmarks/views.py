@@ -110,7 +110,7 @@ def rows_of(views: Views, found: dict[tuple[int, bool], np.ndarray]) -> np.ndarr
     parts = [slice(0, OWN), *([slice(OWN, 2 * OWN)] if views.pool == "mean+std" else [])]
     parts += [slice(2 * OWN, None)] if views.stages else []
     rows = [np.concatenate([found[key][:, part] for part in parts], axis=1) for key in keys]
-    return np.sum(rows, axis=0, dtype=np.float32) / np.float32(len(keys))
+    return np.asarray(np.sum(rows, axis=0, dtype=np.float32) / np.float32(len(keys)))
 
 
 def lda_of(data: Dataset, device: str) -> float:

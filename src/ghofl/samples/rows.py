@@ -79,24 +79,19 @@ def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> 
     """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
     agreed = recipe.encoder
     if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
+        is_other = theirs.views != agreed.views
         raise EmbeddingsError(
             f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
-            f"({agreed.fingerprint[:12]}…): "
-            + (
-                "other weights, preprocessing or pooling. Encode with the recipe's encoder."
-                if theirs.views == agreed.views
-                else f"the recipe's has {_views(agreed)} and this one {_views(theirs)}. Encode with the recipe's views: "
-                f"ghofl embed {_options(agreed)}."
-            )
+            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
+            + (f", or other views: the recipe's has {_views(agreed)} and this one {_views(theirs)}" if is_other else "")
+            + ". Encode with the recipe's encoder"
+            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
+            + "."
         )
 
 
 def _views(encoder: Encoder) -> str:
     return f"the views '{encoder.views}'" if encoder.views else "one view"
-
-
-def _options(encoder: Encoder) -> str:
-    return Views.parse(encoder.views).options
 
 
 def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
