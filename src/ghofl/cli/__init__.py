@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, flower, server, site, use
+from ghofl.cli import audit, console, embed, experiment, flower, schema, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -18,6 +18,7 @@ app = typer.Typer(
 
 app.command(name="demo")(experiment.demo)
 app.command(name="recipe")(site.recipe)
+app.command(name="schema")(schema.schema)
 app.command(name="export-encoder")(embed.export_encoder)
 app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)

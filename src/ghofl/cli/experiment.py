@@ -15,20 +15,31 @@ from ghofl.cli.site import Bits, Force, Json, LiftTo, Power, Project, SketchTo, 
 from ghofl.errors import EmbeddingsError
 from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
 from ghofl.recipe import Limits
+from ghofl.recipe import Table as Columns
 from ghofl.samples import class_numbers, classes_of, load_rows
 from ghofl.secure import STAGES
 from ghofl.simulation import partition
 from ghofl.simulation.demo import run
 from ghofl.simulation.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
 from ghofl.simulation.simulate import simulate as run_simulation
+from ghofl.simulation.tables import table_dataset
 
 DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
 
 @private.takes_privacy
 def simulate(
-    embeddings: Annotated[Path, typer.Option(help="An .npz with x_train, y_train, x_test and y_test.")],
     clients: Annotated[int, typer.Option(help="How many clients the training rows are split over.")],
+    embeddings: Annotated[
+        Path | None, typer.Option(help="An .npz with x_train, y_train, x_test and y_test; or give --table.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, a part of which is the test.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="With --table: the column of labels.")] = "",
+    schema: Annotated[
+        Path | None, typer.Option(help="With --table: its schema; drafted from the training rows unless given.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet skew of classes over clients.")] = None,
     classes_per_client: Annotated[int | None, typer.Option(help="Classes each client has.")] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
@@ -78,7 +89,7 @@ def simulate(
     """
     console.refuse_negative_seed(seed)
     console.check_outputs(json, force)
-    data = _dataset(embeddings)
+    data, columns = _dataset(embeddings, table, label, schema, seed, privacy.epsilon is not None)
     if heads == "all":
         specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)
     else:
@@ -94,6 +105,7 @@ def simulate(
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale, project=project, lift=lift,
         sketch=sketch, seed=seed, budget=None if budget is None else console.bytes_of(budget),
         site_rows=len(data.y_train) // max(1, clients), privacy=privacy, limits=Limits(max_rows, max_share),
+        table=columns,
     )  # fmt: skip
     found = assembly_for(data, specs.values(), wanted, public)
     _tell(found, budget)
@@ -111,7 +123,15 @@ def demo() -> None:
     run(console.out)
 
 
-def _dataset(path: Path) -> Dataset:
+def _dataset(
+    path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, is_private: bool
+) -> tuple[Dataset, Columns | None]:
+    """The rows of an experiment, and the schema of a table's."""
+    if (path is None) == (table is None) or (table is None and (label or schema)) or (table and not label):
+        raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label COLUMN.")
+    if table is not None:
+        return table_dataset(table, label, schema, seed=seed, is_private=is_private)
+    assert path is not None
     train, test = load_rows(path, "train"), load_rows(path, "test")
     assert train.y is not None
     assert test.y is not None
@@ -119,7 +139,7 @@ def _dataset(path: Path) -> Dataset:
         classes = classes_of(train.y)
     except EmbeddingsError as error:
         raise EmbeddingsError(f"{path}: {error}") from None
-    return Dataset(train.x, class_numbers(train.y, classes), test.x, class_numbers(test.y, classes), classes)
+    return Dataset(train.x, class_numbers(train.y, classes), test.x, class_numbers(test.y, classes), classes), None
 
 
 def _tell(found: Assembly, budget: str | None) -> None:

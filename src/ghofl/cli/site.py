@@ -15,8 +15,8 @@ from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
 from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
 from ghofl.privacy import site_warning
-from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
-from ghofl.samples import Columns, Rows, classes_of, load_rows
+from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe, Schema
+from ghofl.samples import Columns, Rows, classes_of, load_rows, rows_for
 from ghofl.site.outgoing import Outgoing, outgoing
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
@@ -81,6 +81,9 @@ def recipe(
             help="Load --encoder: sets dim and its fingerprint; --project takes its own classifier's directions.",
         ),
     ] = False,
+    schema: Annotated[
+        Path | None, typer.Option(help="Rows are a table's, with this schema ('ghofl schema'): sets dim and classes.")
+    ] = None,
     weights: options.Weights = None,
     pooling: options.Pooling = None,
     fit: options.Fit = None,
@@ -102,18 +105,21 @@ def recipe(
     own = options.load_identity(encoder, weights, pooling, fit, project) if from_encoder else None
     if own is not None and dim not in (None, own.encoder.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {own.encoder.dim} numbers; leave --dim out.")
+    drafted = None if schema is None else Schema.load(schema)
+    if drafted is not None and (rows, own, dim, encoder) != (None, None, None, "unnamed"):
+        raise typer.BadParameter("--schema says what rows are; leave out --encoder, --dim and the --from options.")
     public_anchor, around = private.load_anchor(anchor)
     wanted = RecipeOptions(
         statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale,
         project=own.projection if own else project, lift=lift, sketch=sketch, seed=seed,
         budget=None if budget is None else console.bytes_of(budget), site_rows=site_rows or SITE_ROWS,
-        privacy=privacy, limits=Limits(max_rows, max_share),
+        privacy=privacy, limits=Limits(max_rows, max_share), table=None if drafted is None else drafted.table,
     )  # fmt: skip
     found = assemble(
         wanted,
-        _classes(classes, rows),
-        own.encoder if own else _encoder(encoder, dim, rows),
+        drafted.classes if drafted is not None and drafted.classes and classes is None else _classes(classes, rows),
+        own.encoder if own else _encoder(encoder, dim, rows) if drafted is None else drafted.table.encoder,
         public=around if rows is None else rows.x,
     )
     made, why = found.recipe, "" if found.proposal is None else f" Chosen for {budget}: {found.proposal.why}."
@@ -132,7 +138,10 @@ def moments(
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
     embeddings: Annotated[
-        Path | None, typer.Argument(help="An .npz with arrays x and y (or x_train and y_train); not with --data.")
+        Path | None,
+        typer.Argument(
+            help="An .npz with arrays x and y (or x_train and y_train), or a table by the recipe's schema; not with --data."
+        ),
     ] = None,
     site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
@@ -169,7 +178,7 @@ def moments(
                 "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
                 "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
             )
-        found = load_rows(embeddings, split, column=row_column, label=label_column)
+        found = rows_for(agreed, embeddings, split, column=row_column, label=label_column, skip_bad=skip_bad)
         rows = options.embedded(found, agreed, embeddings, skip_bad, labels_are_numbers)
     elif embeddings is None and data is not None and encoder is not None:
         columns = Columns(text_column, path_column, row_column, label_column)

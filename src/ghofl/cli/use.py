@@ -17,11 +17,13 @@ from ghofl.cli.site import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Confusion, expected_calibration_error
 from ghofl.evaluation.selection import Report, best_of
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import class_numbers, rows_for
 
 BLOCK = 2048
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[Path, typer.Argument(help="A file of embeddings: .npz, .npy, .safetensors or .parquet.")]
+EmbeddingsFile = Annotated[
+    Path, typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet), or a table by a schema.")
+]
 
 
 def evaluate(
@@ -30,6 +32,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     labels_are_numbers: LabelsAreNumbers = False,
+    label_column: Annotated[str, typer.Option(help="Of a table by a schema: the column of labels.")] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -39,7 +42,7 @@ def evaluate(
     """
     console.check_outputs(json, force)
     classifier = _load_head(head)
-    rows = load_rows(embeddings, split)
+    rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
     assert rows.y is not None
     if not len(rows.y):
         raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
@@ -120,7 +123,7 @@ def predict(
         raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
     console.check_outputs(json, force, *([] if to_standard_output else [output]))
     classifier = _load_head(head)
-    rows = load_rows(embeddings, split, labelled=False)
+    rows = rows_for(classifier.recipe, embeddings, split, labelled=False)
     probabilities = _probabilities(classifier, rows.x)
     best = probabilities.argmax(axis=1)
     text = io.StringIO()

@@ -12,10 +12,11 @@ from jaxtyping import Num
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import fit_grid, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
-from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
 
 DELTA = 1e-5
 SITE_ROWS = 5000
+TABLE_BITS = 12  # tables have few numbers a row, and ranges much wider than what rows usually have
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ class RecipeOptions:
     """What a recipe should be like; what is None or empty is chosen by the rules of `assemble`.
 
     `budget` is in bytes a message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
-    class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section.
+    class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section. A
+    `table` is the schema of rows that are a table's.
     """
 
     statistics: tuple[str, ...] | None = None
@@ -71,6 +73,7 @@ class RecipeOptions:
     site_rows: int = SITE_ROWS
     privacy: PrivacyOptions | Privacy = field(default_factory=PrivacyOptions)
     limits: Limits = field(default_factory=Limits)
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ def assemble(
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
-    options, notes = _with_unit_length(options)
+    options, notes = _with_unit_length(_with_table(options))
     space, proposal = _space(options, classes, encoder)
     transform = Transform(
         power=space.transform.power if options.power is None else options.power,
@@ -119,9 +122,19 @@ def assemble(
     return Assembly(replace(recipe, privacy=promise, limits=options.limits), proposal, notes)
 
 
+def _with_table(options: RecipeOptions) -> RecipeOptions:
+    """A table's embeddings lie in [−1, 1]: the grid ends there, no square root is taken, and lengths are bounded."""
+    if options.table is None:
+        return options
+    bits = TABLE_BITS if options.bits is None else options.bits
+    scale = float(Grid(bits=bits).bound) if options.scale is None else options.scale
+    return replace(options, bits=bits, scale=scale, power=1.0 if options.power is None else options.power)
+
+
 def _with_unit_length(options: RecipeOptions) -> tuple[RecipeOptions, tuple[str, ...]]:
     """Under a budget and an epsilon, rows of unit length unless their length is bounded in another way."""
     is_open = options.privacy.radius is None and options.scale is None and not options.unit_length
+    # The grid of a table has a scale, and its rows a greatest length, so neither is open there.
     if options.budget is None or options.privacy.epsilon is None or not is_open:
         return options, ()
     note = (
@@ -140,7 +153,7 @@ def _space(options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder) -
             bits=options.bits, seed=options.seed, secure=options.privacy.secure,
             noisy=options.privacy.epsilon is not None,
         )  # fmt: skip
-        return replace(proposal.recipe, encoder=encoder), proposal
+        return replace(proposal.recipe, encoder=encoder, table=options.table), proposal
     project, seed = options.project, options.seed
     sketch = None if options.sketch is None else Sketch(dim=options.sketch, seed=seed)
     recipe = Recipe(
@@ -151,6 +164,7 @@ def _space(options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder) -
         projection=Projection(dim=project, seed=seed) if isinstance(project, int) else project,
         lift=None if options.lift is None else Lift(dim=options.lift, seed=seed, keep=options.keep),
         sketch=Sketch(dim=encoder.dim, kept=True) if options.keep else sketch,
+        table=options.table,
     )
     return recipe, None
 
@@ -177,7 +191,7 @@ def _with_grid(
     scale, rows = options.scale, protected if public is None and not is_private else public
     if scale is not None:
         recipe = replace(recipe, grid=replace(recipe.grid, scale=scale))
-    if rows is not None:
+    if rows is not None and recipe.table is None:
         return fit_grid(recipe, rows, fit_scale=scale is None)
     if scale is not None:
         return recipe
@@ -199,6 +213,8 @@ def _radius_scale(recipe: Recipe, radius: float) -> float:
 
 
 def _usual_radius(recipe: Recipe) -> float:
+    if recipe.table is not None and not recipe.transform.unit_length:
+        return recipe.table.longest * usual_length(recipe)
     if not recipe.transform.unit_length:
         raise PrivacyError(
             "noise is sized by the longest row allowed; write --radius, or --unit-length for rows of one length."

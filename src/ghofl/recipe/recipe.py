@@ -21,6 +21,7 @@ from ghofl.names import NAMES_ARE, is_name
 from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
+from ghofl.recipe.table import Table, check_table
 from ghofl.statistics import INT64_MAX, STATISTICS, stored
 
 SCHEMA = 1
@@ -32,7 +33,7 @@ MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits.
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
     ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class), ``D3`` and
@@ -63,6 +64,7 @@ class Recipe:
     sketch: Sketch | None = None
     privacy: Privacy = field(default_factory=Privacy)
     limits: Limits = field(default_factory=Limits)
+    table: Table | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "")
@@ -70,6 +72,7 @@ class Recipe:
         self._check_classes()
         self._check_spaces()
         self._check_powers()
+        check_table(self.table, self.encoder, self.privacy.epsilon is not None)
 
     def _check_classes(self) -> None:
         _check(

@@ -243,7 +243,8 @@ def assembly_for(
     specs = list(specs)
     if options.budget is None:
         options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
-    return assemble(options, data.classes, Encoder(dim=data.x_train.shape[1]), public=public, protected=data.x_train)
+    encoder = Encoder(dim=data.x_train.shape[1]) if options.table is None else options.table.encoder
+    return assemble(options, data.classes, encoder, public=public, protected=data.x_train)
 
 
 def _wanting_the_best(options: RecipeOptions) -> RecipeOptions:

@@ -19,7 +19,7 @@ from ghofl.features import Features
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, check_encoder, class_numbers, load_rows, load_samples
+from ghofl.samples import Columns, check_encoder, class_numbers, load_samples, rows_for
 from ghofl.site.audit import audit
 from ghofl.site.configuration import built, read_toml
 from ghofl.site.memory import FolderMemory, Memory
@@ -155,7 +155,7 @@ class Site:
 
     def _rows(self, recipe: Recipe) -> Embedded | Encodable:
         if self.embeddings:
-            rows = load_rows(self.embeddings, self.split)
+            rows = rows_for(recipe, self.embeddings, self.split, label=self.label_column)
             assert rows.y is not None
             check_encoder(rows.encoder, recipe, self.embeddings)
             return Embedded(rows.x, class_numbers(rows.y, recipe.classes, self.labels_are_numbers))
