@@ -70,6 +70,7 @@ def simulate(
     max_share: private.MaxShare = None,
     unit_length: UnitLength = False,
     anchor: private.Anchor = None,
+    public: private.Public = None,
     privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
     drop: Annotated[
         list[str] | None,
@@ -100,14 +101,14 @@ def simulate(
     cohort = Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption, seed)
     if privacy.noise == "distributed" and privacy.epsilon is not None and privacy.min_cohort is None:
         privacy = replace(privacy, min_cohort=cohort.honest_survivors(clients))
-    public_anchor, public = private.load_anchor(anchor)
+    public_anchor, around = private.load_anchor(anchor)
     wanted = RecipeOptions(
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale, project=project, lift=lift,
         sketch=sketch, seed=seed, budget=None if budget is None else console.bytes_of(budget),
         site_rows=len(data.y_train) // max(1, clients), privacy=privacy, limits=Limits(max_rows, max_share),
         table=columns,
     )  # fmt: skip
-    found = assembly_for(data, specs.values(), wanted, public)
+    found = assembly_for(data, specs.values(), wanted, private.load_public(public, around, columns)[0])
     _tell(found, budget)
     with console.progress() as report:
         result = run_simulation(data, parts, found.recipe, specs, report, cohort)

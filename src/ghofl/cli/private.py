@@ -13,8 +13,11 @@ from jaxtyping import Num
 
 from ghofl.errors import EmbeddingsError
 from ghofl.planning.assembly import DELTA, PrivacyOptions
+from ghofl.planning.public import PublicRows
 from ghofl.privacy import Guarantee
-from ghofl.samples import load_rows
+from ghofl.recipe import Encoder, Table
+from ghofl.samples import load_rows, table_rows
+from ghofl.samples.from_schema import TABLES
 
 PANEL = "Privacy"
 
@@ -59,6 +62,17 @@ Anchor = Annotated[
     ),
 ]
 
+Public = Annotated[
+    Path | None,
+    typer.Option(
+        "--public",
+        metavar="FILE",
+        help="Rows that are nobody's secret, through the same encoder: they teach a centre, the grid, the directions of a "
+        "projection and, if labelled, a metric; under --epsilon the radius.",
+        rich_help_panel=PANEL,
+    ),
+]
+
 
 def takes_privacy(command: Callable[..., None]) -> Callable[..., None]:
     """The command with the options of privacy in the place of its parameter `privacy`, which gets them as one value."""
@@ -95,6 +109,17 @@ def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p
             raise EmbeddingsError(f"{of_rows[1]} holds no rows; an anchor is the mean of at least one.")
         return tuple(map(float, rows.mean(axis=0, dtype=np.float64))), rows
     return _anchor_in(Path(text)), None
+
+
+def load_public(
+    path: Path | None, anchored: Num[np.ndarray, "p dim"] | None, table: Table | None = None
+) -> tuple[PublicRows | Num[np.ndarray, "p dim"] | None, Encoder | None]:
+    """The public rows that a recipe learns from, and their encoder; the rows that an anchor is the mean of otherwise."""
+    if path is None:
+        return anchored, None
+    is_table = table is not None and path.suffix in TABLES
+    rows = table_rows(path, table, labelled=None) if is_table else load_rows(path, labelled=None)
+    return PublicRows(rows.x, rows.y), rows.encoder or Encoder(dim=rows.x.shape[1])
 
 
 def guarantee_text(guarantee: Guarantee | None) -> str:

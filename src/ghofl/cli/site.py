@@ -16,7 +16,7 @@ from ghofl.moments import Layout
 from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe, Schema
-from ghofl.samples import Columns, Rows, classes_of, load_rows, rows_for
+from ghofl.samples import Columns, Rows, check_encoder, classes_of, load_rows, rows_for
 from ghofl.site.outgoing import Outgoing, outgoing
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
@@ -88,6 +88,7 @@ def recipe(
     pooling: options.Pooling = None,
     fit: options.Fit = None,
     anchor: private.Anchor = None,
+    public: private.Public = None,
     privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
     force: Force = False,
     json: Json = None,
@@ -109,6 +110,7 @@ def recipe(
     if drafted is not None and (rows, own, dim, encoder) != (None, None, None, "unnamed"):
         raise typer.BadParameter("--schema says what rows are; leave out --encoder, --dim and the --from options.")
     public_anchor, around = private.load_anchor(anchor)
+    taught, made_by = private.load_public(public, around if rows is None else rows.x, drafted and drafted.table)
     wanted = RecipeOptions(
         statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
         power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale,
@@ -119,9 +121,10 @@ def recipe(
     found = assemble(
         wanted,
         drafted.classes if drafted is not None and drafted.classes and classes is None else _classes(classes, rows),
-        own.encoder if own else _encoder(encoder, dim, rows) if drafted is None else drafted.table.encoder,
-        public=around if rows is None else rows.x,
+        own.encoder if own else _encoder(encoder, dim, rows, made_by) if drafted is None else drafted.table.encoder,
+        public=taught,
     )
+    check_encoder(made_by, found.recipe, public or "")
     made, why = found.recipe, "" if found.proposal is None else f" Chosen for {budget}: {found.proposal.why}."
     made.save(output)
     why = "".join((why, *(f" {note}" for note in found.notes)))
@@ -237,9 +240,12 @@ def _classes(text: str | None, rows: Rows | None) -> tuple[str, ...]:
     return classes_of(rows.y)
 
 
-def _encoder(name: str, dim: int | None, rows: Rows | None) -> Encoder:
+def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | None) -> Encoder:
+    if rows is None and public is not None and dim is None and name == "unnamed":
+        return public
     if rows is not None and rows.encoder is not None and dim is None and name == "unnamed":
         return rows.encoder
-    if dim is None and rows is None:
+    known = public.dim if rows is None and public is not None else None if rows is None else rows.x.shape[1]
+    if dim is None and known is None:
         raise RecipeError("no dimension given; write --dim 512, --from-embeddings FILE or --from-encoder.")
-    return Encoder(dim=dim if dim is not None else rows.x.shape[1], name=name)  # type: ignore[union-attr]
+    return Encoder(dim=dim if dim is not None else known, name=name)  # type: ignore[arg-type]

@@ -52,6 +52,7 @@ def propose(
     seed: int = 0,
     secure: bool = False,
     noisy: bool = False,
+    public: bool = False,
 ) -> Proposal:
     """The recipe with the best expected accuracy whose message of a site with `rows` rows fits `budget` bytes.
 

@@ -92,10 +92,11 @@ class Recipe:
             self.privacy.merge_into in ("", *self.classes),
             f"privacy.merge_into is {self.privacy.merge_into!r}, which is none of the classes; declare it among them.",
         )
-        _check(
-            len(self.transform.anchor) in (0, dim),
-            f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; they must agree.",
-        )
+        for name in ("anchor", "centre"):
+            length = len(getattr(self.transform, name))
+            _check(
+                length in (0, dim), f"transform.{name} has {length} numbers and encoder.dim is {dim}; they must agree."
+            )
         _check(
             self.projection is None or self.lift is None,
             "both [projection] and [lift] are given; keep [projection] for a small message or [lift] for accuracy.",
