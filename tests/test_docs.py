@@ -171,6 +171,20 @@ def test_the_walk_through_of_private_runs_runs_line_by_line(
         _run(command, refusal)
 
 
+@pytest.mark.filterwarnings("ignore::ghofl.errors.EmptyClassWarning")  # the noise decides whether a class is left empty
+@pytest.mark.slow
+def test_the_walk_through_of_public_rows_runs_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = digits()
+    arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(tmp_path / "digits.npz", **arrays)
+    np.savez(tmp_path / "public.npz", x=data.x_test, y=data.y_test)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-public-rows.md", "sh") for line in _commands(block)]
+    assert len(lines) == 5
+    for line in lines:
+        _run(line)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::ghofl.errors.ClippingWarning")  # test rows beyond a draft of the training rows
 def test_the_walk_through_of_tables_runs_line_by_line(

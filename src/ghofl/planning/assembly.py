@@ -167,6 +167,7 @@ def _space(
             options.budget, classes, encoder.dim, options.site_rows, encoder.name,
             bits=options.bits, seed=options.seed, secure=options.privacy.secure,
             noisy=options.privacy.epsilon is not None, public=learnt is not None,
+            epsilon=options.privacy.epsilon,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder, table=options.table), proposal
     project, seed = options.project, options.seed

@@ -13,14 +13,15 @@ from jaxtyping import Float64, Int64, Num, Shaped
 from ghofl.errors import RecipeError
 from ghofl.features import Features, transformed
 from ghofl.features.features import check_rows
-from ghofl.recipe import Projection, Recipe
+from ghofl.recipe import Projection, Recipe, Transform
 
 # Entries of the integer matrix: whitened directions differ a hundredfold in size, and the smallest keep two digits.
 LARGEST = 8191
 SHRINKAGE = 0.1  # of the public covariance; 0.02 to 0.4 differ by a quarter of a point on held-out training rows
 DIGITS = 5  # of the centre, which then takes little room in a recipe
-MOST_ROWS = 50_000  # more teach nothing new: 2,000 already give most of it
+MOST_ROWS = 20_000  # more teach next to nothing: 2,000 already give most of it
 FEWEST_PER_DIMENSION = 2  # rows for every direction that is asked for
+FLAT = 1e-9  # of the largest variance: what rounding leaves where nothing varies
 BLOCK = 4096
 
 
@@ -30,6 +31,7 @@ class PublicRows:
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
+    _known: dict[Transform, tuple] = field(default_factory=dict, init=False, repr=False)  # what was computed before
 
     def __post_init__(self) -> None:
         if len(self.x) > MOST_ROWS:
@@ -88,9 +90,10 @@ def public_projection(recipe: Recipe, rows: PublicRows, dim: int) -> Projection:
     total, within = covariances(recipe, rows)
     variances, vectors = np.linalg.eigh(total)
     vectors = vectors[:, ::-1][:, :dim]
-    if not variances[-dim] > 1e-9 * variances[-1]:
+    if _directions(variances) < dim:
         raise RecipeError(
-            f"public rows vary in fewer than {dim} directions; give more varied ones, or project to fewer dimensions."
+            f"public rows vary in {_directions(variances)} directions and not in {dim}; give more varied ones, or project "
+            "to fewer dimensions (--project)."
         )
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(dim)])
     matrix = vectors @ _inverse_root(_shrunk(vectors.T @ (total if within is None else within) @ vectors))
@@ -100,14 +103,16 @@ def public_projection(recipe: Recipe, rows: PublicRows, dim: int) -> Projection:
 def with_public_space(recipe: Recipe, rows: PublicRows) -> Recipe:
     """The recipe centred on public rows, its random projection replaced by one that they teach.
 
-    A recipe that asks for counts and sums alone, without a projection, gets one that keeps every dimension, for the
-    metric. A projection by a given matrix stays, and so do lifts.
+    A recipe that asks for counts and sums alone, without a projection, gets one that keeps every direction in which
+    they vary, for the metric. A projection by a given matrix stays, and so do lifts.
     """
     recipe = centred(recipe, rows)
     if recipe.projection is not None and not recipe.projection.matrix:
         return replace(recipe, projection=public_projection(recipe, rows, recipe.projection.dim))
     if recipe.projection is None and recipe.lift is None and recipe.statistics == ("N", "A"):
-        return replace(recipe, projection=public_projection(recipe, rows, recipe.encoder.dim))
+        total, _ = covariances(recipe, rows)
+        most = min(_directions(np.linalg.eigvalsh(total)), max(1, len(rows.x) // FEWEST_PER_DIMENSION))
+        return replace(recipe, projection=public_projection(recipe, rows, most))
     return recipe
 
 
@@ -122,6 +127,15 @@ def covariances(
     recipe: Recipe, rows: PublicRows
 ) -> tuple[Float64[np.ndarray, "dim dim"], Float64[np.ndarray, "dim dim"] | None]:
     """The covariance of all public rows after the recipe's transform, and that within their classes if they have some."""
+    known = rows._known
+    if recipe.transform not in known:
+        known[recipe.transform] = _covariances(recipe, rows)
+    return known[recipe.transform]
+
+
+def _covariances(
+    recipe: Recipe, rows: PublicRows
+) -> tuple[Float64[np.ndarray, "dim dim"], Float64[np.ndarray, "dim dim"] | None]:
     dim, n = recipe.encoder.dim, len(rows.x)
     y, counts = _numbers(rows)
     sums, squares = np.zeros((len(counts), dim)), np.zeros((dim, dim))
@@ -154,6 +168,11 @@ def _check_enough(rows: PublicRows, dim: int) -> None:
             f"{len(rows.x)} public rows cannot tell {dim} directions apart; give at least "
             f"{FEWEST_PER_DIMENSION * dim}, or project to fewer dimensions (--project)."
         )
+
+
+def _directions(variances: Float64[np.ndarray, " dim"]) -> int:
+    """How many directions rows vary in, given the variances along all of them."""
+    return int(np.count_nonzero(variances > FLAT * max(float(variances.max()), 0.0)))
 
 
 def _shrunk(sigma: Float64[np.ndarray, "k k"]) -> Float64[np.ndarray, "k k"]:
