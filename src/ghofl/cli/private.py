@@ -117,8 +117,10 @@ def load_public(
     """The public rows that a recipe learns from, and their encoder; the rows that an anchor is the mean of otherwise."""
     if path is None:
         return anchored, None
-    is_table = table is not None and path.suffix in TABLES
-    rows = table_rows(path, table, labelled=None) if is_table else load_rows(path, labelled=None)
+    if table is not None and path.suffix in TABLES:
+        rows = table_rows(path, table, labelled=None)
+    else:
+        rows = load_rows(path, labelled=None)
     return PublicRows(rows.x, rows.y), rows.encoder or Encoder(dim=rows.x.shape[1])
 
 

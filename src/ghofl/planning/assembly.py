@@ -113,7 +113,7 @@ def assemble(
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
-    learnt = public if isinstance(public, PublicRows) else None
+    learnt, fitting = (public, public.some(GRID_ROWS)) if isinstance(public, PublicRows) else (None, public)
     options, notes = _with_unit_length(_with_table(options, learnt), learnt)
     space, proposal = _space(options, classes, encoder, learnt)
     transform = Transform(
@@ -124,7 +124,7 @@ def assemble(
     space = replace(space, transform=transform)
     if learnt is not None:
         space = with_public_space(space, learnt)
-    recipe = _with_grid(space, options, public if learnt is None else learnt.some(GRID_ROWS), protected)
+    recipe = _with_grid(space, options, fitting, protected)
     if learnt is not None and options.privacy.epsilon is not None and options.privacy.radius is None:
         options = replace(options, privacy=replace(options.privacy, radius=usual_public_length(recipe, learnt)))
     promise = options.privacy if isinstance(options.privacy, Privacy) else options.privacy.section(recipe)

@@ -156,7 +156,7 @@ def _parts(recipe: Recipe, rows: PublicRows) -> Iterator[Float64[np.ndarray, "pa
 
 
 def _numbers(rows: PublicRows) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " classes"]]:
-    if not rows.has_metric:
+    if rows.y is None or not rows.has_metric:
         return np.zeros(len(rows.x), dtype=np.int64), np.array([len(rows.x)])
     _, y, counts = np.unique(rows.y, return_inverse=True, return_counts=True)
     return y.astype(np.int64), counts
