@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, flower, schema, server, site, use
+from ghofl.cli import audit, console, embed, experiment, export, flower, report, schema, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -29,6 +29,8 @@ app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
 app.command(name="select")(use.select)
 app.command(name="predict")(use.predict)
+app.command(name="export")(export.export)
+app.command(name="report")(report.report)
 app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
@@ -53,5 +55,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    with console.handled():
+    with console.report_errors():
         app()

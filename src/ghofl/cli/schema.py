@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.options import Force, Json
 from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
 from ghofl.samples.from_schema import columns_of
 
@@ -53,9 +53,9 @@ def schema(
         "left_out": dict(made.left_out),
     }
     for name, why in made.left_out:
-        console.told("Left out", f"column {name!r}: {why}")
+        console.tell("Left out", f"column {name!r}: {why}")
     advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they were read off rows."
-    console.said(
+    console.say(
         result,
         f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of a {result['source']} give "
         f"{made.table.dim} numbers a row.{advice}",

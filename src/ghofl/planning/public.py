@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, Num, Shaped
 
 from ghofl.errors import RecipeError
-from ghofl.features import Features, transformed
+from ghofl.features import Features, transform
 from ghofl.features.features import check_rows
 from ghofl.recipe import Projection, Recipe, Transform
 
@@ -152,7 +152,7 @@ def _covariances(
 def _parts(recipe: Recipe, rows: PublicRows) -> Iterator[Float64[np.ndarray, "part dim"]]:
     check_rows(rows.x, recipe.encoder.dim)
     for start in range(0, len(rows.x), BLOCK):
-        yield transformed(rows.x[start : start + BLOCK], recipe)
+        yield transform(rows.x[start : start + BLOCK], recipe)
 
 
 def _numbers(rows: PublicRows) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " classes"]]:

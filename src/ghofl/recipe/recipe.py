@@ -90,7 +90,7 @@ class Recipe:
         dim = self.encoder.dim
         _check(
             self.privacy.merge_into in ("", *self.classes),
-            f"privacy.merge_into is {self.privacy.merge_into!r}, which is none of the classes; declare it among them.",
+            f"privacy.merge_into is {self.privacy.merge_into!r}, which is not one of the classes; declare it among them.",
         )
         for name in ("anchor", "centre"):
             length = len(getattr(self.transform, name))

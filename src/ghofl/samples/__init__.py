@@ -8,9 +8,11 @@
     embed          samples → rows, through an encoder (in ghofl.samples.embed)
 """
 
+from ghofl.samples.anchor import load_anchor
 from ghofl.samples.base import Samples
 from ghofl.samples.from_schema import rows_for, table_rows
-from ghofl.samples.loading import Columns, load_samples
+from ghofl.samples.loading import Columns, load_encoder, load_samples
+from ghofl.samples.public import load_public
 from ghofl.samples.rows import Rows, check_encoder, class_numbers, classes_of, load_rows, save_rows, without_bad
 
 __all__ = [
@@ -20,6 +22,9 @@ __all__ = [
     "check_encoder",
     "class_numbers",
     "classes_of",
+    "load_anchor",
+    "load_encoder",
+    "load_public",
     "load_rows",
     "load_samples",
     "rows_for",

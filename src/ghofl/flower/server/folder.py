@@ -181,14 +181,14 @@ class RunFolder:
         path = self.path / TOTAL
         return Total.load(path) if path.exists() else None
 
-    def released(self, total: Total) -> Total:
+    def release(self, total: Total) -> Total:
         """The total as others may see it, drawn once for one exact total: asked again, it is the same one."""
         path, ids = self.path / RELEASED, {entry.id for entry in total.roster}
         if path.exists():
             there = Total.load(path)
             if {entry.id for entry in there.roster} == ids:
                 return there
-        made = total.released()
+        made = total.release()
         if made is not total:
             made.save(path)
             files.close_to_others(path)
