@@ -157,12 +157,12 @@ def _numbers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tu
             if value in words:
                 return math.nan
             if "_" in value:  # Python reads 1_000, people do not write it
-                raise ValueError
+                raise SampleError("digits with underscores are not a number")
         elif isinstance(value, bool | np.bool_):
-            raise ValueError
+            raise SampleError("an answer is not a number")
         found = float(value)
         if math.isinf(found) or (isinstance(value, str) and math.isnan(found)):
-            raise ValueError
+            raise SampleError("it is not finite")
         return found
 
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
@@ -195,7 +195,7 @@ def _answers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tu
             return meaning[text.lower()]
         if text in words:
             return math.nan
-        raise ValueError
+        raise SampleError("it is neither yes nor no")
 
     parsed, wrong = _parse(values, answer, 0.0, "it is neither yes nor no")
     is_missing = np.isnan(parsed)

@@ -74,7 +74,7 @@ def _described(told: Mapping[str, str]) -> Column | tuple[str, ...]:
     levels = tuple(part for part in (p.strip() for p in _split(told["levels"])) if part)
     word = told["kind"].lower()
     if word and word not in KIND_WORDS:
-        raise ValueError(f"its kind is {word!r}; write one of {', '.join(KINDS)} or label.")
+        raise DatasetError(f"its kind is {word!r}; write one of {', '.join(KINDS)} or label.")
     kind = (KIND_WORDS[word] or word) if word else "category" if levels else "number"
     if kind == "label":
         return levels
@@ -87,7 +87,7 @@ def _described(told: Mapping[str, str]) -> Column | tuple[str, ...]:
     ends: dict[str, Any] = {}
     if kind in ("number", "log"):
         if not told["low"] or not told["high"]:
-            raise ValueError("it has no range; write its smallest and largest plausible value, or its levels.")
+            raise DatasetError("it has no range; write its smallest and largest plausible value, or its levels.")
         ends = {"low": float(told["low"]), "high": float(told["high"])}
     return Column(
         told["name"], kind, told["unit"], **ends,
