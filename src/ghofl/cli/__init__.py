@@ -8,6 +8,7 @@ import ghofl
 from ghofl.cli import (
     audit,
     console,
+    diagnose,
     embed,
     experiment,
     export,
@@ -16,6 +17,7 @@ from ghofl.cli import (
     ledger,
     report,
     schema,
+    secure,
     server,
     site,
     use,
@@ -37,11 +39,13 @@ app.command(name="export-encoder")(embed.export_encoder)
 app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)
 app.command(name="sum")(server.add_up)
+app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="subtract")(server.subtract)
 app.command(name="release")(server.release)
 app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
 app.command(name="select")(use.select)
+app.command(name="calibrate")(use.calibrate)
 app.command(name="predict")(use.predict)
 app.command(name="export")(export.export)
 app.command(name="report")(report.report)
@@ -51,6 +55,7 @@ app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
 app.command(name="keeper")(keeper.keeper)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(secure.app, name="secure")
 
 
 def _version(asked: bool) -> bool:

@@ -76,7 +76,13 @@ def check(
     """
     console.check_outputs(json, force)
     found = inspection.inspect(
-        Site.load(site), Recipe.load(recipe), confirm=confirm, again=again, cohort=cohort.split(","), rounds=rounds
+        Site.load(site),
+        Recipe.load(recipe),
+        confirm=confirm,
+        again=again,
+        cohort=cohort.split(","),
+        rounds=rounds,
+        tell=lambda text: console.tell("Warning", text),
     )
     parcel, moments = found.parcel, None if found.rows is None else found.rows.moments
     what = "a message of {}" if parcel.is_message else "a vector of {} that a secure round hides"

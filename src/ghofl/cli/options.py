@@ -158,7 +158,7 @@ PRIVACY = {
         float | None,
         "Shorten feature rows to this length. With --epsilon and --unit-length, their usual one unless given.",
     ),
-    "unit": _privacy(str, "What ε protects: 'record' or 'client'."),
+    "unit": _privacy(str, "What ε protects: 'record', 'client' or 'person'."),
     "neighbours": _privacy(str, "'add-remove' a record or client, or 'replace-one'."),
     "noise": _privacy(
         str, "Who adds noise: 'central' (the server), 'distributed' (clients, inside secure aggregation) or 'local'."
@@ -169,6 +169,7 @@ PRIVACY = {
     "min_cohort": _privacy(int | None, "The fewest sites whose total is used."),
     "client_rows": _privacy(int | None, "Full rows that a client counts as, for --unit client."),
     "rounding": _privacy(int | None, "Low bits to leave out of second moments."),
+    "person_rows": _privacy(int | None, "The most rows of one person that count at a site, for --unit person."),
 }
 GROUPS: dict[type, dict[str, Any]] = {
     PrivacyOptions: PRIVACY,

@@ -1,5 +1,7 @@
 """Commands of the server: `sum`, `subtract`, `release`, `head` and `inspect`."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,7 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
+from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
 from ghofl.cli.options import Force, Json, Preset, TotalOutput
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
@@ -31,6 +34,10 @@ def add_up(
     output: TotalOutput,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
     to: Annotated[Path | None, typer.Option(help="A total to add late joiners to.")] = None,
+    max_share: MaxShare = None,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
+    ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -39,20 +46,35 @@ def add_up(
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
+    check_max_share(max_share)
     if (recipe is None) == (to is None):
         raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
     start = None if to is None else _load_total(to)
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    aggregator = Aggregator(agreed, start)
+    aside = set_aside(messages, agreed, start, max_share) if quarantine else {}
+    total = _added([path for path in messages if path not in aside], agreed, start)
+    total = replace(total, quarantined=(*total.quarantined, *aside.values()))
+    check_shares(total, max_share)
+    total.save(output)
+    _warn_of_clipping(total)
+    console.show(_total_result(total, output), _roster_table(total), json)
+    tell_aside(aside)
+
+
+def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
+    aggregator = Aggregator(recipe, start)
+    holders: dict[int, set[str]] = {}
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
             with console.errors_about(path):
-                aggregator.add(Message.load(path, agreed))
-    total = aggregator.total()
-    total.save(output)
-    _warn_of_clipping(total)
-    console.show(_total_result(total, output), _roster_table(total), json)
+                message = Message.load(path, recipe)
+                aggregator.add(message)
+            for c in np.flatnonzero(message.moments.counts > 0):
+                holders.setdefault(int(c), set()).add(message.name)
+    if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
+        _warn_of_sole_holders(holders, recipe)
+    return replace(aggregator.total(), quarantined=() if start is None else start.quarantined)
 
 
 def subtract(
@@ -218,6 +240,7 @@ def _total_result(total: Total, path: Path) -> dict[str, Any]:
         **_promise(total.guarantee),
         **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
         "is released": total.is_released,
+        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
         "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
     }
 
@@ -243,6 +266,14 @@ def _roster_table(total: Total) -> Table:
     if len(total.roster) > 20:
         table.add_row(f"and {len(total.roster) - 20} more", "", "", "")
     return table
+
+
+def _warn_of_sole_holders(holders: Mapping[int, set[str]], recipe: Recipe) -> None:
+    """Say on standard error which classes one site alone holds: in the total, their sums are that site's."""
+    alone = [f"{recipe.classes[c]!r} ({next(iter(names))})" for c, names in sorted(holders.items()) if len(names) == 1]
+    if alone:
+        listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
+        console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
 
 
 def _warn_of_clipping(total: Total) -> None:

@@ -26,7 +26,7 @@ from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
-from ghofl.site.outgoing import Outgoing, outgoing
+from ghofl.site.outgoing import Outgoing, limited, outgoing
 from ghofl.site.rows import load_embedded, load_encodable
 
 
@@ -121,6 +121,10 @@ def moments(
     model: EncoderOptions,
     samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
+    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
+    rows_per_person: Annotated[
+        int | None, typer.Option(help="At most so many rows of one person count; as the recipe says unless given.")
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -145,6 +149,7 @@ def moments(
         )  # fmt: skip
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
+    rows = limited(rows, agreed, str(embeddings or data), split, person, rows_per_person)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
     console.list_bad(left.counted.bad)

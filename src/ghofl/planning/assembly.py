@@ -40,6 +40,7 @@ class PrivacyOptions:
     min_cohort: int | None = None
     client_rows: int | None = None
     rounding: int | None = None
+    person_rows: int | None = None
 
     def section(self, recipe: Recipe) -> Privacy:
         """The section that goes into a recipe whose space and grid are settled."""

@@ -1,11 +1,12 @@
 """What an administrator sees and decides at a site: what would leave, whether it may, and one more secure round."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ghofl.errors import SiteError
 from ghofl.recipe import Recipe
+from ghofl.site.disclosure import Verdict
 from ghofl.site.history import History, Permit, Revealed
 from ghofl.site.ledger import Ledger
 from ghofl.site.outgoing import Counted
@@ -36,6 +37,7 @@ class Inspection:
     recipe: Recipe
     parcel: Parcel
     rows: Counted | None
+    rules: tuple[Verdict, ...]
     needs_approval: bool
     is_approved: bool
     is_revealed: bool
@@ -56,8 +58,8 @@ class Inspection:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What to know before it leaves: doubts about it first, then what it would reveal."""
-        return (*doubts(self.parcel, self.recipe, self.rows), *self.parcel.sentences)
+        """What to know before it leaves: doubts about it first, then what it would reveal, then the rules."""
+        return (*doubts(self.parcel, self.recipe, self.rows), *self.parcel.sentences, *map(str, self.rules))
 
     def to_dict(self) -> dict[str, Any]:
         """The inspection as plain values."""
@@ -78,6 +80,7 @@ class Inspection:
             "approved": self.is_approved,
             "approval_needed": self.needs_approval,
             "revealed": self.is_revealed,
+            "disclosure": [asdict(verdict) for verdict in self.rules],
         }
 
 
@@ -115,16 +118,23 @@ def inspect(
     again: bool = False,
     cohort: Sequence[str] = (),
     rounds: int = 1,
+    tell: Callable[[str], None] | None = None,
 ) -> Inspection:
     """What would leave a site under a recipe; packed `again` from the rows as they are now, and approved by `confirm`.
 
-    An approval is for so many secure `rounds` of exactly the `cohort`, or of the first one where none is given.
+    An approval is for so many secure `rounds` of exactly the `cohort`, or of the first one where none is given. A
+    rule that refuses is told to `tell` before what it refuses is packed.
     """
     site.check_recipe(recipe)
     site.conditions().peer_keys()
     memory = site.memory()
     with memory.alone():  # a node may be answering a query just now
         rows, parcel = rows_now(site, recipe), None if again else remembered(memory, recipe)
+        rules = () if rows is None else site.conditions().disclosure.verdicts(rows.moments, recipe)
+        if tell is not None and recipe.privacy.epsilon is None:  # what leaves says less; this is for the administrator
+            for verdict in rules:
+                if verdict.is_refusal:
+                    tell(str(verdict))
         if parcel is None:
             parcel = pack(site, recipe, rows)
             remember(memory, recipe, parcel)
@@ -135,6 +145,7 @@ def inspect(
             recipe,
             parcel,
             rows,
+            rules,
             needs_approval=site.conditions().confirm,
             is_approved=is_approved(memory, recipe, parcel),
             is_revealed=not parcel.is_message and not History.load(memory).allows(recipe.fingerprint, parcel.data),

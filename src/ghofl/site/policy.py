@@ -1,6 +1,6 @@
 """What a site insists on before anything leaves it, whatever the server asks for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
@@ -12,6 +12,7 @@ from ghofl.secure import RoundRules
 from ghofl.site.binding import load_public_key
 from ghofl.site.cohorts import fewest_survivors
 from ghofl.site.configuration import built, read_toml
+from ghofl.site.disclosure import Disclosure
 
 _ORACLE = (
     "min_rows and min_count ask for exact rows: whether they are met would be an answer without noise, outside what "
@@ -32,7 +33,8 @@ class Policy:
     rounded up, that may work with the server; `min_difference` is the fewest sites that any combination of the sums a
     site knows of may be about. `max_epsilon` and `max_delta` are what all releases may spend together, `epsilon` and `delta`
     where they are not given. A recipe with an epsilon or secure aggregation is answered where the site has its own
-    copy of it or `confirm`; `any_recipe` answers every one that the policy allows, one after another.
+    copy of it or `confirm`; `any_recipe` answers every one that the policy allows, one after another. `disclosure` are
+    the rules of data custodians, by a preset.
 
     Guarantees
     ----------
@@ -63,6 +65,7 @@ class Policy:
     max_epsilon: float | None = None
     max_delta: float | None = None
     any_recipe: bool = False
+    disclosure: Disclosure = field(default_factory=Disclosure)
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.noise) - {"central", "distributed", "local"})
@@ -110,6 +113,8 @@ class Policy:
         values = read_toml(path)
         if isinstance(values.get("peers"), str) and values["peers"]:
             values["peers"] = str(Path(path).parent / values["peers"])
+        if isinstance(values.get("disclosure"), str):  # disclosure = "usual" is short for its table with a preset alone
+            values["disclosure"] = {"preset": values["disclosure"]}
         return built(cls, values, path)
 
     def check_recipe(self, recipe: Recipe) -> None:
@@ -124,6 +129,7 @@ class Policy:
                 "this site's policy does not say whom it joins secure rounds with; its administrator writes peers, or "
                 "any_peers = true where the server is trusted not to invent the other sites."
             )
+        self.disclosure.check_recipe(recipe)
         if promised.epsilon is not None and self._counts_rows:
             raise PolicyError(f"the recipe has an epsilon, and in this site's policy {_ORACLE}")
         if self.epsilon is None:
@@ -168,6 +174,7 @@ class Policy:
         present = moments.counts[moments.counts > 0]
         if len(present) and present.min() < self.min_count:
             raise PolicyError(f"a class here has fewer rows than this site's policy's min_count of {self.min_count}.")
+        self.disclosure.check_moments(moments)
 
     @property
     def _counts_rows(self) -> bool:

@@ -22,7 +22,7 @@ from ghofl.samples import Columns
 from ghofl.site.audit import audit
 from ghofl.site.configuration import built, read_toml
 from ghofl.site.memory import FolderMemory, Memory
-from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count
+from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limited
 from ghofl.site.policy import Policy
 from ghofl.site.rows import load_embedded, load_encodable
 
@@ -53,6 +53,8 @@ class Site:
     other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` a file of what it
     insists on. `labels_are_numbers` says that whole-number labels are places in the recipe's list of classes, from 0.
     `socket` is where its keeper answers, `socket_group` the group that may connect, and `allow` the users that may ask.
+    `person` is the column that says who a row is about; at most `rows_per_person` rows of one person count, or as many as
+    the recipe says where that is fewer.
     """
 
     name: str
@@ -75,6 +77,8 @@ class Site:
     socket: str = ""
     socket_group: str = ""
     allow: tuple[str, ...] = ()
+    person: str = ""
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -162,11 +166,13 @@ class Site:
     def _rows(self, recipe: Recipe) -> Embedded | Encodable:
         numbers = self.labels_are_numbers
         if self.embeddings:
-            return load_embedded(
+            found = load_embedded(
                 recipe, self.embeddings, self.split, label=self.label_column, labels_are_numbers=numbers
             )
+            return limited(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
-        return load_encodable(
+        rows = load_encodable(
             recipe, self.data, self.encoder, self.split, columns=columns, runtime=Runtime(self.device),
             weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None, labels_are_numbers=numbers,
         )  # fmt: skip
+        return limited(rows, recipe, self.data, self.split, self.person, self.rows_per_person)

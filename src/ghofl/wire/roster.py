@@ -12,6 +12,8 @@ from ghofl.privacy import Guarantee, MinCount, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
 
+WHY_LENGTH = 1000  # characters of a reason to leave a message out
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -37,6 +39,33 @@ class Entry:
     def name(self) -> str:
         """How people tell this site from others."""
         return self.site or self.id[:8]
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A message that came and was left out of a total, and why."""
+
+    id: str
+    site: str
+    why: str
+
+    @property
+    def name(self) -> str:
+        """How people tell this site from others."""
+        return self.site or self.id[:8]
+
+
+def quarantined_in(header: Mapping[str, Any]) -> tuple[Aside, ...]:
+    lines = header.get("quarantined", [])
+    if not isinstance(lines, list) or not all(_is_aside(line) for line in lines):
+        raise MessageError("what the total says about quarantined sites is damaged; make it again from its messages.")
+    return tuple(Aside(line[0], line[1], shown(line[2], WHY_LENGTH)) for line in lines)
+
+
+def _is_aside(line: Any) -> bool:
+    if not isinstance(line, list) or len(line) != 3:
+        return False
+    return is_hex(line[0], ID_DIGITS) and is_site_name(line[1]) and isinstance(line[2], str)
 
 
 def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:

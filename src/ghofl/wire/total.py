@@ -38,12 +38,22 @@ from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, che
 from ghofl.wire.message import FIELDS as MESSAGE_FIELDS
 from ghofl.wire.message import MAX_HEADER, Message, check_header
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Entry, check_look_alikes, guarantee_in, list_names, recipe_in, roster_in, small_in
+from ghofl.wire.roster import (
+    Aside,
+    Entry,
+    check_look_alikes,
+    guarantee_in,
+    list_names,
+    quarantined_in,
+    recipe_in,
+    roster_in,
+    small_in,
+)
 
 MAX_TOTAL_HEADER = 512 * 2**20
 _FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
 FIELDS = {1: _FIELDS, 2: _FIELDS}
-OPTIONAL = frozenset({"guarantee", "small_classes"})
+OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +64,7 @@ class Total:
     ----------
     ``total + message - message == total``, roster included, to the bit, unless it is released; then both raise.
     A site is never inside twice. `guarantee` is what the noise inside promises, and nothing without noise.
+    `quarantined` says whose messages came and were left out.
 
     Examples
     --------
@@ -72,6 +83,7 @@ class Total:
     roster: tuple[Entry, ...] = field(default=())
     guarantee: Guarantee | None = None
     small_classes: MinCount | None = None
+    quarantined: tuple[Aside, ...] = ()
 
     @classmethod
     def of(cls, messages: Iterable[Message], recipe: Recipe) -> "Total":
@@ -203,6 +215,8 @@ class Total:
             header["guarantee"] = self.guarantee.to_dict()
         if self.small_classes is not None:
             header["small_classes"] = asdict(self.small_classes)
+        if self.quarantined:
+            header["quarantined"] = [[aside.id, aside.site, aside.why] for aside in self.quarantined]
         return header
 
     @classmethod
@@ -222,7 +236,8 @@ class Total:
         assert layout is not None
         moments = decode(opened, layout)
         roster, guarantee = roster_in(opened.header, moments), guarantee_in(opened.header, recipe)
-        total = cls(recipe, moments, roster, guarantee, small_in(opened.header, layout.classes))
+        small, aside = small_in(opened.header, layout.classes), quarantined_in(opened.header)
+        total = cls(recipe, moments, roster, guarantee, small, aside)
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total
 

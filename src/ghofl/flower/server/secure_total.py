@@ -13,11 +13,10 @@ from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
 from ghofl.names import check_look_alike, skeleton
-from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.site import binding
-from ghofl.site.cohorts import check_cohort, fewest_survivors
+from ghofl.site.cohorts import round_plan
 from ghofl.site.letter import Letter
 from ghofl.site.policy import load_peers
 from ghofl.wire.total import Total
@@ -194,13 +193,7 @@ def _opened(
 
 def _plan(recipe: Recipe, settings: Settings, clients: int, inside: int) -> secure.Plan:
     """The plan of a round: for as many dropouts as were asked for, or as leave enough sites for the total to be used."""
-    least, least_honest = fewest_survivors(recipe)
-    corrupted = secure.plan(clients, 1, 0.0, settings.corruption).corrupted
-    needed = max(settings.min_sites - inside, least, least_honest + corrupted if least_honest else 0)
-    plan = secure.plan(
-        clients, entry_bound(recipe), settings.dropout, settings.corruption, min_survivors=min(needed, clients)
-    )
-    check_cohort(recipe, plan)
+    plan = round_plan(recipe, clients, settings.dropout, settings.corruption, settings.min_sites - inside)
     if plan.dropped < settings.dropout * clients - 1e-9:
         log.warning(
             "dropout=%g is %.2g of %d sites; with %d that may be corrupted and at least %d in the sum, %d may vanish",
