@@ -48,6 +48,10 @@ SPACES = {
         "transform": Transform(anchor=tuple([0.25] * DIM), unit_length=True),
         "grid": Grid(12, 900.0),
     },
+    "square root and centre": {
+        "transform": Transform(power=0.5, centre=tuple(np.linspace(-1, 1, DIM).tolist()), unit_length=True),
+        "grid": Grid(12, 900.0),
+    },
     "radius": {"privacy": Privacy(radius=3.0)},
     "tight radius": {"privacy": Privacy(radius=0.5)},
 }

@@ -16,6 +16,7 @@ from ghofl.cli import (
     keeper,
     ledger,
     report,
+    schema,
     secure,
     server,
     site,
@@ -33,6 +34,7 @@ app = typer.Typer(
 
 app.command(name="demo")(experiment.demo)
 app.command(name="recipe")(site.recipe)
+app.command(name="schema")(schema.schema)
 app.command(name="export-encoder")(embed.export_encoder)
 app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)

@@ -12,21 +12,32 @@ from ghofl.classifier import HeadSpec
 from ghofl.cli import console
 from ghofl.cli.options import Force, Json, Preset, SpaceOptions, takes_groups
 from ghofl.planning.assembly import Assembly, PrivacyOptions
-from ghofl.samples import load_anchor
+from ghofl.recipe import Table as Columns
+from ghofl.samples import load_anchor, load_public
 from ghofl.secure import STAGES
 from ghofl.simulation import partition
 from ghofl.simulation.demo import run
 from ghofl.simulation.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
 from ghofl.simulation.simulate import simulate as run_simulation
+from ghofl.simulation.tables import table_dataset
 
 DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
 
 @takes_groups
 def simulate(
-    embeddings: Annotated[Path, typer.Option(help="An .npz with x_train, y_train, x_test and y_test.")],
     clients: Annotated[int, typer.Option(help="How many clients the training rows are split over.")],
     *,
+    embeddings: Annotated[
+        Path | None, typer.Option(help="An .npz with x_train, y_train, x_test and y_test; or give --table.")
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, a part of which is the test.")
+    ] = None,
+    label: Annotated[str, typer.Option(help="With --table: the column of labels.")] = "",
+    schema: Annotated[
+        Path | None, typer.Option(help="With --table: its schema; drafted from the training rows unless given.")
+    ] = None,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet skew of classes over clients.")] = None,
     classes_per_client: Annotated[int | None, typer.Option(help="Classes each client has.")] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
@@ -59,14 +70,14 @@ def simulate(
     """
     console.check_seed(seed)
     console.check_outputs(json, force)
-    data = Dataset.load(embeddings)
+    data, columns = _load(embeddings, table, label, schema, seed, privacy)
     specs = _specs(heads, preset, space)
     parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
     cohort = Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption, seed)
-    anchor, public = load_anchor(space.anchor)
+    anchor, around = load_anchor(space.anchor)
     privacy = cohort.fill_in(privacy, clients)
-    wanted = space.for_recipe(anchor, privacy, seed, site_rows=len(data.y_train) // max(1, clients))
-    found = assembly_for(data, specs.values(), wanted, public)
+    wanted = space.for_recipe(anchor, privacy, seed, site_rows=len(data.y_train) // max(1, clients), table=columns)
+    found = assembly_for(data, specs.values(), wanted, load_public(space.public, around, columns)[0])
     _tell(found, space.budget)
     with console.progress() as report:
         result = run_simulation(data, parts, found.recipe, specs, report, cohort)
@@ -80,6 +91,18 @@ def demo() -> None:
     Example: ghofl demo
     """
     run(console.out)
+
+
+def _load(
+    path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, privacy: PrivacyOptions
+) -> tuple[Dataset, Columns | None]:
+    """The rows of an experiment, and the schema of a table's."""
+    if (path is None) == (table is None) or (table is None and (label or schema)) or (table and not label):
+        raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label COLUMN.")
+    if table is not None:
+        return table_dataset(table, label, schema, seed=seed, is_private=privacy.epsilon is not None)
+    assert path is not None
+    return Dataset.load(path), None
 
 
 def _specs(heads: str, preset: str, space: SpaceOptions) -> dict[str, HeadSpec]:

@@ -12,7 +12,7 @@ from ghofl.cli import console
 from ghofl.cli.views import ViewOptions
 from ghofl.encoders import Runtime
 from ghofl.planning.assembly import DELTA, SITE_ROWS, PrivacyOptions, RecipeOptions
-from ghofl.recipe import Grid, Limits, Projection
+from ghofl.recipe import Grid, Limits, Projection, Table
 from ghofl.samples import Columns
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
@@ -110,6 +110,15 @@ class SpaceOptions:
             metavar="FILE|mean-of:FILE",
         ),
     ] = None
+    public: Annotated[
+        Path | None,
+        _option(
+            "Rows that are nobody's secret, through the same encoder: they teach a centre, the grid, the directions of a "
+            "projection and, if labelled, a metric; under --epsilon the radius.",
+            "--public",
+            metavar="FILE",
+        ),
+    ] = None
     max_rows: Annotated[
         int | None,
         _option("The most rows of one site; one million unless given. Smaller ones make secure rounds smaller."),
@@ -127,13 +136,14 @@ class SpaceOptions:
         statistics: tuple[str, ...] | None = None,
         site_rows: int = SITE_ROWS,
         projection: Projection | None = None,
+        table: Table | None = None,
     ) -> RecipeOptions:
         """These options as `assemble` takes them; the anchor is the one that they name."""
         return RecipeOptions(
             statistics=statistics, power=self.power, unit_length=self.unit_length, anchor=anchor, bits=self.bits,
             scale=self.scale, project=projection or self.project, lift=self.lift, sketch=self.sketch, seed=seed,
             budget=None if self.budget is None else console.bytes_of(self.budget), site_rows=site_rows,
-            privacy=privacy, limits=Limits(self.max_rows, self.max_share),
+            privacy=privacy, limits=Limits(self.max_rows, self.max_share), table=table,
         )  # fmt: skip
 
 

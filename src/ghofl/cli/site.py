@@ -25,8 +25,8 @@ from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
 from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
 from ghofl.privacy import site_warning
-from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe
-from ghofl.samples import Rows, classes_of, load_anchor, load_rows
+from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
+from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
 from ghofl.site.outgoing import Outgoing, limited, outgoing
 from ghofl.site.rows import load_embedded, load_encodable
 
@@ -59,6 +59,9 @@ def recipe(
             help="Load --encoder: sets dim and its fingerprint; --project takes its own classifier's directions.",
         ),
     ] = False,
+    schema: Annotated[
+        Path | None, typer.Option(help="Rows are a table's, with this schema ('ghofl schema'): sets dim and classes.")
+    ] = None,
     model: EncoderOptions,
     views: ViewOptions,
     privacy: PrivacyOptions,
@@ -76,7 +79,12 @@ def recipe(
         raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
     rows = None if from_embeddings is None else load_rows(from_embeddings)
     loaded, projection = _load_encoder(encoder, model, views, dim, space.project) if from_encoder else (None, None)
+    if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
+        raise typer.BadParameter("--schema says what rows are; leave out --encoder, --dim and the --from options.")
+    drafted = None if schema is None else Schema.load(schema)
+    table = None if drafted is None else drafted.table
     anchor, around = load_anchor(space.anchor)
+    taught, taught_by = load_public(space.public, around if rows is None else rows.x, table)
     wanted = space.for_recipe(
         anchor,
         privacy,
@@ -84,9 +92,11 @@ def recipe(
         statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
         site_rows=site_rows or SITE_ROWS,
         projection=projection,
+        table=table,
     )
-    made_by = loaded or _encoder(encoder, dim, rows)
-    found = assemble(wanted, _classes(classes, rows), made_by, public=around if rows is None else rows.x)
+    made_by = loaded or (_encoder(encoder, dim, rows, taught_by) if table is None else table.encoder)
+    found = assemble(wanted, _classes(classes, rows, drafted), made_by, public=taught)
+    check_encoder(taught_by, found.recipe, space.public or "")
     found.recipe.save(output)
     chosen = () if found.proposal is None else (f"Chosen for {space.budget}: {found.proposal.why}.",)
     _tell_of_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
@@ -97,7 +107,10 @@ def moments(
     recipe: RecipeFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
     embeddings: Annotated[
-        Path | None, typer.Argument(help="An .npz with arrays x and y (or x_train and y_train); not with --data.")
+        Path | None,
+        typer.Argument(
+            help="An .npz with arrays x and y (or x_train and y_train), or a table by the recipe's schema; not with --data."
+        ),
     ] = None,
     *,
     site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
@@ -200,21 +213,26 @@ def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) 
     )
 
 
-def _classes(text: str | None, rows: Rows | None) -> tuple[str, ...]:
+def _classes(text: str | None, rows: Rows | None, schema: Schema | None) -> tuple[str, ...]:
     if text is not None:
         is_count = text.isdecimal() and len(text) <= len(str(MAX_CLASSES))
         return tuple(map(str, range(int(text)))) if is_count else tuple(part.strip() for part in text.split(","))
+    if schema is not None and schema.classes:
+        return schema.classes
     if rows is None or rows.y is None:
         raise RecipeError("no classes given; write --classes cat,dog or --from-embeddings FILE.")
     return classes_of(rows.y)
 
 
-def _encoder(name: str, dim: int | None, rows: Rows | None) -> Encoder:
+def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | None) -> Encoder:
+    if rows is None and public is not None and dim is None and name == "unnamed":
+        return public
     if rows is not None and rows.encoder is not None and dim is None and name == "unnamed":
         return rows.encoder
-    if dim is None and rows is None:
+    known = public.dim if rows is None and public is not None else None if rows is None else rows.x.shape[1]
+    if dim is None and known is None:
         raise RecipeError("no dimension given; write --dim 512, --from-embeddings FILE or --from-encoder.")
-    return Encoder(dim=dim if dim is not None else rows.x.shape[1], name=name)  # type: ignore[union-attr]
+    return Encoder(dim=dim if dim is not None else known, name=name)  # type: ignore[arg-type]
 
 
 def _load_encoder(

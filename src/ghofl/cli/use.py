@@ -20,7 +20,7 @@ from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.selection import Report, best_of, calibrated
 from ghofl.evaluation.tally import Tally
-from ghofl.samples import load_rows
+from ghofl.samples import rows_for
 
 BLOCK = 2048
 Priors = Annotated[
@@ -39,7 +39,9 @@ Threshold = Annotated[
     ),
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[Path, typer.Argument(help="A file of embeddings: .npz, .npy, .safetensors or .parquet.")]
+EmbeddingsFile = Annotated[
+    Path, typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet), or a table by a schema.")
+]
 
 
 def evaluate(
@@ -48,6 +50,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     labels_are_numbers: LabelsAreNumbers = False,
+    label_column: Annotated[str, typer.Option(help="Of a table by a schema: the column of labels.")] = "",
     priors: Priors = None,
     threshold: Threshold = None,
     tally: Annotated[
@@ -64,7 +67,7 @@ def evaluate(
     console.check_outputs(json, force)
     measures.check_picture(plot, force)
     classifier = _used(_load_head(head), priors, threshold)
-    rows = load_rows(embeddings, split)
+    rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
     if not len(rows.x):
         raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
     classes = classifier.recipe.classes
@@ -164,7 +167,7 @@ def predict(
         raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
     console.check_outputs(json, force, *([] if to_standard_output else [output]))
     classifier = _used(_load_head(head), priors, threshold)
-    rows = load_rows(embeddings, split, labelled=False)
+    rows = rows_for(classifier.recipe, embeddings, split, labelled=False)
     probabilities = _probabilities(classifier, rows.x)
     best, novelty = classifier.decide(probabilities), None
     if reject is not None:

@@ -31,6 +31,8 @@ def _transformed(graph: Graph, x: str, features: Features) -> str:
             graph.op("Sqrt", size) if transform.power == 0.5 else graph.op("Pow", size, graph.constant(transform.power))
         )
         x = graph.op("Mul", size, graph.op("Sign", x))
+    if transform.centre:
+        x = graph.op("Sub", x, graph.constant(transform.centre))
     if transform.unit_length:
         length = graph.op("Sqrt", graph.total(graph.op("Mul", x, x)))
         x = graph.op("Div", x, _or_one(graph, length))

@@ -38,11 +38,12 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What happens to a row before the grid: `x − anchor`, then `sign(x)|x|^power`, then unit length."""
+    """What happens to a row before the grid: `x − anchor`, `sign(x)|x|^power`, `x − centre`, then unit length."""
 
     power: float = 1.0
     unit_length: bool = False
     anchor: tuple[float, ...] = ()
+    centre: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         coerce(self, "transform.")
@@ -52,6 +53,7 @@ class Transform:
             "0.5 is the signed square root).",
         )
         _check(all(map(math.isfinite, self.anchor)), "transform.anchor has an entry that is not finite.")
+        _check(all(map(math.isfinite, self.centre)), "transform.centre has an entry that is not finite.")
 
 
 @dataclass(frozen=True, slots=True)

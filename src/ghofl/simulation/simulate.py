@@ -21,6 +21,7 @@ from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
 from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
+from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
@@ -233,14 +234,15 @@ def recipe_for(
     seed: int = 0,
     anchor: Sequence[float] | Num[np.ndarray, " dim"] = (),
     unit_length: bool = False,
-    public: Num[np.ndarray, "p dim"] | None = None,
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
     privacy: Privacy | None = None,
 ) -> Recipe:
     """The smallest recipe that these heads can be built from; `keep` sends plain class covariances beside a lift.
 
     The head 'best' alone gets the best proposal within 256 MB per site. The grid is fitted to the training rows, or to
-    `public` ones where they are given. Under `privacy` with an epsilon it is never fitted to training rows: without
-    public ones it follows from the unit length of rows, or from the radius.
+    `public` ones where they are given; `PublicRows` teach a centre and a projection besides. Under `privacy` with an
+    epsilon it is never fitted to training rows: without public ones it follows from the unit length of rows, or from
+    the radius.
     """
     options = RecipeOptions(
         power=power, bits=bits, scale=scale, project=project, lift=lift, sketch=sketch, keep=keep, seed=seed,
@@ -251,7 +253,10 @@ def recipe_for(
 
 
 def assembly_for(
-    data: Dataset, specs: Iterable[HeadSpec], options: RecipeOptions, public: Num[np.ndarray, "p dim"] | None = None
+    data: Dataset,
+    specs: Iterable[HeadSpec],
+    options: RecipeOptions,
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
 ) -> Assembly:
     """The recipe of a simulation: these options, with the statistics that the heads need where there is no budget.
 
@@ -261,7 +266,8 @@ def assembly_for(
     specs = list(specs)
     if options.budget is None:
         options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
-    return assemble(options, data.classes, Encoder(dim=data.x_train.shape[1]), public=public, protected=data.x_train)
+    encoder = Encoder(dim=data.x_train.shape[1]) if options.table is None else options.table.encoder
+    return assemble(options, data.classes, encoder, public=public, protected=data.x_train)
 
 
 def _wanting_the_best(options: RecipeOptions) -> RecipeOptions:

@@ -5,7 +5,7 @@ from pathlib import Path
 from ghofl import encoders
 from ghofl.encoders import Runtime
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, check_encoder, load_encoder, load_rows, load_samples, without_bad
+from ghofl.samples import Columns, check_encoder, load_encoder, load_samples, rows_for, without_bad
 from ghofl.site.outgoing import Embedded, Encodable
 
 
@@ -19,8 +19,11 @@ def load_embedded(
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
 ) -> Embedded:
-    """Rows of a file of embeddings that the recipe's encoder made, with class numbers; `skip_bad` leaves some out."""
-    rows = load_rows(path, split, column=column, label=label)
+    """Rows of a file of embeddings that the recipe's encoder made, with class numbers; `skip_bad` leaves some out.
+
+    Under a recipe with a table, the file may be one that follows its schema.
+    """
+    rows = rows_for(recipe, path, split, column=column, label=label, skip_bad=skip_bad)
     check_encoder(rows.encoder, recipe, path)
     rows, bad = without_bad(rows) if skip_bad else (rows, [])
     return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers), tuple(bad))

@@ -166,7 +166,9 @@ class Site:
     def _rows(self, recipe: Recipe) -> Embedded | Encodable:
         numbers = self.labels_are_numbers
         if self.embeddings:
-            found = load_embedded(recipe, self.embeddings, self.split, labels_are_numbers=numbers)
+            found = load_embedded(
+                recipe, self.embeddings, self.split, label=self.label_column, labels_are_numbers=numbers
+            )
             return limited(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
         rows = load_encodable(
