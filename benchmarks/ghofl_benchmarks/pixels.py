@@ -16,12 +16,19 @@ class PixelsError(ValueError):
     """Pixels or labels that are missing or do not fit together."""
 
 
-def read_pixels(folder: Path, split: str, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Images (n, 3, height, width) and labels of a split: `x_SPLIT*.npy` in the order of names, `y_SPLIT*.npy`."""
+def read_pixels(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
+    """Images (n, 3, height, width) and labels of a split, from whichever of these a folder holds.
+
+    Pieces `x_SPLIT*.npy` in the order of names with `y_SPLIT*.npy`; archives `*.npz` with `x_SPLIT` and `y_SPLIT`; or
+    archives with compressed montages (`blob`, `lengths`, `labels`, `is_test`), read in the order of names.
+    """
     if not folder.is_dir():
-        raise PixelsError(
-            f"{folder} is not a folder; it should hold x_train*.npy, y_train.npy, x_test*.npy, y_test.npy."
-        )
+        raise PixelsError(f"{folder} is not a folder; it should hold x_train*.npy, y_train.npy, x_test*.npy, y_test.npy.")
+    if packs := [path for path in sorted(folder.glob("*.npz")) if _has(path, "blob")]:
+        return _unpacked(packs, split == "test")
+    if whole := [path for path in sorted(folder.glob("*.npz")) if _has(path, f"x_{split}")]:
+        with np.load(whole[0]) as stored:
+            return as_planes(stored[f"x_{split}"], whole[0]), stored[f"y_{split}"].astype(np.int64)
     pieces = {axis: sorted(folder.glob(f"{axis}_{split}*.npy")) for axis in "xy"}
     for axis, found in pieces.items():
         if not found:
@@ -30,7 +37,38 @@ def read_pixels(folder: Path, split: str, count: int | None = None) -> tuple[np.
     y = np.concatenate([np.load(path) for path in pieces["y"]]).astype(np.int64)
     if len(x) != len(y):
         raise PixelsError(f"{folder} has {len(x)} images and {len(y)} labels of {split}; a piece is missing.")
-    return x[:count], y[:count]
+    return x, y
+
+
+def _has(path: Path, key: str) -> bool:
+    with np.load(path) as stored:
+        return key in stored.files
+
+
+def _unpacked(packs: list[Path], is_test: bool, tile: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """Tiles of the montages of some archives, row by row, with their labels."""
+    from io import BytesIO
+
+    from PIL import Image
+
+    x, y = [], []
+    for path in packs:
+        with np.load(path) as stored:
+            blob, lengths, labels, test = (stored[key] for key in ("blob", "lengths", "labels", "is_test"))
+        tiles = []
+        for montage in np.split(blob, np.cumsum(lengths)[:-1]):
+            pixels = np.asarray(Image.open(BytesIO(montage.tobytes())).convert("RGB"))
+            grid = pixels.reshape(pixels.shape[0] // tile, tile, pixels.shape[1] // tile, tile, 3)
+            tiles.append(grid.transpose(0, 2, 4, 1, 3).reshape(-1, 3, tile, tile))
+        images = np.concatenate(tiles)[: len(labels)]
+        if len(images) < len(labels):
+            raise PixelsError(f"{path} has {len(images)} tiles and {len(labels)} labels; it is damaged.")
+        x.append(images[test == is_test])
+        y.append(labels[test == is_test].astype(np.int64))
+    x, y = np.concatenate(x), np.concatenate(y)
+    if not len(x):
+        raise PixelsError(f"{', '.join(p.name for p in packs)} hold no {'test' if is_test else 'training'} images.")
+    return x, y
 
 
 def as_planes(images: np.ndarray, path: Path) -> np.ndarray:
