@@ -3,6 +3,8 @@
 Only numpy and torch are needed here, for machines where `ghofl` is not installed.
 """
 
+from functools import cache
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +25,9 @@ def read_pixels(folder: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     archives with compressed montages (`blob`, `lengths`, `labels`, `is_test`), read in the order of names.
     """
     if not folder.is_dir():
-        raise PixelsError(f"{folder} is not a folder; it should hold x_train*.npy, y_train.npy, x_test*.npy, y_test.npy.")
+        raise PixelsError(
+            f"{folder} is not a folder; it should hold x_train*.npy, y_train.npy, x_test*.npy, y_test.npy."
+        )
     if packs := [path for path in sorted(folder.glob("*.npz")) if _has(path, "blob")]:
         return _unpacked(packs, split == "test")
     if whole := [path for path in sorted(folder.glob("*.npz")) if _has(path, f"x_{split}")]:
@@ -46,29 +50,34 @@ def _has(path: Path, key: str) -> bool:
 
 
 def _unpacked(packs: list[Path], is_test: bool, tile: int = 32) -> tuple[np.ndarray, np.ndarray]:
-    """Tiles of the montages of some archives, row by row, with their labels."""
-    from io import BytesIO
-
-    from PIL import Image
-
+    """The training or the test images of some archives, with their labels."""
     x, y = [], []
     for path in packs:
-        with np.load(path) as stored:
-            blob, lengths, labels, test = (stored[key] for key in ("blob", "lengths", "labels", "is_test"))
-        tiles = []
-        for montage in np.split(blob, np.cumsum(lengths)[:-1]):
-            pixels = np.asarray(Image.open(BytesIO(montage.tobytes())).convert("RGB"))
-            grid = pixels.reshape(pixels.shape[0] // tile, tile, pixels.shape[1] // tile, tile, 3)
-            tiles.append(grid.transpose(0, 2, 4, 1, 3).reshape(-1, 3, tile, tile))
-        images = np.concatenate(tiles)[: len(labels)]
-        if len(images) < len(labels):
-            raise PixelsError(f"{path} has {len(images)} tiles and {len(labels)} labels; it is damaged.")
+        images, labels, test = _pack(path, tile)
         x.append(images[test == is_test])
         y.append(labels[test == is_test].astype(np.int64))
     x, y = np.concatenate(x), np.concatenate(y)
     if not len(x):
         raise PixelsError(f"{', '.join(p.name for p in packs)} hold no {'test' if is_test else 'training'} images.")
     return x, y
+
+
+@cache  # both splits come from the same archives, and decoding takes seconds
+def _pack(path: Path, tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Tiles of the montages of one archive, row by row; their labels, and whether each is a test image."""
+    from PIL import Image
+
+    with np.load(path) as stored:
+        blob, lengths, labels, test = (stored[key] for key in ("blob", "lengths", "labels", "is_test"))
+    tiles = []
+    for montage in np.split(blob, np.cumsum(lengths)[:-1]):
+        pixels = np.asarray(Image.open(BytesIO(montage.tobytes())).convert("RGB"))
+        grid = pixels.reshape(pixels.shape[0] // tile, tile, pixels.shape[1] // tile, tile, 3)
+        tiles.append(grid.transpose(0, 2, 4, 1, 3).reshape(-1, 3, tile, tile))
+    images = np.concatenate(tiles)[: len(labels)]
+    if len(images) < len(labels):
+        raise PixelsError(f"{path} has {len(images)} tiles and {len(labels)} labels; it is damaged.")
+    return images, labels, test
 
 
 def as_planes(images: np.ndarray, path: Path) -> np.ndarray:
