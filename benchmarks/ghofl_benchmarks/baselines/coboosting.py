@@ -20,6 +20,7 @@ from ghofl_benchmarks.baselines.distillation import (
     Pool,
     disagreement,
     draw_classes,
+    ensemble_of,
     run_epochs,
     teach,
 )
@@ -38,7 +39,7 @@ def coboosting(
     seed: int = 0,
 ) -> Course:
     """Teach the student in place; `evaluate` measures it."""
-    ensemble = Ensemble(networks, how.bfloat16)
+    ensemble = ensemble_of(networks, how.bfloat16)
     device = ensemble.weights.device
     random = torch.Generator().manual_seed(seed)
     artist = torch.optim.Adam(generator.parameters(), how.generator_rate, betas=(0.5, 0.999))

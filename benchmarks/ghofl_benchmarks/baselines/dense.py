@@ -18,6 +18,7 @@ from ghofl_benchmarks.baselines.distillation import (
     Pool,
     disagreement,
     draw_classes,
+    ensemble_of,
     run_epochs,
     teach,
 )
@@ -34,7 +35,7 @@ def dense(
     seed: int = 0,
 ) -> Course:
     """Teach the student in place; `evaluate` measures it."""
-    ensemble = Ensemble(networks, how.bfloat16)
+    ensemble = ensemble_of(networks, how.bfloat16)
     device = ensemble.weights.device
     random = torch.Generator().manual_seed(seed)
     artist = torch.optim.Adam(generator.parameters(), how.generator_rate, betas=(0.5, 0.999))

@@ -91,6 +91,44 @@ class Ensemble:
             self._gaps.append((mean - module.running_mean).norm() + (variance - module.running_var).norm())
 
 
+class LinearEnsemble(Ensemble):
+    """The same for linear heads behind batch norms without parameters: all of them in one product."""
+
+    def __init__(self, networks: Sequence[nn.Module], bfloat16: bool = False) -> None:
+        self.networks, self._bfloat16 = list(networks), bfloat16
+        norms, layers = zip(*([*network] for network in self.networks), strict=True)
+        self._means = torch.stack([norm.running_mean for norm in norms])
+        self._variances = torch.stack([norm.running_var for norm in norms])
+        scale = (self._variances + norms[0].eps).rsqrt()
+        weights = torch.stack([layer.weight.detach() for layer in layers]) * scale[:, None]
+        self._weights = weights.flatten(0, 1).T.contiguous()
+        self._biases = torch.stack([layer.bias.detach() for layer in layers])
+        self._biases -= torch.einsum("kcd,kd->kc", weights, self._means)
+        self.weights = torch.full((len(self.networks),), 1 / len(self.networks), device=weights.device)
+
+    def scores(self, x: Tensor) -> Tensor:
+        """Scores of every head, (heads, rows, classes)."""
+        heads, classes = self._biases.shape
+        return (x @ self._weights).view(len(x), heads, classes).transpose(0, 1) + self._biases[:, None]
+
+    def scores_and_gap(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, with the distance of this batch's mean and variance from what norms remember, per head."""
+        mean, variance = x.mean(dim=0), x.var(dim=0, unbiased=False)
+        gap = (mean - self._means).norm(dim=1) + (variance - self._variances).norm(dim=1)
+        return self.scores(x), gap.mean()
+
+
+def ensemble_of(networks: Sequence[nn.Module], bfloat16: bool = False) -> Ensemble:
+    """The quickest ensemble of some networks."""
+    return (LinearEnsemble if all(map(_is_linear, networks)) else Ensemble)(networks, bfloat16)
+
+
+def _is_linear(network: nn.Module) -> bool:
+    if not isinstance(network, nn.Sequential) or len(network) != 2:
+        return False
+    return isinstance(network[0], nn.BatchNorm1d) and not network[0].affine and isinstance(network[1], nn.Linear)
+
+
 def disagreement(teacher: Tensor, student: Tensor, temperature: float = 1.0) -> Tensor:
     """KL(teacher ‖ student) of every row."""
     old = functional.log_softmax(teacher / temperature, dim=1)

@@ -26,7 +26,7 @@ from ghofl_benchmarks.baselines.rounds import Rounds
 
 DISTILLED = {"DENSE": dense, "Co-Boosting": coboosting}
 LOCAL = LocalTraining(rate=0.05, batch=64, epochs=10)
-HOW = Distillation(epochs=60, generator_steps=10, student_steps=20, student_rate=0.05)
+HOW = Distillation(epochs=40, generator_steps=10, student_steps=20, student_rate=0.005)
 
 
 def distil(
@@ -50,7 +50,7 @@ def distil(
         torch.manual_seed(seed)
         started = time.perf_counter()
         student = embedding_head(dim, classes).to(device)
-        generator = EmbeddingGenerator(classes, dim).to(device)
+        generator = EmbeddingGenerator(classes, [head[0] for head in heads]).to(device)
         course = DISTILLED[name](
             heads, student, generator, classes, lambda s=student: accuracy(s, test, rows), how, seed
         )

@@ -1,6 +1,7 @@
 """Networks that the baselines train: small ones for images, heads over embeddings, and generators for both."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,19 +74,26 @@ class ImageGenerator(nn.Module):
 
 
 class EmbeddingGenerator(nn.Module):
-    """Noise and a class to an embedding."""
+    """Noise and a class to an embedding within four standard deviations of what clients' batch norms remember.
 
-    def __init__(self, classes: int, dim: int, noise: int = 64, width: int = 256) -> None:
+    As pixels have a range, so must embeddings: a generator that seeks disagreement would leave for infinity.
+    """
+
+    def __init__(self, classes: int, norms: Sequence[nn.BatchNorm1d], noise: int = 64, width: int = 256) -> None:
         super().__init__()
         self.noise = noise
+        means = torch.stack([norm.running_mean for norm in norms if norm.running_mean is not None])
+        variances = torch.stack([norm.running_var for norm in norms if norm.running_var is not None])
+        self.register_buffer("centre", means.mean(dim=0))
+        self.register_buffer("reach", 4.0 * (variances.mean(dim=0) + means.var(dim=0, unbiased=False)).sqrt())
         self.classes = nn.Embedding(classes, noise)
         self.body = nn.Sequential(
-            nn.Linear(2 * noise, width), nn.BatchNorm1d(width), nn.LeakyReLU(0.2), nn.Linear(width, dim)
+            nn.Linear(2 * noise, width), nn.BatchNorm1d(width), nn.LeakyReLU(0.2), nn.Linear(width, means.shape[1])
         )
 
     def forward(self, z: Tensor, y: Tensor) -> Tensor:
         """One embedding per row of noise."""
-        return self.body(torch.cat([z, self.classes(y)], dim=1))
+        return self.centre + self.reach * torch.tanh(self.body(torch.cat([z, self.classes(y)], dim=1)) / 4.0)
 
 
 class Prepared(nn.Module):
