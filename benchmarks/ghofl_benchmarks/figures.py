@@ -13,6 +13,8 @@ FIGURES = {
     "ablation": "Accuracy by clients and label skew: ours and the spread of baselines",
     "fisher": "Accuracy and energy of Fisher directions",
 }
+LABELS = {"ours": "ghofl, one message", "baseline": "other methods", "ceiling": "linear probe on all raw embeddings"}
+NAMES = {"fedavg": "FedAvg", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
 
 
 def tradeoff(folder: Path, path: Path) -> dict[str, Any]:
@@ -60,10 +62,13 @@ def _points(name: str, rows: list[dict], best: list[dict], images: dict | None) 
 
 
 def _scatter(ax: Any, points: list[dict], title: str) -> None:
-    for kind in ("ours", "baseline", "ceiling"):
+    for kind, label in LABELS.items():
         own = [p for p in points if p["kind"] == kind]
-        ax.semilogx([p["bytes"] for p in own], [p["accuracy"] for p in own], "o" if kind == "ours" else "s", markersize=4,
-                    color=pictures.COLOURS[kind], label={"ours": "ghofl, one message", "baseline": "other methods", "ceiling": "linear probe on all raw embeddings"}[kind])  # fmt: skip
+        mark = "o" if kind == "ours" else "s"
+        colour = pictures.COLOURS[kind]
+        ax.semilogx(
+            [p["bytes"] for p in own], [p["accuracy"] for p in own], mark, markersize=4, color=colour, label=label
+        )
     for p in points:
         ax.annotate(p["title"], (p["bytes"], p["accuracy"]), fontsize=5.5, xytext=(3, 2), textcoords="offset points")
     ax.set_title(title)
@@ -105,9 +110,7 @@ def _reached(run: dict | None, ours: float) -> dict[str, Any]:
 def _curves(ax: Any, runs: dict, distilled: dict, ours: float, alpha: float) -> None:
     for method, run in runs.items():
         ax.plot(run["round"], [100 * a for a in run["accuracy"]], "o-", markersize=2, label=method)
-        known = paper.MAIN.get(
-            f"{ {'fedavg': 'FedAvg', 'fedprox': 'FedProx', 'scaffold': 'SCAFFOLD'}[method] }, 10 rounds"
-        )
+        known = paper.MAIN.get(f"{NAMES[method]}, 10 rounds")
         if known and alpha in paper.ALPHAS:
             ax.plot(10, known["cifar10"][paper.ALPHAS.index(alpha)], "x", color=ax.lines[-1].get_color())
     for method, run in distilled.items():

@@ -26,6 +26,7 @@ class LocalTraining:
     proximal: float = 0.0
     decay: float = 0.0
     bfloat16: bool = False
+    loss: Callable[[Tensor, Tensor], Tensor] = nn.functional.cross_entropy
 
 
 PAPER = LocalTraining()
@@ -55,7 +56,7 @@ def train_locally(
         x, y = look(batch)
         call = forward if forward is not None and len(batch) == training.batch else model
         with autocast(x.device, training.bfloat16):
-            loss = nn.functional.cross_entropy(call(x).float(), y)
+            loss = training.loss(call(x).float(), y)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         found = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
