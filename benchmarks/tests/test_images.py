@@ -95,7 +95,7 @@ def test_lda_of_torch_moments_is_the_librarys():
 @pytest.mark.slow
 def test_the_script_leaves_figures_of_every_part_and_goes_on_from_where_it_was(tmp_path):
     pieces(tmp_path)
-    small = ["--size", "32", "--clients", "2", "--batch", "8", "--alphas", "0.5", "--rounds", "1", "--more", "2", "--seconds", "500",
+    small = ["--size", "32", "--clients", "2", "--batch", "8", "--alphas", "0.5", "--rounds", "1", "--more", "2",
              "--distillation-epochs", "1", "--distillation-batch", "4", "--generator-steps", "1", "--student-steps", "1",
              "--local-epochs", "1"]  # fmt: skip
     where = ["--data", str(tmp_path), "--out", str(tmp_path / "out"), *small]

@@ -32,7 +32,7 @@ def small_sets(tmp_path, monkeypatch):
             y = np.arange(rows) % classes
             x = np.abs(rng.normal(size=(rows, DIM)) + 4 * np.eye(classes, DIM)[y])
             arrays |= {f"x_{split}": x.astype(np.float32), f"y_{split}": y}
-        np.savez(path, **arrays)
+        np.savez(folder / path, **arrays)
     monkeypatch.setenv("GHOFL_DATA", str(folder))
     monkeypatch.delenv("GHOFL_EMBEDDINGS", raising=False)
     data._read.cache_clear()
@@ -114,16 +114,9 @@ def test_methods_with_networks_are_in_the_main_table_and_in_that_of_texts(small_
 
 
 def test_rows_of_an_earlier_run_stay_unless_they_are_measured_again():
-    old = {
-        "rows": [{"set": "a", "method": "x", "accuracy": 1}, {"set": "a", "method": "y", "accuracy": 2}],
-        "missing": [],
-        "notes": ["n"],
-    }
-    new = {
-        "rows": [{"set": "a", "method": "x", "accuracy": 3}],
-        "missing": [{"what": "b", "how": "", "set": "b"}],
-        "notes": ["n"],
-    }
+    old = {"rows": [{"method": "x", "accuracy": 1}, {"method": "y", "accuracy": 2}], "missing": [], "notes": ["n"]}
+    missing = [{"what": "b", "how": "", "set": "b"}]
+    new = {"rows": [{"method": "x", "accuracy": 3}], "missing": missing, "notes": ["n"]}
     both = report.merged(old, new)
     assert [(r["method"], r["accuracy"]) for r in both["rows"]] == [("y", 2), ("x", 3)]
     assert both["notes"] == ["n"]

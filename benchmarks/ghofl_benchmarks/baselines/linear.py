@@ -1,6 +1,6 @@
 """Linear softmax heads in numpy: what a site trains on its rows, a server on samples, and a probe on everybody's."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -33,12 +33,17 @@ class LinearHead:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How a head is trained: AdamW on standardised features with a falling rate."""
+    """How a head is trained: AdamW on standardised features with a falling rate; few rows get more epochs."""
 
     epochs: int = 20
     rate: float = 2e-3
     decay: float = 1e-3
     batch: int = 256
+    least_steps: int = 300
+
+    def epochs_for(self, rows: int) -> int:
+        """Enough epochs for the least number of steps."""
+        return max(self.epochs, -(-self.least_steps // max(1, -(-rows // self.batch))))
 
 
 def train_head(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit = Fit()) -> LinearHead:  # noqa: B008
@@ -46,8 +51,9 @@ def train_head(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: 
     centre, scale = x.mean(axis=0), x.std(axis=0) + np.float32(1e-6)
     w, b = np.zeros((x.shape[1], classes), np.float32), np.zeros(classes, np.float32)
     moments = [np.zeros_like(p) for p in (w, w, b, b)]
-    step, steps = 0, fit.epochs * -(-len(x) // fit.batch)
-    for _ in range(fit.epochs):
+    epochs = fit.epochs_for(len(x))
+    step, steps = 0, epochs * -(-len(x) // fit.batch)
+    for _ in range(epochs):
         order = rng.permutation(len(x))
         for rows in np.array_split(order, max(1, -(-len(x) // fit.batch))):
             z = (x[rows] - centre) / scale
@@ -75,10 +81,10 @@ def _adam(p: np.ndarray, g: np.ndarray, first: np.ndarray, second: np.ndarray, r
 def probe(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit = Fit()) -> tuple[LinearHead, float]:  # noqa: B008
     """The ceiling: a head trained on everybody's rows, its decay chosen on a fifth of them held out; and that decay."""
     out = rng.permutation(len(x)) < len(x) // 5
-    tried = [Fit(max(3, fit.epochs // 2), fit.rate, decay, fit.batch) for decay in DECAYS]
+    tried = [replace(fit, epochs=max(3, fit.epochs // 2), decay=decay) for decay in DECAYS]
     found = [train_head(x[~out], y[~out], classes, rng, f).accuracy(x[out], y[out]) for f in tried]
     decay = DECAYS[int(np.argmax(found))]
-    return train_head(x, y, classes, rng, Fit(fit.epochs, fit.rate, decay, fit.batch)), decay
+    return train_head(x, y, classes, rng, replace(fit, decay=decay)), decay
 
 
 def ensemble_scores(heads: list[LinearHead], x: Rows) -> Float32[np.ndarray, "n classes"]:

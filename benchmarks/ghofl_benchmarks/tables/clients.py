@@ -93,7 +93,8 @@ def draw(result: dict, path: Path) -> bool:
                 own = [r for r in rows if r["method"] == method]
                 style = "o-" if own[0]["kind"] == "ours" else "s--"
                 ax.plot([r["clients"] for r in own], [r["accuracy"] for r in own], style, markersize=3, label=method)
-            ax.plot(paper.CLIENTS, paper.ABLATION[title], "k:", label="the paper's")
+            theirs = paper.ABLATION[title][: len(paper.CLIENTS)]
+            ax.plot(paper.CLIENTS, theirs, "k:", label="the paper's")
             ax.set_title(title)
             ax.set_xlabel("clients")
             ax.grid(alpha=0.3)
