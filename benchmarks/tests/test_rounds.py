@@ -47,6 +47,7 @@ def test_two_rounds_of_scaffold_are_those_computed_by_hand():
     assert play._own[0][0].item() == pytest.approx(-0.95 - 0.8 + (-0.16 + 0.2721) / (2 * 0.1))
 
 
+@pytest.mark.slow
 def test_with_many_local_steps_scaffold_finds_the_optimum_and_fedavg_does_not():
     look, clients = two_clients()
     found = {}

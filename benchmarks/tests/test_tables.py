@@ -53,6 +53,7 @@ def test_help_is_always_there(arguments, capsys):
     assert "usage" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_table_writes_json_markdown_and_a_picture_and_says_what_is_missing(small_sets, tmp_path, capsys):
     code, out = run(tmp_path, "table", "main", "--alphas", "0.05", "--methods", "GH-LDA;FedCGS;FedNCM;FedPFT, diagonal")
     assert code == 0
@@ -123,6 +124,7 @@ def test_rows_of_an_earlier_run_stay_unless_they_are_measured_again():
     assert len(both["missing"]) == 1
 
 
+@pytest.mark.slow
 def test_in_the_partition_ablation_ours_is_one_number_and_baselines_are_not(small_sets, tmp_path, monkeypatch):
     monkeypatch.setattr(paper, "CLIENTS", (10, 20))
     code, out = run(tmp_path, "table", "clients", "--methods", "LDA;Student;Client ensemble")
@@ -164,6 +166,7 @@ def test_lda_in_all_fisher_directions_is_lda_and_energy_only_grows(small_sets, t
     assert [r["energy"] for r in steps] == sorted(r["energy"] for r in steps)
 
 
+@pytest.mark.slow
 def test_the_other_tables_run_on_what_is_there(small_sets, tmp_path):
     for name in ("communication", "dlr", "gaussianity", "backbones", "corruption"):
         code, out = run(tmp_path, "table", name, *(["--methods", "lda;nb"] if name == "backbones" else []))
