@@ -21,6 +21,7 @@ from ghofl_benchmarks import report
 from ghofl_benchmarks.data import IMAGES, TEXTS, DataMissingError
 from ghofl_benchmarks.figures import DRAW, FIGURES
 from ghofl_benchmarks.page import write_page
+from ghofl_benchmarks.report import new_result
 from ghofl_benchmarks.tables import TABLES, Settings, has_torch, load_table
 
 
@@ -52,7 +53,11 @@ def _table(options: argparse.Namespace, arguments: list[str]) -> int:
     )  # fmt: skip
     run, draw = load_table(options.name)
     print(f"{TABLES[options.name]}:", flush=True)
-    result = run(settings)
+    try:
+        result = run(settings)
+    except KeyboardInterrupt:
+        result = settings.begun[-1] if settings.begun else new_result(f"table-{options.name}", "", options.seed)
+        print(f"interrupted: {len(result['rows'])} rows were measured and are kept.", file=sys.stderr)
     if not options.fresh:
         result = report.merged(report.read(result["name"], options.out), result)
     for path in report.write(result, options.out, draw):

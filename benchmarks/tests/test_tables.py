@@ -90,10 +90,15 @@ def test_an_unknown_set_is_refused(tmp_path, capsys):
 
 
 def test_without_torch_tables_run_and_name_what_they_leave_out(small_sets, tmp_path, monkeypatch):
+    class Absent:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name.split(".")[0] == "torch":
+                raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
     for name in [m for m in sys.modules if m.split(".")[0] == "torch" or m.endswith("baselines.heads")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr("ghofl_benchmarks.tables.main.has_torch", lambda: False)
+    monkeypatch.setattr(sys, "meta_path", [Absent, *sys.meta_path])
     code, out = run(tmp_path, "table", "main", "--alphas", "0.5", "--methods", "LDA;Client;DENSE")
     assert code == 0
     result = json.loads((out / "table-main.json").read_text())
@@ -160,6 +165,9 @@ def test_lda_in_all_fisher_directions_is_lda_and_energy_only_grows(small_sets, t
     assert code == 0
     rows = json.loads((out / "table-fisher.json").read_text())["rows"]
     whole, steps = rows[0], rows[1:]
+    rows_ = data.load("cifar10")
+    lda = ours.run(rows_, [np.arange(400)], {"LDA": "lda(shrinkage=0.05)"}).heads["LDA"].accuracy
+    assert whole["accuracy"] == pytest.approx(100 * lda, abs=0.01)
     assert steps[-1]["k"] == 9
     assert steps[-1]["accuracy"] == whole["accuracy"]
     assert steps[-1]["energy"] == 1.0

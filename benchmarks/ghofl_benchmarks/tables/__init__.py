@@ -37,6 +37,7 @@ class Settings:
     device: str = "cpu"
     seed: int = 0
     arguments: tuple[str, ...] = field(default=(), repr=False)
+    begun: list[dict[str, Any]] = field(default_factory=list, repr=False)  # what an interrupted run has measured
 
     def wants(self, method: str) -> bool:
         """Whether a method was asked for: all are, unless some were named; a name may be the start of it."""
@@ -46,6 +47,7 @@ class Settings:
 def start(name: str, settings: Settings) -> dict[str, Any]:
     """An empty result of a table."""
     result = new_result(f"table-{name}", TABLES[name], settings.seed, settings.arguments)
+    settings.begun.append(result)
     if settings.rows is not None:
         result["notes"].append(
             f"Only the first {settings.rows:,} training rows and a quarter as many test rows of each set."
@@ -61,7 +63,10 @@ def leave_out(result: dict[str, Any], missing: Missing, **fields: str) -> None:
 
 def has_torch() -> bool:
     """Whether torch can be imported."""
-    return find_spec("torch") is not None
+    try:
+        return find_spec("torch") is not None
+    except ImportError:
+        return False
 
 
 def load_table(name: str) -> tuple[Callable[[Settings], dict], Callable]:

@@ -52,15 +52,15 @@ def _cell(
     settings: Settings,
 ) -> None:  # fmt: skip
     fields = {"set": name, "split": title, "clients": len(parts), "empty_clients": empty(parts)}
-    if any(settings.wants(head) for head in HEADS):
-        recipe = recipe_for(rows, [HeadSpec.parse(h) for h in HEADS.values()], power=0.5)
+    if wanted := {head: spec for head, spec in HEADS.items() if settings.wants(head)}:
+        recipe = recipe_for(rows, [HeadSpec.parse(spec) for spec in wanted.values()], power=0.5)
         moments = ours.total_of(rows, parts, recipe)
         digest = moments.sha256
         if digest not in seen:
             total = Total.of([Message.of(moments, recipe, "all")], recipe)
             seen[digest] = {
                 head: float((Classifier.fit(total, spec).predict(rows.x_test) == rows.y_test).mean())
-                for head, spec in HEADS.items()
+                for head, spec in wanted.items()
             }
         for head, accuracy in seen[digest].items():
             known = (
@@ -69,7 +69,7 @@ def _cell(
                 else None
             )
             add_row(result, "ours", accuracy, known, **fields, method=head, total=digest[:16])
-    fit = Fit(epochs=5)
+    fit = Fit(epochs=5, least_steps=50)
     for method, baseline in (("Client ensemble", ensemble(fit)), ("FedPFT, diagonal", mixtures("diagonal", 1, fit))):
         if settings.wants(method):
             add_row(result, "baseline", baseline(rows, parts, settings.seed).accuracy, None, **fields, method=method)

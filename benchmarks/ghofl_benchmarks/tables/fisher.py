@@ -9,6 +9,8 @@ from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
 from ghofl.heads import LDA
 from ghofl.simulation.simulate import Dataset, recipe_for
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 from ghofl_benchmarks import data, ours, paper, pictures
 from ghofl_benchmarks.tables import Settings, add_row, leave_out, start
 
@@ -34,7 +36,8 @@ def _rows_of(result: dict, name: str, rows: Dataset, settings: Settings) -> None
     recipe = recipe_for(rows, [HeadSpec.parse("lda")])
     features = Features.of(recipe)
     moments = ours.total_of(rows, ours.parts_of(rows, settings.clients, settings.seed, 0.1), recipe)
-    gaussians = Gaussians.estimate(moments)
+    total = Total.of([Message.of(moments, recipe, "all")], recipe)
+    gaussians = Gaussians.of_total(total, features)
     x = features.values(rows.x_test)
     options = LDA.Options(shrinkage=0.05)
     whole = float((LDA.fit(gaussians, options).predict(x) == rows.y_test).mean())
