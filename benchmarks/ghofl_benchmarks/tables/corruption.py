@@ -31,7 +31,7 @@ def run(settings: Settings) -> dict:
         elif not path.is_file():
             how = (
                 f"Corrupt the test images with benchmarks/corruptions.py at severity 5, embed them with `ghofl embed`, and "
-                f"store x_test and corruptions in {path}; or see `make bench PARTS=corrupted`."
+                f"store x_test and corruptions in {data.named(path)}; or see `make bench PARTS=corrupted`."
             )
             leave_out(result, Missing(f"corrupted test rows of {data.TITLES[name]}", how), set=f"{name}-c")
         else:
