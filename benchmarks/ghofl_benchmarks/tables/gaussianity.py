@@ -6,6 +6,7 @@ the paper's second moments they cannot be computed.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,7 @@ def run(settings: Settings) -> dict:
     return result
 
 
-def recipe_of(rows: Dataset, **options: float) -> Recipe:
+def recipe_of(rows: Dataset, **options: Any) -> Recipe:
     """A recipe that asks for powers up to the fourth."""
     return replace(recipe_for(rows, [HeadSpec.parse("nb")], **options), statistics=("N", "A", "D", "D3", "D4"))
 
