@@ -1,5 +1,6 @@
 """The documentation says what the code does: it is generated from it, run against it, and its links lead somewhere."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import ghofl
 from ghofl import HEADS, Layout
 from ghofl.cli import app
 from ghofl.features import rademacher
@@ -221,3 +223,36 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_the_readme_leads_to_every_page_of_the_docs() -> None:
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in _links(README)}
     assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_has_every_page(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        tmp_path / "trees",
+        ROOT / "docs",
+        tmp_path / "site",
+    ]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (tmp_path / "site" / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+
+
+def test_the_python_interface_lists_every_module_that_users_import() -> None:
+    listed = {
+        name
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for name in re.findall(r"automodule:: (\S+)", page.read_text())
+    }
+    for name in listed:
+        importlib.import_module(name)
+    public = {vars(ghofl)[name].__module__ for name in ghofl.__all__ if hasattr(vars(ghofl)[name], "__module__")}
+    assert public <= listed

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, flower, keeper, ledger, server, site, use
+from ghofl.cli import audit, console, embed, experiment, export, flower, keeper, ledger, report, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -28,6 +28,8 @@ app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
 app.command(name="select")(use.select)
 app.command(name="predict")(use.predict)
+app.command(name="export")(export.export)
+app.command(name="report")(report.report)
 app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
@@ -54,5 +56,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    with console.handled():
+    with console.report_errors():
         app()

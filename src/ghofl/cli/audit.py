@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import load_rows
 from ghofl.site import audit as room
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
@@ -34,25 +34,22 @@ def audit(
 
     Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
     """
-    console.refuse_negative_seed(seed)
+    console.check_seed(seed)
     console.check_outputs(json, force)
-    with console.naming(file):
-        moments, agreed, guarantee = _opened(file, None if recipe is None else Recipe.load(recipe))
-    rows = None
-    if shadow is not None:
-        loaded = load_rows(shadow, split)
-        assert loaded.y is not None
-        rows = loaded.x, class_numbers(loaded.y, agreed.classes, labels_are_numbers)
+    with console.errors_about(file):
+        moments, agreed, guarantee = _open(file, None if recipe is None else Recipe.load(recipe))
+    loaded = None if shadow is None else load_rows(shadow, split)
+    rows = None if loaded is None else (loaded.x, loaded.numbers(agreed.classes, labels_are_numbers))
     found = room.audit(moments, agreed, guarantee, rows, seed)
     sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
-    console.said(
+    console.say(
         {"file": str(file), **found.to_dict()},
         f"{file.name}: {console.count(moments.rows, 'row')} of {len(agreed.classes)} classes.\n{sentences}",
         json,
     )
 
 
-def _opened(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None]:
+def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None]:
     """The moments in a message or total, their recipe, and what noise in them promises."""
     header = peek(file)
     if header is not None and header.get("kind") == "total":

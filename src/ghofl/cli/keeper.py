@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.options import Force, Json
 from ghofl.errors import MissingExtraError
 
 try:
@@ -38,9 +38,9 @@ def keeper(
     result = {"site": here.name, "socket": here.socket, "folder": here.folder, "allowed": sorted(guard.allowed)}
     sentence = f"{here.name}: answers users {', '.join(map(str, sorted(guard.allowed)))} at {here.socket}."
     if check:
-        console.said(result, sentence, json)
+        console.say(result, sentence, json)
         return
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with room.ended_by_signals(guard):
-        guard.serve(lambda: console.said(result, sentence, json))
-    console.told("Stopped", "The socket is gone, and nothing was left half-written.", mark=".")
+        guard.serve(lambda: console.say(result, sentence, json))
+    console.tell("Stopped", "The socket is gone, and nothing was left half-written.", mark=".")

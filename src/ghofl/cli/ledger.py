@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.options import Force, Json
 from ghofl.errors import SiteError
 from ghofl.names import shown
 from ghofl.site.budget import in_words
@@ -51,7 +51,7 @@ def show(
         "reveals": len(history.reveals),
         "guarantee": promise,
     }
-    console.present(result, table, json)
+    console.show(result, table, json)
     if json != "-":
         console.out.print(f"Releases: {len(history.releases)}. Guarantee of all together: {promise}", soft_wrap=True)
 
@@ -75,7 +75,7 @@ def verify(
     if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
         raise SiteError(f"no line of the ledger has the sha256 {noted[:64]!r} that was noted; it was written anew.")
     torn = f" A last line of {ledger.torn} bytes was half-written when a process died; it is cut off by the next one."
-    console.said(
+    console.say(
         {"site": here.name, "lines": len(ledger.lines), "head": ledger.head, "torn_bytes": ledger.torn},
         f"{here.name}: {console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
         + (torn if ledger.torn else ""),
@@ -98,7 +98,7 @@ def export(
     here, ledger = _opened(site)
     content = (here.memory().get(LEDGER) or b"").rpartition(b"\n")
     files.write(output, content[0] + content[1], files.PRIVATE)
-    console.said(
+    console.say(
         {"site": here.name, "file": str(output), "lines": len(ledger.lines), "head": ledger.head},
         f"Wrote {output}: {console.count(len(ledger.lines), 'line')}, head {ledger.head}.",
         json,

@@ -8,8 +8,8 @@ import typer
 from rich.table import Table
 
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.cli import console, private
-from ghofl.cli.site import Force, Json
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json, Preset, TotalOutput
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -28,7 +28,7 @@ TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.
 
 def add_up(
     messages: Annotated[list[Path], typer.Argument(help="Message files of sites.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
     to: Annotated[Path | None, typer.Option(help="A total to add late joiners to.")] = None,
     force: Force = False,
@@ -47,18 +47,18 @@ def add_up(
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
-            with console.naming(path):
+            with console.errors_about(path):
                 aggregator.add(Message.load(path, agreed))
     total = aggregator.total()
     total.save(output)
     _warn_of_clipping(total)
-    console.present(_total_result(total, output), _roster_table(total), json)
+    console.show(_total_result(total, output), _roster_table(total), json)
 
 
 def subtract(
     total: TotalFile,
     messages: Annotated[list[Path], typer.Argument(help="Messages of the sites to take out.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -69,15 +69,15 @@ def subtract(
     console.check_outputs(json, force, output)
     rest = _load_total(total)
     for path in messages:
-        with console.naming(path):
+        with console.errors_about(path):
             rest = rest - Message.load(path, rest.recipe)
     rest.save(output)
-    console.present(_total_result(rest, output), _roster_table(rest), json)
+    console.show(_total_result(rest, output), _roster_table(rest), json)
 
 
 def release(
     total: TotalFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -89,16 +89,16 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released, journal = _load_total(total).released(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
+    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
     journal.add(released)
     released.save(output)
     together = journal.composed(() if released.guarantee is None else released.guarantee.assumptions)
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
-        more += f" All {together.releases} releases of this total together: {private.guarantee_text(together)}"
-    console.said(
+        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+    console.say(
         {**_total_result(released, output), "composed": None if together is None else together.to_dict()},
-        f"Wrote {output}: {private.guarantee_text(released.guarantee)}{more}",
+        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
         json,
     )
 
@@ -107,7 +107,7 @@ def head(
     total: TotalFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
     head: Annotated[str, typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.")] = "lda",
-    preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
+    preset: Preset = "default",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -120,11 +120,11 @@ def head(
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
-    console.said(
+    console.say(
         {**result, **_promise(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
-        + (f" {private.guarantee_text(classifier.guarantee)}" if classifier.guarantee else "")
+        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
@@ -141,20 +141,20 @@ def inspect(
     Example: ghofl inspect total.ghofl
     """
     console.check_outputs(json, force)
-    with console.naming(file):
-        result = _inspected(file, None if recipe is None else Recipe.load(recipe))
+    with console.errors_about(file):
+        result = _describe(file, None if recipe is None else Recipe.load(recipe))
     table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
     for key, value in result.items():
         table.add_row(shown(key), shown(value, 300))
-    console.present(result, table, json)
+    console.show(result, table, json)
 
 
 def _load_total(path: Path) -> Total:
-    with console.naming(path):
+    with console.errors_about(path):
         return Total.load(path)
 
 
-def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
+def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     header = peek(file)
     with open(file, "rb") as opened:
         is_compressed = opened.read(4) == ZSTD_MAGIC
@@ -166,14 +166,14 @@ def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     if header is None or header.get("kind") == "message":
         if recipe is None:
             return {
-                **_plain(header or {"kind": "message", "compressed": True}),
+                **_printable(header or {"kind": "message", "compressed": True}),
                 "checked": "no: give --recipe to check it",
             }
         message = Message.load(file, recipe)
-        told = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
+        about = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
         if message.clipped is not None and message.clipped > TOLERATED_CLIPPING:
-            console.told("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
-        return {**told, **_moments_result(message.moments, recipe)}
+            console.tell("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
+        return {**about, **_moments_result(message.moments, recipe)}
     if header.get("kind") == "total":
         total = Total.load(file)
         _warn_of_clipping(total)
@@ -226,7 +226,7 @@ def _promise(guarantee: Guarantee | None) -> dict[str, Any]:
     """What noise promises, as plain values; nothing without noise."""
     if guarantee is None:
         return {}
-    return {"promise": private.guarantee_text(guarantee), "guarantee": guarantee.to_dict()}
+    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
 
 
 def _roster_table(total: Total) -> Table:
@@ -238,7 +238,7 @@ def _roster_table(total: Total) -> Table:
     for name in ("rows", "clipped"):
         table.add_column(name, justify="right")
     for entry in total.roster[:20]:
-        rows = "not told" if entry.rows is None else f"{entry.rows:,}"
+        rows = "not known" if entry.rows is None else f"{entry.rows:,}"
         table.add_row(entry.site or "–", entry.id[:8], rows, "" if entry.clipped is None else f"{entry.clipped:.3%}")
     if len(total.roster) > 20:
         table.add_row(f"and {len(total.roster) - 20} more", "", "", "")
@@ -250,8 +250,8 @@ def _warn_of_clipping(total: Total) -> None:
     over = total.clipped()
     if over:
         names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
-        console.told("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
+        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
 
 
-def _plain(header: dict[str, Any]) -> dict[str, Any]:
+def _printable(header: dict[str, Any]) -> dict[str, Any]:
     return {shown(key, 40): value for key, value in header.items()}

@@ -24,10 +24,11 @@ BLOCK = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded:
-    """Rows of a site as they are: embeddings and class numbers."""
+    """Rows of a site as they are: embeddings and class numbers, and the rows that were left out of them."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Int64[np.ndarray, " n"] = field(repr=False)
+    bad: tuple[Bad, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +123,7 @@ def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ..
             labels_are_numbers=rows.labels_are_numbers, progress=report, bad=bad,
         )  # fmt: skip
         return
+    bad += rows.bad
     for start in range(0, len(rows.x), BLOCK):
         yield rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
         report("rows", min(start + BLOCK, len(rows.x)), len(rows.x))

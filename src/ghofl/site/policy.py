@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from ghofl.errors import PolicyError, SiteError
 from ghofl.moments import Moments
 from ghofl.recipe import Recipe
-from ghofl.secure import Policy as RoundPolicy
+from ghofl.secure import RoundRules
 from ghofl.site.binding import load_public_key
 from ghofl.site.cohorts import fewest_survivors
 from ghofl.site.configuration import built, read_toml
@@ -173,10 +173,10 @@ class Policy:
     def _counts_rows(self) -> bool:
         return self.min_rows > 1 or self.min_count > 0
 
-    def in_rounds(self, recipe: Recipe) -> RoundPolicy:
+    def in_rounds(self, recipe: Recipe) -> RoundRules:
         """What this site insists on in a secure round of a recipe."""
         least, least_honest = fewest_survivors(recipe)
-        return RoundPolicy(
+        return RoundRules(
             min_survivors=max(self.min_survivors, least), corruption=self.corruption, min_honest=max(2, least_honest)
         )
 

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ghofl import encoders
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, check_encoder, class_numbers, load_rows, load_samples
+from ghofl.samples import Columns
 from ghofl.site.audit import audit
 from ghofl.site.configuration import built, read_toml
 from ghofl.site.memory import FolderMemory, Memory
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count
 from ghofl.site.policy import Policy
+from ghofl.site.rows import load_embedded, load_encodable
 
 
 @runtime_checkable
@@ -160,15 +160,11 @@ class Site:
         return tuple(audit(left.moments, left.recipe, guarantee).sentences())
 
     def _rows(self, recipe: Recipe) -> Embedded | Encodable:
+        numbers = self.labels_are_numbers
         if self.embeddings:
-            rows = load_rows(self.embeddings, self.split)
-            assert rows.y is not None
-            check_encoder(rows.encoder, recipe, self.embeddings)
-            return Embedded(rows.x, class_numbers(rows.y, recipe.classes, self.labels_are_numbers))
+            return load_embedded(recipe, self.embeddings, self.split, labels_are_numbers=numbers)
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
-        samples, runtime = load_samples(self.data, self.split, columns), Runtime(self.device)
-        encoder = encoders.load(
-            self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None
-        )
-        check_encoder(encoders.identity(encoder), recipe, self.data)
-        return Encodable(samples, encoder, runtime, labels_are_numbers=self.labels_are_numbers)
+        return load_encodable(
+            recipe, self.data, self.encoder, self.split, columns=columns, runtime=Runtime(self.device),
+            weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None, labels_are_numbers=numbers,
+        )  # fmt: skip

@@ -189,7 +189,7 @@ class RunFolder:
         path = self.path / TOTAL
         return Total.load(path) if path.exists() else None
 
-    def released(self, total: Total) -> Total:
+    def release(self, total: Total) -> Total:
         """The total as others may see it, drawn once for one exact total: asked again, it is the same one."""
         path, ids = self.path / RELEASED, {entry.id for entry in total.roster}
         if path.exists():
@@ -198,7 +198,7 @@ class RunFolder:
                 self.releases.add(there)  # of an earlier version, which did not count
             if {entry.id for entry in there.roster} == ids:
                 return there
-        made = total.released()
+        made = total.release()
         self.releases.add(made)  # before it is written: a release that nobody counts is none that may be seen
         if made is not total:
             made.save(path)

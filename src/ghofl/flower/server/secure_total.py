@@ -61,13 +61,13 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
         "known": ["" if member is None else member.known for member in members],
     }
     try:
-        release = _Round(engine, settings, folder, by_name, vouched, sites).finished(closed, state)
+        release = _Round(engine, settings, folder, by_name, vouched, sites).finish(closed, state)
         for blame in release.blamed:
             log.warning("%s gave a wrong share: %s", blame.name, blame.what)
         total = Total.of_round(release.total, recipe, release.survivors)
         Total.from_bytes(total.to_bytes())  # a sum that a lying site spoilt may be one that no later run could read
         if before is not None:
-            total = before.joined(total)
+            total = before.join(total)
     except GhoflError as error:  # kept, the round would fail in every later run too
         raise FederationError(f"{error} {_after_failure(folder)}") from error
     sites |= dict.fromkeys(release.survivors, "counted")
@@ -234,7 +234,7 @@ class _Round:
     vouched: Mapping[str, Any]
     sites: dict[str, str]
 
-    def finished(self, closed: ServerState | None, state: ServerState) -> secure.Release:
+    def finish(self, closed: ServerState | None, state: ServerState) -> secure.Release:
         """The round from wherever it stands to its end; `closed` is the state that its last stage was closed in."""
         while True:
             state = self._stage(closed, state)
