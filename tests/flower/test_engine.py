@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from ghofl.errors import BusyError, EmbeddingsError, MessageError, PrivacyError, RecipeError, SiteError
 from ghofl.files import FileBytes
 from ghofl.flower import engine
-from ghofl.flower.client_app import SIMULATION, ContextMemory, is_simulated, make_app
+from ghofl.flower.client_app import SIMULATION, ContextMemory, is_simulated, keeper_of, make_app
 from ghofl.flower.engine import GridEngine, from_records, to_records
 from ghofl.flower.new import _pyproject
 from ghofl.flower.server.asking import Node
@@ -340,3 +340,37 @@ def test_the_app_lists_every_setting_with_its_default():
     config = tomllib.loads(_pyproject("name", "ghofl", PLAIN))["tool"]["flwr"]["app"]["config"]
     assert Settings.of_config({**config, "folder": "x"}) == Settings("x")
     assert {key.replace("-", "_") for key in config if not key.startswith("simulated-")} == set(Settings.__slots__)
+
+
+@pytest.mark.parametrize(
+    ("node", "why"),
+    [
+        ({"keeper": "/run/k.sock", "site": "/etc/site.toml"}, "a keeper and site; the keeper alone knows the site"),
+        ({"keeper": "/run/k.sock", "simulate": True}, "a keeper and simulate"),
+        ({"keeper": 5}, "keeper is 5"),
+        ({"keeper": "/" + "x" * 200}, "systems take 107"),
+        ({"keeper": ""}, "is not the path of a socket"),
+    ],
+)
+def test_a_node_with_a_keeper_names_its_socket_and_nothing_of_the_site(node, why):
+    with pytest.raises(SiteError, match=why):
+        keeper_of(node)
+    assert keeper_of({"site": "/etc/site.toml"}) is None
+
+
+def test_the_app_of_a_node_with_a_keeper_reads_no_site_file(monkeypatch):
+    """It carries bytes: the question as it came, the answer as the keeper gave it."""
+    carried = []
+
+    def ask(path, action, query):
+        carried.append((path, action, query))
+        return Letter({"status": "sent", "site": "north"}, b"bytes")
+
+    def refuse(*_):
+        raise AssertionError("the app looked for a site")
+
+    monkeypatch.setattr("ghofl.site.post.ask", ask)
+    monkeypatch.setattr("ghofl.flower.client_app.Site.of_config", refuse)
+    letter = asked({"keeper": "/run/k.sock"}, {})
+    assert (letter.fields["status"], letter.payload) == ("sent", b"bytes")
+    assert carried[0][:2] == ("/run/k.sock", "message")

@@ -114,6 +114,11 @@ embeddings = "/data/north.npz"         # arrays x and y; or samples and an encod
 folder = "/var/lib/ghofl"              # what the site remembers: its message, approvals, a round's secrets
 recipe = "/etc/ghofl/recipe.toml"      # its own copy of what was agreed on; any other is refused
 policy = "policy.toml"{key}
+# With a keeper of the site's own, under another user than the SuperNode: ghofl keeper /etc/ghofl/site.toml, and
+#   flower-supernode … --node-config 'keeper="/run/ghofl/north.sock"'
+# socket = "/run/ghofl/north.sock"
+# socket_group = "ghofl-letters"
+# allow = ["flower"]
 """
 
 
@@ -143,6 +148,9 @@ confirm = true           # nothing leaves before: ghofl flower check site.toml -
 {peers}
 min_survivors = 3
 corruption = 0.1
+min_difference = 3       # no combination of the sums that a round's sites know of is about fewer sites
+# max_epsilon = 8.0      # what all releases may spend together; epsilon and delta where it is not given
+# max_delta = 1e-5
 """
 
 

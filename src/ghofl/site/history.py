@@ -86,7 +86,7 @@ class History:
     def of(cls, ledger: Ledger) -> "History":
         """The history that a ledger tells."""
         history = cls()
-        for line in ledger.lines:
+        for line in ledger.of("sent", "masked", "endorsed", "revealed", "reopened", "approved"):
             try:
                 history = history._after(line)
             except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):

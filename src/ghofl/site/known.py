@@ -43,15 +43,16 @@ class Known:
         """What another site told, which may be anything."""
         if text == "":
             return cls()
+        damaged = PolicyError("what a participant tells of earlier sums is damaged; nothing is unmasked.")
+        if not isinstance(text, str) or len(text) > MOST_BYTES:
+            raise damaged
         try:
-            if not isinstance(text, str) or len(text.encode()) > MOST_BYTES:
-                raise ValueError
             now, sums = json.loads(text)
             told = tuple((str(of), tuple(map(str, names)), version) for of, names, version in sums)
-            if not all(type(number) is int for number in (now, *(version for *_, version in told))):
-                raise ValueError
         except (ValueError, TypeError, RecursionError):
-            raise PolicyError("what a participant tells of earlier sums is damaged; nothing is unmasked.") from None
+            raise damaged from None
+        if not all(type(number) is int for number in (now, *(version for *_, version in told))):
+            raise damaged
         return cls(now, told)
 
 

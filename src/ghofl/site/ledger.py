@@ -25,6 +25,7 @@ LEDGER, HEAD, OLD = "ledger.jsonl", "ledger.head", "reveals.json"
 START = "0" * 64  # what the first line names as the one before it
 OWN_KEYS = ("number", "time", "what", "before")
 LONGEST = 2**24  # bytes of a line
+MOST_CHECKED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,16 @@ class Ledger:
     @classmethod
     def from_bytes(cls, content: bytes) -> "Ledger":
         """The ledger of a file, every line checked against the one before it."""
-        whole, _, torn = content.rpartition(b"\n")
-        lines: list[Line] = []
-        for number, raw in enumerate(whole.split(b"\n") if whole else (), start=1):
-            lines.append(_line(raw, number, lines[-1].sha256 if lines else START))
-        return cls(tuple(lines), len(torn))
+        whole, end, torn = content.rpartition(b"\n")
+        whole += end
+        start, lines = next(((kept, known) for kept, known in _CHECKED if whole.startswith(kept)), (b"", ()))
+        found = list(lines)
+        for raw in whole[len(start) :].split(b"\n")[:-1]:
+            found.append(_line(raw, len(found) + 1, found[-1].sha256 if found else START))
+        if len(whole) > len(start):
+            _CHECKED.insert(0, (whole, tuple(found)))
+            del _CHECKED[MOST_CHECKED:]
+        return cls(tuple(found), len(torn))
 
     def write(self, memory: Memory, what: str, **facts: Any) -> "Ledger":
         """The ledger with one more line, which is on the disk when this returns."""
@@ -104,6 +110,11 @@ class Ledger:
     def of(self, *kinds: str) -> Iterator[Line]:
         """The lines of some kinds, in order."""
         return (line for line in self.lines if line.what in kinds)
+
+
+_CHECKED: list[
+    tuple[bytes, tuple[Line, ...]]
+] = []  # ledgers by their bytes: what was added since is all there is to check
 
 
 def _plain(value: Any) -> Any:
