@@ -286,7 +286,7 @@ def test_the_walk_through_runs_line_by_line_and_gives_the_plain_total(tmp_path, 
         (tmp_path / home / "site.toml").write_text(
             f'name = "{home}"\nembeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\n'
         )
-    np.savez("public.npz", x=site_rows(3)[0][0])
+    np.savez("public.npz", x=site_rows(3)[0][0], y=names[site_rows(3)[0][1]])
     (tmp_path / "recipe.toml").unlink()
     for line in lines:
         ghofl(*line.split()[1:])
