@@ -5,7 +5,22 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, diagnose, embed, experiment, flower, secure, server, site, use
+from ghofl.cli import (
+    audit,
+    console,
+    diagnose,
+    embed,
+    experiment,
+    export,
+    flower,
+    keeper,
+    ledger,
+    report,
+    secure,
+    server,
+    site,
+    use,
+)
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -29,10 +44,14 @@ app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
 app.command(name="select")(use.select)
 app.command(name="predict")(use.predict)
+app.command(name="export")(export.export)
+app.command(name="report")(report.report)
 app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
+app.command(name="keeper")(keeper.keeper)
+app.add_typer(ledger.app, name="ledger")
 app.add_typer(secure.app, name="secure")
 
 
@@ -54,5 +73,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    with console.handled():
+    with console.report_errors():
         app()

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import load_rows
 from ghofl.site import audit as room
 from ghofl.site.disclosure import UNKNOWN, Disclosure, Verdict
 from ghofl.wire.envelope import peek
@@ -37,19 +37,16 @@ def audit(
 
     Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
     """
-    console.refuse_negative_seed(seed)
+    console.check_seed(seed)
     console.check_outputs(json, force)
-    with console.naming(file):
-        moments, agreed, guarantee, sites = _opened(file, None if recipe is None else Recipe.load(recipe))
-    rows = None
-    if shadow is not None:
-        loaded = load_rows(shadow, split)
-        assert loaded.y is not None
-        rows = loaded.x, class_numbers(loaded.y, agreed.classes, labels_are_numbers)
+    with console.errors_about(file):
+        moments, agreed, guarantee, sites = _open(file, None if recipe is None else Recipe.load(recipe))
+    loaded = None if shadow is None else load_rows(shadow, split)
+    rows = None if loaded is None else (loaded.x, loaded.numbers(agreed.classes, labels_are_numbers))
     found = room.audit(moments, agreed, guarantee, rows, seed)
     verdicts = _verdicts(disclosure, moments, agreed, guarantee, sites)
     sentences = "\n".join(f"- {sentence}" for sentence in (*found.sentences(), *map(str, verdicts)))
-    console.said(
+    console.say(
         {
             "file": str(file),
             **found.to_dict(),
@@ -73,7 +70,7 @@ def _verdicts(
     return unknown + rules.of_recipe(recipe, sites)
 
 
-def _opened(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None, int | None]:
+def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None, int | None]:
     """The moments in a message or total, their recipe, and what noise in them promises."""
     header = peek(file)
     if header is not None and header.get("kind") == "total":

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.options import Force, Json
 from ghofl.errors import RosterError
 from ghofl.evaluation import diagnosis
 from ghofl.evaluation.diagnosis import Diagnosis, Part
@@ -46,7 +46,7 @@ class PartFiles(Sequence[Part]):
         if index >= len(self._paths):
             return self._start[index - len(self._paths)]
         path = self._paths[index]
-        with console.naming(path):
+        with console.errors_about(path):
             header = peek(path)
             if header is not None and header.get("kind") == "total":
                 return Part.of(Total.load(path, self._recipe), path.stem)
@@ -72,7 +72,7 @@ def diagnose(
     agreed = Recipe.load(recipe)
     with console.err.status("comparing sites"):
         found = diagnosis.diagnose(PartFiles(files, agreed), agreed, max_share)
-    console.present(found.to_dict(), _table(found), json)
+    console.show(found.to_dict(), _table(found), json)
     if json != "-":
         for sentence in found.sentences():
             console.out.print(console.printable(sentence), soft_wrap=True)
@@ -96,7 +96,7 @@ def set_aside(
 def tell_aside(aside: Mapping[Path, Aside]) -> None:
     """Name what was left out on standard error, and end with the exit code that says so."""
     for path, what in aside.items():
-        console.told("Quarantined", f"{path} ({what.name}): {what.why}")
+        console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
     if aside:
         raise typer.Exit(FLAGGED)
 

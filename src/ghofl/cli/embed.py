@@ -7,32 +7,24 @@ import typer
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli import samples as options
-from ghofl.cli.site import Force, Json
-from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.cli.options import EncoderName, EncoderOptions, Force, Json, SampleOptions, takes_groups
 from ghofl.encoders.base import doorway
-from ghofl.samples import Columns, Samples, load_samples, save_rows
 from ghofl.samples import embed as embedding
 
 
+@takes_groups
 def embed(
-    encoder: options.EncoderName,
-    data: options.Data,
+    encoder: EncoderName,
+    data: Annotated[
+        str, typer.Option(help="A folder, a file, or hf:OWNER/NAME for a data set of the Hugging Face hub.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The .npz file to write.")],
-    weights: options.Weights = None,
+    *,
     split: Annotated[
         str, typer.Option(help="A split; several, as in train,test, are written as x_train, y_train, x_test, y_test.")
     ] = "",
-    pooling: options.Pooling = None,
-    fit: options.Fit = None,
-    text_column: options.TextColumn = "",
-    path_column: options.PathColumn = "",
-    row_column: options.RowColumn = "",
-    label_column: options.LabelColumn = "",
-    device: options.Device = "cpu",
-    precision: options.Precision = "fp32",
-    batch_size: options.BatchSize = 0,
-    skip_bad: options.SkipBad = False,
+    model: EncoderOptions,
+    samples: SampleOptions,
     cache: Annotated[
         Path | None, typer.Option(help="Where finished batches are kept (default: ~/.cache/ghofl).")
     ] = None,
@@ -44,31 +36,29 @@ def embed(
     Example: ghofl embed --encoder torchvision:mobilenet_v2 --data photos --split train,test -o photos.npz
     """
     console.check_outputs(json, force, output)
-    console.refuse_missing_folder(str(output))
-    columns = Columns(text_column, path_column, row_column, label_column)
-    splits = {
-        name: load_samples(data, name, columns) for name in dict.fromkeys(part.strip() for part in split.split(","))
-    }
-    runtime = Runtime(device, precision)
-    loaded = options.Chosen(encoder, weights, pooling, fit, runtime).load(data, next(iter(splits.values())))
-    found = {}
+    console.check_folder(str(output))
     with console.progress(rate=True) as report:
-        for name, samples in splits.items():
-            found[name] = embedding.embed(
-                samples, loaded, cache or embedding.default_cache(),
-                runtime=runtime, batch_size=batch_size, skip_bad=skip_bad, progress=_told(report, name),
-            )  # fmt: skip
-    written = found if len(found) > 1 else {"": next(iter(found.values()))}
-    save_rows(output, {name: part.rows for name, part in written.items()}, encoders.identity(loaded))
-    _tell(output, loaded, found, splits, json)
+        found = embedding.embed_file(
+            encoder, data, output, [part.strip() for part in split.split(",")], cache, columns=samples.columns,
+            runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report, **vars(model),
+        )  # fmt: skip
+    console.list_bad(found.bad)
+    console.say(
+        {"file": str(output), **found.to_dict()},
+        f"Wrote {output}: {sum(found.rows.values()):,} rows of {found.encoder.dim} numbers by {found.encoder.name}"
+        + (f", {found.resumed:,} of the samples from the cache" if found.resumed else "")
+        + (f", {console.count(len(found.bad), 'sample')} left out" if found.bad else "")
+        + ".",
+        json,
+    )
 
 
+@takes_groups
 def export_encoder(
-    encoder: options.EncoderName,
+    encoder: EncoderName,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .onnx file to write.")],
-    weights: options.Weights = None,
-    pooling: options.Pooling = None,
-    fit: options.Fit = None,
+    *,
+    model: EncoderOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -79,8 +69,8 @@ def export_encoder(
     Example: ghofl export-encoder --encoder torchvision:mobilenet_v2 -o mobilenet_v2.onnx
     """
     console.check_outputs(json, force, output)
-    console.refuse_missing_folder(str(output))
-    loaded = options.Chosen(encoder, weights, pooling, fit).load()
+    console.check_folder(str(output))
+    loaded = encoders.load(encoder, **vars(model))
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
     result = {
         "file": str(output),
@@ -90,48 +80,9 @@ def export_encoder(
         "bytes": output.stat().st_size,
         "largest_difference": difference,
     }
-    console.said(
+    console.say(
         result,
-        f"Wrote {output}: {loaded.name}, {loaded.dim} numbers a row, {console.size(result['bytes'])}, "
+        f"Wrote {output}: {loaded.name}, {loaded.dim} numbers per row, {console.size(result['bytes'])}, "
         f"within {difference:.1e} of the original. Sites run it with --encoder onnx:{output}.",
-        json,
-    )
-
-
-def _told(report: embedding.Progress, split: str) -> embedding.Progress:
-    def told(what: str, done: int, of: int) -> None:
-        report(f"{split} {what}".strip(), done, of)
-
-    return told
-
-
-def _tell(
-    output: Path,
-    encoder: SampleEncoder,
-    found: dict[str, embedding.Embedded],
-    splits: dict[str, Samples],
-    json: str | None,
-) -> None:
-    bad = [pair for part in found.values() for pair in part.bad]
-    options.list_bad(bad)
-    rows = {name: len(part.rows.x) for name, part in found.items()}
-    resumed = sum(part.resumed for part in found.values())
-    result = {
-        "file": str(output),
-        "encoder": encoder.name,
-        "fingerprint": encoder.fingerprint,
-        "dim": encoder.dim,
-        "rows": rows,
-        "resumed": resumed,
-        "bad": [
-            {"sample": splits[name].names[i], "reason": why} for name, part in found.items() for i, why in part.bad
-        ],
-    }
-    console.said(
-        result,
-        f"Wrote {output}: {sum(rows.values()):,} rows of {encoder.dim} numbers by {encoder.name}"
-        + (f", {resumed:,} of the samples from the cache" if resumed else "")
-        + (f", {console.count(len(bad), 'sample')} left out" if bad else "")
-        + ".",
         json,
     )

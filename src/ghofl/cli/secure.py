@@ -7,7 +7,7 @@ import typer
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json
+from ghofl.cli.options import Force, Json
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS, answered
 from ghofl.mail.round_folder import LEAST, Options, RoundFolder, Standing
@@ -60,7 +60,7 @@ def open_round(
     opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_sites, named))
     invitation = opened.invite()
     result = {"round": opened.round_id, "letters": [str(invitation)]}
-    console.said(
+    console.say(
         result, f"Round {opened.round_id[:8]}… is open. Give {invitation} to every site: ghofl secure join.", json
     )
 
@@ -85,7 +85,7 @@ def next_stage(
     if close and close not in ACTIONS[:-1]:
         raise typer.BadParameter(f"--close is {close!r}; write one of {', '.join(ACTIONS[:-1])}.")
     standing = RoundFolder(folder).take(came or [], close)
-    console.said(_result(standing), _sentence(standing, folder), json)
+    console.say(_result(standing), _sentence(standing, folder), json)
 
 
 @app.command(name="finish")
@@ -104,7 +104,7 @@ def finish(
     console.check_outputs(json, True if output.exists() else force)
     standing = RoundFolder(folder).take(came or [], ACTIONS[-1] if close else "", is_last=True)
     if standing.total is None:
-        console.said(_result(standing), _sentence(standing, folder), json)
+        console.say(_result(standing), _sentence(standing, folder), json)
         return
     _write_same(output, standing.total.read_bytes(), force)
     total = Total.load(output)
@@ -115,7 +115,7 @@ def finish(
         "rows": total.moments.rows,
     }
     result["sites"] = [entry.site for entry in total.roster]
-    console.said(
+    console.say(
         result,
         f"Wrote {output}: the sum over {', '.join(result['sites'])}, {total.moments.rows:,} rows. "
         "The round is over; what it knew of its secrets is deleted.",
@@ -131,7 +131,7 @@ def _site_command(action: str) -> None:
         content = letters.to_bytes(written)
         _write_same(output, content, force)
         result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
-        console.said(
+        console.say(
             {**result, "bytes": len(content)},
             f"Wrote {output}, {console.size(len(content))}: {WHAT[action]}. Give it to the server.",
             json,
@@ -152,7 +152,7 @@ for _action in ACTIONS:
 def _write_same(path: Path, content: bytes, force: bool) -> None:
     """Write a file; where the very same is there already, a command was given again and nothing is lost."""
     if not (path.exists() and path.read_bytes() == content):
-        console.refuse_overwriting(path, force)
+        console.check_free(path, force)
         files.write(path, content, files.PRIVATE)
 
 

@@ -13,13 +13,11 @@ from rich.table import Table
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
-from ghofl.errors import EmbeddingsError
-from ghofl.evaluation import Confusion, expected_calibration_error
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
+from ghofl.evaluation import scores as scoring
 from ghofl.evaluation.selection import Report, best_of
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import load_rows
 
-BLOCK = 2048
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
 EmbeddingsFile = Annotated[Path, typer.Argument(help="A file of embeddings: .npz, .npy, .safetensors or .parquet.")]
 
@@ -38,39 +36,25 @@ def evaluate(
     Example: ghofl evaluate lda.safetensors test.npz
     """
     console.check_outputs(json, force)
-    classifier = _load_head(head)
-    rows = load_rows(embeddings, split)
-    assert rows.y is not None
-    if not len(rows.y):
-        raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
-    y = class_numbers(rows.y, classifier.recipe.classes, labels_are_numbers)
-    probabilities = _probabilities(classifier, rows.x)
-    result = Confusion.of(y, probabilities.argmax(axis=1), len(classifier.recipe.classes))
-    calibration = expected_calibration_error(probabilities, y)
-    table = Table(title=f"{classifier.head.name} on {result.rows:,} rows")
+    classifier, rows = _load_head(head), load_rows(embeddings, split)
+    y = rows.numbers(classifier.recipe.classes, labels_are_numbers)
+    with console.progress() as report, console.errors_about(embeddings):
+        scores = scoring.evaluate(classifier, rows.x, y, report)
+    confusion, recalls = scores.confusion, scores.recalls(classifier.recipe.classes)
+    measures = {
+        "accuracy": confusion.accuracy,
+        "balanced accuracy": confusion.balanced_accuracy,
+        "expected calibration error": scores.calibration_error,
+    }
+    lowest = sorted(recalls.items(), key=lambda item: item[1])[:3]
+    table = Table(title=f"{classifier.head.name} on {confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("%", justify="right")
-    table.add_row("accuracy", f"{100 * result.accuracy:.2f}")
-    table.add_row("balanced accuracy", f"{100 * result.balanced_accuracy:.2f}")
-    table.add_row("expected calibration error", f"{100 * calibration:.2f}")
-    recalls = {
-        name: float(recall)
-        for name, recall in zip(classifier.recipe.classes, result.recalls, strict=True)
-        if np.isfinite(recall)
-    }
-    for name, recall in sorted(recalls.items(), key=lambda item: item[1])[:3]:
-        table.add_row(f"recall of {name} (among the lowest)", f"{100 * recall:.2f}")
-    console.present(
-        {
-            **Report.of(head, site, classifier, result).to_dict(),
-            "expected_calibration_error": calibration,
-            "accuracy": result.accuracy,
-            "balanced_accuracy": result.balanced_accuracy,
-            "recalls": recalls,
-        },
-        table,
-        json,
-    )
+    for name, value in (measures | {f"recall of {name} (among the lowest)": recall for name, recall in lowest}).items():
+        table.add_row(name, f"{100 * value:.2f}")
+    result = {name.replace(" ", "_"): value for name, value in measures.items()}
+    about = Report.of(head, site, classifier, confusion).to_dict()
+    console.show({**about, **result, "recalls": recalls}, table, json)
 
 
 def select(
@@ -88,16 +72,9 @@ def select(
     for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
         table.add_column(name)
     for found in totals:
-        counts = found.confusion
-        cells = (
-            found.head,
-            found.sha256[:12],
-            str(len(found.sites)),
-            f"{counts.rows:,}",
-            f"{100 * counts.accuracy:.2f}",
-        )
-        table.add_row(*cells)
-    console.present({"heads": [found.to_dict() for found in totals]}, table, json)
+        rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
+        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy)
+    console.show({"heads": [found.to_dict() for found in totals]}, table, json)
 
 
 def predict(
@@ -121,35 +98,28 @@ def predict(
     console.check_outputs(json, force, *([] if to_standard_output else [output]))
     classifier = _load_head(head)
     rows = load_rows(embeddings, split, labelled=False)
-    probabilities = _probabilities(classifier, rows.x)
-    best = probabilities.argmax(axis=1)
+    with console.progress() as report:
+        probabilities = scoring.probabilities(classifier, rows.x, report)
+    text = _predictions(probabilities, classifier.recipe.classes)
+    result = {"file": str(output), "rows": len(rows.x), "head": classifier.head.name}
+    if to_standard_output:
+        sys.stdout.write(text)
+        console.show(result, None, json)
+        return
+    files.write(output, text)
+    console.say(result, f"Wrote {output}: {len(rows.x):,} predictions of {classifier.head.name}.", json)
+
+
+def _predictions(probabilities: np.ndarray, classes: tuple[str, ...]) -> str:
+    """A CSV of the best class of each row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", "label", "probability"])
-    for i, c in enumerate(best):
-        writer.writerow([i, classifier.recipe.classes[c], f"{probabilities[i, c]:.6f}"])
-    result = {"file": str(output), "rows": len(best), "head": classifier.head.name}
-    if to_standard_output:
-        sys.stdout.write(text.getvalue())
-        console.present(result, None, json)
-        return
-    files.write(output, text.getvalue())
-    console.said(
-        result,
-        f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}.",
-        json,
-    )
+    best = probabilities.argmax(axis=1)
+    writer.writerows([i, classes[c], f"{probabilities[i, c]:.6f}"] for i, c in enumerate(best))
+    return text.getvalue()
 
 
 def _load_head(path: Path) -> Classifier:
-    with console.naming(path):
+    with console.errors_about(path):
         return Classifier.load(path)
-
-
-def _probabilities(classifier: Classifier, x: np.ndarray) -> np.ndarray:
-    parts = [np.zeros((0, len(classifier.recipe.classes)))]
-    with console.progress() as report:
-        for start in range(0, len(x), BLOCK):
-            parts.append(classifier.predict_proba(x[start : start + BLOCK]))
-            report("rows", min(start + BLOCK, len(x)), len(x))
-    return np.concatenate(parts)

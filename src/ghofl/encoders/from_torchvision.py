@@ -30,7 +30,7 @@ def load(name: str, runtime: Runtime, weights: str | Path | None = None, fit: st
     preprocessing = Preprocessing(fit=fit or "squash")
     settings = {"network": f"torchvision:{name}", "preprocessing": preprocessing.settings(), "pooling": "penultimate"}
     mark = fingerprint_of(network, settings)
-    forward = ImageForward(fused(network), preprocessing, runtime)
+    forward = ImageForward(fuse(network), preprocessing, runtime)
     return ImageEncoder(f"torchvision:{name}", last.in_features, mark, preprocessing, forward, classifier)
 
 
@@ -42,7 +42,7 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
     return linear[-1]
 
 
-def fused(network: nn.Module) -> nn.Module:
+def fuse(network: nn.Module) -> nn.Module:
     """The same function with every batch norm folded into the convolution before it, where torch can trace it."""
     from torch.fx.experimental import optimization
 

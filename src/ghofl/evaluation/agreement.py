@@ -20,8 +20,13 @@ from jaxtyping import Bool, Float
 from scipy.special import chdtri
 
 CHANCE = 1e-4  # of one site's means being beyond the quantile, were rows Gaussian
-LABELS, FEATURES = 1.6, 2.0  # how many times the quantile is too far: rows are not Gaussian (see benchmarks/diagnosis.py)
-TAILS = 2.0  # rows: a mean of so few has about twice the spread, because single rows have longer tails than Gaussian ones
+LABELS, FEATURES = (
+    1.6,
+    2.0,
+)  # how many times the quantile is too far: rows are not Gaussian (see benchmarks/diagnosis.py)
+TAILS = (
+    2.0  # rows: a mean of so few has about twice the spread, because single rows have longer tails than Gaussian ones
+)
 CANDIDATES = 8  # sites tried as the one that the others disagree with
 CENTRE = 1e-9
 

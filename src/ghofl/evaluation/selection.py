@@ -41,7 +41,9 @@ class Report:
             raise RosterError("reports on different head files do not add up; send every site the same file.")
         twice = set(self.sites) & set(other.sites) - {""}
         if twice:
-            raise RosterError(f"site {min(twice)!r} reported twice on {self.head!r}; give one report a site and head.")
+            raise RosterError(
+                f"site {min(twice)!r} reported twice on {self.head!r}; give one report per site and head."
+            )
         return Report(self.head, self.sha256, self.recipe, self.sites + other.sites, self.confusion + other.confusion)
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class Report:
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:
-    """One report a head, of all its sites, the most accurate first."""
+    """One report per head, of all its sites, the most accurate first."""
     totals: dict[str, Report] = {}
     for report in reports:
         totals[report.sha256] = totals[report.sha256] + report if report.sha256 in totals else report

@@ -53,7 +53,7 @@ class PrivacyOptions:
 class RecipeOptions:
     """What a recipe should be like; what is None or empty is chosen by the rules of `assemble`.
 
-    `budget` is in bytes a message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
+    `budget` is in bytes per message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
     class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section.
     """
 

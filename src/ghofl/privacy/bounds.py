@@ -17,7 +17,7 @@ from math import sqrt
 import numpy as np
 from jaxtyping import Int
 
-from ghofl.features.radius import SLACK, refuse_radius
+from ghofl.features.radius import SLACK, check_radius
 from ghofl.moments import Layout, Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.statistics import STATISTICS
@@ -84,7 +84,7 @@ def record_bounds(layout: Layout, radius: int, sketch_norm: float | None = None)
     >>> record_bounds(Layout(classes=10, dim=64, statistics=("D", "B")), radius=200)
     {'N': 1.0, 'A': 200.0, 'D': 25400.0, 'B': 40000.0}
     """
-    refuse_radius(radius)
+    check_radius(radius)
     if layout.sketch and sketch_norm is None:
         raise PrivacyError(
             f"layout {layout} holds class moments of a sketch; pass the sketch_norm of Features.of(recipe).sketch."

@@ -139,7 +139,7 @@ class Lift:
 class Sketch:
     """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B.
 
-    When S is sent too, they follow from it and are not sent again. A `kept` sketch is no random map but the features
+    When S is sent too, they follow from it and are not sent again. A `kept` sketch is not a random map but the features
     that a lift with `keep` leaves in front, so that a lifted B and the class covariances of the plain features can
     travel in one message.
     """

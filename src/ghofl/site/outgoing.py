@@ -26,10 +26,11 @@ BLOCK = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded:
-    """Rows of a site as they are: embeddings and class numbers."""
+    """Rows of a site as they are: embeddings and class numbers, and the rows that were left out of them."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Int64[np.ndarray, " n"] = field(repr=False)
+    bad: tuple[Bad, ...] = field(default=(), repr=False)
     rows_per_person: int | None = None
 
 
@@ -130,7 +131,7 @@ def limited(
     most = rows_per_person(recipe, own)
     if isinstance(rows, Embedded):
         keep = first_rows(load_persons(source, column, split, len(rows.x)), most)
-        return Embedded(rows.x[keep], rows.y[keep], most)
+        return Embedded(rows.x[keep], rows.y[keep], rows.bad, most)
     keep = first_rows(load_persons(source, column, split, len(rows.samples)), most)
     return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
 
@@ -143,6 +144,7 @@ def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ..
             labels_are_numbers=rows.labels_are_numbers, progress=report, bad=bad,
         )  # fmt: skip
         return
+    bad += rows.bad
     for start in range(0, len(rows.x), BLOCK):
         yield rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
         report("rows", min(start + BLOCK, len(rows.x)), len(rows.x))
