@@ -139,6 +139,18 @@ def test_the_walk_through_with_files_runs_line_by_line(
     assert Path("total.ghofl").read_bytes() == Path("back.ghofl").read_bytes()
 
 
+def test_the_walk_through_of_probabilities_runs_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    for name, rows in (("north", 120), ("south", 60), ("new", 20), ("test", 50)):
+        _site(tmp_path, name, rows, 64, rng)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-probabilities.md", "sh") for line in _commands(block)]
+    assert len(lines) > 10
+    for line in lines:
+        _run(line)
+
+
 @pytest.mark.slow
 def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = digits()
@@ -185,7 +197,9 @@ def _run(command: str, refusal: str = "") -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("page", ["how-to-simulate.md", "how-to-private-runs.md", "math.md", "message-format.md"])
+@pytest.mark.parametrize(
+    "page", ["how-to-simulate.md", "how-to-private-runs.md", "how-to-probabilities.md", "math.md", "message-format.md"]
+)
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = _blocks(ROOT / "docs" / page, "python")

@@ -15,7 +15,7 @@ from jaxtyping import Int64, Num
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import EmbeddingsError, HeadError
-from ghofl.evaluation import Confusion
+from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
@@ -68,12 +68,17 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class HeadResult:
-    """How one head did: accuracy on the test rows, mean bytes a client sends for it, and its time."""
+    """How one head did on the test rows, mean bytes a client sends for it, and its time."""
 
-    accuracy: float
+    metrics: Metrics
     payload_bytes: int
     fit_seconds: float
     ms_per_sample: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share of test rows whose class was predicted."""
+        return self.metrics.confusion.accuracy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,7 +107,7 @@ class Simulation:
             "secure": None if self.secure_round is None else self.secure_round.to_dict(),
             "heads": {
                 name: {
-                    "accuracy": result.accuracy,
+                    **result.metrics.to_dict(),
                     "payload_bytes": result.payload_bytes,
                     "fit_seconds": result.fit_seconds,
                     "ms_per_sample": result.ms_per_sample,
@@ -322,8 +327,8 @@ def _judge(total: Total, spec: HeadSpec, data: Dataset, payload: int) -> HeadRes
     started = time.perf_counter()
     classifier = Classifier.fit(total, spec)
     fitted = time.perf_counter()
-    predicted = classifier.predict(data.x_test)
+    probabilities = classifier.predict_proba(data.x_test)
     scored = time.perf_counter()
-    accuracy = Confusion.of(data.y_test, predicted, len(data.classes)).accuracy
+    metrics = Metrics.of(probabilities, data.y_test)
     per_sample = 1000.0 * (scored - fitted) / max(1, len(data.y_test))
-    return HeadResult(accuracy, payload, fitted - started, per_sample)
+    return HeadResult(metrics, payload, fitted - started, per_sample)
