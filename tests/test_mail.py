@@ -36,7 +36,8 @@ def federation(folder: Path, sites=3, policy="any_peers = true\nmin_survivors = 
         home.mkdir()
         np.savez(home / "rows.npz", x=x, y=y)
         (home / "policy.toml").write_text(policy)
-        text = f'name = "{name}"\nembeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\nrecipe = "../recipe.toml"\nlabels_are_numbers = true\n'
+        places = 'embeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\nrecipe = "../recipe.toml"\n'
+        text = f'name = "{name}"\n{places}labels_are_numbers = true\n'
         (home / "site.toml").write_text(text)
         out.append(Site.load(home / "site.toml"))
     return recipe, out

@@ -185,7 +185,7 @@ def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, js
     content = letters.to_bytes(written)
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
-    console.said(
+    console.say(
         {**result, "bytes": len(content)},
         f"Wrote {output}, {console.size(len(content))}: {WHAT[action]}. Give it to the server.",
         json,
