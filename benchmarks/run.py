@@ -23,6 +23,7 @@ import ratios
 import speed
 import text
 import trained
+import views
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = {"speed": speed.run, "accuracy": accuracy.run, "grid": grid.run, "privacy": privacy.run}
@@ -105,6 +106,8 @@ def page() -> str:
     measured = [encoders.table(stored[name]) for name in ("encoders", "encoders-cuda") if name in stored]
     if measured:
         parts.append("\n## Encoder throughput\n\n" + "\n\n".join(measured) + "\n")
+    if "views" in stored:
+        parts.append("\n## Views of images\n\n" + views.table(stored["views"]) + "\n")
     if "text" in stored:
         parts.append("\n## Text, all-MiniLM-L6-v2 (384-d)\n" + "\n".join(map(text.table, stored["text"])) + "\n")
     if "corrupted" in stored:

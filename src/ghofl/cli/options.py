@@ -9,6 +9,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ghofl.cli import console
+from ghofl.cli.views import ViewOptions
 from ghofl.encoders import Runtime
 from ghofl.planning.assembly import DELTA, SITE_ROWS, PrivacyOptions, RecipeOptions
 from ghofl.recipe import Grid, Limits, Projection
@@ -163,7 +164,10 @@ PRIVACY = {
 }
 GROUPS: dict[type, dict[str, Any]] = {
     PrivacyOptions: PRIVACY,
-    **{kind: get_type_hints(kind, include_extras=True) for kind in (EncoderOptions, SampleOptions, SpaceOptions)},
+    **{
+        kind: get_type_hints(kind, include_extras=True)
+        for kind in (EncoderOptions, SampleOptions, SpaceOptions, ViewOptions)
+    },
 }
 
 

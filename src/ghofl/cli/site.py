@@ -19,6 +19,7 @@ from ghofl.cli.options import (
     SpaceOptions,
     takes_groups,
 )
+from ghofl.cli.views import ViewOptions
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -59,6 +60,7 @@ def recipe(
         ),
     ] = False,
     model: EncoderOptions,
+    views: ViewOptions,
     privacy: PrivacyOptions,
     force: Force = False,
     json: Json = None,
@@ -70,10 +72,10 @@ def recipe(
     console.check_outputs(json, force, output)
     if site_rows is not None and space.budget is None:
         raise typer.BadParameter("--site-rows is about the size of messages; give --budget too.")
-    if not from_encoder and model != EncoderOptions():
-        raise typer.BadParameter("--weights, --pooling and --fit are for --from-encoder; give that too.")
+    if not from_encoder and (model, views) != (EncoderOptions(), ViewOptions()):
+        raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
     rows = None if from_embeddings is None else load_rows(from_embeddings)
-    loaded, projection = _load_encoder(encoder, model, dim, space.project) if from_encoder else (None, None)
+    loaded, projection = _load_encoder(encoder, model, views, dim, space.project) if from_encoder else (None, None)
     anchor, around = load_anchor(space.anchor)
     wanted = space.for_recipe(
         anchor,
@@ -216,10 +218,10 @@ def _encoder(name: str, dim: int | None, rows: Rows | None) -> Encoder:
 
 
 def _load_encoder(
-    spec: str, model: EncoderOptions, dim: int | None, project: int | None
+    spec: str, model: EncoderOptions, views: ViewOptions, dim: int | None, project: int | None
 ) -> tuple[Encoder, Projection | None]:
     """What a recipe takes from a loaded encoder: its identity, and a projection from its own classifier if asked for."""
-    loaded = encoders.load(spec, **vars(model))
+    loaded = encoders.load(spec, views=views.wanted, **vars(model))
     if dim not in (None, loaded.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
     projection = None if project is None else encoders.projection_from(loaded, project)

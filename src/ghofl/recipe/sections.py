@@ -18,17 +18,21 @@ MAX_DIM = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Who made the embeddings: a name, the length of a row, and a fingerprint of weights and preprocessing."""
+    """Who made the embeddings: a name, the length of a row, and a fingerprint of weights and preprocessing.
+
+    `views` say what the fingerprint covers beside, e.g. ``flip 160,224,288``: encoders of images average over them.
+    """
 
     dim: int
     name: str = "unnamed"
     fingerprint: str = ""
+    views: str = ""
 
     def __post_init__(self) -> None:
         coerce(self, "encoder.")
         _check(1 <= self.dim <= MAX_DIM, f"encoder.dim is {self.dim}; a row has between 1 and {MAX_DIM} numbers.")
         _check(bool(self.name), "encoder.name is empty; name the encoder, e.g. 'torchvision:mobilenet_v2'.")
-        for key in ("name", "fingerprint"):
+        for key in ("name", "fingerprint", "views"):
             _check(is_name(getattr(self, key)), f"encoder.{key} is {getattr(self, key)[:80]!r}; {NAMES_ARE}")
 
 

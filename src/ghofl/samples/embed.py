@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from ghofl.encoders import Runtime, Sample, SampleEncoder, check_kind, cores, identity
+from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, Wanted, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.samples.base import Samples, digest_of
 from ghofl.samples.journal import Journal
@@ -57,6 +57,7 @@ class EmbeddedFile:
         return {
             "encoder": self.encoder.name,
             "fingerprint": self.encoder.fingerprint,
+            "views": identity(self.encoder).views,
             "dim": self.encoder.dim,
             "rows": self.rows,
             "resumed": self.resumed,
@@ -79,11 +80,12 @@ def embed_file(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
+    views: Views | Wanted | None = None,
 ) -> EmbeddedFile:
     """Embed the samples of some splits of `data` and write them to one file; a single split keeps no name in it."""
     samples = {name: load_samples(data, name, columns) for name in dict.fromkeys(splits)}
     first, report = next(iter(samples.values())), progress or (lambda *_: None)
-    encoder = load_encoder(spec, data, first, runtime, weights=weights, pooling=pooling, fit=fit)
+    encoder = load_encoder(spec, data, first, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     parts = {
         name: embed(
             found, encoder, cache or default_cache(), runtime=runtime, batch_size=batch_size, skip_bad=skip_bad,

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Precomputed, Runtime, SampleEncoder
+from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, Wanted
 from ghofl.errors import DatasetError
 from ghofl.samples import base, huggingface, tables
 from ghofl.samples.base import Samples
@@ -66,10 +66,11 @@ def load_encoder(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
+    views: Views | Wanted | None = None,
 ) -> SampleEncoder:
     """The encoder of a spec for these samples of `data`; a file of embeddings that says who made them keeps saying so."""
     if samples.kind != "row" or not spec.startswith("precomputed:"):
-        return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit)
+        return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
     if made_by is not None and spec == "precomputed:":
         return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)

@@ -41,8 +41,9 @@ def load_encodable(
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
 ) -> Encodable:
-    """Samples and the encoder that a spec names, which is the recipe's; see `encoders.load` for its options."""
+    """Samples and the encoder that a spec names, which is the recipe's and has its views; see `encoders.load` for its options."""
     samples = load_samples(data, split, columns)
-    loaded = load_encoder(encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit)
+    views = encoders.agreed_views(encoder, recipe.encoder)
+    loaded = load_encoder(encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     check_encoder(encoders.identity(loaded), recipe, data)
     return Encodable(samples, loaded, runtime, batch_size, skip_bad, labels_are_numbers)
