@@ -109,7 +109,7 @@ def test_a_site_refuses_without_a_word_about_its_rows_and_its_administrator_sees
 
 
 def test_under_an_epsilon_no_rule_is_evaluated_while_answering_and_check_shows_them(tmp_path, monkeypatch):
-    site = make_site(tmp_path, '[disclosure]\npreset = "usual"\nclass_rows = 50\n', rows=16)
+    site = make_site(tmp_path, 'any_recipe = true\n[disclosure]\npreset = "usual"\nclass_rows = 50\n', rows=16)
     private = Privacy(radius=4.0, epsilon=1.0, delta=1e-5, noise="local", min_cohort=3)
     recipe = recipe_of(privacy=private, statistics=("B",))
     assert pack(site, recipe).rows == 16
@@ -166,7 +166,7 @@ def test_one_person_moves_the_moments_by_at_most_the_sensitivity_of_persons():
     x, y = 9.0 * rng.normal(size=(40, 6)), rng.integers(4, size=40)
     persons = np.repeat(np.arange(8), 5)
     with_all, without = (
-        count(Features.of(recipe), Embedded(x[keep], y[keep], 3)).moments
+        count(Features.of(recipe), Embedded(x[keep], y[keep], rows_per_person=3)).moments
         for keep in (first_rows(persons, 3), first_rows(persons[:35], 3))
     )
     moved = length(with_all - without, plan.scales)
@@ -182,8 +182,8 @@ def test_a_recipe_about_persons_refuses_rows_of_nobody_knows_whom():
     recipe = person_recipe(2)
     for limited_to in (None, 3):
         with pytest.raises(PrivacyError, match="name the column of persons"):
-            outgoing(recipe, Embedded(x, y, limited_to), "north")
-    assert outgoing(recipe, Embedded(x, y, 1), "north").message.rows == 20
+            outgoing(recipe, Embedded(x, y, rows_per_person=limited_to), "north")
+    assert outgoing(recipe, Embedded(x, y, rows_per_person=1), "north").message.rows == 20
 
 
 def test_unit_and_rows_of_persons_come_together_and_old_recipes_keep_their_fingerprints():

@@ -36,7 +36,8 @@ def federation(folder: Path, sites=3, policy="any_peers = true\nmin_survivors = 
         home.mkdir()
         np.savez(home / "rows.npz", x=x, y=y)
         (home / "policy.toml").write_text(policy)
-        text = f'name = "{name}"\nembeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\nlabels_are_numbers = true\n'
+        places = 'embeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\nrecipe = "../recipe.toml"\n'
+        text = f'name = "{name}"\n{places}labels_are_numbers = true\n'
         (home / "site.toml").write_text(text)
         out.append(Site.load(home / "site.toml"))
     return recipe, out
@@ -284,9 +285,9 @@ def test_the_walk_through_runs_line_by_line_and_gives_the_plain_total(tmp_path, 
     for home, (x, y) in zip(NAMES, site_rows(3), strict=False):
         np.savez(tmp_path / home / "rows.npz", x=x, y=names[y])
         (tmp_path / home / "site.toml").write_text(
-            f'name = "{home}"\nembeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\n'
+            f'name = "{home}"\nembeddings = "rows.npz"\nfolder = "keep"\npolicy = "policy.toml"\nrecipe = "../recipe.toml"\n'
         )
-    np.savez("public.npz", x=site_rows(3)[0][0])
+    np.savez("public.npz", x=site_rows(3)[0][0], y=names[site_rows(3)[0][1]])
     (tmp_path / "recipe.toml").unlink()
     for line in lines:
         ghofl(*line.split()[1:])

@@ -123,30 +123,73 @@ def finish(
     )
 
 
-def _site_command(action: str) -> None:
-    def command(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-        console.check_outputs(json, force)
-        here = Site.load(site)
-        written = answered(action, letters.load(letter), here, here.memory())
-        content = letters.to_bytes(written)
-        _write_same(output, content, force)
-        result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
-        console.say(
-            {**result, "bytes": len(content)},
-            f"Wrote {output}, {console.size(len(content))}: {WHAT[action]}. Give it to the server.",
-            json,
-        )
+@app.command(name="join")
+def join(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+    """At a site: answer the server's letter with its name and its key for this round.
 
-    before = "1-join/invitation.letter" if action == "join" else f"{1 + ACTIONS.index(action)}-{action}/north.letter"
-    command.__doc__ = (
-        f"At a site: answer the server's letter with {WHAT[action]}.\n\n"
-        f"Example: ghofl secure {action} site.toml {before} -o north-{action}.letter"
+    Example: ghofl secure join site.toml 1-join/invitation.letter -o north-join.letter
+    """
+    _answer("join", site, letter, output, force, json)
+
+
+@app.command(name="advertise")
+def advertise(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+    """At a site: answer the server's letter with keys that other sites seal shares with.
+
+    Example: ghofl secure advertise site.toml 2-advertise/north.letter -o north-advertise.letter
+    """
+    _answer("advertise", site, letter, output, force, json)
+
+
+@app.command(name="share")
+def share(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+    """At a site: answer the server's letter with shares of the secrets that hide its vector, sealed for the other sites.
+
+    Example: ghofl secure share site.toml 3-share/north.letter -o north-share.letter
+    """
+    _answer("share", site, letter, output, force, json)
+
+
+@app.command(name="mask")
+def mask(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+    """At a site: answer the server's letter with its moments, hidden.
+
+    Example: ghofl secure mask site.toml 4-mask/north.letter -o north-mask.letter
+    """
+    _answer("mask", site, letter, output, force, json)
+
+
+@app.command(name="endorse")
+def endorse(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+    """At a site: answer the server's letter with a signature on whose moments are in the sum.
+
+    Example: ghofl secure endorse site.toml 5-endorse/north.letter -o north-endorse.letter
+    """
+    _answer("endorse", site, letter, output, force, json)
+
+
+@app.command(name="reveal")
+def reveal(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+    """At a site: answer the server's letter with what takes the masks off the sum, and only off the sum.
+
+    Example: ghofl secure reveal site.toml 6-reveal/north.letter -o north-reveal.letter
+    """
+    _answer("reveal", site, letter, output, force, json)
+
+
+def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, json: str | None) -> None:
+    """Answer a letter and write the reply; the same again where the command is given again."""
+    console.check_outputs(json, force)
+    here = Site.load(site)
+    written = answered(action, letters.load(letter), here, here.memory())
+    content = letters.to_bytes(written)
+    _write_same(output, content, force)
+    result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
+    console.say(
+        {**result, "bytes": len(content)},
+        f"Wrote {output}, {console.size(len(content))}: {WHAT[action]}. Give it to the server.",
+        json,
     )
-    app.command(name=action)(command)
-
-
-for _action in ACTIONS:
-    _site_command(_action)
 
 
 def _write_same(path: Path, content: bytes, force: bool) -> None:

@@ -9,7 +9,7 @@ The same is done between totals of disjoint cohorts where single messages are ne
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -75,10 +75,10 @@ class SiteDiagnosis:
     labels: float
     features: float
     looks_like: tuple[tuple[str, str], ...]
-    width: float | None
-    repeats: int
     clipped: float | None
     head_change: float
+    width: float | None = None
+    repeats: int = 1
     alone: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -149,26 +149,32 @@ def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = No
     judged = agreement.without(first) if len(agreement.active) - len(first) >= 2 else agreement
     outliers = judged.outliers()
     final = judged.without(outliers)
-    changes = _head_changes(parts, recipe)
     sites = []
+    for s, site in enumerate(_described(parts, counts, recipe, final)):
+        site = replace(site, width=widths[s], repeats=repeats[s])
+        is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
+        sites.append(replace(site, flags=_flags(site, is_outlier, s in wide, max_share)))
+    return Diagnosis(tuple(sites), final.spread[1])
+
+
+def _described(
+    parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"], recipe: Recipe, final: Agreement
+) -> Iterator[SiteDiagnosis]:
+    """What is known about every site once it is settled by whom they are judged."""
+    changes, totals = _head_changes(parts, recipe), counts.sum(axis=0)
     for s, part in enumerate(parts):
-        site = SiteDiagnosis(
+        alone = np.flatnonzero((counts[s] > 0) & (totals == counts[s]))
+        yield SiteDiagnosis(
             name=part.name,
             rows=part.moments.rows,
             share=float(counts[s].sum() / counts.sum()),
             labels=float(final.scores[s, 0]),
             features=float(final.scores[s, 1]),
             looks_like=_looks_like(final, s, recipe.classes),
-            width=widths[s],
-            repeats=repeats[s],
             clipped=part.clipped,
             head_change=changes[s],
-            alone=tuple(recipe.classes[c] for c in np.flatnonzero((counts[s] > 0) & (counts.sum(axis=0) == counts[s]))),
+            alone=tuple(recipe.classes[int(c)] for c in alone),
         )
-        is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
-        flags = _flags(site, is_outlier, s in wide, max_share)
-        sites.append(replace(site, flags=flags))
-    return Diagnosis(tuple(sites), final.spread[1])
 
 
 def _check(parts: Sequence[Part], recipe: Recipe) -> None:

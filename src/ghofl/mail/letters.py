@@ -94,10 +94,10 @@ def _value(value: Any) -> Any:
     if isinstance(value, dict):
         (name, text), *others = value.items()
         if name != "bytes" or others or not isinstance(text, str):
-            raise ValueError("an object that is not bytes")
+            raise MessageError("an object that is not bytes")
         return base64.b64decode(text, validate=True)
     if isinstance(value, list):
         return [_value(each) for each in value]
     if not isinstance(value, str | int | bool):
-        raise ValueError("a value of another kind")
+        raise MessageError("a value of another kind")
     return value

@@ -153,18 +153,20 @@ def sensitivity(
     if unit == "client":
         return _of_client(sqrt(sum(terms.values())), neighbours, formula, client_rows)
     if unit == "person":
-        _check_person(person_rows, steps)
-        one = sensitivity(layout, radius, "record", neighbours, scales=scales, sketch_norm=sketch_norm)
-        assert person_rows is not None
-        return Sensitivity(person_rows * one.value, unit, neighbours, f"{person_rows} · {one.formula}")
+        one = sensitivity(layout, radius, "record", neighbours, scales=scales, sketch_norm=sketch_norm, shifts=shifts)
+        return _of_person(one, person_rows, steps)
     rounding = " + √m steps of rounding" if steps else ""
     if neighbours == "add-remove":
         value = sqrt(sum(terms.values())) + sqrt(steps)
         return Sensitivity(value * (1 + SLACK), unit, neighbours, formula + rounding)
+    return _of_replaced(terms, steps, formula, rounding)
+
+
+def _of_replaced(terms: Mapping[str, float], steps: float, formula: str, rounding: str) -> Sensitivity:
     apart = max(0.0, -_least_agreement(terms))
     value = sqrt(2 * (sum(terms.values()) + apart)) + sqrt(2 * steps)
     times = f"√2 · {formula}" if not apart else f"√(2(Δ² + {apart:.3g})), Δ = {formula}"
-    return Sensitivity(value * (1 + SLACK), unit, neighbours, times + rounding)
+    return Sensitivity(value * (1 + SLACK), "record", "replace-one", times + rounding)
 
 
 def _of_client(single: float, neighbours: str, formula: str, client_rows: int | None) -> Sensitivity:
@@ -177,12 +179,13 @@ def _of_client(single: float, neighbours: str, formula: str, client_rows: int | 
     return Sensitivity(times * single * (1 + SLACK), "client", neighbours, f"{times} · {formula}")
 
 
-def _check_person(person_rows: int | None, steps: float) -> None:
+def _of_person(one: Sensitivity, person_rows: int | None, steps: float) -> Sensitivity:
     if person_rows is None or person_rows < 1 or steps:
         raise PrivacyError(
             f"person_rows is {person_rows}; protecting whole persons needs the most rows of one that count, e.g. "
             "person_rows=3, and no rounding."
         )
+    return Sensitivity(person_rows * one.value, "person", one.neighbours, f"{person_rows} · {one.formula}")
 
 
 def _least_agreement(terms: Mapping[str, float]) -> float:
