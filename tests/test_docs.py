@@ -1,5 +1,6 @@
 """The documentation says what the code does: it is generated from it, run against it, and its links lead somewhere."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import ghofl
 from ghofl import HEADS, Layout
 from ghofl.cli import app
 from ghofl.features import rademacher
@@ -183,6 +185,46 @@ def test_the_walk_through_of_private_runs_runs_line_by_line(
         _run(command, refusal)
 
 
+@pytest.mark.filterwarnings("ignore::ghofl.errors.EmptyClassWarning")  # the noise decides whether a class is left empty
+@pytest.mark.slow
+def test_the_walk_through_of_public_rows_runs_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = digits()
+    arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(tmp_path / "digits.npz", **arrays)
+    np.savez(tmp_path / "public.npz", x=data.x_test, y=data.y_test)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-public-rows.md", "sh") for line in _commands(block)]
+    assert len(lines) == 5
+    for line in lines:
+        _run(line)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ghofl.errors.ClippingWarning")  # test rows beyond a draft of the training rows
+def test_the_walk_through_of_tables_runs_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The data dictionary is the page's own, and the rows follow it."""
+    page = ROOT / "docs" / "how-to-tables.md"
+    (dictionary,) = _blocks(page, "text")
+    (tmp_path / "dictionary.csv").write_text(dictionary, encoding="utf-8")
+    for name, rows in (("north", 200), ("south", 90), ("test", 60), ("new", 20)):
+        lines = ["age,creatinine,ward,diagnosis"]
+        for i in range(rows):
+            sick = int(rng.random() < 0.4)
+            value = f"{np.exp(rng.normal(4.5 + sick, 0.5)):.1f}" if i % 9 else ""
+            ward = "surgery" if rng.random() < 0.3 + 0.3 * sick else "medicine"
+            diagnosis = "malignant" if sick else "benign"
+            lines.append(f"{rng.normal(50 + 10 * sick, 9):.0f},{value},{ward},{diagnosis}")
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(page, "sh") for line in _commands(block)]
+    assert len(lines) > 10
+    for line in lines:
+        command, _, refusal = line.partition("# refused: ")
+        _run(command, refusal)
+
+
 def _run(command: str, refusal: str = "") -> str:
     result = CliRunner().invoke(app, shlex.split(command)[1:])
     if refusal:
@@ -196,8 +238,12 @@ def _run(command: str, refusal: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    "page", ["how-to-simulate.md", "how-to-private-runs.md", "how-to-probabilities.md", "math.md", "message-format.md"]
-)
+    "page",
+    [
+        "how-to-simulate.md", "how-to-private-runs.md", "how-to-tables.md", "how-to-probabilities.md", "math.md",
+        "message-format.md",
+    ],
+)  # fmt: skip
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = _blocks(ROOT / "docs" / page, "python")
@@ -235,3 +281,36 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_the_readme_leads_to_every_page_of_the_docs() -> None:
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in _links(README)}
     assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_has_every_page(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        tmp_path / "trees",
+        ROOT / "docs",
+        tmp_path / "site",
+    ]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (tmp_path / "site" / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+
+
+def test_the_python_interface_lists_every_module_that_users_import() -> None:
+    listed = {
+        name
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for name in re.findall(r"automodule:: (\S+)", page.read_text())
+    }
+    for name in listed:
+        importlib.import_module(name)
+    public = {vars(ghofl)[name].__module__ for name in ghofl.__all__ if hasattr(vars(ghofl)[name], "__module__")}
+    assert public <= listed

@@ -29,13 +29,13 @@ from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
-from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, sealed
+from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
 MAX_HEADER = 256 * 2**20
 TRIED = 8  # class means that a new head is tried on
-NAMED = 5  # empty classes told by name
+NAMED = 5  # empty classes that a warning names
 
 Warn = Callable[[Warning], None]
 
@@ -52,7 +52,7 @@ class Classifier:
     ----------
     ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted on a total, it is the same whichever
     way the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
-    minimum counts tell. Two classifiers are equal when recipe, head and all that is told about them are.
+    minimum counts tell. Two classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
     --------
@@ -208,7 +208,7 @@ class Classifier:
             "temperature": self.temperature,
             **self.calibration.to_dict(),
         }
-        return sealed(self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays()), header)
+        return seal(self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays()), header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Classifier":
@@ -282,8 +282,8 @@ def _priors(
 
 def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
     """The names of classes without a row, but for those of which a minimum count tells already."""
-    told = set() if total.small_classes is None else set(total.small_classes.small)
-    return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in told]
+    known = set() if total.small_classes is None else set(total.small_classes.small)
+    return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in known]
 
 
 def _never_predicted(names: list[str], is_noisy: bool) -> str:

@@ -43,6 +43,23 @@ def test_the_fingerprint_of_a_timm_encoder_stays_what_it_was(tmp_path):
     assert encoders.load("timm:test_resnet", weights=weights).fingerprint == pinned
 
 
+WITH_VIEWS = {
+    "quick": "8abcede375d7d71fcf1d8f51f59b42980bb086e5cac0163b65e5eaef91ed4343",
+    "default": "7e90d1b319a2ef06e7be33c8710e70d8102ede0948fc70b166095020780663f3",
+    "best": "26c609d0cdd301a2762f849c322b54377421e6c4a7f65228a7f171410cf7dec0",
+    "bicubic": "a38379d29854057c01eab2e578a3fc3e24772f5c06d98f7e53f3ac862df8152e",
+}
+
+
+@pytest.mark.parametrize("views", WITH_VIEWS)
+def test_the_fingerprint_of_an_encoder_with_views_stays_what_it_was(views, tmp_path):
+    from torchvision import models
+
+    weights = write_weights(models.shufflenet_v2_x0_5(weights=None), tmp_path / "w.safetensors")
+    loaded = encoders.load("torchvision:shufflenet_v2_x0_5", weights=weights, views=views)
+    assert loaded.fingerprint == WITH_VIEWS[views]
+
+
 def test_the_fingerprint_of_precomputed_rows_stays_what_it_was():
     pinned = "b49584fd9b680f5995e33c09171364d706db0898d21936c5b804547562a1275d"
     assert encoders.load("precomputed:clip", dim=512).fingerprint == pinned

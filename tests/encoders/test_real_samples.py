@@ -49,12 +49,33 @@ def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, fe
     """The stored rows were made on a GPU in TF32 and kept as bytes, so a cosine of 0.999 is what can be asked."""
     monkeypatch.chdir(tmp_path)
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data / "weights" / "mobilenet_v2.safetensors"]
-    ghofl("embed", *encoder, "--data", few, "--cache", "cache", "-o", "torch.npz")
+    ghofl("embed", *encoder, "--data", few, "--cache", "cache", "--quality", "paper", "-o", "torch.npz")
     ghofl("embed", "--encoder", f"onnx:{exported}", "--data", few, "--cache", "cache", "-o", "onnx.npz")
     ours, onnx = load_rows("torch.npz"), load_rows("onnx.npz")
     assert cosines(ours.x, stored(real_data, load_samples(str(few)).names)).min() >= 0.999
     assert np.abs(ours.x - onnx.x).max() <= 1e-3
     assert ours.encoder.fingerprint == onnx.encoder.fingerprint
+
+
+def test_mobilenet_s_default_views_are_the_mean_of_six_rows_and_of_its_onnx_file_s(real_data, few, tmp_path):
+    """One flip and three sizes; averaging turns a row by little, and a mirrored photo has the same row."""
+    weights, samples = real_data / "weights" / "mobilenet_v2.safetensors", load_samples(str(few))
+    photos = [samples.read(i) for i in range(0, len(samples), 8)]
+    mirrored = [np.ascontiguousarray(photo[:, ::-1]) for photo in photos]
+
+    def rows(views, batch):
+        return next(iter(encoders.load("torchvision:mobilenet_v2", weights=weights, views=views).encode([batch])))
+
+    default = encoders.load("torchvision:mobilenet_v2", weights=weights, views="default")
+    x = next(iter(default.encode([photos])))
+    expected = sum(rows(str(size), batch) for size in (160, 224, 288) for batch in (photos, mirrored)) / 6
+    assert np.abs(x - expected).max() <= 1e-4 * np.abs(x).max()
+    assert np.abs(x - next(iter(default.encode([mirrored])))).max() <= 1e-5 * np.abs(x).max()
+    assert 0.9 < np.median(cosines(x, rows("", photos))) < 0.999
+    export(default, tmp_path / "m.onnx")
+    onnx = encoders.load(f"onnx:{tmp_path / 'm.onnx'}")
+    assert np.abs(x - next(iter(onnx.encode([photos])))).max() <= 1e-3
+    assert onnx.fingerprint == default.fingerprint
 
 
 def test_real_text_goes_from_csv_to_a_classifier(real_data, minilm, tmp_path):

@@ -273,7 +273,7 @@ def network(tmp_path_factory):
 def command(photos, network, cache, output, *more):
     return [
         sys.executable, "-m", "ghofl", "embed", "--encoder", "torchvision:mobilenet_v2", "--weights", str(network),
-        "--data", str(photos), "--cache", str(cache), "--batch-size", "2", "-o", str(output), *more,
+        "--data", str(photos), "--cache", str(cache), "--batch-size", "2", "--quality", "quick", "-o", str(output), *more,
     ]  # fmt: skip
 
 

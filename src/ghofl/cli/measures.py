@@ -90,4 +90,4 @@ def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None
 def check_picture(path: Path | None, force: bool) -> None:
     """A usage error before the work when the picture could not be written."""
     if path is not None:
-        console.refuse_overwriting(path, force)
+        console.check_free(path, force)

@@ -15,12 +15,12 @@ from rich.table import Table
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.selection import Report, best_of, calibrated
 from ghofl.evaluation.tally import Tally
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import rows_for
 
 BLOCK = 2048
 Priors = Annotated[
@@ -39,7 +39,9 @@ Threshold = Annotated[
     ),
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[Path, typer.Argument(help="A file of embeddings: .npz, .npy, .safetensors or .parquet.")]
+EmbeddingsFile = Annotated[
+    Path, typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet), or a table by a schema.")
+]
 
 
 def evaluate(
@@ -48,6 +50,7 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     labels_are_numbers: LabelsAreNumbers = False,
+    label_column: Annotated[str, typer.Option(help="Of a table by a schema: the column of labels.")] = "",
     priors: Priors = None,
     threshold: Threshold = None,
     tally: Annotated[
@@ -64,11 +67,11 @@ def evaluate(
     console.check_outputs(json, force)
     measures.check_picture(plot, force)
     classifier = _used(_load_head(head), priors, threshold)
-    rows = load_rows(embeddings, split)
-    assert rows.y is not None
-    if not len(rows.y):
+    rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
+    if not len(rows.x):
         raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
-    y, classes = class_numbers(rows.y, classifier.recipe.classes, labels_are_numbers), classifier.recipe.classes
+    classes = classifier.recipe.classes
+    y = rows.numbers(classes, labels_are_numbers)
     probabilities = _probabilities(classifier, rows.x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
     counted = Tally.of(classifier, rows.x, y) if tally else None
@@ -80,7 +83,7 @@ def evaluate(
         **found.to_dict(),
         **measures.per_class(found, classes),
     }
-    console.present(result, measures.measures_table(found, classifier.head.name, classes), json)
+    console.show(result, measures.measures_table(found, classifier.head.name, classes), json)
     counts = measures.confusion_table(found, classes)
     if counts is not None and json != "-":
         console.out.print(counts)
@@ -101,16 +104,9 @@ def select(
     for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
         table.add_column(name)
     for found in totals:
-        counts = found.confusion
-        cells = (
-            found.head,
-            found.sha256[:12],
-            str(len(found.sites)),
-            f"{counts.rows:,}",
-            f"{100 * counts.accuracy:.2f}",
-        )
-        table.add_row(*cells)
-    console.present({"heads": [found.to_dict() for found in totals]}, table, json)
+        rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
+        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy)
+    console.show({"heads": [found.to_dict() for found in totals]}, table, json)
 
 
 def calibrate(
@@ -130,7 +126,7 @@ def calibrate(
     made.save(output)
     result = {"file": str(output), "rows": total.confusion.rows, "sites": len(total.sites)}
     result |= {"temperature_before": classifier.temperature, "temperature": made.temperature}
-    console.said(
+    console.say(
         result,
         f"Wrote {output}: calibrated on {total.confusion.rows:,} rows of {console.count(len(total.sites), 'site')}, "
         f"temperature {classifier.temperature:.3g} → {made.temperature:.3g}.",
@@ -171,7 +167,7 @@ def predict(
         raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
     console.check_outputs(json, force, *([] if to_standard_output else [output]))
     classifier = _used(_load_head(head), priors, threshold)
-    rows = load_rows(embeddings, split, labelled=False)
+    rows = rows_for(classifier.recipe, embeddings, split, labelled=False)
     probabilities = _probabilities(classifier, rows.x)
     best, novelty = classifier.decide(probabilities), None
     if reject is not None:
@@ -182,11 +178,11 @@ def predict(
     result = {"file": str(output), "rows": len(best), "head": classifier.head.name, "without_label": left}
     if to_standard_output:
         sys.stdout.write(text)
-        console.present(result, None, json)
+        console.show(result, None, json)
         return
     files.write(output, text)
     told = f", {left:,} of them without a label" if left else ""
-    console.said(result, f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}{told}.", json)
+    console.say(result, f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}{told}.", json)
 
 
 def _table_of(classes: tuple[str, ...], best: np.ndarray, probabilities: np.ndarray, novelty: np.ndarray | None) -> str:
@@ -234,7 +230,7 @@ def _named_numbers(text: str, option: str) -> dict[str, float]:
 
 
 def _load_head(path: Path) -> Classifier:
-    with console.naming(path):
+    with console.errors_about(path):
         return Classifier.load(path)
 
 

@@ -9,6 +9,7 @@
     precomputed:NAME      rows as they are     nothing more
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from ghofl.encoders.base import Runtime, Sample, SampleEncoder, check_kind, cores, cosines, doorway, identity
@@ -17,7 +18,9 @@ from ghofl.encoders.precomputed import Precomputed
 from ghofl.encoders.projection import projection_from
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
+from ghofl.encoders.views import Views, Wanted
 from ghofl.errors import EncoderError
+from ghofl.recipe import Encoder
 
 __all__ = [
     "ENCODERS",
@@ -28,12 +31,16 @@ __all__ = [
     "Sample",
     "SampleEncoder",
     "TextEncoder",
+    "Views",
+    "Wanted",
+    "agreed_views",
     "check_kind",
     "cores",
     "cosines",
     "identity",
     "load",
     "projection_from",
+    "takes_views",
 ]
 
 ENCODERS = {
@@ -53,11 +60,14 @@ def load(
     pooling: str | None = None,
     fit: str | None = None,
     dim: int | None = None,
+    views: Views | Wanted | str | None = None,
 ) -> SampleEncoder:
     """The encoder of a spec such as ``torchvision:mobilenet_v2``, ``hf:FOLDER`` or ``onnx:FILE``.
 
     `weights` is a local checkpoint for torchvision and timm; `pooling` is for texts (``mean`` or ``cls``), `fit` for
-    images of torchvision and timm (``squash`` or ``crop``), `dim` the length of precomputed rows.
+    images of torchvision and timm (``squash`` or ``crop``), `dim` the length of precomputed rows. `views` are those
+    an image's embedding is the mean of (``flip 160,224,288``, or a quality: ``paper``, ``quick``, ``default``,
+    ``best``); one view unless given.
 
     >>> load("precomputed:clip", dim=512).name
     'precomputed:clip'
@@ -66,13 +76,12 @@ def load(
     family, found, rest = spec.partition(":")
     if not found or family not in ENCODERS or (not rest and family != "precomputed"):
         raise EncoderError(f"encoder {spec!r} is unknown; write one of {', '.join(ENCODERS.values())}.")
-    _check_options(spec, family, weights=weights, pooling=pooling, fit=fit)
-    if family == "torchvision":
-        return doorway("ghofl.encoders.from_torchvision", spec, "images").load(rest, runtime, weights, fit)
-    if family == "timm":
-        return doorway("ghofl.encoders.from_timm", spec, "images").load(rest, runtime, weights, fit)
+    asked = _views(views, family)
+    _check_options(spec, family, weights=weights, pooling=pooling, fit=fit, views=asked)
+    if family in PHOTOS:
+        return doorway(f"ghofl.encoders.from_{family}", spec, "images").load(rest, runtime, weights, fit, asked)
     if family == "hf":
-        return doorway("ghofl.encoders.from_transformers", spec, "text").load(rest, runtime, pooling)
+        return doorway("ghofl.encoders.from_transformers", spec, "text").load(rest, runtime, pooling, asked)
     if family == "onnx":
         return doorway("ghofl.encoders.from_onnx", spec, "onnx").load(Path(rest), runtime)
     if dim is None:
@@ -80,7 +89,30 @@ def load(
     return Precomputed.of(rest or "unnamed", dim)
 
 
-_TAKES = {"weights": ("torchvision", "timm"), "pooling": ("hf",), "fit": ("torchvision", "timm")}
+def agreed_views(spec: str, encoder: Encoder) -> Views | None:
+    """The views that a recipe's encoder has, for a site's own; None for kinds that carry them, or have none.
+
+    >>> str(agreed_views("torchvision:resnet18", Encoder(dim=512, views="flip")))
+    'flip'
+    """
+    return Views.parse(encoder.views) if takes_views(spec) and encoder.views else None
+
+
+def takes_views(spec: str) -> bool:
+    """Whether views can be asked of an encoder of this kind."""
+    return spec.partition(":")[0] in _TAKES["views"]
+
+
+PHOTOS = ("torchvision", "timm")  # the encoders whose default are views
+_TAKES = {"weights": PHOTOS, "pooling": ("hf",), "fit": PHOTOS, "views": (*PHOTOS, "hf")}
+
+
+def _views(views: Views | Wanted | str | None, family: str) -> Views | Wanted | None:
+    """What was asked for, or None: of one view alone, and of an encoder's default where it has none."""
+    asked = Wanted.parse(views) if isinstance(views, str) else views
+    if isinstance(asked, Wanted) and not asked.quality and family in PHOTOS:
+        return replace(asked, quality="default")
+    return None if asked in (None, Views(), Wanted(), Wanted("paper")) else asked
 
 
 def _check_options(spec: str, family: str, **options: object) -> None:

@@ -87,7 +87,8 @@ def cores() -> int:
 
 def identity(encoder: SampleEncoder) -> recipe.Encoder:
     """What a recipe says about an encoder."""
-    return recipe.Encoder(dim=encoder.dim, name=encoder.name, fingerprint=encoder.fingerprint)
+    views = str(getattr(encoder, "views", ""))  # only encoders of images have them
+    return recipe.Encoder(dim=encoder.dim, name=encoder.name, fingerprint=encoder.fingerprint, views=views)
 
 
 def fingerprint(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> str:

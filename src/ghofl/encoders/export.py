@@ -61,7 +61,8 @@ def _network(encoder: ImageEncoder | TextEncoder, forward: TorchForward) -> byte
         names = ["ids", "mask"]
     else:
         size = encoder.preprocessing.size
-        inputs, shapes, names = (torch.zeros(2, 3, size, size),), ({0: n},), ["planes"]
+        sides = {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC} if encoder.views.scales else {}
+        inputs, shapes, names = (torch.zeros(2, 3, size, size),), ({0: n, **sides},), ["planes"]
     with tempfile.TemporaryDirectory() as folder, _quietly():
         file = Path(folder) / "network.onnx"
         torch.onnx.export(
@@ -88,7 +89,7 @@ def _description(encoder: ImageEncoder | TextEncoder) -> Description:
     if isinstance(encoder, TextEncoder):
         tokens = encoder.tokens
         return Description(*common, tokenizer=tokens.definition, longest=tokens.longest, pooling=encoder.pooling)
-    return Description(*common, preprocessing=encoder.preprocessing)
+    return Description(*common, preprocessing=encoder.preprocessing, views=str(encoder.views))
 
 
 def _difference(encoder: SampleEncoder, exported: SampleEncoder) -> float:

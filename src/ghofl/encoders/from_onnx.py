@@ -14,6 +14,7 @@ from ghofl.encoders.onnx_file import DESCRIPTION, description_of
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
+from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -42,15 +43,16 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
         return _foreign(name, data, session, path, workers)
     preprocessing = described.preprocessing
     assert preprocessing is not None  # as `Description` has checked
-    forward = _ImageForward(session, preprocessing, workers)
-    return ImageEncoder(name, described.dim, described.fingerprint, preprocessing, forward)
+    views = Views.parse(described.views)
+    forward = _ImageForward(session, preprocessing, workers, views)
+    return ImageEncoder(name, described.dim, described.fingerprint, preprocessing, forward, views=views)
 
 
 class _ImageForward:
     """Byte images to embeddings, a few images per thread: threads that share an image's layers wait for one another."""
 
-    def __init__(self, session: Any, preprocessing: Preprocessing, workers: int) -> None:
-        self.session, self.preprocessing = session, preprocessing
+    def __init__(self, session: Any, preprocessing: Preprocessing, workers: int, views: Views | None = None) -> None:
+        self.session, self.preprocessing, self.views = session, preprocessing, views or Views()
         self.input = session.get_inputs()[0].name
         self.pool = ThreadPoolExecutor(workers) if workers else None
 
@@ -61,7 +63,10 @@ class _ImageForward:
         return np.concatenate(list(self.pool.map(self._rows, parts)))
 
     def _rows(self, images: np.ndarray) -> np.ndarray:
-        x = self.session.run(None, {self.input: self.preprocessing.planes(images)})[0]
+        return self.views.mean(self._view, images, self.preprocessing)
+
+    def _view(self, preprocessing: Preprocessing, images: np.ndarray) -> np.ndarray:
+        x = self.session.run(None, {self.input: preprocessing.planes(images)})[0]
         return x.reshape(len(images), -1)
 
 

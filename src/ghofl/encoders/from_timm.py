@@ -11,11 +11,18 @@ from ghofl.encoders import checkpoints, hub
 from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
-from ghofl.encoders.torch_forward import ImageForward, fingerprint_of
+from ghofl.encoders.torch_images import image_encoder
+from ghofl.encoders.views import Views, Wanted
 from ghofl.errors import EncoderError
 
 
-def load(name: str, runtime: Runtime, weights: str | Path | None = None, fit: str | None = None) -> ImageEncoder:
+def load(
+    name: str,
+    runtime: Runtime,
+    weights: str | Path | None = None,
+    fit: str | None = None,
+    views: Views | Wanted | None = None,
+) -> ImageEncoder:
     """A network by timm's name, with its pretrained weights or a local checkpoint's."""
     if not timm.is_model(name.split(".")[0]):
         near = timm.list_models(f"*{name.split('.')[0][:6]}*")[:4]
@@ -26,15 +33,8 @@ def load(name: str, runtime: Runtime, weights: str | Path | None = None, fit: st
     classifier = layer.weight.detach().float().numpy().copy() if is_linear else None
     preprocessing = _preprocessing(resolve_model_data_config(network), fit)
     network.reset_classifier(0)
-    with torch.inference_mode():
-        dim = network(torch.zeros(1, 3, preprocessing.size, preprocessing.size)).shape[1]
-    if classifier is not None and classifier.shape[1] != dim:
-        classifier = None  # layers between pooling and classifier: its directions are not the embedding's
-    settings = {"network": f"timm:{name}", "preprocessing": preprocessing.settings(), "pooling": "timm"}
-    mark = fingerprint_of(network, settings)
-    return ImageEncoder(
-        f"timm:{name}", dim, mark, preprocessing, ImageForward(network, preprocessing, runtime), classifier
-    )
+    settings: dict[str, Any] = {"network": f"timm:{name}", "pooling": "timm"}
+    return image_encoder(f"timm:{name}", network, preprocessing, settings, runtime, views, classifier)
 
 
 def _downloaded(name: str) -> tuple[Any, bool]:

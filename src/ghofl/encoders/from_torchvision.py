@@ -1,6 +1,7 @@
 """Encoders of torchvision: any of its classification networks, without the last linear layer."""
 
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 
 import torch
@@ -11,14 +12,21 @@ from ghofl.encoders import checkpoints
 from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
-from ghofl.encoders.torch_forward import ImageForward, fingerprint_of
+from ghofl.encoders.torch_images import image_encoder
+from ghofl.encoders.views import Views, Wanted
 from ghofl.errors import EncoderError
 
 PUBLIC = "IMAGENET1K_V1"
 EVERY_CLASS = 1000
 
 
-def load(name: str, runtime: Runtime, weights: str | Path | None = None, fit: str | None = None) -> ImageEncoder:
+def load(
+    name: str,
+    runtime: Runtime,
+    weights: str | Path | None = None,
+    fit: str | None = None,
+    views: Views | Wanted | None = None,
+) -> ImageEncoder:
     """A network by torchvision's name, with its ImageNet weights or a local checkpoint's."""
     known = models.list_models(module=models)
     if name not in known:
@@ -27,11 +35,10 @@ def load(name: str, runtime: Runtime, weights: str | Path | None = None, fit: st
     path, last = last_linear(network)
     classifier = last.weight.detach().float().numpy().copy() if has_classifier else None
     _replace(network, path, nn.Identity())
-    preprocessing = Preprocessing(fit=fit or "squash")
-    settings = {"network": f"torchvision:{name}", "preprocessing": preprocessing.settings(), "pooling": "penultimate"}
-    mark = fingerprint_of(network, settings)
-    forward = ImageForward(fused(network), preprocessing, runtime)
-    return ImageEncoder(f"torchvision:{name}", last.in_features, mark, preprocessing, forward, classifier)
+    settings: dict[str, Any] = {"network": f"torchvision:{name}", "pooling": "penultimate"}
+    return image_encoder(
+        f"torchvision:{name}", network, Preprocessing(fit=fit or "squash"), settings, runtime, views, classifier, fuse
+    )
 
 
 def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
@@ -42,7 +49,7 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
     return linear[-1]
 
 
-def fused(network: nn.Module) -> nn.Module:
+def fuse(network: nn.Module) -> nn.Module:
     """The same function with every batch norm folded into the convolution before it, where torch can trace it."""
     from torch.fx.experimental import optimization
 

@@ -16,7 +16,9 @@ from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
-from ghofl.encoders.torch_forward import ImageForward, TokenForward, fingerprint_of
+from ghofl.encoders.torch_forward import TokenForward, fingerprint_of
+from ghofl.encoders.torch_images import image_encoder
+from ghofl.encoders.views import Views, Wanted
 from ghofl.errors import EncoderError
 
 POOLINGS = ("mean", "cls")
@@ -26,7 +28,9 @@ CONFIGURED = ("model_type", "hidden_act", "activation", "num_attention_heads", "
 KERNELS = {2: "bilinear", 3: "bicubic"}
 
 
-def load(source: str, runtime: Runtime, pooling: str | None = None) -> SampleEncoder:
+def load(
+    source: str, runtime: Runtime, pooling: str | None = None, views: Views | Wanted | None = None
+) -> SampleEncoder:
     """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): text or vision, as its files say."""
     is_local = Path(source).is_dir()
     name, _, revision = (source, "", "") if is_local else source.partition("@")
@@ -40,7 +44,9 @@ def load(source: str, runtime: Runtime, pooling: str | None = None) -> SampleEnc
         # Weights come from safetensors, or through torch's weights-only reader; no code of the model's is run.
         model = AutoModel.from_pretrained(name, dtype=torch.float32, trust_remote_code=False, **where).eval()
         if _file(name, "preprocessor_config.json", where) is not None:
-            return _vision(shown, model, _read(name, "preprocessor_config.json", where), runtime)
+            return _vision(shown, model, _read(name, "preprocessor_config.json", where), runtime, views)
+        if views is not None:
+            raise EncoderError(f"{shown} takes texts, and views are of images; leave out --quality, --views, --scales.")
         return _text(shown, name, model, config, runtime, pooling, where)
     except (OSError, ValueError) as error:
         raise EncoderError(_unreachable(source, error)) from None
@@ -91,13 +97,11 @@ def _text(
     return TextEncoder(shown, config.hidden_size, fingerprint_of(module, settings), pooling, tokens, forward)
 
 
-def _vision(shown: str, model: Any, settings: dict[str, Any], runtime: Runtime) -> ImageEncoder:
-    module, preprocessing = PooledVision(model), _preprocessing(settings)
-    described = {"preprocessing": preprocessing.settings(), "pooling": "pooled", **_configured(model.config)}
-    with torch.inference_mode():
-        dim = module(torch.zeros(1, 3, preprocessing.size, preprocessing.size)).shape[1]
-    mark = fingerprint_of(module, described)
-    return ImageEncoder(shown, dim, mark, preprocessing, ImageForward(module, preprocessing, runtime))
+def _vision(
+    shown: str, model: Any, settings: dict[str, Any], runtime: Runtime, views: Views | Wanted | None
+) -> ImageEncoder:
+    described = {"pooling": "pooled", **_configured(model.config)}
+    return image_encoder(shown, PooledVision(model), _preprocessing(settings), described, runtime, views)
 
 
 def _configured(config: Any) -> dict[str, Any]:

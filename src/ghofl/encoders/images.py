@@ -8,6 +8,7 @@ from jaxtyping import Float, Float32, UInt8
 
 from ghofl.encoders.base import Sample
 from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.views import Views
 from ghofl.errors import SampleError
 
 # Activations of one image in a convolutional network, in planes of its input size.
@@ -19,7 +20,8 @@ class ImageEncoder:
     """Images to embeddings: preprocessing, then a network without its classifier.
 
     `forward` takes equally large images as bytes and gives their embeddings. `classifier` is the weight matrix of
-    the public classifier that the network was trained with, where its checkpoint had one.
+    the public classifier that the network was trained with, where its checkpoint had one. `views` are those that
+    `forward` averages over.
     """
 
     name: str
@@ -29,11 +31,12 @@ class ImageEncoder:
     forward: Callable[[UInt8[np.ndarray, "n h w 3"]], Float32[np.ndarray, "n dim"]] = field(repr=False)
     classifier: Float[np.ndarray, "classes dim"] | None = field(default=None, repr=False)
     kind: str = "image"
+    views: Views = field(default_factory=Views)
 
     @property
     def sample_bytes(self) -> int:
         """Roughly the memory of one image in a batch."""
-        return 4 * PLANES * self.preprocessing.size**2
+        return 4 * PLANES * max((self.preprocessing.size, *self.views.scales)) ** 2
 
     def encode(self, batches: Iterable[Sequence[Sample]]) -> Iterator[Float[np.ndarray, "n dim"]]:
         """The embeddings of each batch of images."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError, RecipeError
 from ghofl.recipe.schema import build
 
@@ -36,6 +37,7 @@ class Description:
     tokenizer: str = ""
     longest: int = 0
     pooling: str = ""
+    views: str = ""
 
     def __post_init__(self) -> None:
         has_preprocessing = self.preprocessing is not None
@@ -43,6 +45,9 @@ class Description:
             raise EncoderError(
                 f"kind is {self.kind!r}; expected an image with preprocessing or a text with a tokenizer"
             )
+        if self.views and self.kind != "image":
+            raise EncoderError(f"views are {self.views[:80]!r} of a {self.kind}; only images have views")
+        Views.parse(self.views)
 
 
 def seal_of(body: bytes, length: str) -> str:
@@ -61,5 +66,5 @@ def description_of(data: bytes, path: Path) -> Description | None:
     try:
         # The entry's lengths before the JSON may hold a bare brace, and never one with a quote after it.
         return build(Description, json.loads(body[body.index(b'{"', int(seal[:16], 16)) :]), "")
-    except (ValueError, RecipeError) as error:
+    except (ValueError, RecipeError, EncoderError) as error:
         raise EncoderError(f"{path} has a description that cannot be read ({error}); export it again.") from None

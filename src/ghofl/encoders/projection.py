@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from ghofl.encoders.base import SampleEncoder
+from ghofl.encoders.images import ImageEncoder
 from ghofl.errors import EncoderError
 from ghofl.recipe import Projection
 
@@ -14,6 +15,11 @@ LARGEST = 1023
 def projection_from(encoder: SampleEncoder, dim: int) -> Projection:
     """The projection onto the `dim` directions that the encoder's own classifier looks at most."""
     classifier = getattr(encoder, "classifier", None)
+    if isinstance(encoder, ImageEncoder) and encoder.views.has_maps:
+        raise EncoderError(
+            f"{encoder.name} with '{encoder.views}' gives more than its classifier sees; leave out --stages and --pool "
+            "mean+std, or leave out --from-encoder for random signs."
+        )
     if classifier is None:
         raise EncoderError(
             f"{encoder.name} has no classifier to take directions from; load weights that include one, or leave out "

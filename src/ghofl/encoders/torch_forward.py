@@ -10,6 +10,7 @@ import torch
 
 from ghofl.encoders.base import HALF_PRECISION_COSINE, Runtime, cores, cosines, fingerprint
 from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError
 
 # Images of one pass on a CPU: activations of more overflow its caches, those of fewer leave its cores waiting.
@@ -73,24 +74,29 @@ class TorchForward:
 
 
 class ImageForward(TorchForward):
-    """Byte images to embeddings, run channels-last; a GPU gets the bytes and resizes them itself."""
+    """Byte images to embeddings, run channels-last; a GPU gets the bytes and resizes them itself.
 
-    def __init__(self, module: torch.nn.Module, preprocessing: Preprocessing, runtime: Runtime) -> None:
+    The embedding is the mean over `views`.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, preprocessing: Preprocessing, runtime: Runtime, views: Views | None = None
+    ) -> None:
         super().__init__(module.to(memory_format=torch.channels_last), runtime)  # type: ignore[call-overload]
-        self.preprocessing = preprocessing
+        self.preprocessing, self.views = preprocessing, views or Views()
 
     @torch.inference_mode()
     def __call__(self, images: np.ndarray) -> np.ndarray:
-        if self.device.type != "cpu":
-            return self.run([(self._planes(images),)])
-        starts = range(0, len(images), IMAGES_AT_ONCE)
-        return self.run([(self._planes(images[i : i + IMAGES_AT_ONCE]),) for i in starts])
+        return self.views.mean(self.view, images, self.preprocessing)
 
-    def _planes(self, images: np.ndarray) -> torch.Tensor:
-        if self.device.type == "cpu":
-            planes = torch.from_numpy(self.preprocessing.planes(images))
-            return planes.contiguous(memory_format=torch.channels_last)
-        return planes_on(self.device, images, self.preprocessing)
+    @torch.inference_mode()
+    def view(self, preprocessing: Preprocessing, images: np.ndarray) -> np.ndarray:
+        """The rows of one view."""
+        if self.device.type != "cpu":
+            return self.run([(planes_on(self.device, images, preprocessing),)])
+        parts = (images[i : i + IMAGES_AT_ONCE] for i in range(0, len(images), IMAGES_AT_ONCE))
+        planes = (torch.from_numpy(preprocessing.planes(part)) for part in parts)
+        return self.run([(part.contiguous(memory_format=torch.channels_last),) for part in planes])
 
 
 def planes_on(device: torch.device, images: np.ndarray, preprocessing: Preprocessing) -> torch.Tensor:

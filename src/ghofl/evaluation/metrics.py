@@ -48,10 +48,10 @@ class Metrics:
     ) -> "Metrics":
         """The measures of these probabilities; `predicted` is their largest unless given, and −1 counts as wrong."""
         classes, rows = probabilities.shape[1], np.arange(len(y))
-        guessed = probabilities.argmax(axis=1) if predicted is None else predicted
+        found = probabilities.argmax(axis=1) if predicted is None else predicted
         of_label = probabilities[rows, y]
         squared = np.einsum("nc,nc->n", probabilities, probabilities) - 2.0 * of_label + 1.0
-        counts = Confusion.of(y, np.where(guessed < 0, _another(y, classes), guessed), classes)
+        counts = Confusion.of(y, np.where(found < 0, _another(y, classes), found), classes)
         return cls(
             counts,
             float(np.mean(-np.log(np.maximum(of_label, SMALLEST)))) if len(y) else 0.0,

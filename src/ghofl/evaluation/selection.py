@@ -45,7 +45,9 @@ class Report:
             raise RosterError("reports on different head files do not add up; send every site the same file.")
         twice = set(self.sites) & set(other.sites) - {""}
         if twice:
-            raise RosterError(f"site {min(twice)!r} reported twice on {self.head!r}; give one report a site and head.")
+            raise RosterError(
+                f"site {min(twice)!r} reported twice on {self.head!r}; give one report per site and head."
+            )
         tally = None if self.tally is None or other.tally is None else self.tally + other.tally
         confusion = self.confusion + other.confusion
         return Report(self.head, self.sha256, self.recipe, self.sites + other.sites, confusion, tally)
@@ -85,7 +87,7 @@ class Report:
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:
-    """One report a head, of all its sites, the most accurate first."""
+    """One report per head, of all its sites, the most accurate first."""
     totals: dict[str, Report] = {}
     for report in reports:
         totals[report.sha256] = totals[report.sha256] + report if report.sha256 in totals else report

@@ -2,7 +2,8 @@
 
 ::
 
-    x  →  x − anchor  →  sign(x)|x|^p  →  x/‖x‖₂  →  q = clip(rint(x·scale), ±bound)      the grid
+    x  →  x − anchor  →  sign(x)|x|^p  →  x − centre  →  x/‖x‖₂                          transform
+    x  →  q = clip(rint(x·scale), ±bound)                                                the grid
     q  →  clip(round(q R / 2^shift), ±bound)                                             projection
     q  →  clip(relu(round((q − q̄) R / 2^shift)), 0..bound)                               lift, q̄ the row's mean
     q  →  q · min(1, radius/‖q‖₂), rounded so that it is no longer                        privacy.radius
@@ -90,7 +91,7 @@ class Features:
         clipping, radius = Clipping(), self.radius
         for start in range(0, len(x), BLOCK):
             block = slice(start, start + BLOCK)
-            q, clipped = self.on_grid(transformed(x[block], self.recipe))
+            q, clipped = self.on_grid(transform(x[block], self.recipe))
             clipping += clipped
             if self.matrix is not None:
                 projected, clipped = self._through_matrix(q)
@@ -134,8 +135,8 @@ class Features:
         return _clip(y, self.recipe.grid.bound, "projection" if self.recipe.lift is None else "lift")
 
 
-def transformed(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray, "n dim"]:
-    """Rows after anchor, power and unit length, before the grid. A row of zeros keeps its length of zero."""
+def transform(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray, "n dim"]:
+    """Rows after anchor, power, centre and unit length, before the grid. A row of zeros keeps its length of zero."""
     # A C-contiguous float64 block makes numpy add each row in one fixed order, whatever the batch looked like.
     x = np.ascontiguousarray(x, dtype=np.float64)
     if recipe.transform.anchor:
@@ -144,6 +145,8 @@ def transformed(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray
         x = np.copysign(np.sqrt(np.abs(x)), x)  # IEEE square roots are exact on every platform; pow is not
     elif recipe.transform.power != 1.0:
         x = np.copysign(np.abs(x) ** recipe.transform.power, x)
+    if recipe.transform.centre:
+        x = x - np.asarray(recipe.transform.centre)
     if recipe.transform.unit_length:
         length = np.sqrt(np.add.reduce(x * x, axis=1, keepdims=True))
         x = x / np.where(length > 0, length, 1.0)

@@ -30,7 +30,7 @@ from ghofl.features import Features
 from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Exact, Repaired, noise_amount
 from ghofl.moments import Moments
-from ghofl.privacy import diagonal_shrinkage, repaired
+from ghofl.privacy import diagonal_shrinkage, repair
 from ghofl.wire.total import Total
 
 
@@ -94,7 +94,7 @@ class Sums:
             return cls.of_moments(total.moments, features.unit)
         stored = (name for name in "DBS" if name in total.moments.blocks)
         noise = {name: total.deviation(name, off_diagonal=name != "D") for name in stored}
-        return cls.of_repaired(repaired(total.moments, features.radius, features.sketch), features.unit, noise)
+        return cls.of_repaired(repair(total.moments, features.radius, features.sketch), features.unit, noise)
 
     @classmethod
     def of_sketch(cls, total: Total, features: Features) -> "Sums":
@@ -108,7 +108,7 @@ class Sums:
         else:  # Z = RᵀSR, whose entry (i, j) has the noise of S times ‖R_i‖ ‖R_j‖
             spread = float(np.square(features.sketch.astype(np.float64)).sum()) / features.sketch.shape[1]
             noise = total.deviation("S", off_diagonal=True) * spread
-        return cls.of_repaired(repaired(sketched), features.unit, {"S": noise})
+        return cls.of_repaired(repair(sketched), features.unit, {"S": noise})
 
     @cached_property
     def means(self) -> Float[np.ndarray, "classes dim"]:

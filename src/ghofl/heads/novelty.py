@@ -79,9 +79,9 @@ class Novelty:
         apart = known.means[present] - known.centre
         weights = scipy.linalg.cho_solve((lower, True), apart.T, check_finite=False).T
         square = _difference if len(lower) <= LARGEST else _fisher_difference
-        offsets = np.einsum("cd,cd->c", apart, weights)
-        arrays = {"basis": square(known, lower), "centre": known.centre, "weights": weights, "offsets": offsets}
-        made = cls(**{name: a.astype(np.float32) for name, a in arrays.items()}, levels=np.zeros(1))
+        arrays = (square(known, lower), known.centre, weights, np.einsum("cd,cd->c", apart, weights))
+        basis, centre, weights, offsets = (a.astype(np.float32) for a in arrays)
+        made = cls(basis, centre, weights, offsets, np.zeros(1))
         shared = Gaussians(known.counts, known.means, known.shared)
         rows = draw(shared, max(1, DRAWS // known.present), np.random.default_rng(0), WIDER, 0.01, by_prior=True)
         shares = (np.arange(LEVELS) + 0.5) / LEVELS

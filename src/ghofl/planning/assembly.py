@@ -12,10 +12,13 @@ from jaxtyping import Num
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import fit_grid, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
-from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
+from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
 
 DELTA = 1e-5
 SITE_ROWS = 5000
+GRID_ROWS = 4096
+TABLE_BITS = 12  # tables have few numbers a row, and ranges much wider than what rows usually have
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ class PrivacyOptions:
     min_cohort: int | None = None
     client_rows: int | None = None
     rounding: int | None = None
+    person_rows: int | None = None
 
     def section(self, recipe: Recipe) -> Privacy:
         """The section that goes into a recipe whose space and grid are settled."""
@@ -52,8 +56,9 @@ class PrivacyOptions:
 class RecipeOptions:
     """What a recipe should be like; what is None or empty is chosen by the rules of `assemble`.
 
-    `budget` is in bytes a message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
-    class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section.
+    `budget` is in bytes per message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
+    class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section. A
+    `table` is the schema of rows that are a table's.
     """
 
     statistics: tuple[str, ...] | None = None
@@ -71,6 +76,7 @@ class RecipeOptions:
     site_rows: int = SITE_ROWS
     privacy: PrivacyOptions | Privacy = field(default_factory=PrivacyOptions)
     limits: Limits = field(default_factory=Limits)
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +93,14 @@ def assemble(
     classes: tuple[str, ...],
     encoder: Encoder,
     *,
-    public: Num[np.ndarray, "p dim"] | None = None,
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
     protected: Num[np.ndarray, "n dim"] | None = None,
 ) -> Assembly:
     """The recipe that these options ask for.
 
     The grid is the given one, or fitted to `public` rows, or to `protected` ones where no epsilon is promised. Without
-    rows to fit it to it follows from the unit length or the radius, or is the default.
+    rows to fit it to it follows from the unit length or the radius, or is the default. `PublicRows` teach a centre, a
+    projection and a radius besides.
 
     Guarantees
     ----------
@@ -107,21 +114,41 @@ def assemble(
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
-    options, notes = _with_unit_length(options)
-    space, proposal = _space(options, classes, encoder)
+    learnt, fitting = (public, public.some(GRID_ROWS)) if isinstance(public, PublicRows) else (None, public)
+    options, notes = _with_unit_length(_with_table(options, learnt), learnt)
+    space, proposal = _space(options, classes, encoder, learnt)
     transform = Transform(
         power=space.transform.power if options.power is None else options.power,
         unit_length=options.unit_length,
         anchor=options.anchor,
     )
-    recipe = _with_grid(replace(space, transform=transform), options, public, protected)
+    space = replace(space, transform=transform)
+    if learnt is not None:
+        space = with_public_space(space, learnt)
+    recipe = _with_grid(space, options, fitting, protected)
+    if learnt is not None and options.privacy.epsilon is not None and options.privacy.radius is None:
+        options = replace(options, privacy=replace(options.privacy, radius=usual_public_length(recipe, learnt)))
     promise = options.privacy if isinstance(options.privacy, Privacy) else options.privacy.section(recipe)
     return Assembly(replace(recipe, privacy=promise, limits=options.limits), proposal, notes)
 
 
-def _with_unit_length(options: RecipeOptions) -> tuple[RecipeOptions, tuple[str, ...]]:
+def _with_table(options: RecipeOptions, learnt: PublicRows | None) -> RecipeOptions:
+    """A table's embeddings lie in [−1, 1]: the grid ends there, no square root is taken, and lengths are bounded.
+
+    Around a public centre they lie in [−2, 2].
+    """
+    if options.table is None:
+        return options
+    bits = TABLE_BITS if options.bits is None else options.bits
+    reach = 1 if learnt is None else 2
+    scale = float(Grid(bits=bits).bound // reach) if options.scale is None else options.scale
+    return replace(options, bits=bits, scale=scale, power=1.0 if options.power is None else options.power)
+
+
+def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tuple[RecipeOptions, tuple[str, ...]]:
     """Under a budget and an epsilon, rows of unit length unless their length is bounded in another way."""
-    is_open = options.privacy.radius is None and options.scale is None and not options.unit_length
+    is_open = learnt is None and options.privacy.radius is None and options.scale is None and not options.unit_length
+    # The grid of a table has a scale, and its rows a greatest length, so neither is open there.
     if options.budget is None or options.privacy.epsilon is None or not is_open:
         return options, ()
     note = (
@@ -131,16 +158,19 @@ def _with_unit_length(options: RecipeOptions) -> tuple[RecipeOptions, tuple[str,
     return replace(options, unit_length=True), (note,)
 
 
-def _space(options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder) -> tuple[Recipe, Proposal | None]:
+def _space(
+    options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder, learnt: PublicRows | None
+) -> tuple[Recipe, Proposal | None]:
     """What sites send and in which space, with the grid's bits."""
     if options.budget is not None:
         _check_budget(options)
         proposal = propose(
             options.budget, classes, encoder.dim, options.site_rows, encoder.name,
             bits=options.bits, seed=options.seed, secure=options.privacy.secure,
-            noisy=options.privacy.epsilon is not None,
+            noisy=options.privacy.epsilon is not None, public=learnt is not None,
+            epsilon=options.privacy.epsilon,
         )  # fmt: skip
-        return replace(proposal.recipe, encoder=encoder), proposal
+        return replace(proposal.recipe, encoder=encoder, table=options.table), proposal
     project, seed = options.project, options.seed
     sketch = None if options.sketch is None else Sketch(dim=options.sketch, seed=seed)
     recipe = Recipe(
@@ -151,6 +181,7 @@ def _space(options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder) -
         projection=Projection(dim=project, seed=seed) if isinstance(project, int) else project,
         lift=None if options.lift is None else Lift(dim=options.lift, seed=seed, keep=options.keep),
         sketch=Sketch(dim=encoder.dim, kept=True) if options.keep else sketch,
+        table=options.table,
     )
     return recipe, None
 
@@ -199,6 +230,8 @@ def _radius_scale(recipe: Recipe, radius: float) -> float:
 
 
 def _usual_radius(recipe: Recipe) -> float:
+    if recipe.table is not None and not recipe.transform.unit_length:
+        return recipe.table.longest * usual_length(recipe)
     if not recipe.transform.unit_length:
         raise PrivacyError(
             "noise is sized by the longest row allowed; write --radius, or --unit-length for rows of one length."

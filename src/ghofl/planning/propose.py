@@ -17,13 +17,20 @@ from ghofl.secure import Ring, RingError
 
 # Points of accuracy on held-out CIFAR-100 rows: LDA of a projection by dimension, what a sketch adds to it, and what a
 # lift adds by how many times the dimension it has. Means, or means and variances, are so far below LDA of their space.
+# "public" are principal directions of another set, CIFAR-10, scaled by its covariance within classes.
 EXPECTED = {
     "lda": ((64, 128, 256, 384, 512, 768, 1280), (48.4, 55.7, 59.9, 62.3, 62.7, 63.4, 64.6)),
     "sketch": ((0, 32, 48, 64, 96, 128, 256, 512, 1280), (0.0, 0.9, 1.1, 1.5, 2.2, 2.6, 3.8, 4.8, 6.2)),
+    "public lda": ((32, 64, 128, 256, 512, 1280), (47.1, 55.6, 60.2, 62.8, 63.4, 64.6)),
+    "public means": ((32, 64, 128, 256, 512, 1280), (46.9, 55.0, 59.0, 60.8, 61.1, 61.6)),
     "lift": ((0.0, 1.6, 3.2, 6.4, 12.8), (0.0, 0.0, 0.1, 0.3, 0.7)),
 }
 MEANS_BELOW_LDA, VARIANCES_BELOW_LDA = 14.6, 12.6
 PROJECTIONS = (64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768)
+SMALL_PROJECTIONS = (32, 48)  # worth sending where directions are public ones
+# Under noise in a public space: B is worth its noise from this ε on and up to so many dimensions; sums of many classes
+# at a small ε, which have few rows each, up to fewer.
+B_FROM_EPSILON, LARGEST_NOISY, LARGEST_NOISY_BY_CLASS, MANY_CLASSES, SMALL_EPSILON = 4.0, 256, 128, 50, 2.0
 SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
 LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
 LIFTED_FROM = 64  # random features of fewer numbers were not tried
@@ -52,22 +59,27 @@ def propose(
     seed: int = 0,
     secure: bool = False,
     noisy: bool = False,
+    public: bool = False,
+    epsilon: float | None = None,
 ) -> Proposal:
     """The recipe with the best expected accuracy whose message of a site with `rows` rows fits `budget` bytes.
 
     `bits` are those of its grid, 8 or 6 unless given, `seed` that of its public matrices. Under `secure` aggregation
     every entry takes the room of the largest. Where the total is going to be `noisy`, class covariances and lifts are
     left out: noise in the covariance of a class is as large as in the shared one, which has the rows of all classes.
+    With `public` rows the directions of projections are theirs, which makes small spaces and means alone worth more;
+    `epsilon` then says how large a space its noise leaves anything of.
 
     >>> proposal = propose(5_000_000, tuple(map(str, range(100))), 1280)
     >>> proposal.recipe.sketch.dim, proposal.bytes < 5_000_000
     (96, True)
     """
     grids = [Grid(), Grid(bits=6)] if bits is None else [Grid(bits=bits)]
-    candidates = (c for grid in grids for c in _candidates(Recipe(classes, Encoder(dim, encoder), grid=grid), seed))
-    candidates = (c for c in candidates if not noisy or _is_shared(c))
+    starts = (Recipe(classes, Encoder(dim, encoder), grid=grid) for grid in grids)
+    candidates = (c for start in starts for c in _candidates(start, seed, public))
+    candidates = (c for c in candidates if not noisy or (_is_shared(c) and (not public or _outlives(c, epsilon))))
     size_of = _masked_bytes if secure else _bytes
-    found = [(_expected(recipe), -size_of(recipe, rows), recipe) for recipe in candidates]
+    found = [(_expected(recipe, public), -size_of(recipe, rows), recipe) for recipe in candidates]
     within = [candidate for candidate in found if -candidate[1] <= budget]
     if not within:
         least = min(-size for _, size, _ in found)
@@ -80,13 +92,16 @@ def propose(
     return Proposal(recipe, bytes_, why)
 
 
-def _candidates(start: Recipe, seed: int) -> list[Recipe]:
+def _candidates(start: Recipe, seed: int, public: bool) -> list[Recipe]:
     """Every recipe that is weighed, on the grid of `start`."""
     dim = start.encoder.dim
     plain = replace(start, statistics=(), transform=Transform(power=0.5))
     linear = replace(plain, statistics=("B",))
     out = [plain, replace(plain, statistics=("D",)), replace(plain, statistics=("S",))]
-    spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in PROJECTIONS if k < dim)]
+    dims = [k for k in (*(SMALL_PROJECTIONS if public else ()), *PROJECTIONS) if k < dim]
+    if public:
+        out += [replace(plain, projection=Projection(dim=k, seed=seed)) for k in dims]
+    spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in dims)]
     for space in spaces:
         out += [replace(space, sketch=Sketch(dim=k, seed=seed) if k else None) for k in SKETCHES if k < space.dim]
     sizes = (round(times * dim) for times in LIFTS if LIFTED_FROM <= dim <= MAX_DIM / times)
@@ -101,28 +116,41 @@ def _is_shared(recipe: Recipe) -> bool:
     return "S" not in recipe.statistics and recipe.sketch is None and recipe.lift is None
 
 
-def _expected(recipe: Recipe) -> float:
+def _outlives(recipe: Recipe, epsilon: float | None) -> bool:
+    """Whether noise leaves something of what this recipe sends, in a public space."""
+    if recipe.dim > LARGEST_NOISY or "D" in recipe.statistics:
+        return False
+    if epsilon is None or epsilon < SMALL_EPSILON:
+        is_small = recipe.dim <= LARGEST_NOISY_BY_CLASS or len(recipe.classes) < MANY_CLASSES
+        return recipe.statistics == ("N", "A") and is_small
+    return recipe.statistics == ("N", "A") or epsilon >= B_FROM_EPSILON
+
+
+def _expected(recipe: Recipe, public: bool = False) -> float:
     """Points of expected accuracy; differences between recipes are what counts.
 
     In one space, more statistics are never expected to be worse.
     """
     dim = min(recipe.dim, recipe.encoder.dim)
     coarse = 0.2 if recipe.grid.bits < 8 else 0.0
+    if public and recipe.statistics in (("N", "A"), ("N", "A", "D")):  # variances tell nothing that the metric has not
+        return _expected_in(dim, "public means") - coarse
+    linear = _expected_in(dim, "public lda" if public and recipe.projection is not None else "lda")
     if recipe.statistics == ("N", "A"):
-        return _expected_of_lda(dim) - MEANS_BELOW_LDA - coarse
+        return linear - MEANS_BELOW_LDA - coarse
     if recipe.statistics == ("N", "A", "D"):
-        return _expected_of_lda(dim) - VARIANCES_BELOW_LDA - coarse
+        return linear - VARIANCES_BELOW_LDA - coarse
     second = dim if "S" in recipe.statistics else 0 if recipe.sketch is None else recipe.sketch.dim
     if recipe.sketch is not None and recipe.sketch.kept:
         second = dim
     gain = float(np.interp(second, *EXPECTED["sketch"]))
     times = 0.0 if recipe.lift is None else recipe.lift.dim / recipe.encoder.dim
-    return _expected_of_lda(dim) + gain + float(np.interp(times, *EXPECTED["lift"])) - coarse
+    return linear + gain + float(np.interp(times, *EXPECTED["lift"])) - coarse
 
 
-def _expected_of_lda(dim: int) -> float:
+def _expected_in(dim: int, table: str) -> float:
     """Between the measured dimensions and below them by the logarithm of the dimension; never more than the largest."""
-    dims, points = EXPECTED["lda"]
+    dims, points = EXPECTED[table]
     if dim >= dims[0]:
         return float(np.interp(np.log(dim), np.log(dims), points))
     slope = (points[1] - points[0]) / np.log(dims[1] / dims[0])
@@ -147,7 +175,7 @@ def _bytes(recipe: Recipe, rows: int) -> int:
 def _masked_bytes(recipe: Recipe, rows: int) -> float:
     """What a site sends in a secure round: every entry in the whole bytes that the largest could need in a sum."""
     layout = Layout.of(recipe)
-    is_kept = recipe.sketch is not None and recipe.sketch.kept  # whose features are no sums of others
+    is_kept = recipe.sketch is not None and recipe.sketch.kept  # its features are not sums of others
     reach = 1 if is_kept else layout.dim
     largest = max(layout.bound**2, *(record.largest(layout.bound, reach) for record in layout.records))
     try:

@@ -21,6 +21,7 @@ from ghofl.names import NAMES_ARE, is_name
 from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
+from ghofl.recipe.table import Table, check_table
 from ghofl.statistics import INT64_MAX, STATISTICS, stored
 
 SCHEMA = 1
@@ -32,7 +33,7 @@ MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits.
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
     ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class), ``D3`` and
@@ -63,6 +64,7 @@ class Recipe:
     sketch: Sketch | None = None
     privacy: Privacy = field(default_factory=Privacy)
     limits: Limits = field(default_factory=Limits)
+    table: Table | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "")
@@ -70,6 +72,7 @@ class Recipe:
         self._check_classes()
         self._check_spaces()
         self._check_powers()
+        check_table(self.table, self.encoder, self.privacy.epsilon is not None)
 
     def _check_classes(self) -> None:
         _check(
@@ -87,12 +90,13 @@ class Recipe:
         dim = self.encoder.dim
         _check(
             self.privacy.merge_into in ("", *self.classes),
-            f"privacy.merge_into is {self.privacy.merge_into!r}, which is none of the classes; declare it among them.",
+            f"privacy.merge_into is {self.privacy.merge_into!r}, which is not one of the classes; declare it among them.",
         )
-        _check(
-            len(self.transform.anchor) in (0, dim),
-            f"transform.anchor has {len(self.transform.anchor)} numbers and encoder.dim is {dim}; they must agree.",
-        )
+        for name in ("anchor", "centre"):
+            length = len(getattr(self.transform, name))
+            _check(
+                length in (0, dim), f"transform.{name} has {length} numbers and encoder.dim is {dim}; they must agree."
+            )
         _check(
             self.projection is None or self.lift is None,
             "both [projection] and [lift] are given; keep [projection] for a small message or [lift] for accuracy.",

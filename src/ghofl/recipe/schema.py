@@ -23,7 +23,7 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
         return {name: v for name, v in pairs if v is not None and v not in ([], "", {})}
-    return list(value) if isinstance(value, tuple) else value
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def canonical(value: Any) -> Any:

@@ -18,27 +18,32 @@ MAX_DIM = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Who made the embeddings: a name, the length of a row, and a fingerprint of weights and preprocessing."""
+    """Who made the embeddings: a name, the length of a row, and a fingerprint of weights and preprocessing.
+
+    `views` say what the fingerprint covers beside, e.g. ``flip 160,224,288``: encoders of images average over them.
+    """
 
     dim: int
     name: str = "unnamed"
     fingerprint: str = ""
+    views: str = ""
 
     def __post_init__(self) -> None:
         coerce(self, "encoder.")
         _check(1 <= self.dim <= MAX_DIM, f"encoder.dim is {self.dim}; a row has between 1 and {MAX_DIM} numbers.")
         _check(bool(self.name), "encoder.name is empty; name the encoder, e.g. 'torchvision:mobilenet_v2'.")
-        for key in ("name", "fingerprint"):
+        for key in ("name", "fingerprint", "views"):
             _check(is_name(getattr(self, key)), f"encoder.{key} is {getattr(self, key)[:80]!r}; {NAMES_ARE}")
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """What happens to a row before the grid: `x − anchor`, then `sign(x)|x|^power`, then unit length."""
+    """What happens to a row before the grid: `x − anchor`, `sign(x)|x|^power`, `x − centre`, then unit length."""
 
     power: float = 1.0
     unit_length: bool = False
     anchor: tuple[float, ...] = ()
+    centre: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         coerce(self, "transform.")
@@ -48,6 +53,7 @@ class Transform:
             "0.5 is the signed square root).",
         )
         _check(all(map(math.isfinite, self.anchor)), "transform.anchor has an entry that is not finite.")
+        _check(all(map(math.isfinite, self.centre)), "transform.centre has an entry that is not finite.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ class Lift:
 class Sketch:
     """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B.
 
-    When S is sent too, they follow from it and are not sent again. A `kept` sketch is no random map but the features
+    When S is sent too, they follow from it and are not sent again. A `kept` sketch is not a random map but the features
     that a lift with `keep` leaves in front, so that a lifted B and the class covariances of the plain features can
     travel in one message.
     """
@@ -161,7 +167,8 @@ class Privacy:
     `radius` is the longest feature row, in the units of the embedding. `min_cohort` is the fewest sites whose total is
     released, and for distributed noise the fewest that keep their noise to themselves. Classes under `min_count` rows
     are dropped, or go to the class `merge_into`. `client_rows` is how many full rows of a client count when whole
-    clients are protected. `rounding` leaves so many low bits out of second moments.
+    clients are protected. With the unit ``person`` at most `person_rows` rows of one person count at a site, and a
+    promise is about all of them. `rounding` leaves so many low bits out of second moments.
     """
 
     radius: float | None = None
@@ -176,6 +183,7 @@ class Privacy:
     merge_into: str = ""
     client_rows: int | None = None
     rounding: int | None = None
+    person_rows: int | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "privacy.")
@@ -220,17 +228,27 @@ class Privacy:
             "full rows. Write both, or neither to protect single records.",
         )
         _check(
+            self.person_rows is None or self.person_rows >= 1,
+            f"privacy.person_rows is {self.person_rows}; write how many rows of one person count, at least 1.",
+        )
+        _check(
+            (self.unit == "person") == (self.person_rows is not None),
+            "privacy.unit = 'person' and privacy.person_rows come together: at most that many rows of one person "
+            "count. Write both, or neither to protect single records.",
+        )
+        _check(
             self.rounding is None or 0 <= self.rounding <= 40,
             f"privacy.rounding is {self.rounding}; write how many low bits of second moments to leave out, 0 to 40.",
         )
         _check(
             not self.rounding or self.unit == "record",
-            "privacy.rounding is for the unit 'record': a client's moments are cut last, which undoes rounding.",
+            "privacy.rounding is for the unit 'record': a client's moments are cut last, which undoes rounding, and of "
+            "a person's rows every one may round another way.",
         )
 
 
 _PRIVACY_WORDS = {
-    "unit": ("record", "client"),
+    "unit": ("record", "client", "person"),
     "neighbours": ("add-remove", "replace-one"),
     "noise": ("central", "distributed", "local"),
 }

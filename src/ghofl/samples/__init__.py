@@ -4,11 +4,15 @@
 
     load_samples   a folder, a table or a set of the Hugging Face hub → Samples, in one fixed order
     load_rows      a file of embeddings → Rows; class_numbers turns its labels into positions in the recipe
+    rows_for       a file under a recipe: embeddings, or a table through the recipe's schema
     embed          samples → rows, through an encoder (in ghofl.samples.embed)
 """
 
+from ghofl.samples.anchor import load_anchor
 from ghofl.samples.base import Samples
-from ghofl.samples.loading import Columns, load_samples
+from ghofl.samples.from_schema import rows_for, table_rows
+from ghofl.samples.loading import Columns, load_encoder, load_samples
+from ghofl.samples.public import load_public
 from ghofl.samples.rows import Rows, check_encoder, class_numbers, classes_of, load_rows, save_rows, without_bad
 
 __all__ = [
@@ -18,8 +22,13 @@ __all__ = [
     "check_encoder",
     "class_numbers",
     "classes_of",
+    "load_anchor",
+    "load_encoder",
+    "load_public",
     "load_rows",
     "load_samples",
+    "rows_for",
     "save_rows",
+    "table_rows",
     "without_bad",
 ]

@@ -13,12 +13,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ghofl import files
+from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
 from ghofl.samples.tables import parquet_columns, pick
 
 _NUMERIC = "fiu"
-NAME, FINGERPRINT = "encoder", "encoder_fingerprint"
+NAME, FINGERPRINT, VIEWS = "encoder", "encoder_fingerprint", "encoder_views"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +29,11 @@ class Rows:
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
     encoder: Encoder | None = None
+
+    def numbers(self, classes: tuple[str, ...], labels_are_numbers: bool = False) -> Int64[np.ndarray, " n"]:
+        """The labels of rows that were read with them, as class numbers (see `class_numbers`)."""
+        assert self.y is not None
+        return class_numbers(self.y, classes, labels_are_numbers)
 
 
 def load_rows(
@@ -63,6 +69,8 @@ def load_rows(
 def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) -> None:
     """Write rows as an .npz that says which encoder made them: ``x`` and ``y``, or ``x_train`` … for named splits."""
     arrays: dict[str, np.ndarray] = {NAME: np.array(encoder.name), FINGERPRINT: np.array(encoder.fingerprint)}
+    if encoder.views:
+        arrays[VIEWS] = np.array(encoder.views)
     for split, rows in splits.items():
         suffix = f"_{split}" if split else ""
         arrays["x" + suffix] = rows.x
@@ -76,10 +84,19 @@ def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> 
     """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
     agreed = recipe.encoder
     if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
+        is_other = theirs.views != agreed.views
         raise EmbeddingsError(
             f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
-            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling. Encode with the recipe's encoder."
+            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
+            + (f", or other views: the recipe's has {_views(agreed)} and this one {_views(theirs)}" if is_other else "")
+            + ". Encode with the recipe's encoder"
+            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
+            + "."
         )
+
+
+def _views(encoder: Encoder) -> str:
+    return f"the views '{encoder.views}'" if encoder.views else "one view"
 
 
 def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
@@ -214,7 +231,8 @@ def _is_even(values: list) -> bool:
 def _encoder(arrays: Mapping[str, Any], x: np.ndarray) -> Encoder | None:
     if NAME not in arrays or FINGERPRINT not in arrays or x.ndim != 2 or not x.shape[1]:
         return None
-    return Encoder(dim=x.shape[1], name=str(arrays[NAME]) or "unnamed", fingerprint=str(arrays[FINGERPRINT]))
+    views = str(arrays[VIEWS]) if VIEWS in arrays else ""
+    return Encoder(x.shape[1], str(arrays[NAME]) or "unnamed", str(arrays[FINGERPRINT]), views)
 
 
 def _suffix(names: list[str], split: str, path: Path) -> str:

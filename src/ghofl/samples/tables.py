@@ -72,6 +72,8 @@ def _delimited(path: Path) -> dict[str, list[Any]]:
             if header is None:
                 raise DatasetError(f"{path} is empty; its first line names the columns.")
             columns: dict[str, list[Any]] = {name: [] for name in header}
+            if len(columns) < len(header):
+                raise DatasetError(f"{path} names a column twice in its first line; every column has its own name.")
             for row in rows:
                 if len(row) != len(header):
                     raise DatasetError(

@@ -6,6 +6,7 @@ Under a recipe with privacy.secure the messages are masked vectors of one secure
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,10 @@ from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
 from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
-from ghofl.privacy import NoiseStream, entry_bound, rounded, shifts_of
+from ghofl.planning.public import PublicRows
+from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.samples import classes_of, load_rows
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.partition import Parts, empty
 from ghofl.site.cohorts import check_cohort
@@ -44,6 +47,17 @@ class Dataset:
     x_test: Num[np.ndarray, "m test_dim"] = field(repr=False)
     y_test: Int64[np.ndarray, " m"] = field(repr=False)
     classes: tuple[str, ...]
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Dataset":
+        """The rows of a file with x_train, y_train, x_test and y_test; its classes are those of the training rows."""
+        train, test = load_rows(path, "train"), load_rows(path, "test")
+        assert train.y is not None
+        try:
+            classes = classes_of(train.y)
+        except EmbeddingsError as error:
+            raise EmbeddingsError(f"{path}: {error}") from None
+        return cls(train.x, train.numbers(classes), test.x, test.numbers(classes), classes)
 
     def __post_init__(self) -> None:
         if self.x_train.shape[1] != self.x_test.shape[1]:
@@ -134,7 +148,7 @@ def simulate(
         exact, secure_round = sites.secure_total(cohort or Cohort(), stream)
     else:
         exact, secure_round = sites.total(stream), None
-    total = exact.released(stream)
+    total = exact.release(stream)
     results = {}
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
@@ -220,14 +234,15 @@ def recipe_for(
     seed: int = 0,
     anchor: Sequence[float] | Num[np.ndarray, " dim"] = (),
     unit_length: bool = False,
-    public: Num[np.ndarray, "p dim"] | None = None,
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
     privacy: Privacy | None = None,
 ) -> Recipe:
     """The smallest recipe that these heads can be built from; `keep` sends plain class covariances beside a lift.
 
     The head 'best' alone gets the best proposal within 256 MB per site. The grid is fitted to the training rows, or to
-    `public` ones where they are given. Under `privacy` with an epsilon it is never fitted to training rows: without
-    public ones it follows from the unit length of rows, or from the radius.
+    `public` ones where they are given; `PublicRows` teach a centre and a projection besides. Under `privacy` with an
+    epsilon it is never fitted to training rows: without public ones it follows from the unit length of rows, or from
+    the radius.
     """
     options = RecipeOptions(
         power=power, bits=bits, scale=scale, project=project, lift=lift, sketch=sketch, keep=keep, seed=seed,
@@ -238,7 +253,10 @@ def recipe_for(
 
 
 def assembly_for(
-    data: Dataset, specs: Iterable[HeadSpec], options: RecipeOptions, public: Num[np.ndarray, "p dim"] | None = None
+    data: Dataset,
+    specs: Iterable[HeadSpec],
+    options: RecipeOptions,
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
 ) -> Assembly:
     """The recipe of a simulation: these options, with the statistics that the heads need where there is no budget.
 
@@ -248,7 +266,8 @@ def assembly_for(
     specs = list(specs)
     if options.budget is None:
         options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
-    return assemble(options, data.classes, Encoder(dim=data.x_train.shape[1]), public=public, protected=data.x_train)
+    encoder = Encoder(dim=data.x_train.shape[1]) if options.table is None else options.table.encoder
+    return assemble(options, data.classes, encoder, public=public, protected=data.x_train)
 
 
 def _wanting_the_best(options: RecipeOptions) -> RecipeOptions:
@@ -264,7 +283,7 @@ def _serving(options: RecipeOptions, specs: Sequence[HeadSpec]) -> RecipeOptions
 
 
 def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False) -> dict[str, HeadSpec]:
-    """Every head, without those that need a sketch when there is none, or a matrix a class of lifted features."""
+    """Every head, without those that need a sketch when there is none, or a matrix per class of lifted features."""
     specs = {name: HeadSpec.parse(name, preset) for name in HEADS}
     return {
         name: spec
@@ -298,7 +317,7 @@ def _measure(sizes: Mapping[tuple[str, ...], list[int]], message: Message, featu
         if Layout.of(own) == message.moments.layout:
             counted.append(whole)
         else:
-            part = rounded(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
+            part = round_moments(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
             header = {"kind": "message", "recipe": own.fingerprint, "id": message.id, "site": message.site}
             header |= {"clipped": message.clipped}
             counted.append(len(encode(part, header)))

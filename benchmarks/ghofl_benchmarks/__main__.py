@@ -1,0 +1,140 @@
+"""The paper's tables and figures as commands.
+
+Examples:
+  python -m ghofl_benchmarks table main --sets cifar10 --alphas 0.05
+  python -m ghofl_benchmarks table nlp
+  python -m ghofl_benchmarks figure tradeoff
+  python -m ghofl_benchmarks page
+
+Each table runs what data is present, says what is missing and how to get it, and writes NAME.json, NAME.md and NAME.svg
+into the results folder, the paper's figures beside ours. Rows of earlier runs stay unless they are measured again.
+GHOFL_DATA names the folder of embeddings, GHOFL_EMBEDDINGS that of texts' embeddings.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from ghofl.errors import GhoflError
+from ghofl_benchmarks import report
+from ghofl_benchmarks.data import IMAGES, TEXTS, DataMissingError
+from ghofl_benchmarks.figures import DRAW, FIGURES
+from ghofl_benchmarks.page import write_page
+from ghofl_benchmarks.report import new_result
+from ghofl_benchmarks.tables import TABLES, Settings, has_torch, load_table
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0 when something was measured, 2 when nothing could be."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    options = parser().parse_args(arguments)
+    try:
+        if options.command == "table":
+            return _table(options, arguments)
+        if options.command == "figure":
+            return _figure(options)
+        print(f"wrote {write_page(options.out)}")
+    except (DataMissingError, GhoflError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _table(options: argparse.Namespace, arguments: list[str]) -> int:
+    if unknown := [name for name in options.sets if name not in {*IMAGES, *TEXTS}]:
+        print(f"{unknown[0]!r} is not a set; known are {', '.join([*IMAGES, *TEXTS])}.", file=sys.stderr)
+        return 2
+    if options.device == "cuda" and not _has_gpu():
+        return 2
+    settings = Settings(
+        sets=options.sets, alphas=options.alphas, methods=options.methods, clients=options.clients, rows=options.rows,
+        rounds=options.rounds, device=options.device, seed=options.seed, arguments=tuple(arguments),
+    )  # fmt: skip
+    run, draw = load_table(options.name)
+    print(f"{TABLES[options.name]}:", flush=True)
+    try:
+        result = run(settings)
+    except KeyboardInterrupt:
+        result = settings.begun[-1] if settings.begun else new_result(f"table-{options.name}", "", options.seed)
+        print(f"interrupted: {len(result['rows'])} rows were measured and are kept.", file=sys.stderr)
+    if not options.fresh:
+        result = report.merged(report.read(result["name"], options.out), result)
+    for path in report.write(result, options.out, draw):
+        print(f"wrote {path}")
+    if options.json:
+        print(json.dumps(result, ensure_ascii=False))
+    return 0 if result["rows"] else 2
+
+
+def _figure(options: argparse.Namespace) -> int:
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / f"figure-{options.name}.svg"
+    found = DRAW[options.name](options.out, path)
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"wrote {path} and {path.with_suffix('.json').name}")
+    return 0
+
+
+def _has_gpu() -> bool:
+    if not has_torch():
+        print("--device cuda needs torch: pip install torch.", file=sys.stderr)
+        return False
+    import torch
+
+    if not torch.cuda.is_available():
+        print("--device cuda: torch sees no GPU here; leave the option out to run on the CPU.", file=sys.stderr)
+        return False
+    return True
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    whole = argparse.ArgumentParser(
+        prog="python -m ghofl_benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = whole.add_subparsers(dest="command", required=True)
+    lines = "\n".join(f"  {name:14} {about}" for name, about in TABLES.items())
+    table = commands.add_parser(
+        "table", help="run one of the paper's tables", description=f"Run one of the paper's tables:\n\n{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    table.add_argument("name", choices=list(TABLES))
+    table.add_argument(
+        "--sets", type=_words, default=(), help=f"of {','.join([*IMAGES, *TEXTS])}; the table's unless given"
+    )
+    table.add_argument("--alphas", type=_numbers, default=(), help="Dirichlet parameters, e.g. 0.05,0.5")
+    table.add_argument("--methods", type=_list, default=(), help="starts of methods' names, e.g. 'FedPFT;DENSE'")
+    table.add_argument("--clients", type=int, default=10)
+    table.add_argument("--rounds", type=int, default=10, help="of methods in rounds")
+    table.add_argument("--rows", type=int, help="only so many training rows, to try it")
+    table.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="where networks are trained")
+    table.add_argument("--seed", type=int, default=0)
+    table.add_argument("--fresh", action="store_true", help="forget rows of earlier runs")
+    table.add_argument("--json", action="store_true", help="print the result as JSON, too")
+    lines = "\n".join(f"  {name:14} {about}" for name, about in FIGURES.items())
+    figure = commands.add_parser(
+        "figure", help="draw a figure from stored results", description=f"Draw one from stored results:\n\n{lines}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    figure.add_argument("name", choices=list(FIGURES))
+    page = commands.add_parser("page", help="write the results page from stored results")
+    for command in (table, figure, page):
+        command.add_argument("--out", type=Path, default=report.RESULTS, help="folder of results (default %(default)s)")
+    return whole
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(";"))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,155 @@
+"""The paper's figures, drawn from stored results only."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ghofl_benchmarks import data, paper, pictures, report
+from ghofl_benchmarks.data import DataMissingError, Missing
+
+FIGURES = {
+    "tradeoff": "Accuracy against the bytes one client sends: ours and every baseline, CIFAR-10 and CIFAR-100, α = 0.05",
+    "convergence": "Accuracy by round of methods that train the whole network on images, one message beside them",
+    "ablation": "Accuracy by clients and label skew: ours and the spread of baselines",
+    "fisher": "Accuracy and energy of Fisher directions",
+}
+LABELS = {"ours": "ghofl, one message", "baseline": "other methods", "ceiling": "linear probe on all raw embeddings"}
+NAMES = {"fedavg": "FedAvg", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
+
+
+def tradeoff(folder: Path, path: Path) -> dict[str, Any]:
+    """Accuracy against bytes."""
+    main = _stored("table-main", folder, "python -m ghofl_benchmarks table main")
+    names = [n for n in ("cifar10", "cifar100") if any(r["set"] == n for r in main["rows"])]
+    best, images = report.read("best", folder) or [], report.read("multiround", folder)
+    points = {name: _points(name, main["rows"], best, images) for name in names}
+    if pictures.can_draw():
+        with pictures.canvas(path, len(names), (5.6, 4.4)) as axes:
+            for ax, name in zip(axes, names, strict=True):
+                _scatter(ax, points[name], f"{data.TITLES[name]}, ten clients, α = 0.05")
+    return {"points": points}
+
+
+def _points(name: str, rows: list[dict], best: list[dict], images: dict | None) -> list[dict]:
+    found = [
+        {"title": r["method"], "bytes": r["bytes_up"], "accuracy": r["accuracy"], "kind": r["kind"]}
+        for r in rows
+        if r["set"] == name and r["alpha"] == 0.05 and r["accuracy"] is not None and r.get("bytes_up")
+        if not r["method"].endswith(" 1 round")
+    ]
+    found += [
+        {
+            "title": f"best for {r['budget']}",
+            "bytes": r["payload_bytes"],
+            "accuracy": round(100 * r["accuracy"], 2),
+            "kind": "ours",
+        }
+        for r in best
+        if r["dataset"] == name
+    ]
+    for method, run in (images or {}).get("rounds", {}).get("0.05", {}).items() if name == "cifar10" else ():
+        number = len(run["accuracy"])
+        title = f"{method}, whole network, {number} rounds"
+        found.append(
+            {
+                "title": title,
+                "bytes": number * run["bytes_up"],
+                "accuracy": round(100 * run["accuracy"][-1], 2),
+                "kind": "baseline",
+            }
+        )
+    return found
+
+
+def _scatter(ax: Any, points: list[dict], title: str) -> None:
+    for kind, label in LABELS.items():
+        own = [p for p in points if p["kind"] == kind]
+        mark = "o" if kind == "ours" else "s"
+        colour = pictures.COLOURS[kind]
+        ax.semilogx(
+            [p["bytes"] for p in own], [p["accuracy"] for p in own], mark, markersize=4, color=colour, label=label
+        )
+    for p in points:
+        ax.annotate(p["title"], (p["bytes"], p["accuracy"]), fontsize=5.5, xytext=(3, 2), textcoords="offset points")
+    ax.set_title(title)
+    ax.set_xlabel("a client sends (bytes, all rounds)")
+    ax.set_ylabel("test accuracy %")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=7, loc="lower right")
+
+
+def convergence(folder: Path, path: Path) -> dict[str, Any]:
+    """Accuracy by round, and what FedAvg needs to reach one message."""
+    how = "python -m ghofl_benchmarks.gpu_multiround on a machine with a GPU, its multiround.json put into results/"
+    found = _stored("multiround", folder, how)
+    main = report.read("table-main", folder)
+    ours = max(
+        (r["accuracy"] for r in (main or {"rows": []})["rows"] if r["set"] == "cifar10" and r["kind"] == "ours"),
+        default=None,
+    )
+    if ours is None:
+        ours = round(100 * found["ours"]["lda_of_moments"]["accuracy"], 2)
+    reached = {alpha: _reached(runs.get("fedavg"), ours) for alpha, runs in found["rounds"].items()}
+    if pictures.can_draw():
+        with pictures.canvas(path, len(found["rounds"]), (4.2, 3.6)) as axes:
+            for ax, (alpha, runs) in zip(axes, found["rounds"].items(), strict=True):
+                _curves(ax, runs, found.get("distillation", {}).get(alpha, {}), ours, float(alpha))
+    return {"ours": ours, "fedavg_reaches_ours": reached, "rounds": found["rounds"], "settings": found["settings"]}
+
+
+def _reached(run: dict | None, ours: float) -> dict[str, Any]:
+    """Rounds, bytes per client and seconds until FedAvg is as good as one message; None where it never was."""
+    accuracies = [] if run is None else run["accuracy"]
+    number = next((i for i, a in enumerate(accuracies, 1) if 100 * a >= ours), None)
+    if run is None or number is None:
+        return {"rounds": None, "of": len(accuracies), "best": round(100 * max(accuracies), 2) if accuracies else None}
+    seconds = round(sum(run["seconds"][:number]), 1)
+    return {"rounds": number, "bytes_up": number * run["bytes_up"], "seconds": seconds, "of": len(accuracies)}
+
+
+def _curves(ax: Any, runs: dict, distilled: dict, ours: float, alpha: float) -> None:
+    for method, run in runs.items():
+        ax.plot(run["round"], [100 * a for a in run["accuracy"]], "o-", markersize=2, label=method)
+        known = paper.MAIN.get(f"{NAMES[method]}, 10 rounds")
+        if known and alpha in paper.ALPHAS:
+            ax.plot(10, known["cifar10"][paper.ALPHAS.index(alpha)], "x", color=ax.lines[-1].get_color())
+    for method, run in distilled.items():
+        last = run["accuracy"][-1] if isinstance(run["accuracy"], list) else run["accuracy"]
+        ax.axhline(100 * last, linestyle=":", linewidth=0.8, color="#b8500c")
+        ax.annotate(method, (1, 100 * last), fontsize=6)
+    ax.axhline(ours, color=pictures.COLOURS["ours"], label="ghofl, one message")
+    ax.set_title(f"CIFAR-10, α = {alpha} (×: the paper's, ResNet-18)", fontsize=8)
+    ax.set_xlabel("round")
+    ax.set_ylabel("test accuracy %")
+    ax.grid(alpha=0.3)
+    ax.legend(fontsize=6)
+
+
+def ablation(folder: Path, path: Path) -> dict[str, Any]:
+    """The partition ablation's picture again."""
+    return _of_table("clients", folder, path)
+
+
+def fisher(folder: Path, path: Path) -> dict[str, Any]:
+    """The Fisher table's picture again."""
+    return _of_table("fisher", folder, path)
+
+
+def _of_table(name: str, folder: Path, path: Path) -> dict[str, Any]:
+    from ghofl_benchmarks.tables import load_table
+
+    result = _stored(f"table-{name}", folder, f"python -m ghofl_benchmarks table {name}")
+    load_table(name)[1](result, path)
+    return {"rows": len(result["rows"])}
+
+
+def _stored(name: str, folder: Path, how: str) -> dict[str, Any]:
+    found = report.read(name, folder)
+    if found is None:
+        raise DataMissingError(Missing(f"{folder / name}.json", f"Run {how}."))
+    return found
+
+
+DRAW: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
+    "tradeoff": tradeoff, "convergence": convergence, "ablation": ablation, "fisher": fisher
+}  # fmt: skip

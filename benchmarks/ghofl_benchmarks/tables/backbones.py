@@ -1,0 +1,42 @@
+"""The paper's heads on CIFAR-10 by encoder: those whose embeddings are at hand."""
+
+from pathlib import Path
+
+from ghofl_benchmarks import data, ours, paper, pictures
+from ghofl_benchmarks.tables import Settings, add_row, leave_out, start
+
+HEADS = {h: h for h in paper.HEADS}
+
+
+def run(settings: Settings) -> dict:
+    """The heads on every encoder at hand; the one the paper calls FedCGS here is `spherical`."""
+    result = start("backbones", settings)
+    result["notes"].append(
+        "The paper's presets. `spherical` is the nearest mean that this table of the paper calls FedCGS."
+    )
+    for name in settings.sets or ("cifar10",):
+        for encoder, theirs in paper.BACKBONES.items():
+            if missing := data.missing_of(name, encoder):
+                leave_out(result, missing, set=f"{name} by {encoder}")
+                continue
+            rows = data.load(name, encoder, settings.rows)
+            parts = ours.parts_of(rows, settings.clients, settings.seed, 0.1)
+            wanted = {title: spec for title, spec in HEADS.items() if settings.wants(title)}
+            for title, head in ours.run(rows, parts, wanted, "paper").heads.items():
+                known = theirs[paper.HEADS.index(title)] if name == "cifar10" else None
+                add_row(
+                    result, "ours", head.accuracy, known, set=name, encoder=encoder, method=title,
+                    bytes_up=head.payload_bytes,
+                )  # fmt: skip
+    return result
+
+
+def draw(result: dict, path: Path) -> bool:
+    """Bars, a panel per encoder."""
+    if not pictures.can_draw():
+        return False
+    encoders = list(dict.fromkeys(r["encoder"] for r in result["rows"]))
+    with pictures.canvas(path, len(encoders)) as axes:
+        for ax, encoder in zip(axes, encoders, strict=True):
+            pictures.bars(ax, [r for r in result["rows"] if r["encoder"] == encoder], f"CIFAR-10, {encoder}")
+    return True

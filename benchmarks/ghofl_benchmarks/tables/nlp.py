@@ -1,0 +1,99 @@
+"""Text: the five sets, two label skews, projection to 256. The paper's encoder is DistilBERT, ours MiniLM."""
+
+from pathlib import Path
+
+from ghofl.classifier import HeadSpec
+from ghofl.features import Features
+from ghofl.simulation.simulate import Dataset, recipe_for
+from ghofl_benchmarks import data, ours, paper, pictures
+from ghofl_benchmarks.baselines.linear import Fit
+from ghofl_benchmarks.baselines.one_shot import ensemble, pooled_probe
+from ghofl_benchmarks.tables import TORCH, Settings, add_row, has_torch, leave_out, start
+
+ALPHAS = (0.5, 0.01)
+HEADS = {"NB": "nb", "LDA": "lda", "QDA": "qda", "FisherMix": "fisher_mix", "Proto-Hyper": "proto_hyper"}
+GAUSSIAN = ("NB", "LDA", "QDA")
+
+
+def run(settings: Settings) -> dict:
+    """Every set at hand."""
+    result = start("nlp", settings)
+    result["notes"].append(
+        "Baselines get the same projected features as our heads. Heads with the paper's presets, and RDA with the "
+        "library's defaults; the best Gaussian head is the best of NB, LDA and QDA on the test rows, as in the paper."
+    )
+    names, missing = data.at_hand(settings.sets or tuple(data.TEXTS))
+    for m in missing:
+        leave_out(result, m, set=m.what)
+    if not has_torch():
+        leave_out(result, TORCH)
+    for name in names:
+        rows = data.load(name, rows=settings.rows)
+        _ours(result, name, rows, settings)
+        for alpha in settings.alphas or ALPHAS:
+            _baselines(result, name, projected(rows), alpha, settings)
+    return result
+
+
+def projected(rows: Dataset, dim: int = 256) -> Dataset:
+    """The rows as the server sees them: on the grid, projected."""
+    features = Features.of(recipe_for(rows, [HeadSpec.parse("lda")], project=dim))
+    return Dataset(
+        features.values(rows.x_train).astype("float32"),
+        rows.y_train,
+        features.values(rows.x_test).astype("float32"),
+        rows.y_test,
+        rows.classes,
+    )
+
+
+def _ours(result: dict, name: str, rows: Dataset, settings: Settings) -> None:
+    wanted = {title: spec for title, spec in HEADS.items() if settings.wants(title)}
+    if not wanted:
+        return
+    alphas = settings.alphas or ALPHAS
+    parts = ours.parts_of(rows, settings.clients, settings.seed, alphas[0])
+    found = ours.run(rows, parts, wanted, "paper", project=256).heads
+    found |= ours.run(rows, parts, {"RDA": "rda"}, project=256).heads
+    best = max((t for t in GAUSSIAN if t in found), key=lambda t: found[t].accuracy, default=None)
+    for alpha in alphas:
+        for title, head in [*found.items(), *([("best Gaussian head", found[best])] if best else [])]:
+            fields = {"set": name, "method": title, "alpha": alpha, "bytes_up": head.payload_bytes}
+            note = best if title == "best Gaussian head" else None
+            add_row(result, "ours", head.accuracy, _paper(name, alpha, title), **fields, note=note)
+
+
+def _baselines(result: dict, name: str, rows: Dataset, alpha: float, settings: Settings) -> None:
+    parts = ours.parts_of(rows, settings.clients, settings.seed, alpha)
+    fit = Fit(epochs=10)
+    found = {}
+    if settings.wants("Client ensemble"):
+        found["Client ensemble"] = ensemble(fit)(rows, parts, settings.seed)
+    if has_torch():
+        from ghofl_benchmarks.baselines import heads
+
+        wanted = [m for m in heads.DISTILLED if settings.wants(m)]
+        found |= heads.distil(wanted, rows, parts, settings.seed, settings.device)
+    for method, outcome in found.items():
+        fields = {"set": name, "method": method, "alpha": alpha, "bytes_up": outcome.bytes_up}
+        add_row(result, "baseline", outcome.accuracy, _paper(name, alpha, method), **fields)
+    if alpha == (settings.alphas or ALPHAS)[0] and settings.wants("Linear probe"):
+        outcome = pooled_probe(fit)(rows, parts, settings.seed)
+        add_row(result, "ceiling", outcome.accuracy, None, set=name, method="Linear probe on all rows", alpha=alpha)
+
+
+def _paper(name: str, alpha: float, method: str) -> float | None:
+    values = paper.NLP.get((name, alpha))
+    return None if values is None or method not in paper.NLP_METHODS else values[paper.NLP_METHODS.index(method)]
+
+
+def draw(result: dict, path: Path) -> bool:
+    """Bars at the stronger skew, a panel per set."""
+    if not pictures.can_draw():
+        return False
+    names, alpha = list(dict.fromkeys(r["set"] for r in result["rows"])), min(r["alpha"] for r in result["rows"])
+    with pictures.canvas(path, len(names), (3.6, 3.4)) as axes:
+        for ax, name in zip(axes, names, strict=True):
+            rows = [r for r in result["rows"] if r["set"] == name and (r["alpha"] == alpha or r["kind"] == "ceiling")]
+            pictures.bars(ax, rows, f"{data.TITLES[name]}, α = {alpha}")
+    return True

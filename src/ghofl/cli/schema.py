@@ -1,0 +1,63 @@
+"""The command that drafts the schema of a table: `schema`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json
+from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
+from ghofl.samples.from_schema import columns_of
+
+SOURCES = ("dictionary", "rows")
+
+
+def schema(
+    file: Annotated[Path, typer.Argument(help="A data dictionary, or rows of one site: .csv, .tsv, .jsonl, .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The schema file to write (TOML).")],
+    label: Annotated[str, typer.Option(help="Of rows: the column of labels, which is no feature.")] = "",
+    without: Annotated[str, typer.Option(help="Of rows: columns to leave out, separated by commas.")] = "",
+    rare: Annotated[int, typer.Option(min=2, help="Of rows: levels with fewer rows than this are left out.")] = RARE,
+    source: Annotated[
+        str | None, typer.Option("--as", help="'dictionary' or 'rows'; seen from the column names unless given.")
+    ] = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
+
+    A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
+    ranges outwards and leaves rare levels out; under an epsilon it is refused all the same, because a minimum or
+    maximum is somebody's value.
+
+    Example: ghofl schema dictionary.csv -o schema.toml
+    """
+    console.check_outputs(json, force, output)
+    if source not in (None, *SOURCES):
+        raise typer.BadParameter(f"--as is {source!r}; write 'dictionary' or 'rows'.")
+    columns = columns_of(file)
+    of_dictionary = is_dictionary(columns) if source is None else source == "dictionary"
+    if of_dictionary and (label or without or rare != RARE):
+        raise typer.BadParameter("--label, --without and --rare are about rows; a dictionary says these itself.")
+    dropped = [name.strip() for name in without.split(",") if name.strip()]
+    made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)
+    made.save(output)
+    result = {
+        "file": str(output),
+        "source": "dictionary" if of_dictionary else "rows",
+        "columns": len(made.table.columns),
+        "dim": made.table.dim,
+        "label": made.table.label,
+        "classes": list(made.classes),
+        "left_out": dict(made.left_out),
+    }
+    for name, why in made.left_out:
+        console.tell("Left out", f"column {name!r}: {why}")
+    advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they were read off rows."
+    console.say(
+        result,
+        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of a {result['source']} give "
+        f"{made.table.dim} numbers a row.{advice}",
+        json,
+    )

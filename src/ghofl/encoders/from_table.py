@@ -1,0 +1,244 @@
+"""Rows of a table become embeddings by the schema in the recipe, a column at a time."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64
+
+from ghofl.errors import DatasetError, SampleError
+from ghofl.names import shown
+from ghofl.recipe import Column, Table
+from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
+
+NEUTRAL = 0.0
+JUDGED_FROM = 20  # values of a column from which on most of them outside means another unit
+Parsed = Float64[np.ndarray, " n"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedTable:
+    """The embeddings of a table's rows, the rows that break the schema, and how many values fell outside, by column.
+
+    `bad` has the number of a row and what is wrong with it; its embedding is zeros and not to be used.
+    """
+
+    x: Float32[np.ndarray, "n dim"] = field(repr=False)
+    bad: tuple[tuple[int, str], ...]
+    outside: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TableEncoder:
+    """The encoder called ``table``: a schema, and columns to embeddings.
+
+    Guarantees
+    ----------
+    A row's embedding depends on that row and the schema alone, and every entry lies in [−1, 1]. A value that is not
+    what its column says is never guessed at: the row is named and refused.
+
+    Examples
+    --------
+    >>> table = Table((Column("age", "number", low=0, high=100), Column("smoker", "yes/no", missing="indicator")))
+    >>> TableEncoder(table).embed({"age": ["50", 100], "smoker": ["no", ""]}).x
+    array([[ 0., -1.,  0.], [ 1.,  0.,  1.]], dtype=float32)
+    """
+
+    table: Table
+    kind: str = "table"
+
+    @property
+    def name(self) -> str:
+        """``table``."""
+        return ENCODER
+
+    @property
+    def dim(self) -> int:
+        """Numbers in one embedding."""
+        return self.table.dim
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the schema."""
+        return self.table.fingerprint
+
+    @property
+    def sample_bytes(self) -> int:
+        """The memory of one row."""
+        return 64 * (self.dim + len(self.table.columns))
+
+    def encode(self, batches: Iterable[Sequence[Any]]) -> Iterator[Float[np.ndarray, "n dim"]]:
+        """The embeddings of batches of rows, each a mapping from column names to values."""
+        for batch in batches:
+            for row in batch:
+                if not isinstance(row, Mapping):
+                    raise SampleError(f"a row is {type(row).__name__}; the encoder 'table' expects values by column.")
+            done = self.embed({c.name: [row.get(c.name) for row in batch] for c in self.table.columns})
+            if done.bad:
+                raise SampleError(f"row {done.bad[0][0]} of a batch: {done.bad[0][1]}")
+            yield done.x
+
+    def embed(self, columns: Mapping[str, Sequence[Any]], where: str = "the table") -> EncodedTable:
+        """The embeddings of columns of equal length; columns that the schema does not name are left aside."""
+        absent = [c.name for c in self.table.columns if c.name not in columns]
+        if absent:
+            raise DatasetError(
+                f"{where} has the columns {shown(', '.join(map(str, columns)), 300)} and not {', '.join(absent[:5])}; "
+                "the recipe's schema names every column that is needed."
+            )
+        rows = len(columns[self.table.columns[0].name])
+        x, at = np.zeros((rows, self.dim), dtype=np.float32), 0
+        bad: dict[int, str] = {}
+        outside: dict[str, int] = {}
+        words = frozenset((*MISSING_WORDS, *self.table.missing_words))
+        for column in self.table.columns:
+            x[:, at : at + column.width], beyond = _embed(column, columns[column.name], words, bad)
+            at += column.width
+            if beyond.size:
+                outside[column.name] = beyond.size
+                _check_unit(column, columns[column.name], beyond, where)
+        x[list(bad)] = 0.0
+        return EncodedTable(x, tuple(sorted(bad.items())), outside)
+
+
+def _embed(
+    column: Column, values: Sequence[Any], words: frozenset[str], bad: dict[int, str]
+) -> tuple[Float64[np.ndarray, "n width"], np.ndarray]:
+    """The numbers of one column, and the places of values that fell outside; rows that break the schema go to `bad`."""
+    parse = {"category": _levels, "yes/no": _answers}.get(column.kind, _numbers)
+    parsed, is_missing, wrong = parse(column, values, words)
+    if column.kind == "category":
+        beyond = np.flatnonzero(parsed < 0)
+        numbers = (parsed[:, None] == np.arange(len(column.levels))).astype(np.float64)
+    elif column.kind == "yes/no":
+        beyond, numbers = np.zeros(0, dtype=np.int64), parsed[:, None]
+    else:
+        low, high = column.span
+        beyond = np.flatnonzero((parsed < low) | (parsed > high))
+        neutral = NEUTRAL if column.neutral is None else _scaled(column, np.array([column.neutral]))[0]
+        scaled = _scaled(column, np.where(is_missing, low, parsed))
+        numbers = np.where(is_missing, neutral, scaled)[:, None]
+    if column.outside == "refuse":
+        wrong += [(int(i), _outside_text(column)) for i in beyond]
+        beyond = beyond[:0]
+    if column.missing == "refuse":
+        wrong += [
+            (int(i), "it is missing, and the schema has no rule for missing values") for i in np.flatnonzero(is_missing)
+        ]
+    elif column.missing == "indicator":
+        numbers = np.hstack([numbers, is_missing[:, None]])
+    for i, why in wrong:
+        bad.setdefault(i, f"column {column.name!r} has the value {_quoted(values[i])}; {why}.")
+    return numbers, beyond
+
+
+def _scaled(column: Column, values: Parsed) -> Parsed:
+    """Numbers between −1 and 1; those outside the range go to its nearest end."""
+    low, high = column.span
+    values = np.clip(values, low, high)
+    if column.kind == "quantiles":
+        return np.interp(values, column.breaks, np.linspace(-1.0, 1.0, len(column.breaks)))
+    if column.kind == "log":
+        values, low, high = np.log(values), math.log(low), math.log(high)
+    return np.clip(2.0 * (values - low) / (high - low) - 1.0, -1.0, 1.0)
+
+
+Wrong = list[tuple[int, str]]
+
+
+def _numbers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tuple[Parsed, np.ndarray, Wrong]:
+    def number(value: Any) -> float:
+        if value is None or type(value).__name__ == "NAType":
+            return math.nan
+        if isinstance(value, str):
+            value = value.strip()
+            if value in words:
+                return math.nan
+            if "_" in value:  # Python reads 1_000, people do not write it
+                raise SampleError("digits with underscores are not a number")
+        elif isinstance(value, bool | np.bool_):
+            raise SampleError("an answer is not a number")
+        found = float(value)
+        if math.isinf(found) or (isinstance(value, str) and math.isnan(found)):
+            raise SampleError("it is not finite")
+        return found
+
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return values.astype(np.float64), np.zeros(len(values), dtype=bool), []
+    parsed, wrong = _parse(values, number, column.span[0], "it is not a number")
+    is_missing = np.isnan(parsed)
+    return np.where(is_missing, column.span[0], parsed), is_missing, wrong
+
+
+def _levels(column: Column, values: Sequence[Any], words: frozenset[str]) -> tuple[Parsed, np.ndarray, Wrong]:
+    place = {level: float(i) for i, level in enumerate(column.levels)}
+
+    def level(value: Any) -> float:
+        text = text_of(value)
+        if text in place:
+            return place[text]
+        return math.nan if text in words else -1.0
+
+    parsed, wrong = _parse(values, level, 0.0, "it is not a level")
+    is_missing = np.isnan(parsed)
+    return np.where(is_missing, float(len(place)), parsed), is_missing, wrong  # no level has that place
+
+
+def _answers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tuple[Parsed, np.ndarray, Wrong]:
+    meaning = {**dict.fromkeys(YES, 1.0), **dict.fromkeys(NO, -1.0)}
+
+    def answer(value: Any) -> float:
+        text = text_of(value)
+        if text.lower() in meaning:
+            return meaning[text.lower()]
+        if text in words:
+            return math.nan
+        raise SampleError("it is neither yes nor no")
+
+    parsed, wrong = _parse(values, answer, 0.0, "it is neither yes nor no")
+    is_missing = np.isnan(parsed)
+    return np.where(is_missing, NEUTRAL, parsed), is_missing, wrong
+
+
+def _parse(values: Sequence[Any], parse: Callable[[Any], float], instead: float, why: str) -> tuple[Parsed, Wrong]:
+    out, wrong = np.empty(len(values)), []
+    for i, value in enumerate(values):
+        try:
+            out[i] = parse(value)
+        except (ValueError, TypeError, OverflowError):
+            out[i] = instead
+            wrong.append((i, why))
+    return out, wrong
+
+
+def text_of(value: Any) -> str:
+    """A cell as a text: nothing for nulls and NaN, and whole numbers without a point."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, float | np.floating):
+        if math.isnan(value):
+            return ""
+        return str(int(value)) if float(value).is_integer() else str(float(value))
+    return str(value).strip()
+
+
+def _quoted(value: Any) -> str:
+    return repr(shown(value, 40)) if isinstance(value, str) else shown(value, 40)
+
+
+def _outside_text(column: Column) -> str:
+    if column.kind == "category":
+        return f"the levels are {shown(', '.join(column.levels), 200)}"
+    low, high = column.span
+    return f"the range is {low:g} to {high:g}{' ' if column.unit else ''}{column.unit}"
+
+
+def _check_unit(column: Column, values: Sequence[Any], beyond: np.ndarray, where: str) -> None:
+    """Most values outside are a mistake of units, codes or columns, and not rare cases to be moved to an end."""
+    if len(values) >= JUDGED_FROM and 2 * len(beyond) > len(values):
+        raise DatasetError(
+            f"{where}: {len(beyond)} of {len(values)} values of column {column.name!r} are outside, e.g. "
+            f"{_quoted(values[int(beyond[0])])}; {_outside_text(column)}. Is it another unit, coding or column?"
+        )

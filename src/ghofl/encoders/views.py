@@ -1,0 +1,177 @@
+"""Public views of an image: the embedding is the mean over them, or holds more of what the network saw.
+
+A flipped image shows the same thing, and so does a larger one. The network's rows of such views differ by chance, and
+their mean differs less: heads gain, and a row stays as long as it was.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, UInt8
+
+from ghofl.encoders.resize import KERNELS, Preprocessing
+from ghofl.errors import EncoderError
+
+POOLS = ("mean", "mean+std")
+QUALITIES = ("paper", "quick", "default", "best")
+SMALLEST, LARGEST, MOST = 16, 1024, 8
+# The default sizes beside a network's own: 160 and 288 for one of 224.
+SMALLER, LARGER, STEP = 5 / 7, 9 / 7, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """What is averaged and pooled; all of it enters the encoder's fingerprint, and nothing where nothing is set.
+
+    `flip` averages an image with its mirror image, `scales` over input sizes (none: the network's own). `pool` of
+    ``mean+std`` appends the standard deviation over the places of the network's last map, `stages` the means of up
+    to five earlier maps. `kernel` is what images are resized by (empty: the encoder's own).
+
+    >>> views = Views.parse("flip 160,224,288 stages")
+    >>> views, str(views)
+    (Views(flip=True, scales=(160, 224, 288), pool='mean', stages=True, kernel=''), 'flip 160,224,288 stages')
+    >>> views.options
+    '--views flip --scales 160,224,288 --stages'
+    """
+
+    flip: bool = False
+    scales: tuple[int, ...] = ()
+    pool: str = "mean"
+    stages: bool = False
+    kernel: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scales", tuple(sorted(set(self.scales))))
+        if len(self.scales) > MOST or any(not SMALLEST <= size <= LARGEST for size in self.scales):
+            raise EncoderError(
+                f"scales are {', '.join(map(str, self.scales))}; write at most {MOST} sizes from {SMALLEST} to "
+                f"{LARGEST} pixels, e.g. 160,224,288."
+            )
+        if self.pool not in POOLS:
+            raise EncoderError(f"pool is {self.pool!r}; write one of {', '.join(POOLS)}.")
+        if self.kernel and self.kernel not in KERNELS:
+            raise EncoderError(f"the resize kernel is {self.kernel!r}; known are {', '.join(KERNELS)}.")
+
+    @classmethod
+    def parse(cls, text: str) -> "Views":
+        """The views that a text such as ``flip 160,224,288`` names; the empty text names none."""
+        found: dict[str, Any] = {}
+        for word in text.split(" ") if text else []:
+            if word in ("flip", "stages"):
+                key, value = word, True
+            elif word in POOLS or word in KERNELS:
+                key, value = "pool" if word in POOLS else "kernel", word
+            elif re.fullmatch(r"\d{1,4}(,\d{1,4})*", word):
+                key, value = "scales", tuple(map(int, word.split(",")))
+            else:
+                key, value = "", None
+            if not key or key in found:
+                raise EncoderError(
+                    f"views are {text[:80]!r}; write words such as 'flip 160,224,288 mean+std stages bicubic', each once."
+                )
+            found[key] = value
+        return cls(**found)
+
+    @classmethod
+    def of_quality(cls, quality: str, size: int) -> "Views":
+        """A named trade for a network of this input size.
+
+        ``paper`` is one view, ``quick`` adds the flip, ``default`` flip and three sizes, ``best`` also pools
+        deviations and earlier stages.
+        """
+        check_quality(quality)
+        rounded = [max(STEP, round(size * share / STEP) * STEP) for share in (SMALLER, LARGER)]
+        sizes = (rounded[0], size, rounded[1]) if quality in ("default", "best") else ()
+        scales = sizes if len(set(sizes)) > 1 else ()  # a small network has no other sizes nearby
+        is_best = quality == "best"
+        return cls(quality != "paper", scales, "mean+std" if is_best else "mean", is_best)
+
+    def __str__(self) -> str:
+        words = ("flip" * self.flip, ",".join(map(str, self.scales)), self.pool if self.pool != "mean" else "")
+        return " ".join(word for word in (*words, "stages" * self.stages, self.kernel) if word)
+
+    @property
+    def options(self) -> str:
+        """The options of a command that give these views and no others."""
+        if self == Views(kernel=self.kernel):
+            return "--quality paper" + f" --kernel {self.kernel}" * bool(self.kernel)
+        scales = ",".join(map(str, self.scales)) or "none"
+        return (
+            f"--views {'flip' if self.flip else 'none'} --scales {scales}"
+            + f" --pool {self.pool}" * (self.pool != "mean")
+            + " --stages" * self.stages
+            + f" --kernel {self.kernel}" * bool(self.kernel)
+        )
+
+    @property
+    def has_maps(self) -> bool:
+        """Whether more of the network than its own pooled row is asked for."""
+        return self.stages or self.pool != "mean"
+
+    def settings(self) -> dict[str, Any]:
+        """What enters the fingerprint beside the preprocessing, which has the kernel; nothing for one view."""
+        views = {"flip": self.flip, "scales": list(self.scales)}
+        return {"views": views} if self.flip or self.scales else {}
+
+    def preprocessings(self, own: Preprocessing) -> tuple[Preprocessing, ...]:
+        """The preprocessing of every input size."""
+        return tuple(replace(own, size=size) for size in self.scales) or (own,)
+
+    def mean(
+        self,
+        rows: Callable[[Preprocessing, UInt8[np.ndarray, "n h w 3"]], Float32[np.ndarray, "n dim"]],
+        images: UInt8[np.ndarray, "n h w 3"],
+        own: Preprocessing,
+    ) -> Float32[np.ndarray, "n dim"]:
+        """The mean of `rows(preprocessing, images)` over all views.
+
+        The bytes are flipped before anything else and pairs are added first, so an image and its mirror image have
+        the same mean to the bit wherever `rows` gives equal images equal rows.
+        """
+        total: Any = None
+        for preprocessing in self.preprocessings(own):
+            x = rows(preprocessing, images)
+            if self.flip:
+                x = x + rows(preprocessing, np.ascontiguousarray(images[:, :, ::-1]))
+            total = x if total is None else total + x
+        count = (1 + self.flip) * max(1, len(self.scales))
+        return total if count == 1 else total / np.float32(count)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Views as they are asked for: a quality, and where to differ from it.
+
+    Nothing set is what a kind of encoder does by default: ``default`` for torchvision and timm, one view otherwise.
+    """
+
+    quality: str = ""
+    flip: bool | None = None
+    scales: tuple[int, ...] | None = None
+    pool: str | None = None
+    stages: bool | None = None
+    kernel: str = ""
+
+    def __post_init__(self) -> None:
+        if self.quality:
+            check_quality(self.quality)
+
+    @classmethod
+    def parse(cls, text: str) -> "Views | Wanted":
+        """A quality by its name, or views as `Views.parse` takes them."""
+        return cls(text) if text in QUALITIES else Views.parse(text)
+
+    def views(self, size: int) -> Views:
+        """The views for a network of this input size."""
+        own = Views.of_quality(self.quality or "paper", size)
+        changes = {key: getattr(self, key) for key in ("flip", "scales", "pool", "stages")}
+        return replace(own, kernel=self.kernel, **{key: value for key, value in changes.items() if value is not None})
+
+
+def check_quality(quality: str) -> None:
+    """Raise `EncoderError` unless it names a quality."""
+    if quality not in QUALITIES:
+        raise EncoderError(f"quality is {quality!r}; write one of {', '.join(QUALITIES)}.")

@@ -1,0 +1,42 @@
+"""A schema file: what `ghofl schema` drafts, people correct, and `ghofl recipe` puts into a recipe."""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import tomli_w
+
+from ghofl import files
+from ghofl.errors import RecipeError
+from ghofl.names import shown
+from ghofl.recipe.schema import plain
+from ghofl.recipe.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A schema file: the table that goes into a recipe, the classes, and the columns left out, with why."""
+
+    table: Table
+    classes: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+
+    def save(self, path: str | Path) -> None:
+        """Write the schema as a TOML file for people to read and correct."""
+        notes = "".join(f"# left out: {name!r}: {why}\n" for name, why in self.left_out)
+        classes = {"classes": list(self.classes)} if self.classes else {}
+        files.write(path, notes + tomli_w.dumps(classes | plain(self.table)))
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Schema":
+        """Read a schema file."""
+        try:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            classes = values.pop("classes", [])
+            if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+                raise RecipeError("classes is a list of names, e.g. classes = ['ill', 'well'].")
+            return cls(Table.from_dict(values), tuple(classes))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise RecipeError(f"{path} is not TOML ({shown(error, 100)}); 'ghofl schema' writes a valid one.") from None
+        except RecipeError as error:
+            raise RecipeError(f"{path}: {error}") from None

@@ -1,0 +1,230 @@
+"""The schema of a table: which columns there are, and how each becomes numbers between −1 and 1.
+
+::
+
+    number      −1 at `low`, 1 at `high`, linear between
+    log         the same on the logarithms: for amounts over several powers of ten
+    quantiles   −1 at the first of `breaks`, 1 at the last, equal steps between neighbours
+    category    one number per level: 1 for the row's own, 0 for the others
+    yes/no      1 for yes, −1 for no
+
+A row's embedding is the numbers of its columns, side by side. All of them have one range, so one grid fits all.
+"""
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ghofl.errors import RecipeError
+from ghofl.names import NAMES_ARE, is_name
+from ghofl.recipe.schema import build, canonical, coerce, plain
+from ghofl.recipe.schema import check as _check
+from ghofl.recipe.sections import MAX_DIM, Encoder
+
+KINDS = ("number", "log", "quantiles", "category", "yes/no")
+MISSING = ("refuse", "neutral", "indicator")
+OUTSIDE = ("clip", "refuse")
+MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")  # unless one of them is a level
+YES, NO = ("yes", "y", "true", "t", "1"), ("no", "n", "false", "f", "0")
+ENCODER = "table"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, what kind it is, and what happens to values that are missing or outside.
+
+    `unit` is for people. Numbers and logarithms have `low` and `high`, quantiles have `breaks`, categories `levels`.
+    A `missing` value is refused, or becomes the `neutral` one (the middle of the range unless given, no level, neither
+    yes nor no); with ``indicator`` one more number says that it was missing: 1, and 0 in other rows. A value `outside`
+    is moved to the nearest end of the range, or counts as none of the levels, or is refused.
+
+    >>> Column("age", "number", unit="years", low=0, high=120).width
+    1
+    """
+
+    name: str
+    kind: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    breaks: tuple[float, ...] = ()
+    levels: tuple[str, ...] = ()
+    missing: str = "refuse"
+    neutral: float | None = None
+    outside: str = "clip"
+
+    def __post_init__(self) -> None:
+        coerce(self, "table.columns.")
+        _check(bool(self.name) and is_name(self.name), f"a column is called {self.name[:80]!r}; {NAMES_ARE}")
+        _check(is_name(self.unit) or not self.unit, f"{self._where} has the unit {self.unit[:80]!r}; {NAMES_ARE}")
+        for field, allowed in (("kind", KINDS), ("missing", MISSING), ("outside", OUTSIDE)):
+            value = getattr(self, field)
+            _check(
+                value in allowed,
+                f"{self._where} has {field} = {value[:40]!r}; write one of {', '.join(map(repr, allowed))}.",
+            )
+        self._check_only_own()
+        if self.kind in ("number", "log"):
+            self._check_range()
+        elif self.kind == "quantiles":
+            self._check_breaks()
+        elif self.kind == "category":
+            self._check_levels()
+        _check(
+            self.neutral is None or (self.missing != "refuse" and self.span[0] <= self.neutral <= self.span[1]),
+            f"{self._where} has neutral = {self.neutral}; it lies in the range, and stands for missing values: write "
+            "missing = 'neutral' or 'indicator' too.",
+        )
+
+    @property
+    def _where(self) -> str:
+        return f"column {self.name[:80]!r}"
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether its values are numbers."""
+        return self.kind in ("number", "log", "quantiles")
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """The ends of the range of a numeric column."""
+        if self.kind == "quantiles":
+            return self.breaks[0], self.breaks[-1]
+        assert self.low is not None
+        assert self.high is not None
+        return self.low, self.high
+
+    @property
+    def width(self) -> int:
+        """How many numbers of the embedding it gives."""
+        return (len(self.levels) if self.kind == "category" else 1) + (self.missing == "indicator")
+
+    def _check_only_own(self) -> None:
+        """Fields of other kinds would be silently without effect."""
+        own = {"number": ("low", "high", "neutral"), "log": ("low", "high", "neutral"),
+               "quantiles": ("breaks", "neutral"), "category": ("levels",), "yes/no": ()}[self.kind]  # fmt: skip
+        for field in ("low", "high", "breaks", "levels", "neutral"):
+            _check(
+                field in own or getattr(self, field) in (None, ()),
+                f"{self._where} is of kind {self.kind!r}, which has no {field}; leave it out.",
+            )
+
+    def _check_range(self) -> None:
+        low, high = self.low, self.high
+        _check(
+            low is not None and high is not None and math.isfinite(low) and math.isfinite(high) and low < high,
+            f"{self._where} goes from {low} to {high}; write low and high, two numbers with low < high.",
+        )
+        assert low is not None
+        _check(
+            self.kind != "log" or low > 0,
+            f"{self._where} is logarithmic and starts at {low}; write a low above 0, or kind = 'number'.",
+        )
+
+    def _check_breaks(self) -> None:
+        rising = all(a < b for a, b in zip(self.breaks, self.breaks[1:], strict=False))
+        _check(
+            len(self.breaks) >= 2 and all(map(math.isfinite, self.breaks)) and rising,
+            f"{self._where} has the breaks {list(self.breaks)[:6]}; write two or more numbers, each above the last.",
+        )
+
+    def _check_levels(self) -> None:
+        _check(len(self.levels) >= 1, f"{self._where} is a category without levels; write levels = ['a', 'b'].")
+        for level in self.levels:
+            _check(bool(level) and is_name(level), f"{self._where} has the level {level[:80]!r}; {NAMES_ARE}")
+        twice = [level for level, count in Counter(self.levels).items() if count > 1]
+        _check(not twice, f"{self._where} lists {twice[:3]} more than once; every level is listed once.")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of a table, in the order of the embedding, and the column of labels.
+
+    `missing_words` are texts that mean a value is missing, beside the usual ones: empty cells, NA, NaN, null, None, ?.
+    `from_rows` says that ranges and levels were read off somebody's rows, not a data dictionary; such a table is refused
+    under ε.
+
+    Guarantees
+    ----------
+    Every embedding entry lies in [−1, 1], whatever the rows hold. `fingerprint` covers all that decides an embedding.
+
+    Examples
+    --------
+    >>> table = Table((Column("age", "number", low=0, high=120), Column("ward", "category", levels=("a", "b"))))
+    >>> table.dim, table.features
+    (3, ('age', 'ward=a', 'ward=b'))
+    """
+
+    columns: tuple[Column, ...]
+    label: str = ""
+    missing_words: tuple[str, ...] = ()
+    from_rows: bool = False
+
+    def __post_init__(self) -> None:
+        coerce(self, "table.")
+        _check(bool(self.columns), "table.columns is empty; a table has at least one column.")
+        twice = [name for name, count in Counter(c.name for c in self.columns).items() if count > 1]
+        _check(not twice, f"table.columns has {twice[:3]} more than once; every column is listed once.")
+        _check(not self.label or is_name(self.label), f"table.label is {self.label[:80]!r}; {NAMES_ARE}")
+        _check(
+            self.label not in {c.name for c in self.columns},
+            f"table.label is {self.label!r}, which is among the columns too; a label must not predict itself.",
+        )
+        _check(self.dim <= MAX_DIM, f"the columns give {self.dim} numbers a row; at most {MAX_DIM} are allowed.")
+
+    @property
+    def dim(self) -> int:
+        """Numbers in one embedding."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What each number of an embedding is."""
+        names: list[str] = []
+        for column in self.columns:
+            names += [f"{column.name}={level}" for level in column.levels] or [column.name]
+            names += [f"{column.name} is missing"] if column.missing == "indicator" else []
+        return tuple(names)
+
+    @property
+    def longest(self) -> float:
+        """The greatest length that a row's embedding can have: every column gives at most 1."""
+        return math.sqrt(len(self.columns))
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of the columns and of the texts that mean missing."""
+        values = {"columns": plain(self)["columns"], "missing_words": list(self.missing_words)}
+        text = json.dumps(canonical(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(f"ghofl table 1\n{text}".encode()).hexdigest()
+
+    @property
+    def encoder(self) -> Encoder:
+        """What a recipe says about the encoder that this schema is."""
+        return Encoder(dim=self.dim, name=ENCODER, fingerprint=self.fingerprint)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Table":
+        """A table from plain values; unknown keys raise and name the nearest known one."""
+        return build(cls, values, "table.")
+
+
+def check_table(table: Table | None, encoder: Encoder, is_private: bool) -> None:
+    """Raise `RecipeError` unless a recipe's encoder is its table, and the table may be used under its privacy."""
+    if table is None:
+        return
+    if encoder != table.encoder:
+        raise RecipeError(
+            f"encoder is {encoder.name!r} of {encoder.dim} numbers, fingerprint {encoder.fingerprint[:12]}…, and the "
+            f"[table] gives {table.dim} and {table.fingerprint[:12]}…; make the recipe anew with 'ghofl recipe --schema'."
+        )
+    if table.from_rows and is_private:
+        raise RecipeError(
+            "the table's ranges and levels were read off somebody's rows, and a minimum or maximum is somebody's value, "
+            "which epsilon would not cover. Draft the schema from a data dictionary, or review every range and level "
+            "against what is public and then write from_rows = false."
+        )

@@ -1,0 +1,207 @@
+"""A first draft of a table's schema, from a data dictionary or from the rows of one site."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from ghofl.encoders.from_table import text_of
+from ghofl.errors import DatasetError
+from ghofl.names import is_name
+from ghofl.recipe import Column, Schema, Table
+from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
+
+RARE = 10  # rows that a level needs to be drafted
+MOST_LEVELS = 50
+LEANING = 1.0  # skewness from which on a logarithm is tried; an exponential distribution has 2
+# What columns of a data dictionary are called, by what they say.
+SAYS = {
+    "name": ("name", "column", "variable", "field", "feature"),
+    "kind": ("kind", "type"),
+    "unit": ("unit", "units"),
+    "low": ("low", "min", "minimum", "lower"),
+    "high": ("high", "max", "maximum", "upper"),
+    "levels": ("levels", "values", "categories", "codes", "options"),
+    "breaks": ("breaks", "quantiles"),
+    "missing": ("missing",),
+}
+KIND_WORDS = {
+    **dict.fromkeys(KINDS, None), "numeric": "number", "float": "number", "integer": "number", "int": "number",
+    "real": "number", "continuous": "number", "logarithmic": "log", "categorical": "category", "factor": "category",
+    "nominal": "category", "text": "category", "string": "category", "boolean": "yes/no", "bool": "yes/no",
+    "binary": "yes/no", "yesno": "yes/no", "label": "label", "class": "label", "target": "label",
+}  # fmt: skip
+
+
+def is_dictionary(columns: Iterable[str]) -> bool:
+    """Whether a table looks like a data dictionary: it names columns, and says of what kind or range they are."""
+    found = {says for says, words in SAYS.items() if any(name.strip().lower() in words for name in columns)}
+    return "name" in found and bool(found & {"levels"} | ({"low", "high"} if {"low", "high"} <= found else set()))
+
+
+def schema_of_dictionary(columns: Mapping[str, Sequence[Any]], where: str = "the dictionary") -> Schema:
+    """The schema that a data dictionary describes: one row per column, with its kind, unit, range or levels.
+
+    A row of kind ``label`` names the column of labels, and its levels are the classes. Without a kind, a row with
+    levels is a category and one with a range a number.
+
+    >>> schema_of_dictionary({"name": ["age"], "min": ["0"], "max": ["120"], "unit": ["years"]}).table.columns[0].high
+    120.0
+    """
+    by_word = {name.strip().lower(): name for name in columns}
+    says = {key: next((by_word[w] for w in words if w in by_word), None) for key, words in SAYS.items()}
+    if says["name"] is None:
+        raise DatasetError(f"{where} has no column called name or variable, as a data dictionary has.")
+    out, label, classes = [], "", ()
+    for i in range(len(columns[says["name"]])):
+        told = {key: text_of(columns[name][i]) if name else "" for key, name in says.items()}
+        try:
+            column = _described(told)
+        except ValueError as error:
+            raise DatasetError(f"{where}, column {told['name']!r}: {error}") from None
+        if isinstance(column, Column):
+            out.append(column)
+        else:
+            label, classes = told["name"], column
+    return Schema(Table(tuple(out), label), classes)
+
+
+def _described(told: Mapping[str, str]) -> Column | tuple[str, ...]:
+    """One column of a dictionary, or the classes of the label."""
+    levels = tuple(part for part in (p.strip() for p in _split(told["levels"])) if part)
+    word = told["kind"].lower()
+    if word and word not in KIND_WORDS:
+        raise DatasetError(f"its kind is {word!r}; write one of {', '.join(KINDS)} or label.")
+    kind = (KIND_WORDS[word] or word) if word else "category" if levels else "number"
+    if kind == "label":
+        return levels
+    if kind == "category" and {level.lower() for level in levels} in ({"yes", "no"}, {"0", "1"}, {"true", "false"}):
+        kind = "yes/no"
+    breaks = tuple(float(part) for part in _split(told["breaks"]) if part.strip())
+    if kind == "number" and breaks:
+        kind = "quantiles"
+    missing = told["missing"].lower()
+    ends: dict[str, Any] = {}
+    if kind in ("number", "log"):
+        if not told["low"] or not told["high"]:
+            raise DatasetError("it has no range; write its smallest and largest plausible value, or its levels.")
+        ends = {"low": float(told["low"]), "high": float(told["high"])}
+    return Column(
+        told["name"], kind, told["unit"], **ends,
+        breaks=breaks if kind == "quantiles" else (), levels=levels if kind == "category" else (),
+        missing={"": "refuse", "no": "refuse", "yes": "indicator", "allowed": "indicator"}.get(missing, missing),
+    )  # fmt: skip
+
+
+def _split(text: str) -> list[str]:
+    return text.split(next((mark for mark in ("|", ";") if mark in text), ","))
+
+
+def schema_of_rows(
+    columns: Mapping[str, Sequence[Any]],
+    label: str = "",
+    without: Iterable[str] = (),
+    rare: int = RARE,
+    may_be_missing: Iterable[str] = (),
+) -> Schema:
+    """A draft of the schema from one site's rows, to be corrected by somebody who knows the columns.
+
+    Ranges are rounded outwards to one digit of their width, and levels of fewer than `rare` rows are left out, so that
+    the draft tells as little about single rows as a draft can; it is marked `from_rows` and refused under ε all the
+    same. Positive columns that lean to the right become logarithmic. Identifiers and constants are left out. Columns
+    where values are missing, and those that `may_be_missing`, get an indicator.
+
+    >>> schema = schema_of_rows({"age": list(range(17, 78)), "sex": ["f", "m"] * 30 + ["m"]})
+    >>> schema.table.columns[0].low, schema.table.columns[0].high, schema.table.columns[1].levels
+    (10.0, 80.0, ('f', 'm'))
+    """
+    without, may_be_missing = set(without), set(may_be_missing)
+    unknown = (without | ({label} if label else set())) - set(columns)
+    if unknown:
+        raise DatasetError(f"the table has the columns {', '.join(columns)} and not {', '.join(sorted(unknown))}.")
+    out: list[Column] = []
+    left_out: list[tuple[str, str]] = []
+    for name, values in columns.items():
+        if name == label or name in without:
+            continue
+        drafted = _drafted(name, [text_of(value) for value in values], rare, name in may_be_missing)
+        if isinstance(drafted, Column):
+            out.append(drafted)
+        else:
+            left_out.append((name, drafted))
+    if not out:
+        raise DatasetError("no column could be drafted: " + "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]))
+    classes = tuple(sorted({text_of(value) for value in columns[label]} - {""})) if label else ()
+    return Schema(Table(tuple(out), label, from_rows=True), classes, tuple(left_out))
+
+
+def _drafted(name: str, texts: list[str], rare: int, may_be_missing: bool) -> Column | str:
+    """A column, or why it is left out."""
+    present = [text for text in texts if text not in MISSING_WORDS]
+    counts = Counter(present)
+    missing = "indicator" if may_be_missing or len(present) < len(texts) else "refuse"
+    if len(counts) < 2:
+        return "all values are the same"
+    numbers = _all_numbers(counts)
+    if numbers is not None:
+        low, high = rounded_outwards(min(numbers), max(numbers))
+        if _is_logarithmic([float(text) for text in present]):
+            return Column(name, "log", low=_first_digit(min(numbers)), high=high, missing=missing)
+        return Column(name, "number", low=low, high=high, missing=missing)
+    if {text.lower() for text in counts} <= {*YES, *NO}:
+        return Column(name, "yes/no", missing=missing)
+    levels = tuple(sorted(text for text, count in counts.items() if count >= rare and is_name(text)))
+    if not levels:
+        return f"no level has {rare} rows; it may be an identifier or free text"
+    if len(levels) > MOST_LEVELS:
+        return f"it has {len(levels)} levels, more than {MOST_LEVELS}; group them first"
+    return Column(name, "category", levels=levels, missing=missing)
+
+
+def columns_with_missing(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """The columns in which a value is missing."""
+    return [name for name, values in columns.items() if any(text_of(value) in MISSING_WORDS for value in values)]
+
+
+def _all_numbers(texts: Iterable[str]) -> list[float] | None:
+    try:
+        numbers = [float(text) for text in texts]
+    except ValueError:
+        return None
+    return numbers if all(map(math.isfinite, numbers)) and not any("_" in text for text in texts) else None
+
+
+def _is_logarithmic(numbers: list[float]) -> bool:
+    """Whether logarithms are at least twice as even about their middle as the numbers, which lean to one side."""
+    if min(numbers) <= 0:
+        return False
+    lean = _skewness(np.array(numbers))
+    return lean > LEANING and abs(_skewness(np.log(numbers))) < lean / 2
+
+
+def _skewness(values: Float64[np.ndarray, " n"]) -> float:
+    away = values - values.mean()
+    return float((away**3).mean() / (away**2).mean() ** 1.5)
+
+
+def _first_digit(value: float) -> float:
+    """A positive number rounded down to its first digit."""
+    power = 10.0 ** math.floor(math.log10(value))
+    return float(f"{max(1, math.floor(value / power)) * power:.12g}")
+
+
+def rounded_outwards(low: float, high: float) -> tuple[float, float]:
+    """A range rounded outwards to one digit of its width; one that starts near zero starts at zero.
+
+    >>> rounded_outwards(143.5, 2501.0), rounded_outwards(0.053, 0.163)
+    ((0.0, 3000.0), (0.0, 0.2))
+    """
+    step = 10.0 ** math.floor(math.log10(high - low))
+    return _multiple(low, step, math.floor), _multiple(high, step, math.ceil)
+
+
+def _multiple(value: float, step: float, rounding: Callable[[float], int]) -> float:
+    return float(f"{rounding(value / step) * step:.12g}")

@@ -1,0 +1,134 @@
+"""Tables whose rows are the samples: through the schema in a recipe they become embeddings at once."""
+
+import csv
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Shaped
+
+from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
+from ghofl.errors import ClippingWarning, DatasetError, SampleError
+from ghofl.recipe import Recipe, Table
+from ghofl.samples.rows import Rows, load_rows
+from ghofl.samples.tables import LABEL, pick, read_table
+
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
+Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name
+
+
+def rows_for(
+    recipe: Recipe,
+    path: str | Path,
+    split: str = "",
+    labelled: bool | None = True,
+    column: str = "",
+    label: str = "",
+    skip_bad: bool = False,
+) -> Rows:
+    """The rows of a file under a recipe: through its table where it has one, or embeddings as `load_rows` reads them."""
+    path = Path(path)
+    if recipe.table is None or path.suffix not in TABLES:
+        return load_rows(path, split, labelled, column, label)
+    if split or column:
+        raise DatasetError(f"{path} is one table; it has no split {split!r} and no column of embeddings {column!r}.")
+    return table_rows(path, recipe.table, label, labelled, skip_bad)
+
+
+def table_rows(
+    data: str | Path | Frame, table: Table, label: str = "", labelled: bool | None = True, skip_bad: bool = False
+) -> Rows:
+    """The embeddings of a table's rows with their labels, which are always names.
+
+    `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name. A row that breaks the schema is
+    named by line, column and value, or left out with `skip_bad`. Values outside a range, and levels that the schema
+    does not list, are counted in a `ClippingWarning`.
+
+    >>> from ghofl.recipe import Column
+    >>> rows = table_rows({"age": [30, 60], "sick": ["no", "yes"]}, Table((Column("age", "number", low=0, high=120),)), "sick")
+    >>> rows.x.tolist(), rows.y.tolist()
+    ([[-0.5], [0.0]], ['no', 'yes'])
+    """
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    columns = columns_of(data)
+    encoded = TableEncoder(table).embed(columns, where)
+    if encoded.bad and not skip_bad:
+        raise SampleError(_broken(data, encoded))
+    for i, why in encoded.bad:
+        warnings.warn(f"left out: {_place(data, i)}: {why}", ClippingWarning, stacklevel=2)
+    _warn_of_outside(encoded, where)
+    y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
+    kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
+    return Rows(encoded.x[kept], None if y is None else y[kept], table.encoder)
+
+
+def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
+    """The columns of a table, by name."""
+    if isinstance(data, str | Path):
+        if not Path(data).is_file():
+            raise FileNotFoundError(2, "No such file", str(data))
+        return read_table(Path(data))
+    if isinstance(data, Mapping):
+        return data
+    if hasattr(data, "to_pydict"):  # pyarrow
+        return data.to_pydict()
+    if hasattr(data, "columns") and hasattr(data, "__getitem__"):
+        names = list(data.columns)
+        lists = (data[name].to_list() for name in names)
+        return {str(name): values for name, values in zip(names, lists, strict=True)}
+    raise DatasetError(f"a table is a file, a DataFrame or columns by name, not {type(data).__name__}.")
+
+
+def labels_of(
+    columns: Mapping[str, Sequence[Any]], asked: str, data: str | Path | Frame, needed: bool = True
+) -> Shaped[np.ndarray, " n"] | None:
+    """The labels in a column of a table as names; `data` is where the columns come from, for errors."""
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    name = pick(columns, asked, LABEL)
+    if name is None:
+        if needed or asked:
+            raise DatasetError(
+                f"{where} has no column {asked or 'label'!r}; name the column of labels by --label-column, or write "
+                "label = … into the [table] of the recipe."
+            )
+        return None
+    labels = [text_of(value) for value in columns[name]]
+    empty = next((i for i, text in enumerate(labels) if not text), None)
+    if empty is not None:
+        raise SampleError(f"{_place(data, empty)}: column {name!r} has no label; every row needs one.")
+    return np.array(labels, dtype=np.str_)
+
+
+def _broken(data: Any, encoded: EncodedTable) -> str:
+    i, why = encoded.bad[0]
+    more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
+    return f"{_place(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
+
+
+def _place(data: Any, row: int) -> str:
+    """How people find a row: by its line in a text file, and by its number elsewhere."""
+    if not isinstance(data, str | Path):
+        return f"row {row}"
+    path = Path(data)
+    if path.suffix not in (".csv", ".tsv"):
+        return f"{path}, row {row + 1}"
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
+        line = 0
+        for _ in range(row + 2):  # the header, and the rows up to this one; a quoted field may span several lines
+            line = lines.line_num + 1
+            next(lines)
+    return f"{path}, line {line}"
+
+
+def _warn_of_outside(encoded: EncodedTable, where: str) -> None:
+    if encoded.outside:
+        some = ", ".join(f"{name} ({count})" for name, count in list(encoded.outside.items())[:10])
+        warnings.warn(
+            f"{where}: {sum(encoded.outside.values())} values lie outside their column's range or levels and count as "
+            f"its nearest end or as none of the levels: {some}.",
+            ClippingWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,154 @@
+"""Which views suit some labelled images: candidates embedded in turn, and LDA on rows that it did not see."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int64, Num
+
+from ghofl.encoders import Runtime, SampleEncoder, Views, identity
+from ghofl.errors import DatasetError, EncoderError
+from ghofl.features import Features
+from ghofl.gaussians import Gaussians
+from ghofl.heads import LDA
+from ghofl.moments import Layout, Moments
+from ghofl.planning.assembly import RecipeOptions, assemble
+from ghofl.recipe import Encoder
+from ghofl.samples.base import Samples
+from ghofl.samples.embed import Progress, embed
+
+TRIED_ROWS = 1000
+FOLDS = 5
+FEWEST_ROWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One candidate: its accuracy on rows left out, and its price. Rows from the cache tell no images per second."""
+
+    views: Views
+    fingerprint: str
+    dim: int
+    accuracy: float
+    standard_error: float
+    images_per_second: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The candidate as plain values."""
+        return {
+            "views": str(self.views),
+            "options": self.views.options,
+            "fingerprint": self.fingerprint,
+            "dim": self.dim,
+            "accuracy": self.accuracy,
+            "standard_error": self.standard_error,
+            "images_per_second": self.images_per_second,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """All candidates, the cheapest first, and the one to take."""
+
+    rows: int
+    tried: tuple[Tried, ...]
+    chosen: Tried
+
+
+def candidates(size: int) -> tuple[Views, ...]:
+    """What is tried for a network of this input size, the cheapest first.
+
+    >>> [str(views) for views in candidates(224)][1:3]
+    ['flip', 'flip 160,224,288']
+    """
+    paper, quick, default, best = (Views.of_quality(name, size) for name in ("paper", "quick", "default", "best"))
+    bicubic = Views(default.flip, default.scales, kernel="bicubic")
+    bilinear = Views(default.flip, default.scales, kernel="bilinear")
+    return paper, quick, default, bilinear, bicubic, best
+
+
+def try_views(
+    samples: Samples,
+    load: Callable[[Views], SampleEncoder],
+    cache: Path,
+    *,
+    runtime: Runtime | None = None,
+    rows: int = TRIED_ROWS,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+) -> Trial:
+    """Measure candidates on at most `rows` of labelled images, and say which to agree on.
+
+    Every candidate's rows are predicted by LDA of the other four fifths. Chosen is the cheapest candidate that is
+    within one standard error of the most accurate: differences are taken row by row. Candidates that the network cannot
+    give (other sizes, earlier maps) are left out, and so is the kernel that it has anyway.
+
+    Guarantees
+    ----------
+    Rows are drawn by a fixed seed, and embedded as `embed` does: a run that was killed goes on where it stopped.
+    """
+    few = _drawn(samples, rows)
+    tried: list[Tried] = []
+    right: list[Bool[np.ndarray, " n"]] = []
+    for views in candidates(load(Views()).preprocessing.size):  # type: ignore[attr-defined]
+        try:
+            encoder = load(views)
+        except EncoderError:  # of sizes or maps that the network does not have
+            continue
+        if any(encoder.fingerprint == one.fingerprint for one in tried):
+            continue
+        started = time.perf_counter()
+        found = embed(few, encoder, cache, runtime=runtime, skip_bad=skip_bad, progress=_named(progress, views))
+        seconds = time.perf_counter() - started
+        assert found.rows.y is not None
+        right.append(held_out(found.rows.x, np.unique(found.rows.y, return_inverse=True)[1], identity(encoder)))
+        error = float(right[-1].std() / np.sqrt(len(right[-1])))
+        rate = None if found.resumed else len(few) / seconds
+        tried.append(Tried(views, encoder.fingerprint, encoder.dim, float(right[-1].mean()), error, rate))
+    return Trial(len(right[0]), tuple(tried), tried[cheapest(right)])
+
+
+def cheapest(right: Sequence[Bool[np.ndarray, " n"]]) -> int:
+    """The first of several predictors that is within one standard error of the one that is right most often.
+
+    >>> always, often = np.ones(100, bool), np.arange(100) % 10 > 0
+    >>> cheapest([often, always]), cheapest([always, always])
+    (1, 0)
+    """
+    best = max(right, key=lambda own: own.sum())
+    differences = [best.astype(np.float64) - own for own in right]
+    return next(i for i, d in enumerate(differences) if d.mean() <= d.std() / np.sqrt(len(d)))
+
+
+def held_out(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
+    """Whether LDA of square roots predicts each row rightly, built from the four fifths of rows it is not in."""
+    classes = tuple(map(str, range(int(y.max()) + 1)))
+    recipe = assemble(RecipeOptions(power=0.5, statistics=("B",)), classes, encoder, public=np.asarray(x)).recipe
+    features, layout = Features.of(recipe), Layout.of(recipe)
+    q = features.rows(np.asarray(x))[0]
+    fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
+    whole, right = Moments.of(q, y, layout), np.zeros(len(y), dtype=bool)
+    for k in range(FOLDS):
+        out = fold == k
+        rest = Gaussians.estimate(whole - Moments.of(q[out], y[out], layout), features.unit)
+        right[out] = LDA.fit(rest).predict(q[out] * features.unit) == y[out]
+    return right
+
+
+def _drawn(samples: Samples, rows: int) -> Samples:
+    if samples.kind != "image":
+        raise DatasetError(f"views are of images, and the data holds samples of kind {samples.kind!r}.")
+    if samples.labels is None or len(samples.classes()) < 2 or min(rows, len(samples)) < FEWEST_ROWS:
+        raise DatasetError(
+            f"views are tried on labelled images: at least {FEWEST_ROWS} of two classes; name the label column or "
+            "folder, or give more."
+        )
+    order = np.random.default_rng(0).permutation(len(samples))[:rows]
+    return samples.only(np.sort(order))
+
+
+def _named(progress: Progress | None, views: Views) -> Progress | None:
+    return None if progress is None else lambda what, done, of: progress(str(views) or "one view", done, of)

@@ -1,0 +1,205 @@
+"""Views from the command line: what is written, what a recipe keeps, and what sites then do without being told."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import save_file
+from test_cli import ghofl
+from torchvision import models
+
+from ghofl import cli, encoders
+from ghofl.encoders import Views
+from ghofl.errors import DatasetError
+from ghofl.recipe import Recipe
+from ghofl.samples import base, load_rows, load_samples
+from ghofl.samples.embed import embed
+from ghofl.samples.trial import candidates, try_views
+from ghofl.site.site import Site
+
+NETWORK = "torchvision:shufflenet_v2_x0_5"
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("weights") / "w.safetensors"
+    save_file(models.shufflenet_v2_x0_5(weights=None).state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Two classes that differ in brightness, eight photos."""
+    folder, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for i in range(8):
+        path = folder / ("dark", "light")[i % 2] / f"{i}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray((rng.integers(128, size=(16, 24, 3)) + 127 * (i % 2)).astype(np.uint8)).save(path)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(cli.console.err, "width", 1000, raising=False)
+
+
+def embedded(photos, weights, *options, output="rows.npz"):
+    said = ghofl(
+        "embed", "--encoder", NETWORK, "--weights", weights, "--data", photos, "-o", output, *options, "--json", "-"
+    )
+    return json.loads(said)
+
+
+def test_flip_and_three_sizes_are_the_default_for_photos(weights, photos):
+    result = embedded(photos, weights)
+    assert result["views"] == "flip 160,224,288"
+    made_by = load_rows("rows.npz").encoder
+    assert made_by is not None
+    assert (made_by.views, made_by.fingerprint) == (result["views"], result["fingerprint"])
+    expected = encoders.load(NETWORK, weights=weights, views="flip 160,224,288")
+    samples = load_samples(str(photos))
+    x = next(iter(expected.encode([[samples.read(i) for i in range(len(samples))]])))
+    assert np.allclose(load_rows("rows.npz").x, x, atol=1e-5 * np.abs(x).max())
+
+
+def test_one_view_writes_the_file_it_always_wrote(weights, photos):
+    result = embedded(photos, weights, "--quality", "paper")
+    assert result["views"] == ""
+    assert result["fingerprint"] == encoders.load(NETWORK, weights=weights).fingerprint
+    with np.load("rows.npz") as archive:
+        assert sorted(archive.files) == ["encoder", "encoder_fingerprint", "x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("options", "views"),
+    [
+        (("--views", "flip", "--scales", "64,96"), "flip 64,96"),
+        (("--quality", "quick"), "flip"),
+        (("--views", "none", "--scales", "none", "--pool", "mean+std"), "mean+std"),
+        (("--quality", "best", "--scales", "64", "--no-stages", "--kernel", "bicubic"), "flip 64 mean+std bicubic"),
+    ],
+)
+def test_options_are_what_the_file_says(weights, photos, options, views):
+    result = embedded(photos, weights, *options)
+    assert result["views"] == views
+    again = embedded(photos, weights, *Views.parse(views).options.split(), output="again.npz")
+    assert again["fingerprint"] == result["fingerprint"]
+
+
+def test_a_site_takes_the_views_from_the_recipe(weights, photos):
+    embedded(photos, weights, "--views", "flip", "--scales", "64")
+    ghofl("recipe", "recipe.toml", "--from-embeddings", "rows.npz")
+    recipe = Recipe.load("recipe.toml")
+    assert recipe.encoder.views == "flip 64"
+    ghofl("moments", "rows.npz", "--recipe", "recipe.toml", "-o", "rows.ghofl", "--site", "a")
+    ghofl(
+        "moments", "--encoder", NETWORK, "--weights", weights, "--data", photos, "--recipe", "recipe.toml",
+        "-o", "samples.ghofl", "--site", "b",
+    )  # fmt: skip
+    site = Site("north", data=str(photos), encoder=NETWORK, weights=str(weights), folder="state")
+    assert site.count(recipe).moments.rows == 8
+    from ghofl.wire.message import Message
+
+    rows, samples = (Message.load(f"{name}.ghofl", recipe).moments for name in ("rows", "samples"))
+    assert rows == samples == site.count(recipe).moments
+
+
+def test_rows_of_other_views_are_refused_with_the_options_that_give_the_recipe_s(weights, photos, capsys):
+    embedded(photos, weights, "--quality", "paper")
+    ghofl("recipe", "old.toml", "--from-embeddings", "rows.npz")
+    assert "views" not in Recipe.load("old.toml").to_toml()
+    embedded(photos, weights, "--views", "flip", "--scales", "64", output="flip.npz")
+    said = ghofl("moments", "flip.npz", "--recipe", "old.toml", "-o", "m.ghofl", code=2) + capsys.readouterr().err
+    assert "the recipe's has one view and this one the views 'flip 64'" in " ".join(said.split())
+    assert "ghofl embed --quality paper" in " ".join(said.split())
+    ghofl("recipe", "new.toml", "--from-embeddings", "flip.npz")
+    said = ghofl("moments", "rows.npz", "--recipe", "new.toml", "-o", "m.ghofl", code=2) + capsys.readouterr().err
+    assert "ghofl embed --views flip --scales 64" in " ".join(said.split())
+
+
+def test_a_recipe_without_views_still_means_one_view(weights, photos):
+    """Recipes of before views name the fingerprint of one view, and sites go on with it without a word."""
+    embedded(photos, weights, "--quality", "paper")
+    ghofl("recipe", "old.toml", "--from-embeddings", "rows.npz")
+    ghofl(
+        "moments", "--encoder", NETWORK, "--weights", weights, "--data", photos, "--recipe", "old.toml", "-o", "m.ghofl"
+    )
+
+
+def test_from_encoder_writes_the_views_into_the_recipe(weights):
+    arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights, "--from-encoder")
+    ghofl("recipe", "default.toml", *arguments)
+    ghofl("recipe", "best.toml", *arguments, "--quality", "best")
+    ghofl("recipe", "paper.toml", *arguments, "--quality", "paper")
+    found = {name: Recipe.load(f"{name}.toml").encoder for name in ("default", "best", "paper")}
+    assert [one.views for one in found.values()] == ["flip 160,224,288", "flip 160,224,288 mean+std stages", ""]
+    assert found["best"].dim > found["default"].dim == found["paper"].dim
+    said = ghofl("recipe", "x.toml", "--classes", "a,b", "--dim", "3", "--quality", "best", code=2)
+    assert "views are for --from-encoder" in said
+
+
+@pytest.mark.parametrize(
+    "options", [("--views", "flop"), ("--scales", "big"), ("--quality", "good"), ("--pool", "max")]
+)
+def test_options_that_name_no_views_are_refused(weights, photos, options, capsys):
+    said = ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", photos, "-o", "x.npz", *options, code=2)
+    assert options[1] in said + capsys.readouterr().err
+
+
+def test_a_run_with_views_that_stopped_goes_on_to_the_same_bytes(weights, photos, tmp_path):
+    encoder, samples = encoders.load(NETWORK, weights=weights, views="flip 64,96"), load_samples(str(photos))
+    whole = embed(samples, encoder, tmp_path / "one", batch_size=3)
+
+    def stop(_what, done, _of):
+        if done >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        embed(samples, encoder, tmp_path / "two", batch_size=3, progress=stop)
+    again = embed(samples, encoder, tmp_path / "two", batch_size=3)
+    assert again.resumed == 3
+    assert np.asarray(again.rows.x).tobytes() == np.asarray(whole.rows.x).tobytes()
+
+
+def test_views_are_tried_and_the_cheapest_that_is_good_enough_is_named(tmp_path, photos, weights, monkeypatch, capsys):
+    monkeypatch.setattr("ghofl.samples.trial.candidates", lambda size: (Views(), Views(flip=True), Views(scales=(64,))))
+    folder = tmp_path / "many"
+    for i, path in enumerate(sorted(photos.rglob("*.png")) * 3):  # twenty-four photos
+        (folder / path.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, folder / path.parent.name / f"{i}.png")
+    said = ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-views", "--json", "-")
+    result = json.loads(said[said.index("{") : said.rindex("}") + 1])
+    assert [one["views"] for one in result["tried"]] == ["", "flip", "64"]
+    assert result["rows"] == 24
+    assert result["chosen"] == result["tried"][0]  # bright and dark are told apart by any view
+    assert all(one["images_per_second"] > 0 for one in result["tried"])
+    assert "--quality paper" in said + capsys.readouterr().err
+    for wrong in (("-o", "x.npz"), ("--quality", "best")):
+        ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-views", *wrong, code=2)
+    ghofl("embed", "--encoder", "onnx:m.onnx", "--data", folder, "--try-views", code=2)
+    ghofl(
+        "embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-rows", "50", "-o", "x.npz", code=2
+    )
+    ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, code=2)
+
+
+def test_views_are_tried_on_labelled_images_only(tmp_path, photos):
+    unlabelled = base.of_image_files(sorted(photos.rglob("*.png")) * 4, None)
+    texts = base.of_texts(["a", "b"] * 20, np.array(["x", "y"] * 20), ["row"] * 40)
+    few = load_samples(str(photos))
+    for samples, match in ((unlabelled, "labelled images"), (texts, "views are of images"), (few, "at least 20")):
+        with pytest.raises(DatasetError, match=match):
+            try_views(samples, pytest.fail, tmp_path)
+
+
+def test_candidates_go_from_the_cheapest_to_the_dearest():
+    assert [str(views) for views in candidates(224)] == [
+        "", "flip", "flip 160,224,288", "flip 160,224,288 bilinear", "flip 160,224,288 bicubic",
+        "flip 160,224,288 mean+std stages",
+    ]  # fmt: skip

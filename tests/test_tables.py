@@ -1,0 +1,345 @@
+"""Tables: a schema in the recipe, and rows that follow it or are named."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from ghofl import Recipe
+from ghofl.cli import app
+from ghofl.encoders import SampleEncoder
+from ghofl.encoders.from_table import TableEncoder
+from ghofl.errors import ClippingWarning, DatasetError, RecipeError, SampleError
+from ghofl.features import Features
+from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
+from ghofl.recipe import Column, Schema, Table
+from ghofl.samples import rows_for, table_rows
+from ghofl.samples.drafting import is_dictionary, rounded_outwards, schema_of_dictionary, schema_of_rows
+from ghofl.simulation.tables import table_dataset
+
+AGE = Column("age", "number", unit="years", low=0, high=100)
+WARD = Column("ward", "category", levels=("a", "b"))
+TABLE = Table((AGE, WARD, Column("smoker", "yes/no", missing="indicator")), label="sick")
+CSV = "age,ward,smoker,sick,note\n50,a,yes,no,x\n100,b,,yes,x\n25,a,no,no,x\n"
+
+
+def recipe_of(table: Table, **options: object) -> Recipe:
+    return assemble(RecipeOptions(table=table, **options), ("no", "yes"), table.encoder).recipe  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def ward_csv(tmp_path: Path) -> Path:
+    path = tmp_path / "ward.csv"
+    path.write_text(CSV)
+    return path
+
+
+def invoke(*words: object) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, f"{result.output} {result.exception!r}"
+    return result.output
+
+
+def test_each_kind_of_column_becomes_numbers_as_documented():
+    table = Table(
+        (
+            AGE,
+            Column("dose", "log", low=1, high=100),
+            Column("income", "quantiles", breaks=(0, 10, 1000)),
+            WARD,
+            Column("smoker", "yes/no"),
+        )
+    )
+    x = TableEncoder(table).embed(
+        {"age": [25, "75"], "dose": ["10", 1], "income": [10.0, "505"], "ward": ["b", "c"], "smoker": ["Yes", 0]}
+    )
+    assert x.x.tolist() == [[-0.5, 0.0, 0.0, 0.0, 1.0, 1.0], [0.5, -1.0, 0.5, 0.0, 0.0, -1.0]]
+    assert x.outside == {"ward": 1}
+    assert table.features == ("age", "dose", "income", "ward=a", "ward=b", "smoker")
+
+
+def test_missing_values_follow_the_stated_rule():
+    neutral = replace(AGE, missing="neutral", neutral=75.0)
+    table = Table((neutral, replace(WARD, missing="indicator")), missing_words=("-9",))
+    x = TableEncoder(table).embed({"age": ["", "-9", float("nan")], "ward": [None, "a", "NA"]}).x
+    assert x.tolist() == [[0.5, 0.0, 0.0, 1.0], [0.5, 1.0, 0.0, 0.0], [0.5, 0.0, 0.0, 1.0]]
+    with pytest.raises(SampleError, match="row 1: column 'age' has the value ''; it is missing"):
+        table_rows({"age": ["3", ""]}, Table((AGE,)), labelled=False)
+
+
+def test_a_level_called_na_is_a_level():
+    table = Table((Column("metal", "category", levels=("NA", "K"), missing="indicator"),))
+    assert TableEncoder(table).embed({"metal": ["NA", ""]}).x.tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
+
+
+@given(
+    st.lists(
+        st.one_of(st.floats(), st.integers(), st.none(), st.booleans(), st.text(max_size=8)), min_size=1, max_size=8
+    )
+)
+def test_every_entry_lies_between_minus_one_and_one_whatever_the_cells_hold(cells):
+    columns = (
+        replace(AGE, missing="indicator"),
+        Column("b", "log", low=0.1, high=9, missing="neutral"),
+        Column("c", "quantiles", breaks=(-1, 0, 5), missing="indicator"),
+        Column("d", "category", levels=("x", "0"), missing="indicator"),
+        Column("e", "yes/no", missing="neutral"),
+    )
+    done = TableEncoder(Table(columns)).embed({column.name: cells for column in columns})
+    assert np.isfinite(done.x).all()
+    assert np.abs(done.x).max() <= 1
+
+
+def test_a_row_that_breaks_the_schema_is_named_by_line_column_and_value(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text('note,age\n"two\nlines",50\nx,fifty\nx,sixty\n')
+    with pytest.raises(
+        SampleError, match=r"rows.csv, line 4: column 'age' has the value 'fifty'; it is not a number. 1 more"
+    ):
+        table_rows(path, Table((AGE,)), labelled=False)
+
+
+def test_bad_rows_are_left_out_with_a_word_where_that_was_asked_for():
+    with pytest.warns(ClippingWarning, match="left out: row 1: column 'age' has the value 'fifty'"):
+        rows = table_rows({"age": [1, "fifty", 3], "label": "abc"}, Table((AGE,)), skip_bad=True)
+    assert rows.y is not None
+    assert rows.y.tolist() == ["a", "c"]
+
+
+@pytest.mark.parametrize("cell", ["1_000", "inf", "12,5", True, [3]])
+def test_cells_that_only_look_like_numbers_are_refused(cell):
+    assert TableEncoder(Table((AGE,))).embed({"age": [cell]}).bad[0][1].endswith("it is not a number.")
+
+
+def test_values_outside_are_moved_to_the_nearest_end_and_counted():
+    with pytest.warns(ClippingWarning, match=r"2 values lie outside .*age \(2\)"):
+        rows = table_rows({"age": [-5, 50, 130, 20, 30]}, Table((AGE,)), labelled=False)
+    assert rows.x[:, 0].tolist() == pytest.approx([-1.0, 0.0, 1.0, -0.6, -0.4])
+
+
+def test_values_outside_are_refused_where_the_schema_says_so():
+    strict = Table((replace(AGE, outside="refuse"), replace(WARD, outside="refuse")))
+    bad = dict(TableEncoder(strict).embed({"age": [130, 1], "ward": ["a", "z"]}).bad)
+    assert bad == {
+        0: "column 'age' has the value 130; the range is 0 to 100 years.",
+        1: "column 'ward' has the value 'z'; the levels are a, b.",
+    }
+
+
+def test_a_column_that_is_mostly_outside_is_another_unit_and_refused():
+    with pytest.raises(DatasetError, match="30 of 40 values of column 'age' are outside.*another unit"):
+        TableEncoder(Table((AGE,))).embed({"age": [360] * 30 + [36] * 10})
+
+
+def test_csv_parquet_json_lines_and_data_frames_give_the_same_rows(tmp_path, ward_csv):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.read_csv(ward_csv)
+    frame.to_parquet(tmp_path / "ward.parquet")
+    ages, wards, smokers, sick = (50, 100, 25), "aba", (True, None, False), ("no", "yes", "no")
+    keys = ("age", "ward", "smoker", "sick")
+    lines = [json.dumps(dict(zip(keys, row, strict=True))) for row in zip(ages, wards, smokers, sick, strict=True)]
+    (tmp_path / "ward.jsonl").write_text("\n".join(lines))
+    expected = table_rows(ward_csv, TABLE)
+    for data in (tmp_path / "ward.parquet", tmp_path / "ward.jsonl", frame):
+        rows = table_rows(data, TABLE)
+        assert np.array_equal(rows.x, expected.x), data
+        assert rows.y is not None
+        assert rows.y.tolist() == ["no", "yes", "no"]
+
+
+def test_the_encoder_keeps_the_promises_of_encoders():
+    encoder = TableEncoder(TABLE)
+    assert isinstance(encoder, SampleEncoder)
+    rows = [{"age": 50, "ward": "a", "smoker": "yes"}, {"age": 100, "ward": "b", "smoker": ""}]
+    whole, apart = next(encoder.encode([rows])), np.vstack(list(encoder.encode([rows[:1], rows[1:]])))
+    assert np.array_equal(whole, apart)
+    assert whole.shape == (2, encoder.dim)
+    with pytest.raises(SampleError, match="values by column"):
+        next(encoder.encode([["no row"]]))
+
+
+def test_a_recipe_with_a_table_survives_toml_and_has_its_own_fingerprint():
+    recipe = recipe_of(TABLE)
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    other = replace(TABLE, columns=(replace(AGE, high=120), *TABLE.columns[1:]))
+    assert recipe_of(other).fingerprint != recipe.fingerprint
+    assert recipe_of(other).encoder.fingerprint != recipe.encoder.fingerprint
+
+
+def test_the_label_column_and_where_ranges_come_from_do_not_change_embeddings():
+    assert replace(TABLE, label="", from_rows=True).fingerprint == TABLE.fingerprint
+
+
+def test_the_grid_ends_where_embeddings_of_tables_end():
+    recipe = recipe_of(TABLE)
+    q, clipping = Features.of(recipe).rows(np.array([[1.0, -1.0, 0.5, 0.0, 1.0]]))
+    assert recipe.grid.bits == 12
+    assert q.max() == recipe.grid.bound
+    assert clipping.clipped == 0
+
+
+def test_a_recipe_whose_encoder_is_not_its_table_is_refused():
+    recipe = recipe_of(TABLE)
+    with pytest.raises(RecipeError, match="make the recipe anew"):
+        replace(recipe, table=replace(TABLE, columns=(AGE,)))
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"kind": "number"}, "goes from None to None"),
+        ({"kind": "log", "low": 0, "high": 1}, "above 0"),
+        ({"kind": "quantiles", "breaks": [1, 1]}, "each above the last"),
+        ({"kind": "category"}, "without levels"),
+        ({"kind": "category", "levels": ["a", "a"]}, "more than once"),
+        ({"kind": "yes/no", "low": 0}, "has no low"),
+        ({"kind": "number", "low": 0, "high": 1, "neutral": 0.5}, "stands for missing values"),
+        ({"kind": "number", "low": 0, "high": 1, "missing": "guess"}, "write one of"),
+        ({"kind": "nummer", "low": 0, "high": 1}, "write one of 'number'"),
+        ({"kind": "number", "lo": 0}, "did you mean table.columns.low"),
+    ],
+)
+def test_columns_that_cannot_work_are_refused(values, what):
+    with pytest.raises(RecipeError, match=what):
+        Table.from_dict({"columns": [{"name": "x", **values}]})
+
+
+def test_a_label_that_is_a_column_too_is_refused():
+    with pytest.raises(RecipeError, match="must not predict itself"):
+        Table((AGE,), label="age")
+
+
+def test_a_schema_read_off_rows_is_refused_under_epsilon_and_one_from_a_dictionary_is_not():
+    private = PrivacyOptions(epsilon=1.0)
+    with pytest.raises(RecipeError, match="somebody's value"):
+        recipe_of(replace(TABLE, from_rows=True), privacy=private)
+    recipe = recipe_of(TABLE, privacy=private)
+    assert recipe.privacy.radius == pytest.approx(np.sqrt(3))
+    longest = np.array([[1.0, 1.0, 0.0, 1.0, 0.0]])
+    kept, bound = Features.of(recipe).rows(longest)[0], recipe.grid.bound
+    assert np.abs(kept - bound * longest).max() <= 1  # a step is lost where the length is rounded down to whole steps
+
+
+def test_a_draft_rounds_ranges_outwards_and_leaves_rare_levels_identifiers_and_constants_out():
+    rng = np.random.default_rng(0)
+    columns = {
+        "age": [*range(17, 97), ""],
+        "dose": np.exp(rng.normal(size=81) * 2).tolist(),
+        "ward": ["a"] * 40 + ["b"] * 38 + ["rare"] * 3,
+        "smoker": ["yes", "no", "no"] * 27,
+        "id": [f"p{i}" for i in range(81)],
+        "site": ["north"] * 81,
+        "sick": ["no", "yes", "no"] * 27,
+    }
+    made = schema_of_rows(columns, "sick")
+    age, dose, ward, smoker = made.table.columns
+    assert (age.low, age.high, age.missing) == (10.0, 100.0, "indicator")
+    assert (dose.kind, ward.levels, smoker.kind) == ("log", ("a", "b"), "yes/no")
+    assert dose.low is not None
+    assert 0 < dose.low <= min(columns["dose"])
+    assert dict(made.left_out).keys() == {"id", "site"}
+    assert made.table.from_rows
+    assert made.classes == ("no", "yes")
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
+def test_rounded_ranges_hold_what_they_were_made_from(low, width):
+    high = low + width
+    down, up = rounded_outwards(low, high)
+    assert down <= low
+    assert up >= high
+    assert up - down <= 4 * width + 1e-6
+
+
+def test_a_data_dictionary_becomes_a_schema():
+    columns = {
+        "Variable": ["age", "sex", "dose", "smoker", "sick"],
+        "Type": ["integer", "", "log", "boolean", "label"],
+        "Unit": ["years", "", "mg", "", ""],
+        "Min": ["0", "", "0.1", "", ""],
+        "Max": ["120", "", "100", "", ""],
+        "Levels": ["", "f|m|d", "", "", "no|yes"],
+        "Missing": ["", "yes", "", "neutral", ""],
+    }
+    assert is_dictionary(columns)
+    assert not is_dictionary({"name": [], "age": []})
+    made = schema_of_dictionary(columns)
+    assert [c.kind for c in made.table.columns] == ["number", "category", "log", "yes/no"]
+    assert [c.missing for c in made.table.columns] == ["refuse", "indicator", "refuse", "neutral"]
+    assert (made.table.label, made.classes, made.table.from_rows) == ("sick", ("no", "yes"), False)
+
+
+def test_a_dictionary_without_a_range_says_which_column_lacks_it():
+    with pytest.raises(DatasetError, match="column 'age': it has no range"):
+        schema_of_dictionary({"name": ["age"], "min": [""], "max": ["3"]})
+
+
+def test_a_schema_file_survives_and_says_what_is_wrong_with_it(tmp_path):
+    path = tmp_path / "schema.toml"
+    Schema(TABLE, ("no", "yes"), (("id", "an identifier"),)).save(path)
+    assert Schema.load(path) == Schema(TABLE, ("no", "yes"))
+    assert path.read_text().startswith("# left out: 'id'")
+    path.write_text("columns = 3")
+    with pytest.raises(RecipeError, match=r"schema.toml: table.columns is 3; it is a list"):
+        Schema.load(path)
+    path.write_text("classes = [1]")
+    with pytest.raises(RecipeError, match="list of names"):
+        Schema.load(path)
+
+
+def test_a_file_of_embeddings_is_still_read_under_a_recipe_with_a_table(tmp_path):
+    np.savez(tmp_path / "rows.npz", x=np.zeros((2, TABLE.dim)), y=np.array(["no", "yes"]))
+    assert rows_for(recipe_of(TABLE), tmp_path / "rows.npz").x.shape == (2, 5)
+
+
+def test_a_column_named_twice_is_refused(tmp_path):
+    (tmp_path / "twice.csv").write_text("age,age\n1,2\n")
+    with pytest.raises(DatasetError, match="names a column twice"):
+        table_rows(tmp_path / "twice.csv", Table((AGE,)), labelled=False)
+
+
+def test_a_split_of_a_table_gives_every_class_the_same_share(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("age,sick\n" + "".join(f"{i % 90},{'yes' if i % 4 == 0 else 'no'}\n" for i in range(200)))
+    data, table = table_dataset(path, "sick", test_share=0.2)
+    assert np.bincount(data.y_test).tolist() == [30, 10]
+    assert np.bincount(data.y_train).tolist() == [120, 40]
+    assert table.from_rows
+    with pytest.raises(RecipeError, match="data dictionary"):
+        table_dataset(path, "sick", is_private=True)
+
+
+@pytest.mark.slow
+def test_the_command_line_goes_from_a_table_to_predictions(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = []
+    for sick in [0, 1] * 60:
+        ward = "ab"[int(rng.random() < 0.3 + 0.4 * sick)]
+        rows.append(f"{rng.normal(50 + 20 * sick, 8):.1f},{ward},{('no', 'yes')[sick]}")
+    for name, part in (("north", rows[:70]), ("south", rows[70:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join(["age,ward,sick", *part]) + "\n")
+    (tmp_path / "dictionary.csv").write_text(
+        "name,kind,unit,min,max,levels\nage,number,years,0,120,\nward,category,,,,a|b\nsick,label,,,,no|yes\n"
+    )
+    at = lambda name: tmp_path / name  # noqa: E731
+    invoke("schema", at("dictionary.csv"), "-o", at("schema.toml"))
+    invoke("recipe", at("recipe.toml"), "--schema", at("schema.toml"))
+    for name in ("north", "south"):
+        invoke("moments", at(f"{name}.csv"), "-r", at("recipe.toml"), "--site", name, "-o", at(f"{name}.ghofl"))
+    invoke("sum", at("north.ghofl"), at("south.ghofl"), "-r", at("recipe.toml"), "-o", at("total.ghofl"))
+    invoke("head", at("total.ghofl"), "-o", at("head.safetensors"))
+    invoke("evaluate", at("head.safetensors"), at("south.csv"), "--json", at("report.json"))
+    assert json.loads(at("report.json").read_text())["accuracy"] > 0.75
+    invoke("predict", at("head.safetensors"), at("south.csv"), "-o", at("predicted.csv"))
+    assert len(at("predicted.csv").read_text().splitlines()) == 51
+    simulated = ("simulate", "--table", at("north.csv"), "--label", "sick", "--clients", 3)
+    invoke(*simulated, "--schema", at("schema.toml"), "--epsilon", 8, "--json", at("simulated.json"))
+    assert json.loads(at("simulated.json").read_text())["guarantee"]["epsilon"] <= 8
+    refused = CliRunner().invoke(app, [str(word) for word in (*simulated, "--epsilon", 8)])
+    assert isinstance(refused.exception, RecipeError)
