@@ -192,3 +192,30 @@ def test_a_hostile_report_is_refused(change, tmp_path):
     (tmp_path / "r.json").write_text("[" * 100_000)
     with pytest.raises(MessageError, match="not a report"):
         Report.load(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(
+    ("statistics", "rows", "spec"),
+    [
+        (("S",), 100, "blend(parts=nearest_mean+student)"), (("B",), 100, "blend(parts=lda+nearest_mean)"),
+        (("D",), 100, "nearest_mean"), ((), 100, "nearest_mean"), (("S",), 1000, "student"), (("D",), 1000, "nb"),
+    ],
+)  # fmt: skip
+def test_of_few_rows_the_best_head_looks_at_angles_too(statistics, rows, spec):
+    recipe = recipe_of(dim=200, statistics=statistics)
+    assert best_head(Layout.of(recipe), recipe, rows).spec == spec
+
+
+def test_best_of_few_rows_is_near_the_best_single_head(rng):
+    """Eight classes in 120 dimensions, three rows each; the mean over ten seeds is within a point of any single head."""
+    found: dict[str, list[float]] = {}
+    for seed in range(10):
+        local = np.random.default_rng(seed)
+        centres = 0.45 * local.normal(size=(8, 120))
+        y = np.arange(824) % 8
+        x = centres[y] + local.normal(size=(824, 120))
+        total = total_of(recipe_of(dim=120, classes=8), x[:24], y[:24])
+        for name in ("nearest_mean", "lda", "student", "best"):
+            found.setdefault(name, []).append(float(np.mean(Classifier.fit(total, name).predict(x[24:]) == y[24:])))
+    means = {name: float(np.mean(values)) for name, values in found.items()}
+    assert means["best"] > max(means.values()) - 0.01

@@ -172,7 +172,9 @@ def test_probabilities_are_probabilities_and_agree_with_the_prediction(name, rng
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(x)))
     assert np.all(probabilities >= 0)
     assert np.array_equal(probabilities.argmax(axis=1), head.predict(x))
-    assert np.mean(head.scores(x).argmax(axis=1) == head.predict(x)) > 0.98  # priors may decide close calls
+    even = np.concatenate([np.flatnonzero(y == c)[:60] for c in range(4)])
+    alike = fitted(name, x[even], y[even])  # where classes are equally common, the largest score decides
+    assert np.array_equal(alike.scores(x).argmax(axis=1), alike.predict(x))
 
 
 @pytest.mark.parametrize("name", NAMES)

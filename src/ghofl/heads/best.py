@@ -11,6 +11,7 @@ from ghofl.moments import Layout
 from ghofl.recipe import Recipe
 
 FEW = 1.25  # rows per dimension, below which covariances alone mislead
+LEAST = 5  # rows per class, up to which they do in any case
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,10 @@ def best_head(layout: Layout, recipe: Recipe, rows: int | None = None) -> Choice
     >>> recipe = Recipe(("a", "b"), Encoder(dim=4), ("B",))
     >>> best_head(Layout.of(recipe), recipe).spec
     'lda'
-    >>> best_head(Layout.of(recipe), recipe, rows=3).spec
+    >>> best_head(Layout.of(recipe), recipe, rows=4).spec
     'blend(parts=lda+nearest_mean)'
     """
-    if rows is not None and rows < FEW * recipe.dim and recipe.lift is None:
+    if rows is not None and rows < max(FEW * recipe.dim, 1 + LEAST * len(recipe.classes)) and recipe.lift is None:
         few = _of_few_rows(layout)
         if few is not None:
             return few

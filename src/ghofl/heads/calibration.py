@@ -34,6 +34,7 @@ DISPERSION = 1.7
 NARROW, WIDE = 128, 512  # dimensions up to which draws are as measured, and from which they are widest
 DRAWS = 1000  # at least; four times as many in few dimensions
 FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
+JITTER = 1e-8  # shrinkage that lets constant features be drawn
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
 PULL = 1e-7  # of every b_c towards 0
@@ -210,10 +211,13 @@ def _scored(
 def _draws(truth: Gaussians, dispersion: float, seed: int) -> Draws:
     draws = DRAWS * 4 if truth.means.shape[1] <= NARROW else DRAWS
     per_class = max(4, draws // truth.present)
-    try:
-        return draw(truth, per_class, np.random.default_rng(seed), dispersion, 0.01 if dispersion > 1 else 0.0)
-    except NotPositiveDefiniteError:  # constant features, or classes of fewer rows than dimensions
-        return draw(truth, per_class, np.random.default_rng(seed), dispersion, 0.01)
+    amounts = (0.01,) if dispersion > 1 else (0.0, JITTER, 0.01)
+    for amount in amounts[:-1]:
+        try:
+            return draw(truth, per_class, np.random.default_rng(seed), dispersion, amount)
+        except NotPositiveDefiniteError:  # constant features, which must stay all but constant, or very few rows
+            continue
+    return draw(truth, per_class, np.random.default_rng(seed), dispersion, amounts[-1])
 
 
 def _weights(y: Integer[np.ndarray, " n"], priors: Float[np.ndarray, " classes"]) -> Float[np.ndarray, " n"]:

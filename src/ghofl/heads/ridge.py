@@ -14,6 +14,7 @@ from ghofl.heads.options import HeadOptions, option
 LARGEST = 1024  # dimensions that are decomposed into eigenvectors
 START, STRIDE = 30, 8  # where the walk on the grid begins, and its first step
 PROBES = 64
+COARSE = 1e-4  # penalties from which single precision is enough to compare them
 GRID = 10.0 ** np.linspace(-8, 3, 67)
 
 
@@ -40,8 +41,8 @@ class Ridge(Head):
         GCV = (RSS/N) / (1 − df/N)²      RSS = tr(diag n − n nᵀ/N) − 2⟨w, Q⟩ + ⟨w, G w⟩      df = 1 + Σ g_i/(g_i + λ)
 
     Up to 1,024 dimensions one eigendecomposition serves every λ of a grid of 67. Beyond, λ walks down the same grid in
-    steps that get smaller, with one Cholesky factor each, and df comes from 64 fixed random signs v as the mean of
-    vᵀ(G + λ I)⁻¹v (Hutchinson 1990), whose relative error is about 1/√(32 d).
+    steps that get smaller, with one Cholesky factor each (in single precision from 10⁻⁴ on), and df comes from 64 fixed
+    random signs v as the mean of vᵀ(G + λ I)⁻¹v (Hutchinson 1990), whose relative error is about 1/√(32 d).
 
     Guarantees
     ----------
@@ -103,20 +104,20 @@ def _walked(
     if given is not None:
         return _solved(g, q, given * unit)[0].T
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(g), PROBES))
-    columns, met = np.hstack([q, signs]), {}
+    columns, single, met = np.hstack([q, signs]), g.astype(np.float32), {}
 
     def error(i: int) -> float:
         if i not in met:
-            met[i] = _error(g, columns, GRID[i] * unit, n) if 0 <= i < len(GRID) else (np.inf, q)
-        return met[i][0]
+            precise = g if GRID[i] < COARSE else single
+            met[i] = _error(precise, columns.astype(precise.dtype), GRID[i] * unit, n)
+        return met[i]
 
     best, stride = START, STRIDE
     while stride:
-        nearest = min((best, best - stride, best + stride), key=error)
+        near = (best, *(i for i in (best - stride, best + stride) if 0 <= i < len(GRID)))
+        nearest = min(near, key=error)
         best, stride = (nearest, stride) if nearest != best else (best, stride // 2)
-        for i in [i for i in met if i != best]:  # only the best weights are worth their memory
-            met[i] = (met[i][0], q)
-    return np.ascontiguousarray(met[best][1].T)
+    return np.ascontiguousarray(_solved(g, q, GRID[best] * unit)[0].T)
 
 
 def _solved(
@@ -124,7 +125,7 @@ def _solved(
 ) -> tuple[Float[np.ndarray, "dim k"], bool]:
     """(G + λ I)⁻¹ of columns, and whether that could be had; where it could not, λ is the least that can."""
     shifted = np.array(g, order="F")
-    np.fill_diagonal(shifted, shifted.diagonal() + max(penalty, np.finfo(float).eps * float(np.trace(g))))
+    np.fill_diagonal(shifted, shifted.diagonal() + max(penalty, float(np.finfo(g.dtype).eps * np.trace(g) / len(g))))
     try:
         factor = scipy.linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
     except np.linalg.LinAlgError:
@@ -134,14 +135,14 @@ def _solved(
 
 def _error(
     g: Float[np.ndarray, "dim dim"], columns: Float[np.ndarray, "dim k"], penalty: float, n: np.ndarray
-) -> tuple[float, Float[np.ndarray, "dim classes"]]:
-    """The generalised cross-validation error of one penalty, and its weights."""
+) -> float:
+    """The generalised cross-validation error of one penalty."""
     rows, (q, signs) = float(n.sum()), np.split(columns, [len(n)], axis=1)
     found, is_solved = _solved(g, columns, penalty)
-    w, of_signs = np.split(found, [len(n)], axis=1)
     if not is_solved:
-        return np.inf, w
+        return np.inf
+    w, of_signs = np.split(found.astype(np.float64), [len(n)], axis=1)
     # ⟨w, G w⟩ = ⟨w, Q⟩ − λ‖w‖², as (G + λ I) w = Q.
     rss = n.sum() - n @ n / rows - np.sum(w * q) - penalty * np.sum(w * w)
     df = 1.0 + len(g) - penalty * float(np.sum(signs * of_signs)) / PROBES
-    return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2), w
+    return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2)
