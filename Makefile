@@ -10,23 +10,24 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 demo: .venv/.demo
 	@$(BIN)/ghofl demo
 
-# Test processes with one BLAS thread each are quicker on two cores than some that share both; those that run real
-# networks mostly wait, so there is one process more than cores.
+# Test processes with one BLAS thread each are quicker on two cores than some that share both. Those that run real
+# networks mostly wait, so there are more processes than cores. Compiled files are kept, whatever the shell says:
+# hundreds of short processes would each compile the package again.
 test test-quick: export OPENBLAS_NUM_THREADS = 1
 test test-quick: export OMP_NUM_THREADS = 1
+test test-quick: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
-# What to run while working, in about three minutes on two cores: without tests that take seconds each, real data, and the encoders,
-# whose libraries each process would take longer to import than their tests run. Nothing here waits for a network,
-# so there are as many processes as cores.
+# What to run while working, in under two minutes on two cores: without tests that take seconds each, real data, and the
+# encoders, whose libraries each process would take longer to import than their tests run.
 test-quick: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not real_data' \
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow and not real_data' \
 		--ignore tests/encoders --ignore src/ghofl/encoders
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests benchmarks docs/generate.py
-	$(BIN)/ruff format --check src tests benchmarks docs/generate.py
+	$(BIN)/ruff check src tests benchmarks docs/generate.py docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks docs/generate.py docs/conf.py
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
@@ -37,6 +38,8 @@ bench: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -W -q -b html docs build/docs
+	@echo 'Open build/docs/index.html'
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"ghofl needs Python 3.11 or newer, this is {sys.version.split()[0]}: make PYTHON=/path/to/python3.11")'

@@ -28,7 +28,7 @@ from ghofl.privacy import (
     grid_radius,
     noise_plan,
     noise_shrinkage,
-    repaired,
+    repair,
 )
 from ghofl.recipe import Encoder, Grid, Privacy, Recipe, Transform
 
@@ -88,14 +88,14 @@ def shares() -> None:
     print("| N : A : B | 10 classes | 100 classes |\n|---|---|---|")
     data = {c: rows(c, np.random.default_rng(c)) for c in (10, 100)}
     exact = {c: Moments.of(x[:ROWS], y[:ROWS], Layout(c, DIM, bound=RADIUS)) for c, (x, y) in data.items()}
-    clean = [lda_accuracy(repaired(exact[c]), 0.0, x[ROWS:], y[ROWS:]) for c, (x, y) in data.items()]
+    clean = [lda_accuracy(repair(exact[c]), 0.0, x[ROWS:], y[ROWS:]) for c, (x, y) in data.items()]
     print("| no noise |", " | ".join(f"{cell:.1f}" for cell in clean), "|")
     for share in SHARES:
         cells = []
         for c, (x, y) in data.items():
             plan = noise_plan(exact[c].layout, RADIUS, PRIVACY, shares=dict(zip("NAB", map(float, share), strict=True)))
             sigma = plan.deviation("B", off_diagonal=True)
-            noisy = [repaired(add_noise(exact[c], plan, NoiseStream(b"share %d" % k)), RADIUS) for k in range(3)]
+            noisy = [repair(add_noise(exact[c], plan, NoiseStream(b"share %d" % k)), RADIUS) for k in range(3)]
             cells.append(np.mean([lda_accuracy(blocks, sigma, x[ROWS:], y[ROWS:]) for blocks in noisy]))
         print(f"| {' : '.join(map(str, share))} |", " | ".join(f"{cell:.1f}" for cell in cells), "|")
 
@@ -124,7 +124,7 @@ def shrinkage(embeddings: str, public: str, share: str = "1:6:3") -> None:
     )
     for epsilon in (0.5, 1.0, 2.0, 8.0):
         plan = noise_plan(exact.layout, radius, replace(PRIVACY, epsilon=epsilon), shares=parts)
-        blocks = repaired(add_noise(exact, plan, NoiseStream(b"shrinkage")), radius)
+        blocks = repair(add_noise(exact, plan, NoiseStream(b"shrinkage")), radius)
         sigma = plan.deviation("B", off_diagonal=True)
         cells = [lda_accuracy(blocks, factor * sigma, x[held], y[held]) for factor in FACTORS]
         print(f"| {epsilon:g} |", " | ".join(f"{cell:.1f}" for cell in cells), "|")

@@ -99,7 +99,7 @@ class Federation:
             vector = sum(as_vector(protect(moments, recipe, stream), recipe) for moments in self.moments)
             return Total.of_round(vector, recipe, [f"client-{i}" for i in range(CLIENTS)])
         messages = (Message.of(moments, recipe, f"client-{i}", stream) for i, moments in enumerate(self.moments))
-        return Total.of(messages, recipe).released(stream)
+        return Total.of(messages, recipe).release(stream)
 
     def accuracies(self, total: Total) -> dict[str, float]:
         """Test accuracy of every head."""

@@ -16,7 +16,7 @@ from ghofl.evaluation import expected_calibration_error
 from ghofl.features import fit_grid
 from ghofl.gaussians import METHODS, Draws, Fisher, draw
 from ghofl.heads import LDA, RDA, FisherMix, Head, ProtoHyper, Ridge, Student
-from ghofl.heads.calibration import temperature_of
+from ghofl.heads.calibration import calibrate
 from ghofl.heads.training import default_draws
 from ghofl.site.outgoing import Embedded, count
 
@@ -124,10 +124,10 @@ def _row(name: str, power: float, head: str, preset: str, fitted: list, values: 
 
 
 def _calibration(head: Head, gaussians: Gaussians, values: np.ndarray, y: np.ndarray) -> dict:
-    """The expected calibration error of a head as it is, and with the temperature fitted on draws."""
-    scores, temperature = head.scores(values), temperature_of(head, gaussians)
+    """The expected calibration error of a head as it is, and calibrated on draws."""
+    scores, calibration = head.scores(values), calibrate(head, gaussians, type(head).fit)
     before = expected_calibration_error(scipy.special.softmax(scores, axis=1), y)
-    after = expected_calibration_error(scipy.special.softmax(scores / temperature, axis=1), y)
+    after = expected_calibration_error(calibration.probabilities(scores), y)
     return {"ece_before": before, "ece": after}
 
 

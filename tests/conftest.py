@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jaxtyping
 import numpy as np
+import order
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -13,6 +14,14 @@ settings.register_profile(
     "ghofl", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("ghofl")
+
+
+@pytest.hookimpl(trylast=True)  # when tests that were not asked for are gone
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several processes begin with the tests that take longest, so that none is left alone with them at the end."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = order.with_long_ones_first(items, workers)
 
 
 @pytest.fixture

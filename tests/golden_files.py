@@ -80,7 +80,7 @@ def total(name: str) -> Total:
 
 def released(name: str) -> Total:
     """The same total as others may see it."""
-    return total(name).released(NoiseStream(b"golden release"))
+    return total(name).release(NoiseStream(b"golden release"))
 
 
 def recipe_of_head(name: str) -> str:

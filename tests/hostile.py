@@ -20,7 +20,7 @@ from ghofl import Classifier, Message, Total, secure
 from ghofl.errors import GhoflError
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
-from ghofl.wire.envelope import sealed
+from ghofl.wire.envelope import seal
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 VALUES = [
@@ -61,7 +61,7 @@ def rewritten(data: bytes, rng: np.random.Generator) -> bytes:
         name = str(rng.choice(sorted(tensors)))
         shorter = np.atleast_1d(tensors[name])[:-1]
         tensors[name] = [shorter, tensors[name].astype(np.uint8), np.zeros(3, np.uint8)][int(rng.integers(3))]
-    return sealed({name: np.ascontiguousarray(t) for name, t in tensors.items()}, header)
+    return seal({name: np.ascontiguousarray(t) for name, t in tensors.items()}, header)
 
 
 def _rewrite(value: dict, rng: np.random.Generator) -> None:
@@ -117,12 +117,12 @@ def _round() -> list[tuple[type, bytes]]:
     state, clients = server.open_round(agreement), {}
     kinds = [messages.Advertisement, messages.Shares, messages.MaskedVector, messages.Endorsement, messages.Reveal]
     letters_of = [messages.KeyList, messages.Inbox, messages.Survivors, messages.Endorsements]
-    policy = secure.Policy(corruption=0.0, sigma=0)
+    rules = secure.RoundRules(corruption=0.0, sigma=0)
     letters = dict.fromkeys(vectors, b"")
     for stage, kind in enumerate(kinds):
         for name in letters:
             step = (
-                (client.advertise, (agreement, name, identities[name], (), policy)),
+                (client.advertise, (agreement, name, identities[name], (), rules)),
                 (client.share, (clients.get(name), letters[name])),
                 (client.mask, (clients.get(name), letters[name], vectors[name])),
                 (client.endorse, (clients.get(name), letters[name], identities[name])),

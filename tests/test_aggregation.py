@@ -15,8 +15,8 @@ from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Mome
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.privacy import as_vector
 from ghofl.recipe import Privacy
-from ghofl.wire import total as aggregation
-from ghofl.wire.envelope import encode, sealed
+from ghofl.wire import limits
+from ghofl.wire.envelope import encode, seal
 from ghofl.wire.roster import Entry
 
 RECIPE = recipe_of()
@@ -170,10 +170,10 @@ def test_a_total_that_brings_its_own_recipe_may_not_unpack_to_far_more_than_it_h
     header = {"kind": "total", "recipe": recipe.fingerprint, "recipe_toml": recipe.to_toml(), "roster": [], "rows": 0}
     header["layout"] = {"classes": 30_000, "dim": 128, "statistics": ["N", "A", "D"], "sketch": 0, "bound": 127}
     header["layout"]["matrices"] = "upper triangle"
-    bomb = sealed({**codes, **data}, header)
+    bomb = seal({**codes, **data}, header)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(aggregation, "SMALL", 2**20)
-        patch.setattr(aggregation, "EXPANSION", 16)
+        patch.setattr(limits, "SMALL", 2**20)
+        patch.setattr(limits, "EXPANSION", 16)
         with pytest.raises(MessageError, match="by a recipe of its own making"):
             Total.from_bytes(bomb)
         assert Total.from_bytes(bomb, recipe).moments.rows == 0, "with the recipe at hand its size is known"
@@ -189,7 +189,7 @@ def test_sites_that_look_alike_are_refused(messages):
         Total.of([named("site-1"), named("site-l")], RECIPE)
     one, other = Total.of([named("north")], RECIPE), Total.of([named("n\u043erth")], RECIPE)
     with pytest.raises(RosterError, match="look alike"):
-        one.joined(other)
+        one.join(other)
     assert len(Total.of([named(f"client-{i}") for i in range(200)], RECIPE).roster) == 200
 
 
@@ -219,7 +219,7 @@ def test_the_clipped_share_of_sites_is_told_by_exact_totals_and_not_by_released_
     assert total - clipped == Total.of(messages[1:], RECIPE)
     small = replace(RECIPE, privacy=Privacy(min_count=1))
     told = Total.of([replace(clipped, fingerprint=small.fingerprint)], small)
-    assert [entry.clipped for entry in told.released().roster] == [None]
+    assert [entry.clipped for entry in told.release().roster] == [None]
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 100_000, "x = " + "1" * 10_000], ids=["deep", "long"])
@@ -231,7 +231,7 @@ def test_a_recipe_that_python_cannot_read_is_told_as_a_damaged_total(messages, t
 
 def test_what_a_promise_rests_on_is_not_for_the_file_to_say():
     recipe = replace(RECIPE, privacy=Privacy(radius=5.0, epsilon=1.0, delta=1e-5))
-    released = Total.of([Message.of(Moments.zeros(Layout.of(recipe)), recipe, "north")], recipe).released()
+    released = Total.of([Message.of(Moments.zeros(Layout.of(recipe)), recipe, "north")], recipe).release()
     assert released.guarantee is not None
     forged = replace(released, guarantee=replace(released.guarantee, assumptions=("Nothing at all.\x1b[2J",)))
     read = Total.from_bytes(forged.to_bytes()).guarantee
@@ -293,7 +293,7 @@ def test_messages_in_files_add_up_to_the_same_total_as_messages_in_memory(tmp_pa
         assert entry == Entry.of(message)
         with pytest.raises(RosterError, match="each is counted once"):
             aggregator.add_file(folder / message.id)
-    assert aggregator.finished() == Total.of(messages, recipe)
+    assert aggregator.finish() == Total.of(messages, recipe)
 
 
 def test_a_total_is_written_in_pieces_as_it_is_in_memory(tmp_path, rng):
@@ -321,11 +321,11 @@ def test_totals_of_two_secure_rounds_are_joined_once(rng):
     x, y = blobs(rng)
     parts = [as_vector(moments_of(recipe, x[i::2], y[i::2]), recipe) for i in range(2)]
     early, late = (Total.of_round(vector, recipe, [name]) for vector, name in zip(parts, "ab", strict=True))
-    both = early.joined(late)
+    both = early.join(late)
     assert both.moments == moments_of(recipe, x, y)
     assert [entry.site for entry in both.roster] == ["a", "b"]
     with pytest.raises(RosterError, match="'a' are in both totals"):
-        both.joined(early)
+        both.join(early)
 
 
 def test_files_of_messages_and_totals_never_lie_in_memory_as_a_whole(tmp_path, rng):
@@ -339,7 +339,7 @@ def test_files_of_messages_and_totals_never_lie_in_memory_as_a_whole(tmp_path, r
     tracemalloc.start()
     try:
         aggregator.add_file(tmp_path / "north")
-        total = aggregator.finished()
+        total = aggregator.finish()
         total.save(tmp_path / "total")
         assert tracemalloc.get_traced_memory()[1] < 30e6 < whole / 2
         tracemalloc.reset_peak()

@@ -78,3 +78,55 @@ def test_nothing_is_ever_unpickled():
         text = path.read_text(encoding="utf-8")
         assert "import pickle" not in text, path
         assert "allow_pickle=True" not in text, path
+
+
+def functions(path: Path) -> list[ast.FunctionDef]:
+    return [n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.FunctionDef)]
+
+
+def command_bodies() -> dict[str, int]:
+    """The lines of every command beside its signature and docstring, by the command's words."""
+    import inspect
+
+    import typer
+    from typer.core import TyperGroup
+
+    from ghofl.cli import app
+
+    out, groups = {}, [("", typer.main.get_command(app))]
+    while groups:
+        prefix, group = groups.pop()
+        assert isinstance(group, TyperGroup)
+        for name, command in group.commands.items():
+            if isinstance(command, TyperGroup):
+                groups.append((f"{name} ", command))
+                continue
+            callback = inspect.unwrap(command.callback)  # type: ignore[arg-type]
+            written = next(
+                f for f in functions(Path(sys.modules[callback.__module__].__file__)) if f.name == callback.__name__
+            )
+            assert ast.get_docstring(written)
+            out[prefix + name] = written.end_lineno - written.body[1].lineno + 1
+    return out
+
+
+def test_commands_are_short():
+    """A command parses, calls one function of the library and prints."""
+    bodies = command_bodies()
+    assert len(bodies) > 15
+    assert {name: lines for name, lines in bodies.items() if lines > 40} == {}
+
+
+def test_files_and_functions_are_short():
+    """A command's signature is its help page, and does not count."""
+    for path in (ROOT / "src").rglob("*.py"):
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        assert lines <= 350, f"{path} has {lines} lines; give its second idea a file of its own"
+        for function in functions(path):
+            start = function.body[0].lineno if "cli" in path.parts else function.lineno
+            lines = function.end_lineno - start + 1
+            assert lines <= 50, f"{function.name} of {path} has {lines} lines; name its steps"
+
+
+def test_few_modules_lie_outside_the_rooms():
+    assert len(list((ROOT / "src" / "ghofl").glob("*.py"))) <= 10

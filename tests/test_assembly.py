@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ghofl.cli import private
+from ghofl.cli.options import PRIVACY
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import Features, unit_scale
 from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
@@ -75,7 +75,7 @@ def test_the_options_of_privacy_are_the_fields_of_a_recipe_s_section():
     """A field that the commands cannot set, or an option that goes nowhere, is found here."""
     fields = {f.name for f in dataclasses.fields(Privacy)}
     assert {f.name for f in dataclasses.fields(PrivacyOptions)} == fields
-    assert set(private.OPTIONS) == fields
+    assert set(PRIVACY) == fields
 
 
 BOUNDED = {

@@ -127,7 +127,7 @@ def test_a_noisy_total_exposes_no_rows_and_says_how_far_it_is_blurred(rng):
     total = Total.of([Message.of(moments_of(recipe, x, y), recipe)], recipe)
     exposed = audit(total.moments, recipe)
     assert [e.label for e in exposed.exposures] == [2]
-    released = total.released()
+    released = total.release()
     found = audit(released.moments, recipe, released.guarantee)
     assert found.exposures == ()
     assert found.blur > 1

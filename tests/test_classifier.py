@@ -12,7 +12,7 @@ from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_o
 from ghofl import Classifier, HeadSpec, Privacy, Projection
 from ghofl.errors import EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.privacy import NoiseStream
-from ghofl.wire.envelope import sealed
+from ghofl.wire.envelope import seal
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-2"
 
@@ -25,7 +25,7 @@ def saved(rng):
 def rewritten(data: bytes, header=None, tensors=None) -> bytes:
     size = int.from_bytes(data[:8], "little")
     old = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["ghofl"])
-    return sealed({**load(data), **(tensors or {})}, {**old, **(header or {})})
+    return seal({**load(data), **(tensors or {})}, {**old, **(header or {})})
 
 
 def test_a_spec_has_options_in_brackets():
@@ -167,7 +167,7 @@ def test_classes_that_a_minimum_count_dropped_are_told_once(rng):
     """`revealed` tells of them; a warning would repeat it."""
     x, y = blobs(rng)
     recipe = recipe_of(classes=6, privacy=Privacy(min_count=5))
-    classifier = Classifier.fit(total_of(recipe, x, y).released(), "lda")
+    classifier = Classifier.fit(total_of(recipe, x, y).release(), "lda")
     assert "classes 4, 5 has fewer than 5 rows" in classifier.revealed
 
 
@@ -177,7 +177,7 @@ def test_classes_that_noise_left_no_row_of_are_told_as_such(rng):
     with pytest.warns(
         EmptyClassWarning, match=r"classes have no row left after noise and will never be predicted: 'class"
     ):
-        Classifier.fit(total_of(recipe, x, y).released(NoiseStream(b"classes")), "spherical")
+        Classifier.fit(total_of(recipe, x, y).release(NoiseStream(b"classes")), "spherical")
 
 
 def test_who_builds_a_head_can_take_its_warnings(rng):

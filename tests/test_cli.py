@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from federations import blobs
 from ghofl.cli import app, console
 from ghofl.errors import ClippingWarning, EmptyClassWarning
-from ghofl.wire.envelope import sealed
+from ghofl.wire.envelope import seal
 
 COMMANDS = [
     "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",
@@ -44,7 +44,7 @@ def ghofl(*arguments, code=0):
 
         result = run([str(a) for a in arguments])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
-        with pytest.raises(SystemExit) as caught, console.handled():
+        with pytest.raises(SystemExit) as caught, console.report_errors():
             raise result.exception
         result.exit_code = caught.value.code
     assert result.exit_code == code, result.output
@@ -266,7 +266,7 @@ def test_bad_input_ends_with_code_two_a_clear_text_and_no_new_file(finished, mon
 
 def test_a_defect_is_a_traceback_and_not_an_answer_about_the_input(folder):
     """A ValueError that nobody raised on purpose used to end as 'Error: …' with code 2, as if the user had erred."""
-    with pytest.raises(ValueError, match="operands could not be broadcast"), console.handled():
+    with pytest.raises(ValueError, match="operands could not be broadcast"), console.report_errors():
         np.zeros(2) + np.zeros(3)
     broken = (
         "from ghofl.simulation import demo\nfrom ghofl.cli import main\ndemo.digits = lambda: int('a defect')\nmain()"
@@ -280,7 +280,7 @@ def test_a_defect_is_a_traceback_and_not_an_answer_about_the_input(folder):
 def test_a_warning_shows_names_as_they_are(folder, capsys, monkeypatch):
     """A class called [/x] is text, not the markup of a terminal."""
     monkeypatch.setattr(console.err, "width", 500, raising=False)
-    with console.handled(), warnings.catch_warnings():
+    with console.report_errors(), warnings.catch_warnings():
         warnings.simplefilter("default")
         warnings.warn("class 'north[/x]' is empty", EmptyClassWarning, stacklevel=1)
     assert "Warning: class 'north[/x]' is empty" in capsys.readouterr().err
@@ -386,7 +386,7 @@ def test_options_of_a_recipe_that_go_nowhere_are_refused(folder, option, says):
 def test_nothing_is_said_about_no_rows(head, capsys):
     np.savez("none.npz", x=np.zeros((0, 6)), y=np.zeros(0, dtype=int))
     ghofl("evaluate", "lda.safetensors", "none.npz", "--json", "none.json", code=2)
-    assert "none.npz holds no rows" in capsys.readouterr().err
+    assert "none.npz: there are no rows" in capsys.readouterr().err
     assert not (head / "none.json").exists()
 
 
@@ -527,7 +527,7 @@ def test_names_of_sites_and_classes_are_shown_as_they_are(folder, name):
 
 
 def test_a_header_that_nobody_checked_is_shown_without_control_characters(folder):
-    data = sealed({"N.codes": np.zeros(1, np.uint8)}, {"kind": "message", "site": "a\x1b[2J[/x]\n", "\x07": 1})
+    data = seal({"N.codes": np.zeros(1, np.uint8)}, {"kind": "message", "site": "a\x1b[2J[/x]\n", "\x07": 1})
     (folder / "evil.ghofl").write_bytes(data)
     text = ghofl("inspect", "evil.ghofl")
     assert "\x1b[2J" not in text

@@ -1,5 +1,6 @@
 """The documentation says what the code does: it is generated from it, run against it, and its links lead somewhere."""
 
+import importlib
 import importlib.util
 import json
 import os
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import ghofl
 from ghofl import HEADS, Layout
 from ghofl.cli import app
 from ghofl.features import rademacher
@@ -137,6 +139,18 @@ def test_the_walk_through_with_files_runs_line_by_line(
     assert Path("total.ghofl").read_bytes() == Path("back.ghofl").read_bytes()
 
 
+def test_the_walk_through_of_probabilities_runs_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    for name, rows in (("north", 120), ("south", 60), ("new", 20), ("test", 50)):
+        _site(tmp_path, name, rows, 64, rng)
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in _blocks(ROOT / "docs" / "how-to-probabilities.md", "sh") for line in _commands(block)]
+    assert len(lines) > 10
+    for line in lines:
+        _run(line)
+
+
 @pytest.mark.slow
 def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = digits()
@@ -183,7 +197,9 @@ def _run(command: str, refusal: str = "") -> str:
     return result.stdout
 
 
-@pytest.mark.parametrize("page", ["how-to-simulate.md", "how-to-private-runs.md", "math.md", "message-format.md"])
+@pytest.mark.parametrize(
+    "page", ["how-to-simulate.md", "how-to-private-runs.md", "how-to-probabilities.md", "math.md", "message-format.md"]
+)
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = _blocks(ROOT / "docs" / page, "python")
@@ -221,3 +237,36 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 def test_the_readme_leads_to_every_page_of_the_docs() -> None:
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in _links(README)}
     assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} <= linked
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_has_every_page(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-W",
+        "-q",
+        "-b",
+        "html",
+        "-d",
+        tmp_path / "trees",
+        ROOT / "docs",
+        tmp_path / "site",
+    ]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (tmp_path / "site" / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+
+
+def test_the_python_interface_lists_every_module_that_users_import() -> None:
+    listed = {
+        name
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for name in re.findall(r"automodule:: (\S+)", page.read_text())
+    }
+    for name in listed:
+        importlib.import_module(name)
+    public = {vars(ghofl)[name].__module__ for name in ghofl.__all__ if hasattr(vars(ghofl)[name], "__module__")}
+    assert public <= listed

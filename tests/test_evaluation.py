@@ -1,8 +1,25 @@
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, confusion_matrix
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    confusion_matrix,
+    f1_score,
+    log_loss,
+    precision_score,
+    roc_auc_score,
+)
+from typer.testing import CliRunner
 
-from ghofl.evaluation import Confusion
+from federations import blobs, recipe_of, total_of
+from ghofl import Classifier
+from ghofl.cli import app
+from ghofl.errors import HeadError, MessageError
+from ghofl.evaluation import Confusion, Metrics
+from ghofl.evaluation.tally import Tally
 
 
 def test_counts_and_rates_agree_with_scikit_learn(rng):
@@ -25,3 +42,108 @@ def test_classes_without_rows_do_not_count():
     assert np.isnan(result.recalls[2])
     empty = Confusion.of(np.array([], dtype=int), np.array([], dtype=int), 3)
     assert (empty.accuracy, empty.balanced_accuracy) == (0.0, 0.0)
+
+
+def test_the_measures_are_scikit_learn_s(rng):
+    p = rng.dirichlet(np.ones(4), size=300)
+    y = rng.integers(4, size=300)
+    found = Metrics.of(p, y).to_dict()
+    hot = np.eye(4)[y]
+    assert found["macro_f1"] == pytest.approx(f1_score(y, p.argmax(axis=1), average="macro"))
+    assert found["log_loss"] == pytest.approx(log_loss(y, p))
+    assert found["brier"] == pytest.approx(np.mean(np.sum((p - hot) ** 2, axis=1)))
+    assert set(found) == {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece"}
+    two = Metrics.of(p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), y % 2)
+    assert two.auc == pytest.approx(roc_auc_score(y % 2, p[:, 1] / (p[:, 0] + p[:, 1])))
+    precision = Metrics.of(p, y).confusion.precisions
+    assert precision == pytest.approx(precision_score(y, p.argmax(axis=1), average=None))
+
+
+def test_a_row_without_a_label_counts_as_wrong():
+    found = Metrics.of(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 1]), np.array([-1, 1]))
+    assert found.confusion.accuracy == 0.5
+    assert Metrics.of(np.array([[0.9, 0.1]]), np.array([0])).auc is None
+
+
+@pytest.fixture
+def head_and_rows(rng):
+    x, y = blobs(rng, rows=1200, spread=0.8)
+    return Classifier.fit(total_of(recipe_of(), x[:400], y[:400]), "student"), x[400:], y[400:]
+
+
+def test_the_tally_of_a_union_is_the_sum_of_tallies(head_and_rows):
+    classifier, x, y = head_and_rows
+    parts = Tally.of(classifier, x[:7], y[:7]) + Tally.of(classifier, x[7:300], y[7:300])
+    parts = parts + Tally.of(classifier, x[300:], y[300:])
+    whole = Tally.of(classifier, x, y)
+    assert np.array_equal(parts.losses, whole.losses)
+    assert np.array_equal(parts.novelties, whole.novelties)
+    assert whole.novelties.sum() == len(y)
+
+
+def test_calibrated_on_rows_of_sites_the_temperature_and_the_rejected_share_are_those_of_the_rows(head_and_rows):
+    classifier, x, y = head_and_rows
+    wrong = replace(classifier, calibration=classifier.calibration.cooler(6.0))
+    mended = Tally.of(wrong, x, y).calibrated(wrong, len(y))
+    before, after, own = (Metrics.of(c.predict_proba(x), y).log_loss for c in (wrong, mended, classifier))
+    assert after < before
+    assert after < own + 0.01
+    assert mended.calibration.source == "sites"
+    assert np.mean(mended.is_novel(x, 0.05)) == pytest.approx(0.05, abs=0.01)
+    assert Classifier.from_bytes(mended.to_bytes()) == mended
+    with pytest.raises(HeadError, match="too few"):
+        Tally.of(wrong, x[:5], y[:5]).calibrated(wrong, 5)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [3, {"losses": []}, {"losses": [0.5] * 65, "novelties": [0] * 600}, {"losses": [-1] * 65, "novelties": [0] * 600}],
+)
+def test_a_hostile_tally_is_refused(values):
+    with pytest.raises(MessageError, match="tally"):
+        Tally.of_values(values, "report.json")
+
+
+def test_from_evaluate_to_predict_at_the_command_line(head_and_rows, tmp_path):
+    """Two sites evaluate, the server calibrates, priors, thresholds and rejection are given at use."""
+    classifier, x, y = head_and_rows
+    classifier.save(tmp_path / "head")
+    names = np.array(classifier.recipe.classes)
+    for site, rows in (("north", slice(0, 300)), ("south", slice(300, None))):
+        np.savez(tmp_path / f"{site}.npz", x=x[rows], y=names[y[rows]])
+        arguments = ["evaluate", "head", f"{site}.npz", "--site", site, "--tally", "--json", f"{site}.json"]
+        said = command(tmp_path, *arguments, "--plot", f"{site}.png")
+        assert "Brier" in said
+        assert "class 3" in said
+        assert (tmp_path / f"{site}.png").read_bytes().startswith(b"\x89PNG")
+    report = json.loads((tmp_path / "north.json").read_text())
+    assert {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "precisions", "recalls"} <= set(
+        report
+    )
+    assert "temperature" in command(tmp_path, "calibrate", "head", "north.json", "south.json", "-o", "mended")
+    both = Tally.of(classifier, x, y).calibrated(classifier, len(y))
+    assert Classifier.load(tmp_path / "mended") == both
+    (tmp_path / "priors.json").write_text(json.dumps({"class 0": 3, "class 1": 1}))
+    for given, expected in (
+        (["--priors", "uniform"], both.with_priors("uniform").predict(x[:300])),
+        (["--priors", "class 0=0.75,class 1=0.25"], both.with_priors([3, 1, 0, 0]).predict(x[:300])),
+        (["--priors", "priors.json"], both.with_priors([3, 1, 0, 0]).predict(x[:300])),
+        (["--threshold", "class 2=0.1"], both.with_thresholds({"class 2": 0.1}).predict(x[:300])),
+        (["--reject", "0.2"], both.predict(x[:300], reject=0.2)),
+    ):
+        command(tmp_path, "predict", "mended", "north.npz", "-o", "out.csv", "--force", *given)
+        lines = (tmp_path / "out.csv").read_text().splitlines()
+        assert [line.split(",")[1] for line in lines[1:]] == [names[c] if c >= 0 else "" for c in expected]
+        assert lines[0].endswith("novelty") == ("--reject" in given)
+    assert "neither a file nor" in command(tmp_path, "predict", "mended", "north.npz", "-o", "b.csv", "--priors", "x")
+    other = ["calibrate", "mended", "north.json", "-o", "again"]
+    assert "another head file" in command(tmp_path, *other)
+
+
+def command(folder, *arguments):
+    """What a command says, run in a folder."""
+    from contextlib import chdir
+
+    with chdir(folder):
+        result = CliRunner().invoke(app, [*arguments])
+    return f"{result.output} {result.exception}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from federations import recipe_of
 from ghofl import Features, Lift, Projection, Sketch, Transform
 from ghofl.errors import ClippingWarning, EmbeddingsError
-from ghofl.features import Clipped, Clipping, exact_product, fit_grid, rademacher, shift_of, transformed
+from ghofl.features import Clipped, Clipping, exact_product, fit_grid, rademacher, shift_of, transform
 
 SPACES = [
     {},
@@ -119,12 +119,12 @@ def test_a_projection_keeps_lengths_on_average(rng):
 
 def test_the_order_is_anchor_then_power_then_length():
     recipe = recipe_of(dim=2, transform=Transform(power=0.5, unit_length=True, anchor=(1.0, 0.0)))
-    assert transformed(np.array([[10.0, -16.0]]), recipe) == pytest.approx(np.array([[0.6, -0.8]]))
+    assert transform(np.array([[10.0, -16.0]]), recipe) == pytest.approx(np.array([[0.6, -0.8]]))
 
 
 def test_a_row_of_zeros_stays_zero_at_unit_length():
     recipe = recipe_of(transform=Transform(unit_length=True))
-    assert not transformed(np.zeros((1, 6)), recipe).any()
+    assert not transform(np.zeros((1, 6)), recipe).any()
 
 
 def test_clipped_entries_are_counted_and_the_warning_says_the_scale_to_use(rng):

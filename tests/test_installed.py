@@ -12,6 +12,7 @@ from test_cli import COMMANDS
 ROOT = Path(__file__).parents[1]
 # Beside what a user gets: what the tests of the command line are written with, and nothing of the other extras.
 TESTING = ["pytest", "pytest-timeout", "hypothesis", "beartype"]
+PIP = (sys.executable, "-m", "pip", "--python")
 OFFLINE = ("No matching distribution", "Connection", "Temporary failure", "Could not fetch")
 HELP = """
 import json, sys
@@ -36,10 +37,12 @@ def installed(tmp_path):
     """The Python of a new environment with the package as a user installs it."""
     if not (ROOT / "pyproject.toml").exists():
         pytest.skip("the package is not beside the tests")
-    run(sys.executable, "-m", "venv", tmp_path / "venv", check=True)
+    # The pip of this environment installs into the other one, which spares it a pip; most of scipy is never imported,
+    # so it is not compiled either.
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv", check=True)
     python = tmp_path / "venv" / "bin" / "python"
     for what in ([f"{ROOT}[zstd]"], TESTING):  # in this order: what tests need must not choose what users get
-        done = run(python, "-m", "pip", "install", "--quiet", *what)
+        done = run(*PIP, python, "install", "--quiet", "--no-compile", *what)
         if done.returncode and any(word in done.stderr for word in OFFLINE):
             pytest.skip(f"packages cannot be downloaded here: {done.stderr.splitlines()[-1]}")
         assert done.returncode == 0, done.stderr
@@ -50,7 +53,7 @@ def test_an_installation_helps_with_the_words_of_the_tested_one_and_passes_its_t
     """One test, because making the environment is most of the work. The demo, whose digits are an extra, is left out."""
     where = run(installed, "-c", "import ghofl; print(ghofl.__file__)", cwd=tmp_path).stdout
     assert where.startswith(str(tmp_path)), where
-    names = {line.split("==")[0].lower() for line in run(installed, "-m", "pip", "freeze").stdout.splitlines()}
+    names = {line.split("==")[0].lower() for line in run(*PIP, installed, "freeze").stdout.splitlines()}
     assert {"typer", "rich", "numpy"} <= names
     assert not names & {"torch", "flwr", "transformers", "scikit-learn"}
 

@@ -13,7 +13,7 @@ from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
 from ghofl import Encoder, Features, Grid, Layout, Limits, Message, Moments, Privacy, Projection, Recipe
 from ghofl.errors import MessageError
 from ghofl.privacy import allowances
-from ghofl.wire.envelope import peek, sealed, size_limit
+from ghofl.wire.envelope import peek, seal, size_limit
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_plausible
 
@@ -34,7 +34,7 @@ def changed(data: bytes, edit_header=None, edit_tensors=None) -> bytes:
         edit_header(header)
     if edit_tensors:
         tensors = edit_tensors(dict(tensors))
-    return sealed(tensors, header)
+    return seal(tensors, header)
 
 
 def with_moments(edit, recipe=RECIPE) -> bytes:

@@ -81,10 +81,10 @@ def messages_of(recipe, x, y, sites=5, stream=None):
 def released_total(recipe, x, y, sites=5, stream=None):
     """A released total by whichever way the recipe asks for."""
     if not recipe.privacy.secure:
-        return Total.of(messages_of(recipe, x, y, sites, stream), recipe).released(stream)
+        return Total.of(messages_of(recipe, x, y, sites, stream), recipe).release(stream)
     parts = np.array_split(np.arange(len(y)), sites)
     vectors = [as_vector(protect(moments_of(recipe, x[p], y[p]), recipe, stream), recipe) for p in parts]
-    return Total.of_round(sum(vectors), recipe, [f"site-{i}" for i in range(sites)]).released(stream)
+    return Total.of_round(sum(vectors), recipe, [f"site-{i}" for i in range(sites)]).release(stream)
 
 
 # ------------------------------------------------------------------------------------------------ rows and bounds
@@ -191,7 +191,7 @@ def test_no_head_is_built_before_the_noise_that_the_recipe_promises(rows):
 def test_nothing_adds_to_or_is_taken_from_a_released_total(rows):
     recipe = private_recipe()
     messages = list(messages_of(recipe, *rows))
-    released = Total.of(messages[1:], recipe).released()
+    released = Total.of(messages[1:], recipe).release()
     with pytest.raises(PrivacyError, match="cannot add to a released total"):
         released + messages[0]
     with pytest.raises(PrivacyError, match="cannot subtract from a released total"):
@@ -326,7 +326,7 @@ def test_privacy_sections_that_cannot_be_kept_are_refused(values, says):
 
 
 def test_small_classes_are_merged_only_into_a_class_that_exists():
-    with pytest.raises(RecipeError, match="none of the classes"):
+    with pytest.raises(RecipeError, match="not one of the classes"):
         recipe_of(privacy=Privacy(min_count=3, merge_into="rest"))
 
 
@@ -354,7 +354,7 @@ def test_small_classes_are_gone_before_any_head_is_built(few, merge_into):
     assert 3 not in classifier.predict(few[0])
     assert "class 3" in classifier.revealed or "classes 3 has" in classifier.revealed
     assert ("counted in class 0" in classifier.revealed) == bool(merge_into)
-    released = exact.released()
+    released = exact.release()
     assert released.moments.counts[3] == 0
     assert Total.from_bytes(released.to_bytes()) == released
     assert Classifier.fit(released, "lda").to_bytes() == classifier.to_bytes()
@@ -364,7 +364,7 @@ def test_small_classes_are_gone_before_any_head_is_built(few, merge_into):
 def test_a_total_is_released_once(few):
     recipe = recipe_of(privacy=Privacy(min_count=3))
     with pytest.raises(PrivacyError, match="released already"):
-        Total.of(messages_of(recipe, *few), recipe).released().released()
+        Total.of(messages_of(recipe, *few), recipe).release().release()
 
 
 def test_a_total_of_too_few_sites_is_not_used(few):

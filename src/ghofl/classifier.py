@@ -1,14 +1,13 @@
 """A head with its recipe: raw embeddings in, labels out."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.special
-from jaxtyping import Float, Int64, Num
+from jaxtyping import Bool, Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
@@ -24,18 +23,19 @@ from ghofl.errors import (
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
-from ghofl.heads.calibration import temperature_of
+from ghofl.heads.calibration import Calibration, calibrate
+from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
-from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, sealed
+from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
 MAX_HEADER = 256 * 2**20
 TRIED = 8  # class means that a new head is tried on
-NAMED = 5  # empty classes told by name
+NAMED = 5  # empty classes that a warning names
 
 Warn = Callable[[Warning], None]
 
@@ -52,7 +52,7 @@ class Classifier:
     ----------
     ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted on a total, it is the same whichever
     way the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
-    minimum counts tell. Two classifiers are equal when recipe, head and all that is told about them are.
+    minimum counts tell. Two classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
     --------
@@ -72,51 +72,118 @@ class Classifier:
     rows: int = 0
     guarantee: Guarantee | None = None
     revealed: str = ""
-    temperature: float = 1.0
+    calibration: Calibration = field(default_factory=Calibration)
+    thresholds: dict[str, float] = field(default_factory=dict)
+    novelty_rule: Novelty | None = None
     _features: Features | None = field(default=None, repr=False, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
 
     @classmethod
-    def fit(cls, total: Total, spec: str | HeadSpec, warn: Warn = _warn) -> "Classifier":
+    def fit(
+        cls, total: Total, spec: str | HeadSpec, warn: Warn = _warn, dispersion: float | None = None
+    ) -> "Classifier":
         """The classifier of a total, with the head that `spec` names.
 
-        `warn` is told of classes that nobody has (`EmptyClassWarning`) and of probabilities that cannot be calibrated
-        (`CalibrationWarning`); unless given, it is Python's own way of showing warnings.
+        `dispersion` is how much wider than measured the rows are drawn that probabilities are calibrated on; unless
+        given it follows from the dimension (`ghofl.heads.calibration`). `warn` is told of classes that nobody has
+        (`EmptyClassWarning`) and of probabilities that cannot be calibrated (`CalibrationWarning`); unless given, it is
+        Python's own way of showing warnings.
         """
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
-        spec = spec.choose(total.moments.layout, total.recipe)
+        spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
         check_statistics(spec, total)
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = Gaussians.of_total(total, features)
-        head = HEADS[spec.name].fit(gaussians, spec.record)
+        kind, record = HEADS[spec.name], spec.record
+        head = kind.fit(gaussians, record)
         _check_scores(head, gaussians, spec)
         empty = _empty_classes(total, gaussians)
         if empty:
             warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
-        temperature = temperature_of(head, gaussians)
-        if temperature is None:
+        calibration = calibrate(head, gaussians, lambda other: kind.fit(other, record), dispersion)
+        if calibration.source == "none" and gaussians.has_shared_covariance:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
-            temperature = 1.0
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows = len(total.roster), total.moments.rows
-        return cls(total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, temperature, features)
+        return cls(
+            total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, calibration,
+            {}, Novelty.of(gaussians), features,
+        )  # fmt: skip
 
     def scores(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """One number per row and class; the largest is the prediction."""
         return self.head.scores(self.features.values(embeddings))
 
-    def predict(self, embeddings: Num[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
-        """The number of the best class of each row; `recipe.classes` has the names."""
-        return self.head.predict(self.features.values(embeddings))
+    def predict(self, embeddings: Num[np.ndarray, "n dim"], reject: float | None = None) -> Int64[np.ndarray, " n"]:
+        """The number of the class of each row; `recipe.classes` has the names.
+
+        It is the most probable class, or under thresholds what `decide` makes of the probabilities. With `reject`, a
+        share such as 0.05, rows further from all classes than all but that share of their own rows get −1.
+        """
+        found = self.decide(self.predict_proba(embeddings))
+        return found if reject is None else np.where(self.is_novel(embeddings, reject), -1, found)
 
     def predict_proba(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """Probabilities of every class, calibrated without data: the softmax of scores over the head's temperature.
+        """Probabilities of every class under the priors in force, calibrated as `calibration` says."""
+        return self.calibration.probabilities(self.scores(embeddings))
 
-        The temperature is 1, and nothing is calibrated, where the total tells no shared covariance.
+    def novelty(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
+        """How little each row is of any class: its relative Mahalanobis distance (`ghofl.heads.novelty`)."""
+        return self._novelty().scores(self.features.values(embeddings))
+
+    def is_novel(self, embeddings: Num[np.ndarray, "n dim"], rate: float) -> Bool[np.ndarray, " n"]:
+        """Whether a row is further from all classes than all but this share of the rows that are of them."""
+        return self.novelty(embeddings) > self.novelty_threshold(rate)
+
+    def novelty_threshold(self, rate: float) -> float:
+        """The novelty that this share of the rows of the classes exceeds: of draws, or of rows at sites."""
+        return self._novelty().threshold(rate)
+
+    def _novelty(self) -> Novelty:
+        if self.novelty_rule is None:
+            raise HeadError(
+                "this head cannot tell rows that are none of its classes: its total did not say how rows of a class "
+                "vary (statistics B or D, and more rows than classes), or its file is of an earlier version."
+            )
+        return self.novelty_rule
+
+    def decide(self, probabilities: Float[np.ndarray, "n classes"]) -> Int64[np.ndarray, " n"]:
+        """The class of each row: the most probable one, unless classes have thresholds.
+
+        Of the classes whose probability reaches their threshold, the one that exceeds it by the largest factor; where
+        none does, the most probable class without a threshold; where every class has one, −1 for "none of them".
         """
-        return scipy.special.softmax(self.scores(embeddings) / self.temperature, axis=1)
+        if not self.thresholds:
+            return probabilities.argmax(axis=1)
+        limits = np.array([self.thresholds.get(name, np.inf) for name in self.recipe.classes])
+        factors = probabilities / limits
+        free = np.where(np.isinf(limits), probabilities, -1.0)
+        rest = np.where(free.max(axis=1) >= 0, free.argmax(axis=1), -1)
+        return np.where(factors.max(axis=1) >= 1.0, factors.argmax(axis=1), rest)
+
+    def with_priors(self, priors: str | Mapping[str, float] | Sequence[float]) -> "Classifier":
+        """The classifier for data in which classes have other shares than in the total.
+
+        `priors` are the word "uniform", or a number from 0 on per class: a sequence in the order of the recipe, or a
+        mapping from names, in which classes that are left out have 0. Only their proportions count.
+        """
+        return replace(self, calibration=self.calibration.under(_priors(priors, self.recipe.classes)))
+
+    def with_thresholds(self, thresholds: Mapping[str, float]) -> "Classifier":
+        """The classifier that predicts these classes from these probabilities on (see `decide`)."""
+        for name, value in thresholds.items():
+            if name not in self.recipe.classes or not 0 < value <= 1:
+                raise HeadError(
+                    f"threshold {shown(name, 40)}={value} is not a class of the head with a probability above 0 and up to 1."
+                )
+        return replace(self, thresholds=dict(thresholds))
+
+    @property
+    def temperature(self) -> float:
+        """T, what scores are divided by before they become probabilities."""
+        return self.calibration.temperature
 
     @property
     def features(self) -> Features:
@@ -139,8 +206,9 @@ class Classifier:
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "revealed": self.revealed,
             "temperature": self.temperature,
+            **self.calibration.to_dict(),
         }
-        return sealed(self.head.arrays(), header)
+        return seal(self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays()), header)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Classifier":
@@ -151,16 +219,17 @@ class Classifier:
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
-            head = _read_head(str(header.get("head")), load_safetensors(data), recipe)
+            arrays = load_safetensors(data)
+            own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+            head, rule = _read_head(str(header.get("head")), own, recipe), Novelty.from_arrays(arrays, recipe.dim)
         except (SafetensorError, RecipeError, HeadError) as error:
             raise MessageError(f"the head file is damaged: {shown(error, 300)}") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
-        revealed, temperature = str(header.get("revealed", "")), header.get("temperature")
-        if type(temperature) is not float or not 0 < temperature < float("inf"):
-            raise MessageError(f"the head's temperature is {shown(temperature, 20)}; it must be a positive number.")
-        return cls(recipe, head, options, sites, rows, guarantee_in(header, recipe), revealed, temperature)
+        calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
+        guarantee = guarantee_in(header, recipe)
+        return cls(recipe, head, options, sites, rows, guarantee, revealed, calibration, novelty_rule=rule)
 
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file."""
@@ -192,10 +261,29 @@ _UNCALIBRATED = (
 )
 
 
+def _priors(
+    given: str | Mapping[str, float] | Sequence[float], classes: tuple[str, ...]
+) -> Float[np.ndarray, " classes"]:
+    """The priors that a user wrote, in the order of the classes."""
+    if isinstance(given, str):
+        if given != "uniform":
+            raise HeadError(f"priors {shown(given, 40)!r} are unknown; write 'uniform', or a number per class.")
+        return np.ones(len(classes))
+    if isinstance(given, Mapping):
+        strangers = [name for name in given if name not in classes]
+        if strangers:
+            raise HeadError(f"there is no class {shown(strangers[0], 40)!r} to give a prior to; see the head's recipe.")
+        given = [given.get(name, 0.0) for name in classes]
+    try:
+        return np.asarray(given, dtype=np.float64).reshape(-1)
+    except (TypeError, ValueError):
+        raise HeadError(f"priors are one number per class, not {shown(given, 60)}.") from None
+
+
 def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
     """The names of classes without a row, but for those of which a minimum count tells already."""
-    told = set() if total.small_classes is None else set(total.small_classes.small)
-    return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in told]
+    known = set() if total.small_classes is None else set(total.small_classes.small)
+    return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in known]
 
 
 def _never_predicted(names: list[str], is_noisy: bool) -> str:

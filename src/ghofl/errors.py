@@ -23,7 +23,7 @@
     ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
 
-What goes on all the same is told by a warning::
+What does not stop the work is a warning::
 
     UserWarning
     ├── ClippingWarning          entries that fell outside the grid

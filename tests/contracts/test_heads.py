@@ -77,7 +77,6 @@ def test_a_class_with_one_row_works(name, rng):
     assert np.isfinite(scores).all()
 
 
-WITHOUT_COVARIANCE = ["nearest_mean", "spherical", "ridge", "fedcgs", "nb", "low_rank_qda"]
 TOTALS = [(), ("D",), ("B",), ("S",)]
 
 
@@ -92,8 +91,8 @@ def totals_of_one_row_per_class(name, dim, rng):
 
 
 @pytest.mark.parametrize("dim", [6, 200])
-@pytest.mark.parametrize("name", WITHOUT_COVARIANCE)
-def test_one_row_of_each_class_is_enough_for_heads_without_covariances(name, dim, rng):
+@pytest.mark.parametrize("name", NAMES)
+def test_one_row_of_each_class_is_enough_for_every_head(name, dim, rng):
     """Nothing tells how rows of a class vary, so probabilities are not calibrated, and that is told."""
     for total, x, y in totals_of_one_row_per_class(name, dim, rng):
         told: list[Warning] = []
@@ -104,16 +103,6 @@ def test_one_row_of_each_class_is_enough_for_heads_without_covariances(name, dim
         assert head.temperature == 1.0
         is_measured = total.moments.layout.has("B")
         assert [type(w) for w in told] == ([CalibrationWarning] if is_measured else [])
-
-
-@pytest.mark.parametrize("dim", [6, 200])
-@pytest.mark.parametrize("name", sorted({*NAMES} - {*WITHOUT_COVARIANCE}))
-def test_one_row_of_each_class_is_refused_by_the_other_heads_with_what_helps(name, dim, rng):
-    """No shrinkage mends a covariance of zeros, so none is advised; proto_hyper and blend do not even have it."""
-    for total, _, _ in totals_of_one_row_per_class(name, dim, rng):
-        with pytest.raises(NotPositiveDefiniteError, match="use the head nearest_mean, spherical or ridge") as caught:
-            Classifier.fit(total, name)
-        assert "shrinkage" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["nearest_mean", "spherical", "ridge"])
@@ -142,7 +131,7 @@ def test_heads_are_compared_by_their_values(name, rng):
     assert replace(one, sites=3) == same
     assert one.head != other.head
     assert one != other
-    assert one != replace(one, temperature=2.0)
+    assert one != replace(one, calibration=replace(one.calibration, temperature=2.0))
     for stranger in (None, 3, "lda", one.head.arrays(), HeadSpec(name), one.recipe):
         assert (one.head == stranger) is False
         assert (one == stranger) is False
@@ -183,7 +172,7 @@ def test_probabilities_are_probabilities_and_agree_with_the_prediction(name, rng
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(x)))
     assert np.all(probabilities >= 0)
     assert np.array_equal(probabilities.argmax(axis=1), head.predict(x))
-    assert np.array_equal(head.scores(x).argmax(axis=1), head.predict(x))
+    assert np.mean(head.scores(x).argmax(axis=1) == head.predict(x)) > 0.98  # priors may decide close calls
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -34,7 +34,7 @@ class Hospitals(Deployment):
         data = Dataset(x, y, x, y, classes)
         self.expected = simulate(data, parts, PLAIN, HeadSpec.parse_list("lda")).total.moments.sha256
         self.memories, self.policy = 0, self.folder / "policy.toml"
-        self.policy.write_text("any_peers = true\n")
+        self.policy.write_text("any_peers = true\nany_recipe = true\n")
         self.sizes = {name: len(rows) for name, rows in zip(NAMES, parts, strict=True)}
         for name, rows in zip(NAMES, parts, strict=True):
             np.savez(self.folder / f"{name}.npz", x=x[rows], y=y[rows])
@@ -51,7 +51,7 @@ class Hospitals(Deployment):
         text += f'auth_key = "{name}"\npolicy = "policy.toml"\nlabels_are_numbers = true\n{more}'
         (self.folder / f"{name}.toml").write_text(text)
 
-    def forget(self, policy="any_peers = true\n"):
+    def forget(self, policy="any_peers = true\nany_recipe = true\n"):
         """New folders for all sites: one that has unmasked does so once."""
         self.memories += 1
         self.policy.write_text(policy)
@@ -84,7 +84,7 @@ def report(folder):
 @pytest.mark.parametrize("app", ["plain", "secure"])
 def test_the_total_over_tls_is_the_simulated_one_to_the_bit(hospitals, tmp_path, app):
     hospitals.forget()
-    lines = hospitals.finished(hospitals.begin(app, tmp_path / "run"))
+    lines = hospitals.finish(hospitals.begin(app, tmp_path / "run"))
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines
     assert found["sites"] == dict.fromkeys(NAMES, "counted")
@@ -106,7 +106,7 @@ def test_a_dead_node_a_wrong_recipe_and_a_stranger_do_not_stop_the_others(hospit
     hospitals.until((tmp_path / "run" / ".lock").exists, 60, "the server app to begin")
     hospitals.kill("site-4")
     try:
-        hospitals.finished(run)
+        hospitals.finish(run)
         sites = report(tmp_path / "run")["sites"]
         assert {name: sites[name] for name in NAMES[:3]} == dict.fromkeys(NAMES[:3], "counted")
         assert "another class list" in sites["site-3"]
@@ -119,7 +119,7 @@ def test_a_dead_node_a_wrong_recipe_and_a_stranger_do_not_stop_the_others(hospit
         hospitals.kill("stranger")
         hospitals.restart("site-4")
         hospitals.configure("site-3")
-    later = hospitals.finished(hospitals.begin("plain", tmp_path / "run"))
+    later = hospitals.finish(hospitals.begin("plain", tmp_path / "run"))
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, later
     assert [found["sites"][name] for name in NAMES] == ["counted before"] * 3 + ["counted"] * 2
@@ -136,13 +136,13 @@ def test_nodes_killed_at_any_stage_of_a_round_are_named_and_the_rest_completes(h
         "reveal": folder / "closed-revealing",
     }
     victims = dict(zip(stages, ("site-1", "site-4"), strict=False))
-    hospitals.forget("any_peers = true\ncorruption = 0.0\n")
+    hospitals.forget("any_peers = true\nany_recipe = true\ncorruption = 0.0\n")
     run = hospitals.begin("secure", tmp_path / "run", timeout=15.0, dropout=0.4, corruption=0.0)
     for stage, name in victims.items():
         hospitals.until(begun[stage].exists, 120, f"stage {stage!r} to begin")
         hospitals.kill(name)
     try:
-        lines = hospitals.finished(run)
+        lines = hospitals.finish(run)
         found = report(tmp_path / "run")
         gone = {name for stage, name in victims.items() if stage in ("advertise", "share", "mask")}
         assert found["status"] == "complete", lines
@@ -173,7 +173,7 @@ def test_a_killed_server_app_goes_on_from_its_journal(hospitals, tmp_path):
             os.killpg(hospitals.nodes[name].pid, signal.SIGCONT)
     assert not (tmp_path / "run" / "total.ghofl").exists()
     # A node that was handed half a query by the dead server waits a while for the rest of it.
-    lines = hospitals.finished(hospitals.begin("plain", tmp_path / "run", timeout=200.0), timeout=400)
+    lines = hospitals.finish(hospitals.begin("plain", tmp_path / "run", timeout=200.0), timeout=400)
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines
     assert {n for n, what in found["sites"].items() if what == "counted before"} == set(NAMES) - set(slow)
@@ -187,7 +187,7 @@ def test_a_killed_server_app_goes_on_with_its_secure_round(hospitals, tmp_path):
     for pid in hospitals.server_app():
         os.kill(pid, signal.SIGKILL)
     end(run)
-    lines = hospitals.finished(hospitals.begin("secure", tmp_path / "run", timeout=200.0), timeout=500)
+    lines = hospitals.finish(hospitals.begin("secure", tmp_path / "run", timeout=200.0), timeout=500)
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines
     assert "Going on with round" in lines

@@ -37,7 +37,7 @@ def test_the_total_of_simulated_clients_is_that_of_simulate(laptop, tmp_path, re
         simulated_embeddings=str(tmp_path / "rows.npz"), simulated_alpha=0.3, authenticated=False,
         federation={"num-supernodes": clients},
     )  # fmt: skip
-    lines = laptop.finished(process, timeout=500)
+    lines = laptop.finish(process, timeout=500)
     parts = partition.split(y, clients, np.random.default_rng(0), 0.3)
     expected = simulate(Dataset(x, y, x, y, PLAIN.classes), parts, PLAIN, HeadSpec.parse_list("lda"))
     report = json.loads((tmp_path / "run" / "report.json").read_text())

@@ -1,5 +1,6 @@
 """The two walk-throughs of federations say what the commands take, and what they come to with real processes."""
 
+import functools
 import json
 import os
 import re
@@ -49,6 +50,11 @@ def parsed(line, **changes):
     return variables, words[len(variables) :]
 
 
+@functools.cache
+def help_of(*command):
+    return subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True).stdout
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_options_of_the_engine_exist(page):
     found = lines(page, "flower-superlink", "flower-supernode", "flwr run", "flwr supernode register")
@@ -58,7 +64,7 @@ def test_options_of_the_engine_exist(page):
         command = words[:1] if words[0] != "flwr" else words[: 3 if words[1] == "supernode" else 2]
         if not (BIN / command[0]).exists():
             pytest.skip("flwr is not installed: pip install 'ghofl[flower]'")
-        told = subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True).stdout
+        told = help_of(*command)
         options = [word for word in words if word.startswith("--")]
         assert options
         assert all(option in told for option in options), line
@@ -190,7 +196,7 @@ def test_the_thousand_clients_page_works_as_written(tmp_path):
         changes = {"=1000": "=6", "/tmp/thousand": str(tmp_path / "run"), "/data": str(page_s.folder)}
         run = page_s.start("run", *parsed(lines(page, "flwr run")[0], **changes)[1])
         run.log = page_s.folder / "run.log"
-        told = page_s.finished(run)
+        told = page_s.finish(run)
         expected = json.loads(page_s.ghofl(*parsed(lines(page, "ghofl simulate")[0])[1]))["total_sha256"]
         assert json.loads((tmp_path / "run" / "report.json").read_text())["total_sha256"] == expected, told
         status = parsed(lines(page, "ghofl flower status")[0], **{"/tmp/thousand": str(tmp_path / "run")})[1]
@@ -232,7 +238,7 @@ def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
         moved = {"/srv/ghofl/chest": str(tmp_path / "run")}
         run = there.start("run", *parsed(lines(page, "flwr run")[0], **moved)[1])
         run.log = there.folder / "run.log"
-        told = there.finished(run)
+        told = there.finish(run)
         status = parsed(lines(page, "ghofl flower status")[0], **moved)[1]
         found = json.loads(there.ghofl(*status, "--json", "-"))
         assert found["status"] == "complete", told
@@ -246,7 +252,7 @@ def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
         bad = parsed(lines(page, "flwr run")[0], **moved, **{"heads=": 'remove="nobody" heads='})[1]
         refused = there.start("refused", *bad)
         refused.log = there.folder / "refused.log"
-        told = there.finished(refused)
+        told = there.finish(refused)
         assert "The run was not completed: nobody cannot be removed" in told
         assert "Traceback" not in told
         assert "nobody cannot be removed" in there.ghofl(*status, code=1).replace("\n", " ")

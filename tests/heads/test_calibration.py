@@ -2,15 +2,210 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.special
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
-from federations import blobs, gaussians_of, recipe_of
-from ghofl.heads import Student
-from ghofl.heads.calibration import temperature_of
+from federations import blobs, gaussians_of, recipe_of, total_of
+from ghofl import HEADS, Classifier, HeadSpec
+from ghofl.errors import HeadError, MessageError
+from ghofl.evaluation import Metrics
+from ghofl.gaussians import Gaussians, draw
+from ghofl.gaussians.predictive import denoised, redrawn
+from ghofl.heads.calibration import Calibration, calibrate, dispersion_for, log_loss
+
+CLOSED = ["spherical", "fedcgs", "lda", "qda", "rda", "student", "ridge", "low_rank_qda", "nb", "nearest_mean"]
+
+
+def imbalanced(rng, rows=8000, share=0.015, dim=8):
+    """Rows of two Gaussians with one covariance, few of them of the second class."""
+    y = (rng.uniform(size=rows) < share).astype(np.int64)
+    mixing = np.random.default_rng(5).normal(size=(dim, dim)) / 4 + np.eye(dim)
+    return rng.normal(size=(rows, dim)) @ mixing + y[:, None] * np.linspace(-1, 1, dim), y
+
+
+def recipe_of_two(**parts):
+    return recipe_of(dim=8, classes=2, bits=14, scale=512.0, **parts)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.015])
+@pytest.mark.parametrize("name", ["lda", "qda", "rda", "ridge"])
+def test_on_rows_of_its_own_gaussians_the_log_loss_is_the_true_posterior_s(name, share, rng):
+    """Within 1 %: the Gaussians that the total describes are taken for the truth, and rows are drawn from them."""
+    x, y = imbalanced(rng, 20_000, share)
+    gaussians = gaussians_of(recipe_of_two(statistics=("B",) if name in ("lda", "ridge") else ("S",)), x, y)
+    if name == "rda":  # its covariances are blends, so that it is the posterior of those
+        blended = HEADS["rda"].Options(blend=0.0, shrinkage=0.0)
+        head = HEADS["rda"].fit(gaussians, blended)
+    else:
+        head = HEADS[name].fit(gaussians)
+    found = calibrate(head, gaussians, HEADS[name].fit)
+    drawn = draw(gaussians, 20_000, np.random.default_rng(9), 1.0, 0.0)
+    z, priors = drawn.z.astype(float), gaussians.counts / gaussians.rows
+    truth = np.stack(
+        [np.log(priors[c]) + _log_density(z, gaussians.means[c], gaussians.finest(c)) for c in range(2)],
+        axis=1,
+    )
+    best = log_loss(scipy.special.softmax(truth, axis=1), drawn.y, priors)
+    assert log_loss(found.probabilities(head.scores(z)), drawn.y, priors) < 1.01 * best
+
+
+def _log_density(z, mean, sigma):
+    away = z - mean
+    return -0.5 * (np.einsum("nd,nd->n", away @ np.linalg.inv(sigma), away) + np.linalg.slogdet(sigma)[1])
+
+
+@pytest.mark.parametrize("rows", [24, 60, 3000])
+@pytest.mark.parametrize("name", CLOSED)
+def test_calibration_never_makes_a_head_worse_on_its_own_synthetic_rows(name, rows, rng):
+    x, y = blobs(rng, rows=rows, spread=0.7)
+    gaussians = gaussians_of(recipe_of(), x, y)
+    head = HEADS[name].fit(gaussians)
+    found = calibrate(head, gaussians, HEADS[name].fit)
+    own = rows >= 10 * 6 * (4 if HEADS[name].needs[0] == ("S",) else 1)
+    truth = gaussians if own else denoised(gaussians, own=True)
+    judged = head if own else HEADS[name].fit(redrawn(truth, gaussians, np.random.default_rng(2)))
+    drawn = draw(truth, 4000, np.random.default_rng(77), 1.0, 0.0)
+    scores, priors = judged.scores(drawn.z.astype(float)), gaussians.counts / gaussians.rows
+    before, after = (log_loss(c.probabilities(scores), drawn.y, priors) for c in (Calibration(), found))
+    assert after <= before * 1.005
+
+
+@pytest.mark.parametrize("name", ["lda", "ridge", "rda", "qda", "student", "fedcgs", "fisher_mix", "blend"])
+def test_rare_positives_have_the_brier_score_of_scikit_learn(name, rng):
+    """With 1.5 % positives every probability once lay near one half."""
+    x, y = imbalanced(rng, 16_000)
+    train, test = slice(0, 8000), slice(8000, None)
+    classifier = Classifier.fit(total_of(recipe_of_two(), x[train], y[train]), name)
+    oracle = QuadraticDiscriminantAnalysis() if name in ("qda", "rda", "student") else LinearDiscriminantAnalysis()
+    theirs = Metrics.of(oracle.fit(x[train], y[train]).predict_proba(x[test]), y[test])
+    ours = Metrics.of(classifier.predict_proba(x[test]), y[test])
+    assert ours.brier < 1.1 * theirs.brier
+    assert ours.ece < 0.01
+
+
+def test_a_head_of_few_rows_is_not_surer_than_it_is_right(rng):
+    """Four rows of each of ten classes in fifty dimensions: uncalibrated, the confidence is near 1."""
+    centres = 0.5 * rng.normal(size=(10, 50))
+    y = np.arange(2040) % 10
+    x = centres[y] + rng.normal(size=(2040, 50))
+    classifier = Classifier.fit(total_of(recipe_of(dim=50, classes=10), x[:40], y[:40]), "lda")
+    scores = classifier.scores(x[40:])
+    plain = Metrics.of(scipy.special.softmax(scores, axis=1), y[40:])
+    found = Metrics.of(classifier.predict_proba(x[40:]), y[40:])
+    assert classifier.calibration.source == "draws"
+    assert found.ece < 0.5 * plain.ece
+    assert found.log_loss < plain.log_loss
+
+
+def test_priors_set_at_use_are_those_of_bayes_rule(rng):
+    x, y = imbalanced(rng)
+    classifier = Classifier.fit(total_of(recipe_of_two(), x, y), "lda")
+    before = classifier.predict_proba(x[:50])
+    even = classifier.with_priors("uniform").predict_proba(x[:50])
+    share = np.mean(y)
+    odds = before[:, 1] / before[:, 0] * (1 - share) / share
+    assert even[:, 1] / even[:, 0] == pytest.approx(odds)
+    assert classifier.with_priors({"class 0": 5, "class 1": 5}).predict_proba(x[:50]) == pytest.approx(even)
+    assert classifier.with_priors([1 - share, share]).predict_proba(x[:50]) == pytest.approx(before)
+    assert not classifier.with_priors({"class 0": 1}).predict_proba(x[:50])[:, 1].any()
+
+
+@pytest.mark.parametrize(
+    ("priors", "said"),
+    [
+        ("even", "'uniform'"),
+        ({"cat": 1}, "no class 'cat'"),
+        ([1.0], "2 here"),
+        ([1, -1], "from 0 on"),
+        ([0, 0], "are 0"),
+    ],
+)
+def test_priors_that_are_none_are_refused(priors, said, rng):
+    classifier = Classifier.fit(total_of(recipe_of_two(), *imbalanced(rng)), "lda")
+    with pytest.raises(HeadError, match=said):
+        classifier.with_priors(priors)
+
+
+def test_a_threshold_decides_from_which_probability_on_a_class_is_predicted(rng):
+    x, y = imbalanced(rng)
+    classifier = Classifier.fit(total_of(recipe_of_two(), x, y), "lda")
+    p = classifier.predict_proba(x)[:, 1]
+    assert np.array_equal(classifier.with_thresholds({"class 1": 0.1}).predict(x), (p >= 0.1).astype(int))
+    both = classifier.with_thresholds({"class 1": 0.9, "class 0": 0.9}).predict(x)
+    assert np.array_equal(both, np.where(p >= 0.9, 1, np.where(1 - p >= 0.9, 0, -1)))
+    with pytest.raises(HeadError, match="not a class"):
+        classifier.with_thresholds({"class 7": 0.5})
+    with pytest.raises(HeadError, match="above 0"):
+        classifier.with_thresholds({"class 1": 0.0})
+
+
+def test_a_calibrated_head_is_read_as_it_was_written(rng, tmp_path):
+    x, y = imbalanced(rng)
+    made = Classifier.fit(total_of(recipe_of_two(), x, y), "ridge")
+    assert made.calibration.bias is not None
+    made.save(tmp_path / "head")
+    read = Classifier.load(tmp_path / "head")
+    assert read == made
+    assert np.array_equal(read.predict_proba(x), made.predict_proba(x))
+    assert np.array_equal(read.with_priors("uniform").predict(x), made.with_priors("uniform").predict(x))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"calibration": 3}, {"calibration": {"source": "magic", "priors": [0.5, 0.5]}},
+        {"calibration": {"source": "draws", "priors": [0.5]}}, {"calibration": {"source": "draws", "priors": [2.0, -1.0]}},
+        {"calibration": {"source": "draws", "priors": [0.5, 0.5], "bias": [1.0, float("inf")]}}, {"temperature": 0.0},
+    ],
+)  # fmt: skip
+def test_a_hostile_calibration_is_refused(change):
+    with pytest.raises(MessageError):
+        Calibration.of_header({"temperature": 1.0, **change}, 2)
+
+
+def test_a_head_without_known_priors_says_so():
+    with pytest.raises(HeadError, match="does not say which priors"):
+        Calibration(2.0).under(np.array([0.5, 0.5]))
+
+
+def test_draws_are_as_measured_in_few_dimensions_and_wider_in_many():
+    assert dispersion_for(6) == dispersion_for(128) == 1.0
+    assert 1.0 < dispersion_for(384) < dispersion_for(512) == dispersion_for(8192) == 1.7
+
+
+def test_the_dispersion_can_be_set(rng):
+    x, y = blobs(rng, spread=1.0)
+    total = total_of(recipe_of(), x, y)
+    wide, usual = (Classifier.fit(total, "lda", dispersion=tau) for tau in (2.0, None))
+    assert wide.temperature > 1.5 > usual.temperature
 
 
 def test_a_student_heads_temperature_does_not_depend_on_its_tails(rng):
     """Wide draws lie in heavy tails, where the head is never sure: T would come out too small, 2 instead of 9."""
     gaussians = gaussians_of(recipe_of(), *blobs(rng, spread=1.0))
-    heavy = Student.fit(gaussians, Student.Options(dof=5.0))
+    student = HEADS["student"]
+    heavy = student.fit(gaussians, student.Options(dof=5.0))
     light = replace(heavy, dof=np.asarray(1e9))
-    assert temperature_of(heavy, gaussians) == pytest.approx(temperature_of(light, gaussians))
+    one, other = (calibrate(head, gaussians, student.fit, dispersion=1.7) for head in (heavy, light))
+    assert one.temperature == pytest.approx(other.temperature)
+
+
+def test_means_without_noise_lie_closer_together_and_those_of_many_rows_stay(rng):
+    few, many = (gaussians_of(recipe_of(dim=30), *blobs(rng, rows=rows, dim=30, spread=0.3)) for rows in (24, 20_000))
+    assert np.std(denoised(few).means, axis=0).sum() < 0.9 * np.std(few.means, axis=0).sum()
+    assert denoised(many).means == pytest.approx(many.means, abs=0.05)
+
+
+@pytest.mark.parametrize("name", ["lda", "qda", "sketched_qda", "nb"])
+def test_redrawn_gaussians_have_the_statistics_of_the_real_ones(name, rng):
+    from federations import sketched_recipe
+
+    recipe = sketched_recipe() if name == "sketched_qda" else recipe_of()
+    x, y = blobs(rng)
+    total = total_of(recipe, x, y)
+    from ghofl import Features
+
+    like = Gaussians.of_total(total, Features.of(recipe))
+    again = redrawn(denoised(like), like, rng)
+    assert np.array_equal(again.counts, like.counts)
+    assert np.isfinite(HEADS[name].fit(again, HeadSpec(name).record).scores(x)).all()

@@ -133,7 +133,7 @@ def noisy_lda(real_data):
             vector = sum(as_vector(protect(moments, recipe, stream), recipe) for moments in sites)
             return Total.of_round(vector, recipe, [f"site-{i}" for i in range(10)])
         messages = (Message.of(moments, recipe, f"site-{i}") for i, moments in enumerate(sites))
-        return Total.of(messages, recipe).released(stream)
+        return Total.of(messages, recipe).release(stream)
 
     @cache
     def accuracy(epsilon: float, **options) -> float:

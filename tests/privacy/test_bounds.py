@@ -18,7 +18,7 @@ from ghofl.privacy import (
     length,
     noise_plan,
     record_bounds,
-    rounded,
+    round_moments,
     sensitivity,
     sketch_norm,
 )
@@ -239,7 +239,7 @@ def test_one_record_moves_rounded_moments_by_at_most_the_stated_sensitivity(neig
         base = of(rows[rng.integers(len(rows), size=20)], rng.integers(0, CLASSES, 20), layout)
         after = base + of(x, 0, layout)
         before = base if neighbours == "add-remove" else base + of(other, 1, layout)
-        worst = max(worst, length(rounded(after, shifts) - rounded(before, shifts), steps))
+        worst = max(worst, length(round_moments(after, shifts) - round_moments(before, shifts), steps))
     assert exact < worst <= bound
 
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from ghofl.features import rademacher
 from ghofl.moments import Layout, Moments
-from ghofl.privacy import NoiseStream, PrivacyError, add_noise, clip_rows, noise_plan, noise_shrinkage, repaired
-from ghofl.privacy.repair import repaired_counts, repaired_powers, repaired_second, repaired_sums
+from ghofl.privacy import NoiseStream, PrivacyError, add_noise, clip_rows, noise_plan, noise_shrinkage, repair
+from ghofl.privacy.repair import repair_counts, repair_powers, repair_second, repair_sums
 from ghofl.recipe import Privacy
 from ghofl.statistics import STATISTICS
 
@@ -35,7 +35,7 @@ def scatter(second, a, n):
 @given(st.integers(0, 10**6), st.sampled_from([("D", "B"), ("S",), ("B",)]), st.sampled_from([0.2, 1.0, 10.0]))
 @settings(max_examples=60, deadline=None)
 def test_repaired_moments_have_no_negative_count_variance_or_eigenvalue(seed, statistics, epsilon):
-    out = repaired(noisy(seed, statistics, epsilon), RADIUS)
+    out = repair(noisy(seed, statistics, epsilon), RADIUS)
     n, a = out["N"], out["A"]
     assert np.all((n == 0) | (n >= 1))
     assert not a[n == 0].any()
@@ -52,19 +52,19 @@ def test_repaired_moments_have_no_negative_count_variance_or_eigenvalue(seed, st
 @settings(max_examples=60, deadline=None)
 def test_repairing_twice_changes_nothing_more(seed, epsilon):
     moments = noisy(seed, ("D", "B"), epsilon)
-    out = repaired(moments, RADIUS)
-    n = repaired_counts(out["N"])
-    a = repaired_sums(out["A"], n, RADIUS)
+    out = repair(moments, RADIUS)
+    n = repair_counts(out["N"])
+    a = repair_sums(out["A"], n, RADIUS)
     assert np.array_equal(n, out["N"])
     assert np.array_equal(a, out["A"])
-    assert np.array_equal(repaired_powers(STATISTICS["D"], out["D"], {"N": n, "A": a}), out["D"])
-    assert np.array_equal(repaired_second(out["B"], a, n), out["B"])
+    assert np.array_equal(repair_powers(STATISTICS["D"], out["D"], {"N": n, "A": a}), out["D"])
+    assert np.array_equal(repair_second(out["B"], a, n), out["B"])
 
 
 @pytest.mark.parametrize("statistics", [("D", "B"), ("S",)])
 def test_exact_moments_come_out_as_they_are(statistics):
     moments = exact(np.random.default_rng(0), statistics)
-    out = repaired(moments, RADIUS)
+    out = repair(moments, RADIUS)
     assert np.array_equal(out["N"], moments.counts)
     assert np.array_equal(out["A"], moments.sums)
     if "B" in out:
@@ -80,7 +80,7 @@ def test_the_projection_is_the_nearest_matrix_without_negative_eigenvalues():
     second = second + second.T
     none = np.zeros((1, 5)), np.zeros(1)
     values = np.linalg.eigvalsh(second)
-    distance = np.linalg.norm(repaired_second(second, *none) - second)
+    distance = np.linalg.norm(repair_second(second, *none) - second)
     assert distance == pytest.approx(np.linalg.norm(values[values < 0]))
 
 
@@ -88,10 +88,10 @@ def test_a_sketch_is_repaired_with_the_matrix_that_made_it():
     sketch = rademacher(0, DIM, 2, "sketch")
     moments = exact(np.random.default_rng(2), ("B",), sketch=sketch)
     of_sketch = moments.of_sketch(sketch)
-    out = repaired(moments, sketch=sketch)
+    out = repair(moments, sketch=sketch)
     assert all(np.array_equal(out["Z"][c], of_sketch.by_class(c)) for c in range(CLASSES))
     with pytest.raises(PrivacyError, match="pass sketch="):
-        repaired(moments)
+        repair(moments)
 
 
 def test_shrinkage_adds_a_quarter_of_the_noises_spectral_norm():

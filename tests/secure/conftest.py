@@ -13,7 +13,7 @@ from ghofl.secure import (
     Identity,
     Participant,
     Plan,
-    Policy,
+    RoundRules,
     ServerState,
     advance,
     advertise,
@@ -60,7 +60,7 @@ class Table:
         letter = self.letters.get(name) if letter is None else letter
         match stage:
             case "advertise":
-                return advertise(self.agreement, name, identity, (), Policy(sigma=0, corruption=0.0))
+                return advertise(self.agreement, name, identity, (), RoundRules(sigma=0, corruption=0.0))
             case "share":
                 return share(state, letter)
             case "mask":

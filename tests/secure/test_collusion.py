@@ -8,7 +8,7 @@ key, and nothing hides the victim's vector any more.
 import numpy as np
 import pytest
 
-from ghofl.secure import Agreement, Policy, RefusedError, Share, advertise, combine, endorse, keys, plan, reveal
+from ghofl.secure import Agreement, RefusedError, RoundRules, Share, advertise, combine, endorse, keys, plan, reveal
 from ghofl.secure import client as client_side
 from ghofl.secure.messages import Endorsement, Endorsements, MaskedVector, Reveal, Survivors, read
 from ghofl.secure.wire import to_bytes
@@ -103,6 +103,6 @@ def test_one_colluder_and_a_lying_server_learn_nothing_under_the_default_corrupt
 def test_sites_refuse_a_plan_that_takes_a_tenth_of_few_for_nobody(table, clients):
     laid = table(clients=clients, agreed=plan(clients, bound=100, dropout=0.0, corruption=0.0))
     with pytest.raises(RefusedError, match="withstands 0 corrupted clients"):
-        advertise(laid.agreement, VICTIM, laid.identities[VICTIM], (), Policy())
+        advertise(laid.agreement, VICTIM, laid.identities[VICTIM], (), RoundRules())
     fine = Agreement("r1", laid.agreement.participants, bytes(32), 7, plan(clients, bound=100))
-    assert advertise(fine, VICTIM, laid.identities[VICTIM], (), Policy())
+    assert advertise(fine, VICTIM, laid.identities[VICTIM], (), RoundRules())

@@ -9,9 +9,9 @@ from ghofl.secure import (
     Identity,
     Participant,
     Plan,
-    Policy,
     RefusedError,
     RingError,
+    RoundRules,
     WireError,
     advertise,
     endorse,
@@ -40,7 +40,7 @@ def shown(laid, survivors, vanished=()):
 
 def join(laid, policy=None, name=ME, used=(), identity=None):
     """What ME says to a round; a policy that is not about corruption takes a plan that withstands none."""
-    return advertise(laid.agreement, name, identity or laid.identities[ME], used, policy or Policy(corruption=0.0))
+    return advertise(laid.agreement, name, identity or laid.identities[ME], used, policy or RoundRules(corruption=0.0))
 
 
 def test_a_repeated_round_id_is_refused_and_used_ids_are_carried_along(table):
@@ -61,33 +61,33 @@ def test_a_participant_list_without_the_client_or_with_another_key_is_refused(ta
 
 def test_a_participant_list_that_is_too_short_is_refused(table):
     with pytest.raises(RefusedError, match=r"too short: of 5 sites 1 may vanish.*at least 5"):
-        join(table(), Policy(min_survivors=5))
+        join(table(), RoundRules(min_survivors=5))
 
 
 def test_participants_that_are_not_pinned_with_their_key_are_refused(table):
     laid = table()
     sites = laid.agreement.participants
-    assert join(laid, Policy(pinned=sites, corruption=0.0))
+    assert join(laid, RoundRules(pinned=sites, corruption=0.0))
     with pytest.raises(RefusedError, match=r"1 participants are not pinned.*site-04"):
-        join(laid, Policy(pinned=(*sites[:4], Participant("site-04", bytes(32)))))
+        join(laid, RoundRules(pinned=(*sites[:4], Participant("site-04", bytes(32)))))
 
 
 def test_a_plan_weaker_than_the_client_asks_for_is_refused(table):
     with pytest.raises(RefusedError, match="withstands 0 corrupted clients of 10; this site asks for 1"):
-        join(table(clients=10, agreed=plan(10, bound=100, corruption=0.0)), Policy())
+        join(table(clients=10, agreed=plan(10, bound=100, corruption=0.0)), RoundRules())
     with pytest.raises(RefusedError, match="withstands 0 corrupted clients of 5; this site asks for 1"):
-        join(table(clients=5, agreed=plan(5, bound=100, corruption=0.0)), Policy(corruption=0.01))
+        join(table(clients=5, agreed=plan(5, bound=100, corruption=0.0)), RoundRules(corruption=0.01))
     weak = Plan(40, 6, 4, 1, 32, 100, 4, 4)
     with pytest.raises(RefusedError, match="fails with probability up to 1; this site allows 2"):
-        join(table(clients=40, agreed=weak), Policy())
+        join(table(clients=40, agreed=weak), RoundRules())
 
 
 def test_a_plan_with_too_few_honest_survivors_is_refused(table):
     """Noise that clients share is sized for so many that keep theirs to themselves."""
     laid = table(clients=5, agreed=plan(5, bound=100, dropout=0.2, corruption=0.2))
-    assert join(laid, Policy(min_survivors=4, min_honest=3))
+    assert join(laid, RoundRules(min_survivors=4, min_honest=3))
     with pytest.raises(RefusedError, match="may cover 4 sites of which 1 are corrupted; this site asks for 4"):
-        join(laid, Policy(min_honest=4))
+        join(laid, RoundRules(min_honest=4))
 
 
 def test_keys_that_a_neighbour_did_not_sign_are_refused(table):

@@ -5,7 +5,18 @@ from inspect import signature
 
 import pytest
 
-from ghofl.secure import Identity, Policy, RefusedError, SecureError, Share, advertise, combine, keys, receive, split
+from ghofl.secure import (
+    Identity,
+    RefusedError,
+    RoundRules,
+    SecureError,
+    Share,
+    advertise,
+    combine,
+    keys,
+    receive,
+    split,
+)
 from ghofl.secure.keys import Secrets
 
 STAGES = ("advertise", "share", "mask", "endorse", "reveal")
@@ -90,7 +101,7 @@ def test_given_entropy_makes_a_round_repeatable(table, fixed_entropy):
     laid = table()
     one, other = (
         advertise(
-            laid.agreement, "site-01", laid.identities["site-01"], (), Policy(corruption=0.0), fixed_entropy(b"x")
+            laid.agreement, "site-01", laid.identities["site-01"], (), RoundRules(corruption=0.0), fixed_entropy(b"x")
         )[1]
         for _ in range(2)
     )

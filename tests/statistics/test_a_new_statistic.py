@@ -20,7 +20,7 @@ from ghofl.privacy import (
     from_vector,
     length,
     plan_of,
-    repaired,
+    repair,
     sensitivity,
 )
 from ghofl.statistics import STATISTICS, Statistic
@@ -148,13 +148,13 @@ def test_it_is_noised_as_planned_and_read_again(statistic, noise):
     exact = moments_of(recipe, x, y)
     message = Message.of(exact, recipe, "site", NoiseStream(b"new"))
     assert Message.from_bytes(message.to_bytes(), recipe).moments == message.moments
-    released = Total.of([message], recipe).released(NoiseStream(b"release"))
+    released = Total.of([message], recipe).release(NoiseStream(b"release"))
     assert Total.from_bytes(released.to_bytes()).moments == released.moments
     plan = plan_of(recipe)
     step = 2.0 ** plan.shifts.get(statistic.name, 0)
     moved = (released.moments.blocks[statistic.name] - exact.blocks[statistic.name]) / step
     assert 0 < sqrt(np.square(moved).mean()) < 3 * plan.deviation(statistic.name)
-    out = repaired(released.moments, radius_of(recipe))
+    out = repair(released.moments, radius_of(recipe))
     assert out[statistic.name].min() >= (0 if statistic.is_unsigned else -np.inf)
 
 

@@ -20,7 +20,7 @@ from ghofl.privacy import (
     entry_bound,
     from_vector,
     noise_plan,
-    repaired,
+    repair,
     site_warning,
 )
 
@@ -134,7 +134,7 @@ def test_noisy_powers_are_sent_released_and_read_again(noise):
     stream = NoiseStream(b"powers")
     message = Message.of(moments_of(recipe, x, y), recipe, "site", stream)
     assert Message.from_bytes(message.to_bytes(), recipe).moments == message.moments
-    released = Total.of([message], recipe).released(stream)
+    released = Total.of([message], recipe).release(stream)
     assert Total.from_bytes(released.to_bytes()).moments == released.moments
     assert set(released.guarantee.sigmas) == set(released.moments.blocks)
     assert Classifier.fit(released, "nb").predict(x[:5]).shape == (5,)
@@ -160,13 +160,13 @@ def test_noise_beyond_what_can_be_drawn_is_refused_with_what_to_do():
 def test_repaired_powers_are_as_large_as_the_squares_ask(epsilon):
     recipe = replace(RECIPE, privacy=Privacy(radius=1.0, epsilon=epsilon, delta=1e-5))
     exact = moments_of(recipe, *rows_of())
-    for moments in (exact, Total.of([Message.of(exact, recipe)], recipe).released(NoiseStream(b"repair")).moments):
-        out = repaired(moments, radius_of(recipe))
+    for moments in (exact, Total.of([Message.of(exact, recipe)], recipe).release(NoiseStream(b"repair")).moments):
+        out = repair(moments, radius_of(recipe))
         n = out["N"][:, None]
         assert np.all(n * out["D"] >= out["A"] ** 2 * (1 - 1e-12))
         assert np.all(n * out["D4"] >= out["D"] ** 2 * (1 - 1e-12))
         assert not out["D3"][out["N"] == 0].any()
-    assert all(np.array_equal(block, repaired(exact)[name]) for name, block in exact.blocks.items())
+    assert all(np.array_equal(block, repair(exact)[name]) for name, block in exact.blocks.items())
 
 
 def test_a_vector_for_a_secure_round_has_room_for_them():

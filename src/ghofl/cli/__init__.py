@@ -5,7 +5,22 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, flower, server, site, use
+from ghofl.cli import (
+    audit,
+    console,
+    diagnose,
+    embed,
+    experiment,
+    export,
+    flower,
+    keeper,
+    ledger,
+    report,
+    secure,
+    server,
+    site,
+    use,
+)
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -22,16 +37,23 @@ app.command(name="export-encoder")(embed.export_encoder)
 app.command(name="embed")(embed.embed)
 app.command(name="moments")(site.moments)
 app.command(name="sum")(server.add_up)
+app.command(name="diagnose")(diagnose.diagnose)
 app.command(name="subtract")(server.subtract)
 app.command(name="release")(server.release)
 app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
 app.command(name="select")(use.select)
+app.command(name="calibrate")(use.calibrate)
 app.command(name="predict")(use.predict)
+app.command(name="export")(export.export)
+app.command(name="report")(report.report)
 app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
+app.command(name="keeper")(keeper.keeper)
+app.add_typer(ledger.app, name="ledger")
+app.add_typer(secure.app, name="secure")
 
 
 def _version(asked: bool) -> bool:
@@ -52,5 +74,5 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
-    with console.handled():
+    with console.report_errors():
         app()

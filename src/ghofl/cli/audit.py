@@ -1,18 +1,20 @@
 """The command that says what a file would reveal: `audit`."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import load_rows
 from ghofl.site import audit as room
+from ghofl.site.disclosure import UNKNOWN, Disclosure, Verdict
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -27,6 +29,7 @@ def audit(
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of the shadow rows.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of which shadow rows play members.")] = 0,
     labels_are_numbers: LabelsAreNumbers = False,
+    disclosure: Annotated[str, typer.Option(help="Judge by these disclosure rules: strict, usual or off.")] = "usual",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -34,32 +37,47 @@ def audit(
 
     Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
     """
-    console.refuse_negative_seed(seed)
+    console.check_seed(seed)
     console.check_outputs(json, force)
-    with console.naming(file):
-        moments, agreed, guarantee = _opened(file, None if recipe is None else Recipe.load(recipe))
-    rows = None
-    if shadow is not None:
-        loaded = load_rows(shadow, split)
-        assert loaded.y is not None
-        rows = loaded.x, class_numbers(loaded.y, agreed.classes, labels_are_numbers)
+    with console.errors_about(file):
+        moments, agreed, guarantee, sites = _open(file, None if recipe is None else Recipe.load(recipe))
+    loaded = None if shadow is None else load_rows(shadow, split)
+    rows = None if loaded is None else (loaded.x, loaded.numbers(agreed.classes, labels_are_numbers))
     found = room.audit(moments, agreed, guarantee, rows, seed)
-    sentences = "\n".join(f"- {sentence}" for sentence in found.sentences())
-    console.said(
-        {"file": str(file), **found.to_dict()},
+    verdicts = _verdicts(disclosure, moments, agreed, guarantee, sites)
+    sentences = "\n".join(f"- {sentence}" for sentence in (*found.sentences(), *map(str, verdicts)))
+    console.say(
+        {
+            "file": str(file),
+            **found.to_dict(),
+            "disclosure": {"preset": disclosure, "rules": list(map(asdict, verdicts))},
+        },
         f"{file.name}: {console.count(moments.rows, 'row')} of {len(agreed.classes)} classes.\n{sentences}",
         json,
     )
 
 
-def _opened(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None]:
+def _verdicts(
+    preset: str, moments: Moments, recipe: Recipe, guarantee: Guarantee | None, sites: int | None
+) -> tuple[Verdict, ...]:
+    """What every rule says; rules about rows are for exact sums, and noise leaves them without an answer."""
+    rules = Disclosure(preset)
+    if guarantee is None:
+        return rules.verdicts(moments, recipe, sites)
+    why = "Counts carry noise; what protects rows here is the promise of epsilon."
+    asked = [rule for rule in ("class_rows", "saturation") if rules.number(rule)]
+    unknown = tuple(Verdict(rule.replace("_", " "), UNKNOWN, why) for rule in asked)
+    return unknown + rules.of_recipe(recipe, sites)
+
+
+def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None, int | None]:
     """The moments in a message or total, their recipe, and what noise in them promises."""
     header = peek(file)
     if header is not None and header.get("kind") == "total":
         total = Total.load(file)
-        return total.moments, total.recipe, total.guarantee
+        return total.moments, total.recipe, total.guarantee, len(total.roster)
     if recipe is None:
         raise MessageError("a message is read with its recipe; give --recipe recipe.toml.")
     plan = plan_of(recipe)
     is_noisy = plan is not None and plan.mechanism == "local"
-    return Message.load(file, recipe).moments, recipe, plan.guarantee if is_noisy and plan is not None else None
+    return Message.load(file, recipe).moments, recipe, plan.guarantee if is_noisy and plan is not None else None, None

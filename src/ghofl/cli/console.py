@@ -4,7 +4,7 @@ import json
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,7 +25,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl import files
-from ghofl.errors import GhoflError, MessageError, RosterError
+from ghofl.errors import EmbeddingsError, GhoflError, MessageError, RosterError
+from ghofl.privacy import Guarantee
 
 # Names in what is printed come from others: nothing in them is markup or an emoji.
 out = Console(markup=False, emoji=False, highlight=False)
@@ -38,7 +39,7 @@ JSON_HELP = "Also write the result as JSON to this file; '-' for standard output
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def report_errors() -> Iterator[None]:
     """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C.
 
     What ghofl did not raise on purpose is a defect: it goes on as it came, with its traceback and code 1.
@@ -54,7 +55,7 @@ def handled() -> Iterator[None]:
     except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
         if isinstance(error, SystemExit) and error.code != INTERRUPTED:
             raise
-        told("Stopped", "Nothing was left half-written.", mark=".")
+        tell("Stopped", "Nothing was left half-written.", mark=".")
         raise SystemExit(INTERRUPTED) from None
     finally:
         warnings.showwarning = previous
@@ -62,7 +63,7 @@ def handled() -> Iterator[None]:
 
 @contextmanager
 def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error that takes (what, done, of); `rate` adds how many a second."""
+    """A progress bar on standard error that takes (what, done, of); `rate` adds how many per second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -83,14 +84,14 @@ def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class _Rate(ProgressColumn):
-    """How many a second, lately."""
+    """How many per second, lately."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
-def present(result: dict[str, Any], table: Table | None, json_path: str | None) -> None:
+def show(result: dict[str, Any], table: Table | None, json_path: str | None) -> None:
     """Print the table, or write the result as JSON where that was asked for."""
     if json_path == "-":
         print(json.dumps(result, indent=2))
@@ -101,11 +102,24 @@ def present(result: dict[str, Any], table: Table | None, json_path: str | None) 
         files.write(json_path, json.dumps(result, indent=2) + "\n")
 
 
-def said(result: dict[str, Any], sentence: str, json_path: str | None) -> None:
+def say(result: dict[str, Any], sentence: str, json_path: str | None) -> None:
     """Say what was done in one sentence, or give the result as JSON."""
     if json_path != "-":
         out.print(printable(sentence), soft_wrap=True)
-    present(result, None, json_path)
+    show(result, None, json_path)
+
+
+def list_bad(bad: Sequence[tuple[object, str]]) -> None:
+    """List the samples that were left out, on standard error."""
+    for _, why in bad[:20]:
+        tell("Left out", why)
+    if len(bad) > 20:
+        tell("Left out", f"{len(bad) - 20} more.")
+
+
+def promise(guarantee: Guarantee | None) -> str:
+    """A guarantee in one line."""
+    return "no noise, so no differential privacy" if guarantee is None else str(guarantee).splitlines()[0]
 
 
 def size(count: float) -> str:
@@ -123,21 +137,21 @@ def count(number: int, noun: str) -> str:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def errors_about(path: Path) -> Iterator[None]:
     """Errors inside say which file they are about."""
     try:
         yield
-    except (MessageError, RosterError) as error:
+    except (EmbeddingsError, MessageError, RosterError) as error:
         raise type(error)(f"{path}: {error}") from None
 
 
-def refuse_missing_folder(json_path: str | None) -> None:
+def check_folder(json_path: str | None) -> None:
     """A usage error before the work, not after it, when the JSON could not be written."""
     if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
         raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
 
 
-def refuse_negative_seed(seed: int) -> None:
+def check_seed(seed: int) -> None:
     """A usage error for a seed that no generator takes."""
     if seed < 0:
         raise typer.BadParameter(f"the seed is {seed}; write 0 or a whole number above it.")
@@ -155,13 +169,13 @@ def bytes_of(text: str) -> int:
 def check_outputs(json_path: str | None, force: bool, *outputs: Path) -> None:
     """A usage error before the work when a file would be lost, or the JSON could not be written; '-' is always free."""
     for path in outputs:
-        refuse_overwriting(path, force)
-    refuse_missing_folder(json_path)
+        check_free(path, force)
+    check_folder(json_path)
     if json_path not in (None, "-"):
-        refuse_overwriting(Path(json_path), force)
+        check_free(Path(json_path), force)
 
 
-def refuse_overwriting(path: Path, force: bool) -> None:
+def check_free(path: Path, force: bool) -> None:
     """A usage error when a file would be lost, or when standard output is asked for what only a file can hold."""
     if str(path) == "-":
         raise typer.BadParameter("this result is a file and cannot go to standard output; name the file to write.")
@@ -173,10 +187,10 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    told("Warning", str(message))
+    tell("Warning", str(message))
 
 
-def told(what: str, text: str, style: str = "yellow", mark: str = ":") -> None:
+def tell(what: str, text: str, style: str = "yellow", mark: str = ":") -> None:
     """A line on standard error that begins with what it is, in colour."""
     err.print(what + mark, style=style, end=" ")
     err.print(printable(text), soft_wrap=True)
@@ -188,5 +202,5 @@ def printable(text: str) -> str:
 
 
 def _fail(text: str) -> None:
-    told("Error", text, "bold red")
+    tell("Error", text, "bold red")
     sys.exit(BAD_INPUT)

@@ -1,6 +1,5 @@
 """Commands from samples to embeddings: `embed` and `export-encoder`."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,49 +8,49 @@ from rich.table import Table
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli import samples as options
-from ghofl.cli.site import Force, Json
-from ghofl.cli.views import PANEL, takes_views
-from ghofl.encoders import Runtime, SampleEncoder, Wanted
+from ghofl.cli.options import (
+    VIEWS,
+    EncoderName,
+    EncoderOptions,
+    Force,
+    Json,
+    SampleOptions,
+    ViewOptions,
+    takes_groups,
+)
 from ghofl.encoders.base import doorway
-from ghofl.samples import Columns, Samples, load_samples, save_rows
 from ghofl.samples import embed as embedding
+from ghofl.samples import load_samples
 from ghofl.samples import trial as trials
 
 
-@takes_views
+@takes_groups
 def embed(
-    encoder: options.EncoderName,
-    data: options.Data,
+    encoder: EncoderName,
+    data: Annotated[
+        str, typer.Option(help="A folder, a file, or hf:OWNER/NAME for a data set of the Hugging Face hub.")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The .npz file to write; not with --try-views.")
     ] = None,
-    weights: options.Weights = None,
+    *,
     split: Annotated[
         str, typer.Option(help="A split; several, as in train,test, are written as x_train, y_train, x_test, y_test.")
     ] = "",
-    pooling: options.Pooling = None,
-    fit: options.Fit = None,
-    wanted: Wanted = Wanted(),  # noqa: B008 (frozen)
+    model: EncoderOptions,
+    views: ViewOptions,
     try_views: Annotated[
         bool,
         typer.Option(
             "--try-views",
             help="Write nothing: measure views on labelled images (LDA on rows left out) and say which to take.",
-            rich_help_panel=PANEL,
+            rich_help_panel=VIEWS,
         ),
     ] = False,
     try_rows: Annotated[
-        int, typer.Option(min=trials.FEWEST_ROWS, help="With --try-views: on how many images.", rich_help_panel=PANEL)
+        int, typer.Option(min=trials.FEWEST_ROWS, help="With --try-views: on how many images.", rich_help_panel=VIEWS)
     ] = trials.TRIED_ROWS,
-    text_column: options.TextColumn = "",
-    path_column: options.PathColumn = "",
-    row_column: options.RowColumn = "",
-    label_column: options.LabelColumn = "",
-    device: options.Device = "cpu",
-    precision: options.Precision = "fp32",
-    batch_size: options.BatchSize = 0,
-    skip_bad: options.SkipBad = False,
+    samples: SampleOptions,
     cache: Annotated[
         Path | None, typer.Option(help="Where finished batches are kept (default: ~/.cache/ghofl).")
     ] = None,
@@ -64,49 +63,48 @@ def embed(
 
     Example: ghofl embed --encoder torchvision:mobilenet_v2 --data photos --split train,test -o photos.npz
     """
-    columns = Columns(text_column, path_column, row_column, label_column)
-    chosen = options.Chosen(encoder, weights, pooling, fit, Runtime(device, precision), wanted)
-    cache = cache or embedding.default_cache()
-    if try_rows != trials.TRIED_ROWS and not try_views:
-        raise typer.BadParameter("--try-rows is for --try-views; give that too.")
     if try_views:
-        _try(chosen, data, split, columns, try_rows, cache, output, skip_bad, force, json)
-        return
-    if output is None:
-        raise typer.BadParameter("name the file to write: -o photos.npz.")
-    console.check_outputs(json, force, output)
-    console.refuse_missing_folder(str(output))
-    splits = {
-        name: load_samples(data, name, columns) for name in dict.fromkeys(part.strip() for part in split.split(","))
-    }
-    loaded = chosen.load(data, next(iter(splits.values())))
-    found = {}
-    with console.progress(rate=True) as report:
-        for name, samples in splits.items():
-            found[name] = embedding.embed(
-                samples, loaded, cache,
-                runtime=chosen.runtime, batch_size=batch_size, skip_bad=skip_bad, progress=_told(report, name),
+        _check_trial(encoder, output, views)
+        console.check_outputs(json, force)
+        with console.progress(rate=True) as report:
+            trial = trials.try_views(
+                load_samples(data, split, samples.columns),
+                lambda tried: encoders.load(encoder, samples.runtime, **vars(model), views=tried),
+                cache or embedding.default_cache(),
+                runtime=samples.runtime, rows=try_rows, skip_bad=samples.skip_bad, progress=report,
             )  # fmt: skip
-    written = found if len(found) > 1 else {"": next(iter(found.values()))}
-    save_rows(output, {name: part.rows for name, part in written.items()}, encoders.identity(loaded))
-    _tell(output, loaded, found, splits, json)
-
-
-def _try(
-    chosen: options.Chosen, data: str, split: str, columns: Columns, rows: int, cache: Path, output: Path | None,
-    skip_bad: bool, force: bool, json: str | None,
-) -> None:  # fmt: skip
-    """Measure candidates of views on labelled images."""
-    if output is not None or chosen.views != Wanted():
-        raise typer.BadParameter("--try-views writes no rows and tries views of its own; leave out -o and other views.")
-    if not encoders.takes_views(chosen.spec):
-        raise typer.BadParameter(f"{chosen.spec} has the views it was made with; try a torchvision: or timm: encoder.")
-    console.check_outputs(json, force)
+        _tell_of_trial(trial, json)
+        return
+    if output is None or try_rows != trials.TRIED_ROWS:
+        raise typer.BadParameter("name the file to write: -o photos.npz; --try-rows is for --try-views.")
+    console.check_outputs(json, force, output)
+    console.check_folder(str(output))
     with console.progress(rate=True) as report:
-        trial = trials.try_views(
-            load_samples(data, split, columns), lambda views: replace(chosen, views=views).load(), cache,
-            runtime=chosen.runtime, rows=rows, skip_bad=skip_bad, progress=report,
+        found = embedding.embed_file(
+            encoder, data, output, [part.strip() for part in split.split(",")], cache, columns=samples.columns,
+            runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report, **vars(model),
+            views=views.wanted,
         )  # fmt: skip
+    console.list_bad(found.bad)
+    console.say(
+        {"file": str(output), **found.to_dict()},
+        f"Wrote {output}: {sum(found.rows.values()):,} rows of {found.encoder.dim} numbers by {found.encoder.name}"
+        + (f", each the mean over views ({mean_of})" if (mean_of := encoders.identity(found.encoder).views) else "")
+        + (f", {found.resumed:,} of the samples from the cache" if found.resumed else "")
+        + (f", {console.count(len(found.bad), 'sample')} left out" if found.bad else "")
+        + ".",
+        json,
+    )
+
+
+def _check_trial(encoder: str, output: Path | None, views: ViewOptions) -> None:
+    if output is not None or views != ViewOptions():
+        raise typer.BadParameter("--try-views writes no rows and tries views of its own; leave out -o and other views.")
+    if not encoders.takes_views(encoder):
+        raise typer.BadParameter(f"{encoder} has the views it was made with; try a torchvision: or timm: encoder.")
+
+
+def _tell_of_trial(trial: trials.Trial, json: str | None) -> None:
     table = Table(title=f"LDA on rows left out, {trial.rows:,} images")
     for name in ("views", "accuracy %", "±", "numbers per row", "images/s"):
         table.add_column(name, justify="left" if name == "views" else "right")
@@ -115,8 +113,8 @@ def _try(
         accuracy, error = f"{100 * one.accuracy:.1f}", f"{100 * one.standard_error:.1f}"
         table.add_row(str(one.views) or "one view", accuracy, error, str(one.dim), rate)
     best, tried = trial.chosen, [one.to_dict() for one in trial.tried]
-    console.present({"rows": trial.rows, "tried": tried, "chosen": best.to_dict()}, table, json)
-    console.told(
+    console.show({"rows": trial.rows, "tried": tried, "chosen": best.to_dict()}, table, json)
+    console.tell(
         "Take",
         f"{best.views.options} for 'ghofl embed' and 'ghofl recipe --from-encoder': the cheapest within one standard "
         "error of the most accurate. Sites that compute moments from samples take the views from the recipe.",
@@ -124,14 +122,13 @@ def _try(
     )
 
 
-@takes_views
+@takes_groups
 def export_encoder(
-    encoder: options.EncoderName,
+    encoder: EncoderName,
     output: Annotated[Path, typer.Option("--output", "-o", help="The .onnx file to write.")],
-    weights: options.Weights = None,
-    pooling: options.Pooling = None,
-    fit: options.Fit = None,
-    wanted: Wanted = Wanted(),  # noqa: B008 (frozen)
+    *,
+    model: EncoderOptions,
+    views: ViewOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -142,8 +139,8 @@ def export_encoder(
     Example: ghofl export-encoder --encoder torchvision:mobilenet_v2 -o mobilenet_v2.onnx
     """
     console.check_outputs(json, force, output)
-    console.refuse_missing_folder(str(output))
-    loaded = options.Chosen(encoder, weights, pooling, fit, views=wanted).load()
+    console.check_folder(str(output))
+    loaded = encoders.load(encoder, **vars(model), views=views.wanted)
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
     result = {
         "file": str(output),
@@ -154,52 +151,11 @@ def export_encoder(
         "bytes": output.stat().st_size,
         "largest_difference": difference,
     }
-    console.said(
+    console.say(
         result,
-        f"Wrote {output}: {loaded.name}, {loaded.dim} numbers a row, "
+        f"Wrote {output}: {loaded.name}, {loaded.dim} numbers per row, "
         + (f"views {result['views']}, " if result["views"] else "")
         + f"{console.size(result['bytes'])}, "
         f"within {difference:.1e} of the original. Sites run it with --encoder onnx:{output}.",
-        json,
-    )
-
-
-def _told(report: embedding.Progress, split: str) -> embedding.Progress:
-    def told(what: str, done: int, of: int) -> None:
-        report(f"{split} {what}".strip(), done, of)
-
-    return told
-
-
-def _tell(
-    output: Path,
-    encoder: SampleEncoder,
-    found: dict[str, embedding.Embedded],
-    splits: dict[str, Samples],
-    json: str | None,
-) -> None:
-    bad = [pair for part in found.values() for pair in part.bad]
-    options.list_bad(bad)
-    rows = {name: len(part.rows.x) for name, part in found.items()}
-    resumed = sum(part.resumed for part in found.values())
-    result = {
-        "file": str(output),
-        "encoder": encoder.name,
-        "fingerprint": encoder.fingerprint,
-        "views": encoders.identity(encoder).views,
-        "dim": encoder.dim,
-        "rows": rows,
-        "resumed": resumed,
-        "bad": [
-            {"sample": splits[name].names[i], "reason": why} for name, part in found.items() for i, why in part.bad
-        ],
-    }
-    console.said(
-        result,
-        f"Wrote {output}: {sum(rows.values()):,} rows of {encoder.dim} numbers by {encoder.name}"
-        + (f", each the mean over views ({views})" if (views := result["views"]) else "")
-        + (f", {resumed:,} of the samples from the cache" if resumed else "")
-        + (f", {console.count(len(bad), 'sample')} left out" if bad else "")
-        + ".",
         json,
     )

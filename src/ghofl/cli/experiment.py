@@ -1,7 +1,6 @@
 """Commands for trying things out on one machine: `simulate` and `demo`."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +9,10 @@ import typer
 from rich.table import Table
 
 from ghofl.classifier import HeadSpec
-from ghofl.cli import console, private
-from ghofl.cli.site import Bits, Force, Json, LiftTo, Power, Project, SketchTo, UnitLength
-from ghofl.errors import EmbeddingsError
-from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
-from ghofl.recipe import Limits
-from ghofl.samples import class_numbers, classes_of, load_rows
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json, Preset, SpaceOptions, takes_groups
+from ghofl.planning.assembly import Assembly, PrivacyOptions
+from ghofl.samples import load_anchor
 from ghofl.secure import STAGES
 from ghofl.simulation import partition
 from ghofl.simulation.demo import run
@@ -25,24 +22,14 @@ from ghofl.simulation.simulate import simulate as run_simulation
 DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
 
-@private.takes_privacy
+@takes_groups
 def simulate(
     embeddings: Annotated[Path, typer.Option(help="An .npz with x_train, y_train, x_test and y_test.")],
     clients: Annotated[int, typer.Option(help="How many clients the training rows are split over.")],
+    *,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet skew of classes over clients.")] = None,
     classes_per_client: Annotated[int | None, typer.Option(help="Classes each client has.")] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
-    power: Power = None,
-    project: Project = None,
-    lift: LiftTo = None,
-    sketch: SketchTo = None,
-    bits: Bits = None,
-    scale: Annotated[
-        float | None,
-        typer.Option(
-            help="Grid steps in one unit of the embedding; without it fitted to the rows, not under --epsilon."
-        ),
-    ] = None,
     heads: Annotated[
         str,
         typer.Option(
@@ -50,16 +37,10 @@ def simulate(
             f"--budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need."
         ),
     ] = "lda",
-    preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
-    budget: Annotated[
-        str | None, typer.Option(help="Choose statistics and space for messages of this size, e.g. 5MB.")
-    ] = None,
+    preset: Preset = "default",
+    space: SpaceOptions,
     seed: Annotated[int, typer.Option(help="Seed of the split, the public matrices and who vanishes.")] = 0,
-    max_rows: private.MaxRows = None,
-    max_share: private.MaxShare = None,
-    unit_length: UnitLength = False,
-    anchor: private.Anchor = None,
-    privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
+    privacy: PrivacyOptions,
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,31 +57,21 @@ def simulate(
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
-    console.refuse_negative_seed(seed)
+    console.check_seed(seed)
     console.check_outputs(json, force)
-    data = _dataset(embeddings)
-    if heads == "all":
-        specs = all_heads(preset, lift=lift is not None, sketch=sketch is not None)
-    else:
-        specs = HeadSpec.parse_list(heads, preset)
-    if any("Z" in need for spec in specs.values() for need in spec.needs) and sketch is None and budget is None:
-        raise typer.BadParameter("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
+    data = Dataset.load(embeddings)
+    specs = _specs(heads, preset, space)
     parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
     cohort = Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption, seed)
-    if privacy.noise == "distributed" and privacy.epsilon is not None and privacy.min_cohort is None:
-        privacy = replace(privacy, min_cohort=cohort.honest_survivors(clients))
-    public_anchor, public = private.load_anchor(anchor)
-    wanted = RecipeOptions(
-        power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale, project=project, lift=lift,
-        sketch=sketch, seed=seed, budget=None if budget is None else console.bytes_of(budget),
-        site_rows=len(data.y_train) // max(1, clients), privacy=privacy, limits=Limits(max_rows, max_share),
-    )  # fmt: skip
+    anchor, public = load_anchor(space.anchor)
+    privacy = cohort.fill_in(privacy, clients)
+    wanted = space.for_recipe(anchor, privacy, seed, site_rows=len(data.y_train) // max(1, clients))
     found = assembly_for(data, specs.values(), wanted, public)
-    _tell(found, budget)
+    _tell(found, space.budget)
     with console.progress() as report:
         result = run_simulation(data, parts, found.recipe, specs, report, cohort)
     result.clipping.warn(found.recipe)
-    console.present({**result.to_dict(), "seed": seed}, _table(result), json)
+    console.show({**result.to_dict(), "seed": seed}, _table(result), json)
 
 
 def demo() -> None:
@@ -111,15 +82,14 @@ def demo() -> None:
     run(console.out)
 
 
-def _dataset(path: Path) -> Dataset:
-    train, test = load_rows(path, "train"), load_rows(path, "test")
-    assert train.y is not None
-    assert test.y is not None
-    try:
-        classes = classes_of(train.y)
-    except EmbeddingsError as error:
-        raise EmbeddingsError(f"{path}: {error}") from None
-    return Dataset(train.x, class_numbers(train.y, classes), test.x, class_numbers(test.y, classes), classes)
+def _specs(heads: str, preset: str, space: SpaceOptions) -> dict[str, HeadSpec]:
+    if heads == "all":
+        return all_heads(preset, lift=space.lift is not None, sketch=space.sketch is not None)
+    specs = HeadSpec.parse_list(heads, preset)
+    needs_sketch = any("Z" in need for spec in specs.values() for need in spec.needs)
+    if needs_sketch and space.sketch is None and space.budget is None:
+        raise typer.BadParameter("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
+    return specs
 
 
 def _tell(found: Assembly, budget: str | None) -> None:
@@ -155,12 +125,12 @@ def _drops(texts: list[str], secure: bool) -> dict[str, float]:
 
 
 def _caption(result: Simulation) -> str:
-    lines = [private.guarantee_text(result.total.guarantee)] if result.total.guarantee is not None else []
+    lines = [console.promise(result.total.guarantee)] if result.total.guarantee is not None else []
     if result.secure_round is not None:
         plan, sent = result.secure_round.plan, console.size(result.secure_round.sent_bytes)
         lines.append(
             f"Secure round: {len(result.secure_round.survivors)} of {plan.clients} clients survived, {plan.neighbours} "
-            f"neighbours, threshold {plan.threshold}, {plan.bits} bits an entry, a client sent {sent}."
+            f"neighbours, threshold {plan.threshold}, {plan.bits} bits per entry, a client sent {sent}."
         )
     if result.total.small_classes is not None:
         lines.append(result.total.small_classes.revealed)
@@ -176,7 +146,7 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "a client sends", "fit s", "ms a sample"):
+    for name in ("accuracy %", "a client sends", "fit s", "ms per sample"):
         table.add_column(name, justify="right")
     for name, head in result.heads.items():
         table.add_row(

@@ -1,5 +1,7 @@
 """Commands of the server: `sum`, `subtract`, `release`, `head` and `inspect`."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,8 +10,9 @@ import typer
 from rich.table import Table
 
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.cli import console, private
-from ghofl.cli.site import Force, Json
+from ghofl.cli import console
+from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
+from ghofl.cli.options import Force, Json, Preset, TotalOutput
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -19,6 +22,7 @@ from ghofl.recipe import Recipe
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
+from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
 CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
@@ -27,9 +31,13 @@ TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.
 
 def add_up(
     messages: Annotated[list[Path], typer.Argument(help="Message files of sites.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
     to: Annotated[Path | None, typer.Option(help="A total to add late joiners to.")] = None,
+    max_share: MaxShare = None,
+    quarantine: Annotated[
+        bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
+    ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -38,26 +46,41 @@ def add_up(
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
+    check_max_share(max_share)
     if (recipe is None) == (to is None):
         raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
     start = None if to is None else _load_total(to)
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    aggregator = Aggregator(agreed, start)
+    aside = set_aside(messages, agreed, start, max_share) if quarantine else {}
+    total = _added([path for path in messages if path not in aside], agreed, start)
+    total = replace(total, quarantined=(*total.quarantined, *aside.values()))
+    check_shares(total, max_share)
+    total.save(output)
+    _warn_of_clipping(total)
+    console.show(_total_result(total, output), _roster_table(total), json)
+    tell_aside(aside)
+
+
+def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
+    aggregator = Aggregator(recipe, start)
+    holders: dict[int, set[str]] = {}
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
-            with console.naming(path):
-                aggregator.add(Message.load(path, agreed))
-    total = aggregator.total()
-    total.save(output)
-    _warn_of_clipping(total)
-    console.present(_total_result(total, output), _roster_table(total), json)
+            with console.errors_about(path):
+                message = Message.load(path, recipe)
+                aggregator.add(message)
+            for c in np.flatnonzero(message.moments.counts > 0):
+                holders.setdefault(int(c), set()).add(message.name)
+    if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
+        _warn_of_sole_holders(holders, recipe)
+    return replace(aggregator.total(), quarantined=() if start is None else start.quarantined)
 
 
 def subtract(
     total: TotalFile,
     messages: Annotated[list[Path], typer.Argument(help="Messages of the sites to take out.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -68,31 +91,36 @@ def subtract(
     console.check_outputs(json, force, output)
     rest = _load_total(total)
     for path in messages:
-        with console.naming(path):
+        with console.errors_about(path):
             rest = rest - Message.load(path, rest.recipe)
     rest.save(output)
-    console.present(_total_result(rest, output), _roster_table(rest), json)
+    console.show(_total_result(rest, output), _roster_table(rest), json)
 
 
 def release(
     total: TotalFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Make a total that others may see: with the noise the recipe promises, and without its small classes.
 
-    Each release of one total spends its epsilon again. Nothing adds to a released total: keep the exact one for that.
+    Each release of one total spends its epsilon again: they are counted in TOTAL.releases.jsonl beside it. Nothing adds
+    to a released total: keep the exact one for that.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released = _load_total(total).released()
+    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
+    journal.add(released)
     released.save(output)
-    small = f" {released.small_classes}" if released.small_classes is not None else ""
-    console.said(
-        _total_result(released, output),
-        f"Wrote {output}: {private.guarantee_text(released.guarantee)}{small}",
+    together = journal.composed(() if released.guarantee is None else released.guarantee.assumptions)
+    more = f" {released.small_classes}" if released.small_classes is not None else ""
+    if together is not None and together.releases > 1:
+        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+    console.say(
+        {**_total_result(released, output), "composed": None if together is None else together.to_dict()},
+        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
         json,
     )
 
@@ -101,7 +129,7 @@ def head(
     total: TotalFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
     head: Annotated[str, typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.")] = "lda",
-    preset: Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")] = "default",
+    preset: Preset = "default",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -114,11 +142,11 @@ def head(
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
-    console.said(
+    console.say(
         {**result, **_promise(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
-        + (f" {private.guarantee_text(classifier.guarantee)}" if classifier.guarantee else "")
+        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
@@ -135,20 +163,20 @@ def inspect(
     Example: ghofl inspect total.ghofl
     """
     console.check_outputs(json, force)
-    with console.naming(file):
-        result = _inspected(file, None if recipe is None else Recipe.load(recipe))
+    with console.errors_about(file):
+        result = _describe(file, None if recipe is None else Recipe.load(recipe))
     table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
     for key, value in result.items():
         table.add_row(shown(key), shown(value, 300))
-    console.present(result, table, json)
+    console.show(result, table, json)
 
 
 def _load_total(path: Path) -> Total:
-    with console.naming(path):
+    with console.errors_about(path):
         return Total.load(path)
 
 
-def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
+def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     header = peek(file)
     with open(file, "rb") as opened:
         is_compressed = opened.read(4) == ZSTD_MAGIC
@@ -160,14 +188,14 @@ def _inspected(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     if header is None or header.get("kind") == "message":
         if recipe is None:
             return {
-                **_plain(header or {"kind": "message", "compressed": True}),
+                **_printable(header or {"kind": "message", "compressed": True}),
                 "checked": "no: give --recipe to check it",
             }
         message = Message.load(file, recipe)
-        told = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
+        about = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
         if message.clipped is not None and message.clipped > TOLERATED_CLIPPING:
-            console.told("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
-        return {**told, **_moments_result(message.moments, recipe)}
+            console.tell("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
+        return {**about, **_moments_result(message.moments, recipe)}
     if header.get("kind") == "total":
         total = Total.load(file)
         _warn_of_clipping(total)
@@ -212,6 +240,7 @@ def _total_result(total: Total, path: Path) -> dict[str, Any]:
         **_promise(total.guarantee),
         **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
         "is released": total.is_released,
+        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
         "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
     }
 
@@ -220,7 +249,7 @@ def _promise(guarantee: Guarantee | None) -> dict[str, Any]:
     """What noise promises, as plain values; nothing without noise."""
     if guarantee is None:
         return {}
-    return {"promise": private.guarantee_text(guarantee), "guarantee": guarantee.to_dict()}
+    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
 
 
 def _roster_table(total: Total) -> Table:
@@ -232,11 +261,19 @@ def _roster_table(total: Total) -> Table:
     for name in ("rows", "clipped"):
         table.add_column(name, justify="right")
     for entry in total.roster[:20]:
-        rows = "not told" if entry.rows is None else f"{entry.rows:,}"
+        rows = "not known" if entry.rows is None else f"{entry.rows:,}"
         table.add_row(entry.site or "–", entry.id[:8], rows, "" if entry.clipped is None else f"{entry.clipped:.3%}")
     if len(total.roster) > 20:
         table.add_row(f"and {len(total.roster) - 20} more", "", "", "")
     return table
+
+
+def _warn_of_sole_holders(holders: Mapping[int, set[str]], recipe: Recipe) -> None:
+    """Say on standard error which classes one site alone holds: in the total, their sums are that site's."""
+    alone = [f"{recipe.classes[c]!r} ({next(iter(names))})" for c, names in sorted(holders.items()) if len(names) == 1]
+    if alone:
+        listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
+        console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
 
 
 def _warn_of_clipping(total: Total) -> None:
@@ -244,8 +281,8 @@ def _warn_of_clipping(total: Total) -> None:
     over = total.clipped()
     if over:
         names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
-        console.told("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
+        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
 
 
-def _plain(header: dict[str, Any]) -> dict[str, Any]:
+def _printable(header: dict[str, Any]) -> dict[str, Any]:
     return {shown(key, 40): value for key, value in header.items()}

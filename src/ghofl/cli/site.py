@@ -1,49 +1,40 @@
 """Commands of the agreement and of a site: `recipe` and `moments`."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from ghofl import files
-from ghofl.cli import console, private, views
-from ghofl.cli import samples as options
-from ghofl.encoders import Runtime, Wanted
+from ghofl import encoders, files
+from ghofl.cli import console
+from ghofl.cli.options import (
+    EncoderOptions,
+    Force,
+    Json,
+    LabelsAreNumbers,
+    RecipeFile,
+    SampleOptions,
+    SpaceOptions,
+    ViewOptions,
+    takes_groups,
+)
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, RecipeOptions, assemble
+from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
 from ghofl.privacy import site_warning
-from ghofl.recipe import MAX_CLASSES, Encoder, Grid, Limits, Recipe
-from ghofl.samples import Columns, Rows, classes_of, load_rows
-from ghofl.site.outgoing import Outgoing, outgoing
-
-Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
-Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
-LabelsAreNumbers = Annotated[
-    bool,
-    typer.Option(
-        "--labels-are-numbers", help="Whole-number labels are places in the recipe's list of classes, from 0."
-    ),
-]
-Power = Annotated[
-    float | None,
-    typer.Option(help="Signed power transform: 0.5 is the square root, 1 none. 1 unless given, 0.5 with --budget."),
-]
-UnitLength = Annotated[bool, typer.Option("--unit-length", help="Scale every row to length 1.")]
-Bits = Annotated[
-    int | None, typer.Option(help=f"Bits of the grid, 2 to 16; {Grid().bits} unless given, or --budget chooses 6.")
-]
-Project = Annotated[int | None, typer.Option(help="Project to this many dimensions.")]
-LiftTo = Annotated[int | None, typer.Option("--lift", help="Lift to this many random features.")]
-SketchTo = Annotated[int | None, typer.Option("--sketch", help="Class covariances of a sketch of this size.")]
+from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe
+from ghofl.samples import Rows, classes_of, load_anchor, load_rows
+from ghofl.site.outgoing import Outgoing, limited, outgoing
+from ghofl.site.rows import load_embedded, load_encodable
 
 
-@views.takes_views
-@private.takes_privacy
+@takes_groups
 def recipe(
     output: Annotated[Path, typer.Argument(help="The recipe file to write (TOML).")],
+    *,
     classes: Annotated[
         str | None, typer.Option(help="Class names separated by commas, or how many classes there are.")
     ] = None,
@@ -52,22 +43,8 @@ def recipe(
     statistics: Annotated[
         str | None, typer.Option(help="What sites send beside counts and sums: any of D,B,S,D3,D4; B unless given.")
     ] = None,
-    power: Power = None,
-    unit_length: UnitLength = False,
-    bits: Bits = None,
-    scale: Annotated[float | None, typer.Option(help="Grid steps in one unit of the embedding.")] = None,
-    project: Project = None,
-    lift: LiftTo = None,
-    sketch: SketchTo = None,
+    space: SpaceOptions,
     seed: Annotated[int, typer.Option(help="Seed of the public random matrices.")] = 0,
-    max_rows: private.MaxRows = None,
-    max_share: private.MaxShare = None,
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            help="Propose the statistics and the space with the best expected accuracy for messages of this size, e.g. 5MB."
-        ),
-    ] = None,
     site_rows: Annotated[
         int | None, typer.Option(help=f"Rows of a site, for --budget; {SITE_ROWS} unless given.")
     ] = None,
@@ -82,12 +59,9 @@ def recipe(
             help="Load --encoder: sets dim and its fingerprint; --project takes its own classifier's directions.",
         ),
     ] = False,
-    weights: options.Weights = None,
-    pooling: options.Pooling = None,
-    fit: options.Fit = None,
-    wanted: Wanted = Wanted(),  # noqa: B008 (frozen)
-    anchor: private.Anchor = None,
-    privacy: PrivacyOptions = PrivacyOptions(),  # noqa: B008 (frozen)
+    model: EncoderOptions,
+    views: ViewOptions,
+    privacy: PrivacyOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -96,63 +70,50 @@ def recipe(
     Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --power 0.5 --statistics S --scale 16
     """
     console.check_outputs(json, force, output)
-    if site_rows is not None and budget is None:
+    if site_rows is not None and space.budget is None:
         raise typer.BadParameter("--site-rows is about the size of messages; give --budget too.")
-    if not from_encoder and (weights, pooling, fit, wanted) != (None, None, None, Wanted()):
+    if not from_encoder and (model, views) != (EncoderOptions(), ViewOptions()):
         raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
     rows = None if from_embeddings is None else load_rows(from_embeddings)
-    own = options.load_identity(encoder, weights, pooling, fit, project, wanted) if from_encoder else None
-    if own is not None and dim not in (None, own.encoder.dim):
-        raise typer.BadParameter(f"--dim is {dim} and the encoder gives {own.encoder.dim} numbers; leave --dim out.")
-    public_anchor, around = private.load_anchor(anchor)
-    asked = RecipeOptions(
+    loaded, projection = _load_encoder(encoder, model, views, dim, space.project) if from_encoder else (None, None)
+    anchor, around = load_anchor(space.anchor)
+    wanted = space.for_recipe(
+        anchor,
+        privacy,
+        seed,
         statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
-        power=power, unit_length=unit_length, anchor=public_anchor, bits=bits, scale=scale,
-        project=own.projection if own else project, lift=lift, sketch=sketch, seed=seed,
-        budget=None if budget is None else console.bytes_of(budget), site_rows=site_rows or SITE_ROWS,
-        privacy=privacy, limits=Limits(max_rows, max_share),
-    )  # fmt: skip
-    found = assemble(
-        asked,
-        _classes(classes, rows),
-        own.encoder if own else _encoder(encoder, dim, rows),
-        public=around if rows is None else rows.x,
+        site_rows=site_rows or SITE_ROWS,
+        projection=projection,
     )
-    made, why = found.recipe, "" if found.proposal is None else f" Chosen for {budget}: {found.proposal.why}."
-    made.save(output)
-    why = "".join((why, *(f" {note}" for note in found.notes)))
-    result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
-    console.said(
-        result,
-        f"Wrote {output}: {len(made.classes)} classes, {made.dim} features, grid of {made.grid.bits} bits "
-        f"at scale {made.grid.scale:g}, fingerprint {made.fingerprint[:12]}…. Give this file to every site.{why}",
-        json,
-    )
+    made_by = loaded or _encoder(encoder, dim, rows)
+    found = assemble(wanted, _classes(classes, rows), made_by, public=around if rows is None else rows.x)
+    found.recipe.save(output)
+    chosen = () if found.proposal is None else (f"Chosen for {space.budget}: {found.proposal.why}.",)
+    _tell_of_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
 
 
+@takes_groups
 def moments(
-    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")],
+    recipe: RecipeFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
     embeddings: Annotated[
         Path | None, typer.Argument(help="An .npz with arrays x and y (or x_train and y_train); not with --data.")
     ] = None,
+    *,
     site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
     zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")] = False,
-    data: options.MaybeData = None,
-    encoder: options.MaybeEncoder = None,
-    weights: options.Weights = None,
-    pooling: options.Pooling = None,
-    fit: options.Fit = None,
-    text_column: options.TextColumn = "",
-    path_column: options.PathColumn = "",
-    row_column: options.RowColumn = "",
-    label_column: options.LabelColumn = "",
-    device: options.Device = "cpu",
-    precision: options.Precision = "fp32",
-    batch_size: options.BatchSize = 0,
-    skip_bad: options.SkipBad = False,
+    data: Annotated[str | None, typer.Option(help="With --encoder: samples, as in 'ghofl embed'.")] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="With --data: encode with this encoder, as in 'ghofl embed'.")
+    ] = None,
+    model: EncoderOptions,
+    samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
+    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
+    rows_per_person: Annotated[
+        int | None, typer.Option(help="At most so many rows of one person count; as the recipe says unless given.")
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -165,28 +126,46 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     if embeddings is not None and data is None and encoder is None:
-        about_samples = (weights, pooling, fit, text_column, path_column, device, precision, batch_size)
-        if about_samples != (None, None, None, "", "", "cpu", "fp32", 0):
-            raise typer.BadParameter(
-                "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
-                "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
-            )
-        found = load_rows(embeddings, split, column=row_column, label=label_column)
-        rows = options.embedded(found, agreed, embeddings, skip_bad, labels_are_numbers)
+        _check_no_samples(model, samples)
+        rows = load_embedded(
+            agreed, embeddings, split, column=samples.row_column, label=samples.label_column,
+            skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
+        )  # fmt: skip
     elif embeddings is None and data is not None and encoder is not None:
-        columns = Columns(text_column, path_column, row_column, label_column)
-        chosen = options.Chosen(encoder, weights, pooling, fit, Runtime(device, precision))
-        rows = options.encodable(chosen, agreed, data, split, columns, batch_size, skip_bad, labels_are_numbers)
+        rows = load_encodable(
+            agreed, data, encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
+            batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
+        )  # fmt: skip
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
+    rows = limited(rows, agreed, str(embeddings or data), split, person, rows_per_person)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
-    options.list_bad(left.counted.bad)
+    console.list_bad(left.counted.bad)
     assert left.message is not None, "a recipe for secure rounds gives no message, and was refused"
     sent = left.message.to_bytes(zstd)
     left.counted.clipping.warn(agreed)
     files.write(output, sent, files.PRIVATE)
     _tell_of_message(left, output, len(sent), json)
+
+
+def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
+    about_rows = replace(samples, row_column="", label_column="", skip_bad=False)
+    if (model, about_rows) != (EncoderOptions(), SampleOptions()):
+        raise typer.BadParameter(
+            "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
+            "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
+        )
+
+
+def _tell_of_recipe(made: Recipe, output: Path, why: str, json: str | None) -> None:
+    result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
+    console.say(
+        result,
+        f"Wrote {output}: {len(made.classes)} classes, {made.dim} features, grid of {made.grid.bits} bits "
+        f"at scale {made.grid.scale:g}, fingerprint {made.fingerprint[:12]}…. Give this file to every site.{why}",
+        json,
+    )
 
 
 def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) -> None:
@@ -195,7 +174,7 @@ def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) 
     below = site_warning(left.counted.moments, recipe.privacy.min_count)
     has_noise = recipe.privacy.epsilon is not None and recipe.privacy.noise == "local"
     if below and not has_noise:
-        console.told("Warning", str(below))
+        console.tell("Warning", str(below))
     assert left.message is not None
     result = {
         "message": str(output),
@@ -211,7 +190,7 @@ def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) 
     advice = "Send this file to the server."
     if clipping.share > TOLERATED_CLIPPING:
         advice = f"Do not send it: agree on a recipe first that keeps these rows; {clipping.advice(recipe)}."
-    console.said(
+    console.say(
         result,
         f"Wrote {output}: {left.counted.moments.rows:,} rows of {present} classes in {console.size(size)}, "
         f"{clipping.share:.3%} of entries clipped. {advice}"
@@ -236,3 +215,14 @@ def _encoder(name: str, dim: int | None, rows: Rows | None) -> Encoder:
     if dim is None and rows is None:
         raise RecipeError("no dimension given; write --dim 512, --from-embeddings FILE or --from-encoder.")
     return Encoder(dim=dim if dim is not None else rows.x.shape[1], name=name)  # type: ignore[union-attr]
+
+
+def _load_encoder(
+    spec: str, model: EncoderOptions, views: ViewOptions, dim: int | None, project: int | None
+) -> tuple[Encoder, Projection | None]:
+    """What a recipe takes from a loaded encoder: its identity, and a projection from its own classifier if asked for."""
+    loaded = encoders.load(spec, **vars(model), views=views.wanted)
+    if dim not in (None, loaded.dim):
+        raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
+    projection = None if project is None else encoders.projection_from(loaded, project)
+    return encoders.identity(loaded), projection

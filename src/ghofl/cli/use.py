@@ -1,8 +1,10 @@
-"""Commands for a finished head: `evaluate` and `predict`."""
+"""Commands for a finished head: `evaluate`, `select`, `calibrate` and `predict`."""
 
 import csv
 import io
 import sys
+from collections.abc import Callable
+from json import loads
 from pathlib import Path
 from typing import Annotated
 
@@ -12,14 +14,30 @@ from rich.table import Table
 
 from ghofl import files
 from ghofl.classifier import Classifier
-from ghofl.cli import console
-from ghofl.cli.site import Force, Json, LabelsAreNumbers
+from ghofl.cli import console, measures
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
-from ghofl.evaluation import Confusion, expected_calibration_error
-from ghofl.evaluation.selection import Report, best_of
-from ghofl.samples import class_numbers, load_rows
+from ghofl.evaluation import Metrics
+from ghofl.evaluation.selection import Report, best_of, calibrated
+from ghofl.evaluation.tally import Tally
+from ghofl.samples import load_rows
 
 BLOCK = 2048
+Priors = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PRIORS",
+        help="How common classes are where the head is used: 'uniform', a=0.9,b=0.1, or a JSON file of such numbers; "
+        "without it, as in the total.",
+    ),
+]
+Threshold = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CLASS=P",
+        help="Predict this class from this probability on, whatever the others have, and not below it; may be repeated.",
+    ),
+]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
 EmbeddingsFile = Annotated[Path, typer.Argument(help="A file of embeddings: .npz, .npy, .safetensors or .parquet.")]
 
@@ -30,6 +48,12 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     labels_are_numbers: LabelsAreNumbers = False,
+    priors: Priors = None,
+    threshold: Threshold = None,
+    tally: Annotated[
+        bool, typer.Option("--tally", help="Put what 'ghofl calibrate' needs into the report: sums over rows, no row.")
+    ] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -38,39 +62,28 @@ def evaluate(
     Example: ghofl evaluate lda.safetensors test.npz
     """
     console.check_outputs(json, force)
-    classifier = _load_head(head)
+    measures.check_picture(plot, force)
+    classifier = _used(_load_head(head), priors, threshold)
     rows = load_rows(embeddings, split)
-    assert rows.y is not None
-    if not len(rows.y):
+    if not len(rows.x):
         raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
-    y = class_numbers(rows.y, classifier.recipe.classes, labels_are_numbers)
+    classes = classifier.recipe.classes
+    y = rows.numbers(classes, labels_are_numbers)
     probabilities = _probabilities(classifier, rows.x)
-    result = Confusion.of(y, probabilities.argmax(axis=1), len(classifier.recipe.classes))
-    calibration = expected_calibration_error(probabilities, y)
-    table = Table(title=f"{classifier.head.name} on {result.rows:,} rows")
-    table.add_column("measure")
-    table.add_column("%", justify="right")
-    table.add_row("accuracy", f"{100 * result.accuracy:.2f}")
-    table.add_row("balanced accuracy", f"{100 * result.balanced_accuracy:.2f}")
-    table.add_row("expected calibration error", f"{100 * calibration:.2f}")
-    recalls = {
-        name: float(recall)
-        for name, recall in zip(classifier.recipe.classes, result.recalls, strict=True)
-        if np.isfinite(recall)
+    found = Metrics.of(probabilities, y, classifier.decide(probabilities))
+    counted = Tally.of(classifier, rows.x, y) if tally else None
+    if plot is not None:
+        measures.plot_confusion(found, classes, plot)
+    result = {
+        **Report.of(head, site, classifier, found.confusion, counted).to_dict(),
+        "expected_calibration_error": found.ece,
+        **found.to_dict(),
+        **measures.per_class(found, classes),
     }
-    for name, recall in sorted(recalls.items(), key=lambda item: item[1])[:3]:
-        table.add_row(f"recall of {name} (among the lowest)", f"{100 * recall:.2f}")
-    console.present(
-        {
-            **Report.of(head, site, classifier, result).to_dict(),
-            "expected_calibration_error": calibration,
-            "accuracy": result.accuracy,
-            "balanced_accuracy": result.balanced_accuracy,
-            "recalls": recalls,
-        },
-        table,
-        json,
-    )
+    console.show(result, measures.measures_table(found, classifier.head.name, classes), json)
+    counts = measures.confusion_table(found, classes)
+    if counts is not None and json != "-":
+        console.out.print(counts)
 
 
 def select(
@@ -88,16 +101,34 @@ def select(
     for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
         table.add_column(name)
     for found in totals:
-        counts = found.confusion
-        cells = (
-            found.head,
-            found.sha256[:12],
-            str(len(found.sites)),
-            f"{counts.rows:,}",
-            f"{100 * counts.accuracy:.2f}",
-        )
-        table.add_row(*cells)
-    console.present({"heads": [found.to_dict() for found in totals]}, table, json)
+        rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
+        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy)
+    console.show({"heads": [found.to_dict() for found in totals]}, table, json)
+
+
+def calibrate(
+    head: HeadFile,
+    reports: Annotated[list[Path], typer.Argument(help="Reports of 'ghofl evaluate --tally --json' on that head.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The calibrated head to write.")],
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At the server: calibrate a head's probabilities and its novelty on the rows that sites reported on.
+
+    Example: ghofl calibrate lda.safetensors north.json south.json -o calibrated.safetensors
+    """
+    console.check_outputs(json, force, output)
+    classifier = _load_head(head)
+    made, total = calibrated(head, classifier, [Report.load(path) for path in reports])
+    made.save(output)
+    result = {"file": str(output), "rows": total.confusion.rows, "sites": len(total.sites)}
+    result |= {"temperature_before": classifier.temperature, "temperature": made.temperature}
+    console.say(
+        result,
+        f"Wrote {output}: calibrated on {total.confusion.rows:,} rows of {console.count(len(total.sites), 'site')}, "
+        f"temperature {classifier.temperature:.3g} → {made.temperature:.3g}.",
+        json,
+    )
 
 
 def predict(
@@ -105,9 +136,22 @@ def predict(
     embeddings: EmbeddingsFile,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="The CSV to write: row, label, probability; '-' for standard output."),
+        typer.Option(
+            "--output",
+            "-o",
+            help="The CSV to write: row, label, probability, under --reject novelty; '-' for standard output.",
+        ),
     ],
     split: Annotated[str, typer.Option(help="Read x_SPLIT.")] = "",
+    priors: Priors = None,
+    threshold: Threshold = None,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave the label empty for rows that are none of the classes, at the cost of this share of those that "
+            "are, e.g. 0.05."
+        ),
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -119,37 +163,82 @@ def predict(
     if to_standard_output and json == "-":
         raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
     console.check_outputs(json, force, *([] if to_standard_output else [output]))
-    classifier = _load_head(head)
+    classifier = _used(_load_head(head), priors, threshold)
     rows = load_rows(embeddings, split, labelled=False)
     probabilities = _probabilities(classifier, rows.x)
-    best = probabilities.argmax(axis=1)
+    best, novelty = classifier.decide(probabilities), None
+    if reject is not None:
+        novelty = _in_blocks(classifier.novelty, rows.x, np.zeros(0))
+        best = np.where(novelty > classifier.novelty_threshold(reject), -1, best)
+    text = _table_of(classifier.recipe.classes, best, probabilities, novelty)
+    left = int(np.sum(best < 0))
+    result = {"file": str(output), "rows": len(best), "head": classifier.head.name, "without_label": left}
+    if to_standard_output:
+        sys.stdout.write(text)
+        console.show(result, None, json)
+        return
+    files.write(output, text)
+    told = f", {left:,} of them without a label" if left else ""
+    console.say(result, f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}{told}.", json)
+
+
+def _table_of(classes: tuple[str, ...], best: np.ndarray, probabilities: np.ndarray, novelty: np.ndarray | None) -> str:
+    """Predictions as CSV; a row that is none of the classes has no label, and its largest probability."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "label", "probability"])
+    writer.writerow(["row", "label", "probability", *([] if novelty is None else ["novelty"])])
     for i, c in enumerate(best):
-        writer.writerow([i, classifier.recipe.classes[c], f"{probabilities[i, c]:.6f}"])
-    result = {"file": str(output), "rows": len(best), "head": classifier.head.name}
-    if to_standard_output:
-        sys.stdout.write(text.getvalue())
-        console.present(result, None, json)
-        return
-    files.write(output, text.getvalue())
-    console.said(
-        result,
-        f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}.",
-        json,
-    )
+        label, probability = (classes[c], probabilities[i, c]) if c >= 0 else ("", probabilities[i].max())
+        writer.writerow([i, label, f"{probability:.6f}", *([] if novelty is None else [f"{novelty[i]:.4f}"])])
+    return text.getvalue()
+
+
+def _used(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
+    """The classifier under the priors and thresholds of the command line."""
+    if priors is not None:
+        classifier = classifier.with_priors(priors if priors == "uniform" else _named_numbers(priors, "--priors"))
+    if thresholds:
+        pairs = [pair for text in thresholds for pair in _named_numbers(text, "--threshold").items()]
+        classifier = classifier.with_thresholds(dict(pairs))
+    return classifier
+
+
+def _named_numbers(text: str, option: str) -> dict[str, float]:
+    """NAME=NUMBER pairs separated by commas, or the JSON object in a file."""
+    path = Path(text)
+    if "=" not in text and path.is_file():
+        try:
+            values = loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict) or not all(type(v) in (int, float) for v in values.values()):
+            raise typer.BadParameter(f'{path} is not a JSON object of numbers by class, e.g. {{"cat": 0.9}}.')
+        return {name: float(value) for name, value in values.items()}
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.rpartition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise typer.BadParameter(f"{option} {text} is neither a file nor of the form a=0.9,b=0.1.")
+    return found
 
 
 def _load_head(path: Path) -> Classifier:
-    with console.naming(path):
+    with console.errors_about(path):
         return Classifier.load(path)
 
 
 def _probabilities(classifier: Classifier, x: np.ndarray) -> np.ndarray:
-    parts = [np.zeros((0, len(classifier.recipe.classes)))]
+    return _in_blocks(classifier.predict_proba, x, np.zeros((0, len(classifier.recipe.classes))))
+
+
+def _in_blocks(of_rows: Callable[[np.ndarray], np.ndarray], x: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    parts = [empty]
     with console.progress() as report:
         for start in range(0, len(x), BLOCK):
-            parts.append(classifier.predict_proba(x[start : start + BLOCK]))
+            parts.append(of_rows(x[start : start + BLOCK]))
             report("rows", min(start + BLOCK, len(x)), len(x))
     return np.concatenate(parts)

@@ -37,7 +37,7 @@ def load(
     _replace(network, path, nn.Identity())
     settings: dict[str, Any] = {"network": f"torchvision:{name}", "pooling": "penultimate"}
     return image_encoder(
-        f"torchvision:{name}", network, Preprocessing(fit=fit or "squash"), settings, runtime, views, classifier, fused
+        f"torchvision:{name}", network, Preprocessing(fit=fit or "squash"), settings, runtime, views, classifier, fuse
     )
 
 
@@ -49,7 +49,7 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
     return linear[-1]
 
 
-def fused(network: nn.Module) -> nn.Module:
+def fuse(network: nn.Module) -> nn.Module:
     """The same function with every batch norm folded into the convolution before it, where torch can trace it."""
     from torch.fx.experimental import optimization
 

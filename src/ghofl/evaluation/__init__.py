@@ -1,5 +1,6 @@
-"""How often predictions are right: additive counts, rates from them, and choosing a head by them."""
+"""How often predictions are right, and how far their probabilities can be trusted."""
 
 from ghofl.evaluation.confusion import Confusion, expected_calibration_error
+from ghofl.evaluation.metrics import Metrics
 
-__all__ = ["Confusion", "expected_calibration_error"]
+__all__ = ["Confusion", "Metrics", "expected_calibration_error"]

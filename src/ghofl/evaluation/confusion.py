@@ -47,9 +47,22 @@ class Confusion:
         return np.where(rows > 0, np.diag(self.counts) / np.maximum(rows, 1), np.nan)
 
     @property
+    def precisions(self) -> np.ndarray:
+        """The share of the rows predicted as each class that are of that class; NaN for one never predicted."""
+        predicted = self.counts.sum(axis=0)
+        return np.where(predicted > 0, np.diag(self.counts) / np.maximum(predicted, 1), np.nan)
+
+    @property
     def balanced_accuracy(self) -> float:
         """The mean recall over classes that have rows."""
         return float(np.nanmean(self.recalls)) if self.rows else 0.0
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean over classes of 2·right / (rows + predictions); a class with neither does not count."""
+        both = self.counts.sum(axis=0) + self.counts.sum(axis=1)
+        seen = both > 0
+        return float(np.mean(2.0 * np.diag(self.counts)[seen] / both[seen])) if self.rows else 0.0
 
 
 def expected_calibration_error(probabilities: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"]) -> float:

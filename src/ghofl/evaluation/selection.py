@@ -15,7 +15,8 @@ import numpy as np
 
 from ghofl.classifier import Classifier
 from ghofl.errors import MessageError, RosterError
-from ghofl.evaluation import Confusion
+from ghofl.evaluation.confusion import Confusion
+from ghofl.evaluation.tally import Tally
 
 MAX_REPORT_BYTES = 256 * 2**20
 
@@ -29,20 +30,27 @@ class Report:
     recipe: str
     sites: tuple[str, ...]
     confusion: Confusion
+    tally: Tally | None = None
 
     @classmethod
-    def of(cls, path: Path, site: str, classifier: Classifier, confusion: Confusion) -> "Report":
-        """The report of a site on a head file."""
+    def of(
+        cls, path: Path, site: str, classifier: Classifier, confusion: Confusion, tally: Tally | None = None
+    ) -> "Report":
+        """The report of a site on a head file; with a tally, the head can be calibrated on it."""
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        return cls(classifier.head.name, digest, classifier.recipe.fingerprint, (site,), confusion)
+        return cls(classifier.head.name, digest, classifier.recipe.fingerprint, (site,), confusion, tally)
 
     def __add__(self, other: "Report") -> "Report":
         if (self.sha256, self.recipe) != (other.sha256, other.recipe):
             raise RosterError("reports on different head files do not add up; send every site the same file.")
         twice = set(self.sites) & set(other.sites) - {""}
         if twice:
-            raise RosterError(f"site {min(twice)!r} reported twice on {self.head!r}; give one report a site and head.")
-        return Report(self.head, self.sha256, self.recipe, self.sites + other.sites, self.confusion + other.confusion)
+            raise RosterError(
+                f"site {min(twice)!r} reported twice on {self.head!r}; give one report per site and head."
+            )
+        tally = None if self.tally is None or other.tally is None else self.tally + other.tally
+        confusion = self.confusion + other.confusion
+        return Report(self.head, self.sha256, self.recipe, self.sites + other.sites, confusion, tally)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -55,6 +63,7 @@ class Report:
             "rows": self.confusion.rows,
             "accuracy": self.confusion.accuracy,
             "confusion": self.confusion.counts.tolist(),
+            **({} if self.tally is None else {"tally": self.tally.to_dict()}),
         }
 
     @classmethod
@@ -73,15 +82,30 @@ class Report:
         sites = values.get("sites")
         if not all(isinstance(t, str) and len(t) <= 64 for t in texts) or not _are_names(sites):
             raise MessageError(f"{path} is a damaged report; ask the site to evaluate again.")
-        return cls(texts[0], texts[1], texts[2], tuple(sites), Confusion(_counts(values.get("confusion"), path)))  # type: ignore[arg-type]
+        counts, tally = _counts(values.get("confusion"), path), Tally.of_values(values.get("tally"), path)
+        return cls(*texts, tuple(sites), Confusion(counts), tally)  # type: ignore[arg-type]
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:
-    """One report a head, of all its sites, the most accurate first."""
+    """One report per head, of all its sites, the most accurate first."""
     totals: dict[str, Report] = {}
     for report in reports:
         totals[report.sha256] = totals[report.sha256] + report if report.sha256 in totals else report
     return sorted(totals.values(), key=lambda report: -report.confusion.accuracy)
+
+
+def calibrated(path: Path, classifier: Classifier, reports: Iterable[Report]) -> tuple[Classifier, Report]:
+    """The head of a file, calibrated on the rows that sites reported on, and the sum of their reports."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    (first, *others) = reports
+    total = sum(others, start=first)
+    if total.sha256 != digest:
+        raise RosterError(
+            f"the reports are on another head file than {path}; sites evaluate the file to be calibrated."
+        )
+    if total.tally is None:
+        raise MessageError("a report has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'.")
+    return total.tally.calibrated(classifier, total.confusion.rows), total
 
 
 def _are_names(sites: Any) -> bool:

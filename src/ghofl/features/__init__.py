@@ -1,6 +1,6 @@
 """Embeddings become integers here, each row on its own: grid, projection or lift, radius."""
 
-from ghofl.features.features import Features, transformed
+from ghofl.features.features import Features, transform
 from ghofl.features.fitting import fit_grid, usual_length
 from ghofl.features.grid import TOLERATED_CLIPPING, Clipped, Clipping, radius_of, shift_of, unit_of, unit_scale
 from ghofl.features.radius import clip_rows, grid_radius
@@ -18,7 +18,7 @@ __all__ = [
     "rademacher",
     "radius_of",
     "shift_of",
-    "transformed",
+    "transform",
     "unit_of",
     "unit_scale",
     "usual_length",

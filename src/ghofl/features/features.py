@@ -90,7 +90,7 @@ class Features:
         clipping, radius = Clipping(), self.radius
         for start in range(0, len(x), BLOCK):
             block = slice(start, start + BLOCK)
-            q, clipped = self.on_grid(transformed(x[block], self.recipe))
+            q, clipped = self.on_grid(transform(x[block], self.recipe))
             clipping += clipped
             if self.matrix is not None:
                 projected, clipped = self._through_matrix(q)
@@ -134,7 +134,7 @@ class Features:
         return _clip(y, self.recipe.grid.bound, "projection" if self.recipe.lift is None else "lift")
 
 
-def transformed(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray, "n dim"]:
+def transform(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray, "n dim"]:
     """Rows after anchor, power and unit length, before the grid. A row of zeros keeps its length of zero."""
     # A C-contiguous float64 block makes numpy add each row in one fixed order, whatever the batch looked like.
     x = np.ascontiguousarray(x, dtype=np.float64)

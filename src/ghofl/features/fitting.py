@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Num
 
-from ghofl.features.features import BLOCK, Features, check_rows, transformed
+from ghofl.features.features import BLOCK, Features, check_rows, transform
 from ghofl.features.grid import round_down, unit_of
 from ghofl.recipe import Recipe
 
@@ -22,7 +22,7 @@ def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4,
     x = check_rows(x[:BLOCK], recipe.encoder.dim)
     if len(x) == 0:
         return recipe
-    size = float(np.quantile(np.abs(transformed(x, recipe)), 1.0 - clipped)) if fit_scale else 0.0
+    size = float(np.quantile(np.abs(transform(x, recipe)), 1.0 - clipped)) if fit_scale else 0.0
     if size > 0:
         recipe = replace(
             recipe, grid=replace(recipe.grid, scale=round_down(HEADROOM * recipe.grid.bound / size, digits=2))
@@ -31,7 +31,7 @@ def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4,
     if space is None:
         return recipe
     features = Features.of(recipe)
-    q, _ = features.on_grid(transformed(x, recipe))
+    q, _ = features.on_grid(transform(x, recipe))
     y, divisor = features.product(q)
     size = float(np.quantile(np.abs(y), 1.0 - clipped)) / divisor
     shift = max(0, int(np.ceil(np.log2(max(size, 1.0) / recipe.grid.bound))))

@@ -45,8 +45,8 @@ def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarra
     >>> clip_rows(np.array([[3, 4], [30, -41]]), radius=5)
     array([[ 3, 4], [ 3, -4]])
     """
-    refuse_radius(radius)
-    _refuse_large(q)
+    check_radius(radius)
+    _check_squares(q)
     out = q.copy()
     for start in range(0, len(q), BLOCK):
         x = q[start : start + BLOCK].astype(np.float64)
@@ -56,7 +56,7 @@ def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarra
     return out
 
 
-def refuse_radius(radius: int) -> None:
+def check_radius(radius: int) -> None:
     """Raise unless a radius is a whole step of the grid or more."""
     if radius < 1:
         raise PrivacyError(
@@ -82,7 +82,7 @@ def _squared_norms(x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
     return np.einsum("ij,ij->i", x, x)
 
 
-def _refuse_large(q: Integer[np.ndarray, "n dim"]) -> None:
+def _check_squares(q: Integer[np.ndarray, "n dim"]) -> None:
     largest = max(int(q.max(initial=0)), -int(q.min(initial=0)))
     if largest**2 * q.shape[1] > LARGEST_SQUARE:
         raise PrivacyError(

@@ -1,7 +1,6 @@
 """Letters through Flower: records out, records in, and an `Engine` over its grid."""
 
 import ctypes
-import gc
 import secrets
 import sys
 import time
@@ -125,7 +124,6 @@ class GridEngine:
             pause = SOON if came else min(LATER, 1.5 * pause)
             if not came:
                 time.sleep(pause)
-        return_small_blocks()
         for node in pending.values():
             yield Answer(node, error=f"no answer within {seconds:g} seconds")
 
@@ -157,19 +155,15 @@ class GridEngine:
 
 
 def return_large_blocks() -> None:
-    """Let the C library return large blocks when they are freed; glibc would keep most of them after a while."""
+    """Let the C library return large blocks when they are freed; glibc keeps most of them after a while.
+
+    Receiving messages of 200 MB one after another then peaks at 498 MB instead of 601, those of 60 MB at 231 instead
+    of 261.
+    """
     library = ctypes.CDLL(None) if sys.platform == "linux" else None
     if hasattr(library, "mallopt"):
         library.mallopt(M_ARENA_MAX, 1)
         library.mallopt(M_MMAP_THRESHOLD, LARGE // 8)
-
-
-def return_small_blocks() -> None:
-    """Return what many small letters left behind."""
-    gc.collect()
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)
 
 
 def _why(reply: Message) -> str:

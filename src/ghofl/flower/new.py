@@ -147,16 +147,13 @@ corruption = 0.1
 
 
 def _readme(name: str, recipe: Recipe) -> str:
-    mode = (
-        "a secure round: of sites that check their peers, the server learns the sum and no site's part of it"
-        if recipe.privacy.secure
-        else ("one message from every site")
-    )
+    round_ = "a secure round: of sites that check their peers, the server learns the sum and no site's part of it"
+    mode = round_ if recipe.privacy.secure else "one message from every site"
     fill = ", and write `peers.toml` (or `any_peers = true`) for its policy" if recipe.privacy.secure else ""
     return f"""# {name}
 
 A one-shot federation with [ghofl](https://pypi.org/project/ghofl/) on [Flower](https://flower.ai): {mode}.
-Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.encoder.dim} numbers a sample from
+Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.encoder.dim} numbers per sample from
 `{recipe.encoder.name}`.
 
     pip install 'ghofl[flower]'          # or, in a checkout of ghofl: pip install '.[flower]'

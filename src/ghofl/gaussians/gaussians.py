@@ -141,8 +141,45 @@ class Gaussians:
 
     def oas(self) -> float:
         """The shrinkage of Σ_pool that is best for Gaussian rows (see `ghofl.gaussians.linalg.oas`)."""
+        return self._oas
+
+    @cached_property
+    def _oas(self) -> float:
         within = self.pooled() * ((self.rows - self.present) / self.rows)
         return linalg.oas(within, self.rows)
+
+    def factor(self, amount: float) -> Float[np.ndarray, "dim dim"]:
+        """The lower triangle of shrink(Σ_pool, amount), kept, as several ask for the same one."""
+        if amount not in self._factors:
+            self._factors.clear()
+            self._factors[amount] = linalg.cholesky(linalg.shrink(self.pooled(), amount), "the shared covariance")
+        return self._factors[amount]
+
+    @cached_property
+    def _factors(self) -> dict[float, Float[np.ndarray, "dim dim"]]:
+        return {}
+
+    def eased(self, usual: float) -> float:
+        """The usual shrinkage, less where classes have many rows (`linalg.eased`), the same for all of them.
+
+        It looks at the mean rows per class, or at ten times those of the smallest class, whichever is fewer. Classes
+        shrunk by different amounts would differ in determinant for no reason in the data.
+        """
+        rows = min(self.rows / self.present, 10.0 * float(self.counts[self.counts > 0].min()))
+        less = linalg.eased(usual, rows, self.means.shape[1])
+        return max(less, self.shared_shrinkage()) if self.fewness and self.has_shared_covariance else less
+
+    @property
+    def fewness(self) -> float:
+        """From 1 for no rows to 0 for five rows per dimension and more: max(0, 1 − N/5d)."""
+        return max(0.0, 1.0 - self.rows / (5.0 * self.means.shape[1]))
+
+    def shared_shrinkage(self) -> float:
+        """How far LDA shrinks Σ_pool: by OAS, and where rows are few by half of `fewness` at least.
+
+        Chosen on held-out training rows of CIFAR-10, BANKING77 and digits with 2 to 64 rows per class.
+        """
+        return max(self.oas(), 0.5 * self.fewness)
 
     def by_class(self, c: int) -> Float[np.ndarray, "dim dim"]:
         """Σ_c: the covariance of one class."""
@@ -168,6 +205,8 @@ class Gaussians:
         """The diagonal of Σ_pool, from B or from D, whichever is there."""
         if self.shared is not None:
             return self.shared.diagonal().copy()
+        if self.rows <= self.present:  # one row per class: the same for all of them
+            return self.variances()[int(np.argmax(self.counts))].copy()
         own = np.where(self.counts[:, None] > 1, self.variances(), 0.0)
         return self.counts @ own / max(1.0, self.rows - self.present)
 

@@ -9,6 +9,8 @@ Classes with few rows have a meaning, always the same one:
 
 - a class nobody has: prior 0, so its score is −∞ and it is never predicted; its mean is the mean of all rows;
 - a class with one row: its mean is that row, and the shared covariance (or variance) stands in for its own;
+- no class with two rows: nothing tells how rows of a class vary, and a sphere with the mean variance of all rows stands
+  in for the shared covariance, so that heads compare distances from the means;
 - fewer rows than dimensions: its covariance is singular as measured, and heads shrink it.
 
 Of a total with noise, the moments are repaired first (`ghofl.privacy.repaired`), and covariances are shrunk by what the
@@ -28,7 +30,7 @@ from ghofl.features import Features
 from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Exact, Repaired, noise_amount
 from ghofl.moments import Moments
-from ghofl.privacy import diagonal_shrinkage, repaired
+from ghofl.privacy import diagonal_shrinkage, repair
 from ghofl.wire.total import Total
 
 
@@ -92,7 +94,7 @@ class Sums:
             return cls.of_moments(total.moments, features.unit)
         stored = (name for name in "DBS" if name in total.moments.blocks)
         noise = {name: total.deviation(name, off_diagonal=name != "D") for name in stored}
-        return cls.of_repaired(repaired(total.moments, features.radius, features.sketch), features.unit, noise)
+        return cls.of_repaired(repair(total.moments, features.radius, features.sketch), features.unit, noise)
 
     @classmethod
     def of_sketch(cls, total: Total, features: Features) -> "Sums":
@@ -106,7 +108,7 @@ class Sums:
         else:  # Z = RᵀSR, whose entry (i, j) has the noise of S times ‖R_i‖ ‖R_j‖
             spread = float(np.square(features.sketch.astype(np.float64)).sum()) / features.sketch.shape[1]
             noise = total.deviation("S", off_diagonal=True) * spread
-        return cls.of_repaired(repaired(sketched), features.unit, {"S": noise})
+        return cls.of_repaired(repair(sketched), features.unit, {"S": noise})
 
     @cached_property
     def means(self) -> Float[np.ndarray, "classes dim"]:
@@ -119,6 +121,9 @@ class Sums:
         """Σ_pool, where B is there."""
         if self.second is None:
             return None
+        if self._is_one_each:
+            level = self._level_of_all(float(np.trace(self.second)))
+            return level * self.unit**2 * np.eye(self.means.shape[1])
         weighted = self.means * np.sqrt(self.counts)[:, None]
         measured = (self.second - weighted.T @ weighted) / self._degrees
         amount = noise_amount(measured, self._degrees, self.noise.get("B", 0.0))
@@ -129,6 +134,8 @@ class Sums:
         """var_c, where D is there."""
         if self.squares is None:
             return None
+        if self._is_one_each:
+            return np.full(self.means.shape, self._level_of_all(float(self.squares.sum())) * self.unit**2)
         counts, noise = self.counts[:, None], self.noise.get("D", 0.0)
         own = np.maximum(self.squares / np.maximum(counts, 1.0) - self.means**2, 0.0)
         shared = self.counts @ np.where(counts > 1, own, 0.0) / self._degrees
@@ -153,6 +160,15 @@ class Sums:
         return None
 
     @property
+    def _is_one_each(self) -> bool:
+        return bool(self.counts.sum() <= np.count_nonzero(self.counts))
+
+    def _level_of_all(self, squares: float) -> float:
+        """The mean variance of the features of all rows, whatever their class, from the sum of all squares."""
+        rows, centre = float(self.counts.sum()), self.sums.sum(axis=0) / self.counts.sum()
+        return max(squares - rows * float(centre @ centre), 0.0) / (max(rows - 1.0, 1.0) * self.means.shape[1])
+
+    @property
     def _degrees(self) -> float:
         return max(1.0, self.counts.sum() - np.count_nonzero(self.counts))
 
@@ -161,7 +177,7 @@ class Sums:
         assert self.squares is not None, "D follows from S"
         assert self.shared is not None, "B follows from S"
         scatter = self.squares.sum(axis=1) - self.counts * np.einsum("cd,cd->c", self.means, self.means)
-        own = scatter / np.maximum(self.counts - 1.0, 1.0) * self.unit**2
+        own = np.maximum(scatter, 0.0) / np.maximum(self.counts - 1.0, 1.0) * self.unit**2
         return np.where(self.counts > 1, own, np.trace(self.shared)) / self.means.shape[1]
 
 

@@ -41,7 +41,7 @@ def draw(
     """Labelled rows from every class that has rows: `per_class` of each, or as many on average in the priors' shares.
 
     `method` is how e is drawn: ``plain``; ``matched``, shifted and mixed so that mean and covariance of each class's
-    draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence. `clip` limits |e|.
+    draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence. `clip` limits ``|e|``.
 
     Guarantees
     ----------

@@ -18,8 +18,9 @@ class Head(Protocol):
     """A rule that scores features for every class; built from Gaussians, never from rows.
 
     `needs` lists, best first, the sets of statistics that are enough to fit it, and `Options` is the record of what it
-    can be told. A head is a frozen dataclass whose fields are arrays, so that it can be saved and loaded without knowing
-    which head it is.
+    can be told. `scores_are_log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
+    A head is a frozen dataclass whose fields are arrays, so that it can be saved and loaded without knowing which head
+    it is.
 
     Guarantees
     ----------
@@ -31,6 +32,7 @@ class Head(Protocol):
     name: ClassVar[str]
     needs: ClassVar[tuple[tuple[str, ...], ...]]
     Options: ClassVar[type[HeadOptions]]
+    scores_are_log_posteriors: ClassVar[bool] = True
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -25,7 +25,9 @@ class FisherMixOptions(HeadOptions, head="fisher_mix"):
         0, "draws per class; 0 for 1,000, and 20,000 in all at least", between=(0, 10**6), paper=4000
     )
     dispersion: float = option(1.3, "τ, how much wider than measured rows are drawn", above=0, paper=0.9)
-    shrinkage: float = option(SHRINKAGE, "the pull of every covariance towards a sphere", between=(0, 1))
+    shrinkage: float | None = option(
+        None, "the pull of every covariance towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+    )
     extra: int | None = option(
         None, "directions beside those of Fisher", between=(0, inf), auto="three per class, 128 at most", paper=0
     )
@@ -87,8 +89,9 @@ class FisherMix(Head):
         """The head that is trained on draws of these Gaussians."""
         rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
         basis = training.basis_for(gaussians, options.energy, options.extra)
+        amount = gaussians.eased(SHRINKAGE) if options.shrinkage is None else options.shrinkage
         shift = gaussians.centre if options.centred else np.zeros_like(gaussians.centre)
-        inside = gaussians.shifted(shift).shrunk(options.shrinkage).mapped(basis, np.float32)
+        inside = gaussians.shifted(shift).shrunk(amount).mapped(basis, np.float32)
         per_class = options.per_class or training.default_draws(gaussians)
         drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
         warm = (0.15 if gaussians.has_class_covariances else 1.0) if options.warm is None else options.warm

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Float
 
-from ghofl.gaussians import Gaussians, linalg
+from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
 
@@ -34,7 +34,7 @@ class LDA(Head):
         s_c(x) = w_c·x + b_c      w_c = Σ⁻¹ μ_c      b_c = log π_c − ½ μ_c·w_c      Σ = shrink(Σ_pool, a)
 
     (Hastie, Tibshirani & Friedman 2009, eq. 4.10.) Without a given shrinkage, `a` is the oracle approximating one,
-    computed from the moments.
+    computed from the moments, or more where rows are few (`Gaussians.shared_shrinkage`).
 
     Guarantees
     ----------
@@ -58,9 +58,10 @@ class LDA(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, options: LDAOptions = LDAOptions()) -> "LDA":
         """The head of the shared covariance."""
-        amount = gaussians.oas() if options.shrinkage is None else options.shrinkage
-        sigma = linalg.shrink(gaussians.pooled(), amount)
-        return cls(*_linear_rule(gaussians, linalg.solve(sigma, gaussians.means.T, "the shared covariance").T))
+        amount = gaussians.shared_shrinkage() if options.shrinkage is None else options.shrinkage
+        lower = gaussians.factor(amount)
+        weights = scipy.linalg.cho_solve((lower, True), gaussians.means.T, check_finite=False).T
+        return cls(*_linear_rule(gaussians, weights))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""

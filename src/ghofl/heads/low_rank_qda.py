@@ -12,6 +12,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
 from ghofl.heads.options import HeadOptions, option
+from ghofl.heads.quadratic import OWN
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,9 @@ class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
     """How much of a class covariance is kept."""
 
     rank: int = option(16, "r, the directions that each class keeps; 0 for a diagonal", between=(0, inf), paper=16)
-    shrinkage: float = option(0.1, "a, the pull towards a sphere", between=(0, 1), paper=0.1)
+    shrinkage: float | None = option(
+        None, "a, the pull towards a sphere", between=(0, 1), auto="0.1, less where rows abound", paper=0.1
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +63,9 @@ class LowRankQDA(Head):
         rank = min(options.rank, dim)
         precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
         offsets = gaussians.log_priors.copy()
+        amount = gaussians.eased(OWN) if options.shrinkage is None else options.shrinkage
         for c in np.flatnonzero(gaussians.counts):
-            v, u = _split(gaussians.by_class(int(c)), rank, options.shrinkage)
+            v, u = _split(gaussians.by_class(int(c)), rank, amount)
             precisions[c] = 1.0 / v
             scaled = u * precisions[c][:, None]
             lower = np.linalg.cholesky(np.eye(rank) + u.T @ scaled)

@@ -44,6 +44,7 @@ class NearestMean(Head):
     name = "nearest_mean"
     needs = ((),)
     Options = NearestMeanOptions
+    scores_are_log_posteriors = False
     directions: Float[np.ndarray, "classes dim"]
     offsets: Float[np.ndarray, " classes"]
 

@@ -76,6 +76,7 @@ class ProtoHyper(Head):
     name = "proto_hyper"
     needs = (("S",), ("B",), ("D",))
     Options = ProtoHyperOptions
+    scores_are_log_posteriors = False  # the correction is trained on equal classes, whatever priors the base has
     basis: Float[np.ndarray, "dim k"]
     shift: Float[np.ndarray, " k"]
     inward: Float[np.ndarray, "k rank"]
@@ -87,7 +88,7 @@ class ProtoHyper(Head):
         """The head whose correction is trained on draws of these Gaussians."""
         rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
         basis = training.basis_for(gaussians, options.energy, options.extra)
-        inside = gaussians.shifted(gaussians.centre).shrunk(SHRINKAGE).mapped(basis, np.float32)
+        inside = gaussians.shifted(gaussians.centre).shrunk(gaussians.eased(SHRINKAGE)).mapped(basis, np.float32)
         base = _base(inside, options.base)
         per_class = options.per_class or training.default_draws(gaussians)
         drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)

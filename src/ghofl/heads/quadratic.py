@@ -15,6 +15,7 @@ from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
 
+OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
 ROWS = 2048
 PANEL = 256
 
@@ -23,7 +24,9 @@ PANEL = 256
 class QDAOptions(HeadOptions, head="qda"):
     """How far class covariances are shrunk."""
 
-    shrinkage: float = option(0.1, "a, the pull towards a sphere", between=(0, 1), paper=0.1)
+    shrinkage: float | None = option(
+        None, "a, the pull towards a sphere", between=(0, 1), auto="0.1, less where rows abound", paper=0.1
+    )
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,9 @@ class RDAOptions(HeadOptions, head="rda"):
     blend: float | None = option(
         None, "λ, the share of the shared covariance", between=(0, 1), auto="from the dimension and the rows per class"
     )
-    shrinkage: float = option(0.05, "γ, the pull towards a sphere", between=(0, 1))
+    shrinkage: float | None = option(
+        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+    )
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,9 @@ class StudentOptions(HeadOptions, head="student"):
     blend: float | None = option(
         None, "λ, the share of the shared covariance", between=(0, 1), auto="as for rda, a little less"
     )
-    shrinkage: float = option(0.05, "γ, the pull towards a sphere", between=(0, 1))
+    shrinkage: float | None = option(
+        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+    )
     dof: float = option(100.0, "ν, the degrees of freedom", above=0)
 
 
@@ -80,7 +87,7 @@ class QDA(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, options: QDAOptions = QDAOptions()) -> "QDA":
         """The head of shrunk class covariances."""
-        a = options.shrinkage
+        a = gaussians.eased(OWN) if options.shrinkage is None else options.shrinkage
         return cls(gaussians.means, *whiteners_of(gaussians, lambda c: linalg.shrink(gaussians.by_class(c), a)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
@@ -196,11 +203,11 @@ def default_blend(gaussians: Gaussians) -> float:
 
 
 def blend_covariances(
-    gaussians: Gaussians, blend: float, shrinkage: float
+    gaussians: Gaussians, blend: float, shrinkage: float | None
 ) -> Callable[[int], Float[np.ndarray, "dim dim"]]:
     """The class covariances Σ_c(λ, γ) of `RDA`."""
-    pooled = gaussians.pooled()
-    return lambda c: linalg.shrink((1.0 - blend) * gaussians.by_class(c) + blend * pooled, shrinkage)
+    pooled, amount = gaussians.pooled(), gaussians.eased(BLENDED) if shrinkage is None else shrinkage
+    return lambda c: linalg.shrink((1.0 - blend) * gaussians.by_class(c) + blend * pooled, amount)
 
 
 def whiteners_of(

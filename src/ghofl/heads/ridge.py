@@ -11,6 +11,9 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
 
+LARGEST = 1024  # dimensions that are decomposed into eigenvectors
+START, STRIDE = 30, 8  # where the walk on the grid begins, and its first step
+PROBES = 64
 GRID = 10.0 ** np.linspace(-8, 3, 67)
 
 
@@ -32,9 +35,13 @@ class Ridge(Head):
         w = (G + λ I)⁻¹ Q      b = n/N − wᵀ m
 
     Without a given penalty, λ minimises the generalised cross-validation error (Golub, Heath & Wahba 1979), which
-    needs the moments only; one eigendecomposition serves every λ::
+    needs the moments only::
 
         GCV = (RSS/N) / (1 − df/N)²      RSS = tr(diag n − n nᵀ/N) − 2⟨w, Q⟩ + ⟨w, G w⟩      df = 1 + Σ g_i/(g_i + λ)
+
+    Up to 1,024 dimensions one eigendecomposition serves every λ of a grid of 67. Beyond, λ walks down the same grid in
+    steps that get smaller, with one Cholesky factor each, and df comes from 64 fixed random signs v as the mean of
+    vᵀ(G + λ I)⁻¹v (Hutchinson 1990), whose relative error is about 1/√(32 d).
 
     Guarantees
     ----------
@@ -52,6 +59,7 @@ class Ridge(Head):
     name = "ridge"
     needs = (("B",),)
     Options = RidgeOptions
+    scores_are_log_posteriors = False
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
@@ -59,9 +67,13 @@ class Ridge(Head):
     def fit(cls, gaussians: Gaussians, options: RidgeOptions = RidgeOptions()) -> "Ridge":
         """The head of the penalty that was given, or of the best by GCV."""
         n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
-        values, vectors = scipy.linalg.eigh(gaussians.total_covariance() * rows, check_finite=False)
+        g, right = gaussians.total_covariance() * rows, (gaussians.means - m).T * n
+        if len(g) > LARGEST:
+            weights = _walked(g, right, n, options.penalty)
+            return cls(weights, np.where(n > 0, n / rows - weights @ m, -np.inf))
+        values, vectors = scipy.linalg.eigh(g, check_finite=False)
         values = np.maximum(values, 0.0)
-        q = vectors.T @ ((gaussians.means - m).T * n)
+        q = vectors.T @ right
         unit = max(float(values.mean()), np.finfo(float).tiny)
         if options.penalty is None:
             penalty = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows))
@@ -81,3 +93,55 @@ def _gcv(penalty: float, values: np.ndarray, q: np.ndarray, n: np.ndarray, rows:
     rss = n.sum() - n @ n / rows - 2.0 * np.sum(w * q) + np.sum(w * values[:, None] * w)
     df = 1.0 + np.sum(values / (values + penalty))
     return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2)
+
+
+def _walked(
+    g: Float[np.ndarray, "dim dim"], q: Float[np.ndarray, "dim classes"], n: np.ndarray, given: float | None
+) -> Float[np.ndarray, "classes dim"]:
+    """The weights of a given penalty, or of the best one that a walk on the grid meets."""
+    unit = max(float(np.trace(g)) / len(g), np.finfo(float).tiny)
+    if given is not None:
+        return _solved(g, q, given * unit)[0].T
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(g), PROBES))
+    columns, met = np.hstack([q, signs]), {}
+
+    def error(i: int) -> float:
+        if i not in met:
+            met[i] = _error(g, columns, GRID[i] * unit, n) if 0 <= i < len(GRID) else (np.inf, q)
+        return met[i][0]
+
+    best, stride = START, STRIDE
+    while stride:
+        nearest = min((best, best - stride, best + stride), key=error)
+        best, stride = (nearest, stride) if nearest != best else (best, stride // 2)
+        for i in [i for i in met if i != best]:  # only the best weights are worth their memory
+            met[i] = (met[i][0], q)
+    return np.ascontiguousarray(met[best][1].T)
+
+
+def _solved(
+    g: Float[np.ndarray, "dim dim"], columns: Float[np.ndarray, "dim k"], penalty: float
+) -> tuple[Float[np.ndarray, "dim k"], bool]:
+    """(G + λ I)⁻¹ of columns, and whether that could be had; where it could not, λ is the least that can."""
+    shifted = np.array(g, order="F")
+    np.fill_diagonal(shifted, shifted.diagonal() + max(penalty, np.finfo(float).eps * float(np.trace(g))))
+    try:
+        factor = scipy.linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return np.zeros_like(columns), False
+    return scipy.linalg.cho_solve(factor, columns, check_finite=False), True
+
+
+def _error(
+    g: Float[np.ndarray, "dim dim"], columns: Float[np.ndarray, "dim k"], penalty: float, n: np.ndarray
+) -> tuple[float, Float[np.ndarray, "dim classes"]]:
+    """The generalised cross-validation error of one penalty, and its weights."""
+    rows, (q, signs) = float(n.sum()), np.split(columns, [len(n)], axis=1)
+    found, is_solved = _solved(g, columns, penalty)
+    w, of_signs = np.split(found, [len(n)], axis=1)
+    if not is_solved:
+        return np.inf, w
+    # ⟨w, G w⟩ = ⟨w, Q⟩ − λ‖w‖², as (G + λ I) w = Q.
+    rss = n.sum() - n @ n / rows - np.sum(w * q) - penalty * np.sum(w * w)
+    df = 1.0 + len(g) - penalty * float(np.sum(signs * of_signs)) / PROBES
+    return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2), w

@@ -12,7 +12,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.quadratic import RDA, RDAOptions, quadratic_scores, student_scores
+from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores, student_scores
 from ghofl.statistics.triangles import apply
 
 
@@ -23,7 +23,9 @@ class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
     blend: float | None = option(
         None, "λ, the share of the shared covariance", between=(0, 1), auto="from the dimension and the rows per class"
     )
-    shrinkage: float = option(0.05, "γ, the pull towards a sphere", between=(0, 1))
+    shrinkage: float | None = option(
+        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+    )
     dof: float = option(100.0, "ν, the degrees of freedom; 0 for Gaussian tails", between=(0, inf))
 
 
@@ -77,8 +79,9 @@ class SketchedQDA(Head):
         """The head of the Gaussians of x and of its sketch z."""
         sketch, of_z = gaussians.sketched().matrix, gaussians.sketched().gaussians
         linear = LDA.fit(gaussians)
-        linear_z = LDA.fit(of_z, LDAOptions(options.shrinkage))
-        quadratic_z = RDA.fit(of_z, RDAOptions(options.blend, options.shrinkage))
+        amount = of_z.eased(BLENDED) if options.shrinkage is None else options.shrinkage
+        linear_z = LDA.fit(of_z, LDAOptions(amount))
+        quadratic_z = RDA.fit(of_z, RDAOptions(options.blend, amount))
         # LDA_z is linear in x too: fold it, and its prior, into the weights of LDA_x.
         weights = linear.weights - linear_z.weights @ sketch.T
         present = gaussians.counts > 0

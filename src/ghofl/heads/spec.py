@@ -31,7 +31,7 @@ class HeadSpec:
     >>> spec
     HeadSpec(name='rda', options={'blend': 0.9})
     >>> spec.record
-    RDAOptions(blend=0.9, shrinkage=0.05)
+    RDAOptions(blend=0.9, shrinkage=None)
     """
 
     name: str
@@ -75,9 +75,9 @@ class HeadSpec:
         """The sets of statistics that are enough, best first; the best head takes what there is."""
         return (("S",), ("B",), ("D",), ()) if self.name == BEST else HEADS[self.name].needs_with(self.record)
 
-    def choose(self, layout: Layout, recipe: Recipe) -> "HeadSpec":
-        """The spec itself, or for 'best' that of the strongest head that this layout allows."""
-        return HeadSpec.parse(best_head(layout, recipe).spec) if self.name == BEST else self
+    def choose(self, layout: Layout, recipe: Recipe, rows: int | None = None) -> "HeadSpec":
+        """The spec itself, or for 'best' that of the strongest head that so many rows of this layout allow."""
+        return HeadSpec.parse(best_head(layout, recipe, rows).spec) if self.name == BEST else self
 
     def is_possible(self, layout: Layout, recipe: Recipe) -> bool:
         """Whether a total of this layout has what the head needs."""

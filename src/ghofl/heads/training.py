@@ -119,7 +119,8 @@ def with_covariances(gaussians: Gaussians) -> Gaussians:
 
 def basis_for(gaussians: Gaussians, energy: float, extra: int | None) -> Float[np.ndarray, "dim k"]:
     """The Fisher directions that hold `energy` of what tells classes apart, and `extra` ones beside them."""
-    return widen_basis(gaussians, Fisher.of_energy(gaussians, energy, at_most=LARGEST).basis, extra)
+    amount = gaussians.eased(SHRINKAGE)
+    return widen_basis(gaussians, Fisher.of_energy(gaussians, energy, LARGEST, amount).basis, extra)
 
 
 def widen_basis(
@@ -135,7 +136,7 @@ def widen_basis(
     room = min(wished, basis.shape[0] - basis.shape[1])
     if room <= 0 or not gaussians.has_class_covariances:
         return basis
-    within = linalg.shrink(gaussians.pooled(), SHRINKAGE)
+    within = linalg.shrink(gaussians.pooled(), gaussians.eased(SHRINKAGE))
     np.fill_diagonal(within, within.diagonal() + EPSILON)
     lower = linalg.cholesky(within, "the shared covariance")
     u = lower.T @ basis

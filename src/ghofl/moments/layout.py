@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def largest(self) -> int:
-        """The largest entry that one row can add to any block; at the least a square, which whoever reads sums takes."""
+        """The largest entry that one row can add to any block; at least a square."""
         return max(self.bound**2, *(record.largest(self.bound, self.dim) for record in self.records))
 
     def width(self, statistic: Statistic) -> int:

@@ -37,6 +37,7 @@ class PrivacyOptions:
     min_cohort: int | None = None
     client_rows: int | None = None
     rounding: int | None = None
+    person_rows: int | None = None
 
     def section(self, recipe: Recipe) -> Privacy:
         """The section that goes into a recipe whose space and grid are settled."""
@@ -52,7 +53,7 @@ class PrivacyOptions:
 class RecipeOptions:
     """What a recipe should be like; what is None or empty is chosen by the rules of `assemble`.
 
-    `budget` is in bytes a message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
+    `budget` is in bytes per message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
     class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section.
     """
 

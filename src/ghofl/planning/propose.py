@@ -147,7 +147,7 @@ def _bytes(recipe: Recipe, rows: int) -> int:
 def _masked_bytes(recipe: Recipe, rows: int) -> float:
     """What a site sends in a secure round: every entry in the whole bytes that the largest could need in a sum."""
     layout = Layout.of(recipe)
-    is_kept = recipe.sketch is not None and recipe.sketch.kept  # whose features are no sums of others
+    is_kept = recipe.sketch is not None and recipe.sketch.kept  # its features are not sums of others
     reach = 1 if is_kept else layout.dim
     largest = max(layout.bound**2, *(record.largest(layout.bound, reach) for record in layout.records))
     try:

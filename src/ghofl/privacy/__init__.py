@@ -40,8 +40,8 @@ from ghofl.privacy.release import (
     shifts_of,
     without_small_classes,
 )
-from ghofl.privacy.repair import diagonal_shrinkage, noise_shrinkage, repaired
-from ghofl.privacy.rounding import restored, rounded
+from ghofl.privacy.repair import diagonal_shrinkage, noise_shrinkage, repair
+from ghofl.privacy.rounding import restore, round_moments
 
 __all__ = [  # noqa: RUF022 in story order
     "grid_radius",
@@ -66,8 +66,8 @@ __all__ = [  # noqa: RUF022 in story order
     "add_noise",
     "Guarantee",
     "compose",
-    "rounded",
-    "restored",
+    "round_moments",
+    "restore",
     "site_warning",
     "SiteWarning",
     "apply_min_count",
@@ -82,7 +82,7 @@ __all__ = [  # noqa: RUF022 in story order
     "entry_bound",
     "as_vector",
     "from_vector",
-    "repaired",
+    "repair",
     "noise_shrinkage",
     "diagonal_shrinkage",
     "PrivacyError",

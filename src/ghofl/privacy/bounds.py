@@ -17,13 +17,13 @@ from math import sqrt
 import numpy as np
 from jaxtyping import Int
 
-from ghofl.features.radius import SLACK, refuse_radius
+from ghofl.features.radius import SLACK, check_radius
 from ghofl.moments import Layout, Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.statistics import STATISTICS
 from ghofl.statistics.triangles import diagonal
 
-UNITS = ("record", "client")
+UNITS = ("record", "client", "person")
 NEIGHBOURS = ("add-remove", "replace-one")
 SUM_SLACK = 2.0**-20  # covers the rounding of a float sum over up to 2^32 entries
 
@@ -84,7 +84,7 @@ def record_bounds(layout: Layout, radius: int, sketch_norm: float | None = None)
     >>> record_bounds(Layout(classes=10, dim=64, statistics=("D", "B")), radius=200)
     {'N': 1.0, 'A': 200.0, 'D': 25400.0, 'B': 40000.0}
     """
-    refuse_radius(radius)
+    check_radius(radius)
     if layout.sketch and sketch_norm is None:
         raise PrivacyError(
             f"layout {layout} holds class moments of a sketch; pass the sketch_norm of Features.of(recipe).sketch."
@@ -120,6 +120,7 @@ def sensitivity(
     sketch_norm: float | None = None,
     shifts: Mapping[str, int] | None = None,
     client_rows: int | None = None,
+    person_rows: int | None = None,
 ) -> Sensitivity:
     """The L2 sensitivity of the packed integers, in the coordinates in which they are noised.
 
@@ -133,6 +134,8 @@ def sensitivity(
     ``client``
         The vector is cut to the length `client_rows` · Δ by `clip_vector`, the last thing done to it before noise,
         and moves by that, or by twice that when a client is replaced.
+    ``person``
+        At most `person_rows` rows of one person count, so the vector moves by that many times what one record moves it.
 
     `shifts` says that messages are rounded to multiples of 2^shift before noise (see `rounding`): each of the m
     entries that a record reaches may then move by one step more, which adds √m steps, or √(2m) for a replaced one.
@@ -149,6 +152,11 @@ def sensitivity(
     formula = _formula(terms, radius, is_scaled=scales is not None)
     if unit == "client":
         return _of_client(sqrt(sum(terms.values())), neighbours, formula, client_rows)
+    if unit == "person":
+        _check_person(person_rows, steps)
+        one = sensitivity(layout, radius, "record", neighbours, scales=scales, sketch_norm=sketch_norm)
+        assert person_rows is not None
+        return Sensitivity(person_rows * one.value, unit, neighbours, f"{person_rows} · {one.formula}")
     rounding = " + √m steps of rounding" if steps else ""
     if neighbours == "add-remove":
         value = sqrt(sum(terms.values())) + sqrt(steps)
@@ -167,6 +175,14 @@ def _of_client(single: float, neighbours: str, formula: str, client_rows: int | 
         )
     times = client_rows if neighbours == "add-remove" else 2 * client_rows
     return Sensitivity(times * single * (1 + SLACK), "client", neighbours, f"{times} · {formula}")
+
+
+def _check_person(person_rows: int | None, steps: float) -> None:
+    if person_rows is None or person_rows < 1 or steps:
+        raise PrivacyError(
+            f"person_rows is {person_rows}; protecting whole persons needs the most rows of one that count, e.g. "
+            "person_rows=3, and no rounding."
+        )
 
 
 def _least_agreement(terms: Mapping[str, float]) -> float:

@@ -54,7 +54,7 @@ def apply_min_count(moments: Moments, threshold: int, merge_into: int | None = N
     Guarantees
     ----------
     Every class of the result has no rows or at least `threshold`. Applied to a noisy total it costs no privacy.
-    Applied to an exact one it is no differential privacy: the server saw the total, `revealed` says what others see.
+    Applied to an exact one it is not differential privacy: the server saw the total, `revealed` says what others see.
 
     Examples
     --------

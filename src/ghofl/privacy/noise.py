@@ -97,7 +97,7 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], stream: NoiseS
 def reach(sigma: float, entries: int = 1) -> int:
     """The size that none of `entries` draws exceeds, but with probability 2⁻¹²⁸: what a ring must leave room for.
 
-    From the tail P(|y| ≥ t) ≤ 2 exp(−t²/2σ²), which holds as E exp(ty) ≤ exp(t²σ²/2): the sum Σ exp(−(m − c)²/2σ²) over
+    From the tail ``P(|y| ≥ t)`` ≤ 2 exp(−t²/2σ²), which holds as E exp(ty) ≤ exp(t²σ²/2): the sum Σ exp(−(m − c)²/2σ²) over
     integers m is largest at c = 0 (Canonne, Kamath & Steinke 2020).
 
     >>> reach(10.0, entries=1000)

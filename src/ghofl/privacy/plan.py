@@ -61,6 +61,7 @@ class NoisePlan:
     mechanism: str
     min_cohort: int
     client_rows: int | None = None
+    person_rows: int | None = None
 
     @property
     def sigmas(self) -> dict[str, float]:
@@ -70,8 +71,8 @@ class NoisePlan:
 
     @property
     def limit(self) -> float | None:
-        """The length that `clip_vector` cuts a client's moments to (with these scales), or none for the unit record."""
-        if self.sensitivity.unit == "record":
+        """The length that `clip_vector` cuts a client's moments to (with these scales), or none for other units."""
+        if self.sensitivity.unit != "client":
             return None
         return self.sensitivity.value / (1 if self.sensitivity.neighbours == "add-remove" else 2)
 
@@ -141,6 +142,7 @@ def noise_plan(
         sketch_norm=sketch_norm,
         shifts=shifts,
         client_rows=privacy.client_rows,
+        person_rows=privacy.person_rows,
     )
     plan = NoisePlan(
         layout=layout,
@@ -154,6 +156,7 @@ def noise_plan(
         mechanism=privacy.noise,
         min_cohort=privacy.min_cohort,
         client_rows=privacy.client_rows,
+        person_rows=privacy.person_rows,
     )
     _check_sigmas(plan)
     return plan
@@ -215,8 +218,12 @@ def _assumptions(plan: NoisePlan) -> tuple[str, ...]:
         f"Every client's moments were cut to {plan.client_rows} full rows' worth by clip_vector before noise; "
         "who takes part is not hidden."
     )
+    person = (
+        f"Every row was cut to {plan.radius} steps of the grid by clip_rows, every site counted at most "
+        f"{plan.person_rows} rows of one person, by ids that are right, and nobody has rows at two sites."
+    )
     return (
-        client if plan.sensitivity.unit == "client" else rows,
+        {"record": rows, "client": client, "person": person}[plan.sensitivity.unit],
         "Recipe, radius, shares of the budget and list of sites were chosen without looking at the protected data.",
         _WHO_IS_TRUSTED[plan.mechanism].format(cohort=plan.min_cohort),
         "Noise is the discrete Gaussian; its distance from the continuous one is inside epsilon and delta.",

@@ -22,7 +22,7 @@ from ghofl.privacy.bounds import clip_vector, record_bounds, sketch_norm
 from ghofl.privacy.counts import MinCount, apply_min_count
 from ghofl.privacy.noise import NoiseStream, reach
 from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
-from ghofl.privacy.rounding import restored, rounded
+from ghofl.privacy.rounding import restore, round_moments
 from ghofl.recipe import Recipe
 
 
@@ -72,14 +72,14 @@ def before_noise(moments: Moments, recipe: Recipe) -> Moments:
         most = {name: min(recipe.max_rows * single, 2**63 - 1) for name, single in _entries_of_one_row(recipe).items()}
         blocks = {name: np.clip(block, -most[name], most[name]) for name, block in moments.blocks.items()}
         moments = Moments(moments.layout, blocks)
-    return restored(rounded(moments, shifts), shifts)
+    return restore(round_moments(moments, shifts), shifts)
 
 
 def noisy(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
     """Moments with one draw of the recipe's noise."""
     plan, shifts = plan_of(recipe), shifts_of(recipe)
     assert plan is not None, "noise is drawn for recipes that have an epsilon"
-    return restored(add_noise(rounded(moments, shifts), plan, stream), shifts)
+    return restore(add_noise(round_moments(moments, shifts), plan, stream), shifts)
 
 
 def without_small_classes(moments: Moments, recipe: Recipe) -> tuple[Moments, MinCount]:
@@ -90,7 +90,7 @@ def without_small_classes(moments: Moments, recipe: Recipe) -> tuple[Moments, Mi
 
 def as_vector(moments: Moments, recipe: Recipe) -> Int64[np.ndarray, " entries"]:
     """What left a site as one vector of integers, in steps of the rounding: what secure aggregation adds up."""
-    coarse = rounded(moments, shifts_of(recipe))
+    coarse = round_moments(moments, shifts_of(recipe))
     return np.concatenate([block.ravel() for block in coarse.blocks.values()])
 
 
@@ -100,7 +100,7 @@ def from_vector(vector: Int64[np.ndarray, " entries"], recipe: Recipe) -> Moment
     ends = np.cumsum([int(np.prod(shape)) for shape in layout.shapes.values()])
     parts = np.split(vector, ends[:-1])
     blocks = {name: part.reshape(layout.shapes[name]) for name, part in zip(layout.shapes, parts, strict=True)}
-    return restored(Moments(layout, blocks), shifts_of(recipe))
+    return restore(Moments(layout, blocks), shifts_of(recipe))
 
 
 def entry_bound(recipe: Recipe) -> int:

@@ -19,7 +19,7 @@ TOLERANCE = 1e-12  # of the trace: what float64 loses when the means are taken o
 EDGE = 0.25  # of the noise's spectral norm: see `noise_shrinkage`
 
 
-def repaired(
+def repair(
     moments: Moments, radius: float | None = None, sketch: Int[np.ndarray, "dim sketch"] | None = None
 ) -> dict[str, Float[np.ndarray, "..."]]:
     """Every stored block as floats that belong together, symmetric matrices in full.
@@ -36,26 +36,26 @@ def repaired(
     --------
     >>> from ghofl.moments import Layout
     >>> moments = Moments.of(np.array([[3, 4], [6, 8]]), np.array([0, 1]), Layout(classes=2, dim=2))
-    >>> repaired(moments)["B"]
+    >>> repair(moments)["B"]
     array([[45., 60.], [60., 80.]])
     """
-    n = repaired_counts(moments.counts)
-    a = repaired_sums(moments.sums, n, radius)
+    n = repair_counts(moments.counts)
+    a = repair_sums(moments.sums, n, radius)
     out = {"N": n, "A": a}
     for record in moments.layout.records:
         if record.is_symmetric:
-            out[record.name] = _repaired_matrices(record, moments, a, n, sketch)
+            out[record.name] = _repair_matrices(record, moments, a, n, sketch)
         elif record.name not in out:
-            out[record.name] = repaired_powers(record, moments.blocks[record.name], out)
+            out[record.name] = repair_powers(record, moments.blocks[record.name], out)
     return out
 
 
-def repaired_counts(n: Num[np.ndarray, " classes"]) -> Float[np.ndarray, " classes"]:
-    """Counts of at least 0; less than one row is no row."""
+def repair_counts(n: Num[np.ndarray, " classes"]) -> Float[np.ndarray, " classes"]:
+    """Counts of at least 0; less than one row counts as none."""
     return np.where(n >= 1, n, 0).astype(np.float64)
 
 
-def repaired_sums(
+def repair_sums(
     a: Num[np.ndarray, "classes dim"], n: Float[np.ndarray, " classes"], radius: float | None = None
 ) -> Float[np.ndarray, "classes dim"]:
     """Sums that are zero for empty classes, and no longer than `radius` times the count."""
@@ -68,7 +68,7 @@ def repaired_sums(
     return a * np.where(is_long, radius * n / np.where(is_long, size, 1.0), 1.0)[:, None]
 
 
-def repaired_powers(
+def repair_powers(
     record: Statistic, block: Num[np.ndarray, "..."], others: Mapping[str, Float[np.ndarray, "..."]]
 ) -> Float[np.ndarray, "..."]:
     """Sums of powers that are zero for empty classes and as large as `others`, repaired before, ask for.
@@ -83,7 +83,7 @@ def repaired_powers(
     return np.maximum(block, 0.0) if record.is_unsigned else block
 
 
-def repaired_second(
+def repair_second(
     second: Num[np.ndarray, "dim dim"], a: Float[np.ndarray, "classes dim"], n: Float[np.ndarray, " classes"]
 ) -> Float[np.ndarray, "dim dim"]:
     """The nearest symmetric second moments whose scatter W = B − Σ_c A_c A_cᵀ/N_c has no negative eigenvalue.
@@ -140,7 +140,7 @@ def _symmetric(matrix: Num[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim
     return (matrix + matrix.T) / 2.0
 
 
-def _repaired_matrices(
+def _repair_matrices(
     record: Statistic,
     moments: Moments,
     a: Float[np.ndarray, "classes dim"],
@@ -155,8 +155,8 @@ def _repaired_matrices(
         a = a @ sketch
     width, block = a.shape[1], moments.blocks[record.name]
     if not record.is_per_class:
-        return repaired_second(unpacked(block, width), a, n)
+        return repair_second(unpacked(block, width), a, n)
     out = np.zeros((len(n), width, width))
     for c in np.flatnonzero(n):
-        out[c] = repaired_second(unpacked(block[c], width), a[c : c + 1], n[c : c + 1])
+        out[c] = repair_second(unpacked(block[c], width), a[c : c + 1], n[c : c + 1])
     return out

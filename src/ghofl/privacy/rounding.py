@@ -22,20 +22,20 @@ from ghofl.privacy.noise import NoiseStream
 LARGEST_SHIFT = 40
 
 
-def rounded(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | None = None) -> Moments:
+def round_moments(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | None = None) -> Moments:
     """The moments in steps of 2^shift by block: half up, or at random without bias when a `stream` is given.
 
     Guarantees
     ----------
-    They add like any moments, and `restored` brings a total back to its units: off by at most half a step per message
+    They add like any moments, and `restore` brings a total back to its units: off by at most half a step per message
     (half up), or less than one step (stochastic), with mean zero.
 
     Examples
     --------
     >>> layout = Layout(classes=2, dim=2, statistics=("A",))
     >>> moments = Moments.of(np.array([[100, -70]]), np.array([0]), layout)
-    >>> coarse = rounded(moments, {"A": 3})
-    >>> coarse.sums[0], restored(coarse, {"A": 3}).sums[0]
+    >>> coarse = round_moments(moments, {"A": 3})
+    >>> coarse.sums[0], restore(coarse, {"A": 3}).sums[0]
     (array([13, -9]), array([104, -72]))
     """
     _check_shifts(moments.layout, shifts)
@@ -44,7 +44,7 @@ def rounded(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | N
     )
 
 
-def restored(moments: Moments, shifts: Mapping[str, int]) -> Moments:
+def restore(moments: Moments, shifts: Mapping[str, int]) -> Moments:
     """Rounded moments, or a total of them, in the units they had."""
     _check_shifts(moments.layout, shifts)
     for name, shift in shifts.items():

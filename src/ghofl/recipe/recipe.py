@@ -87,7 +87,7 @@ class Recipe:
         dim = self.encoder.dim
         _check(
             self.privacy.merge_into in ("", *self.classes),
-            f"privacy.merge_into is {self.privacy.merge_into!r}, which is none of the classes; declare it among them.",
+            f"privacy.merge_into is {self.privacy.merge_into!r}, which is not one of the classes; declare it among them.",
         )
         _check(
             len(self.transform.anchor) in (0, dim),

@@ -143,7 +143,7 @@ class Lift:
 class Sketch:
     """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B.
 
-    When S is sent too, they follow from it and are not sent again. A `kept` sketch is no random map but the features
+    When S is sent too, they follow from it and are not sent again. A `kept` sketch is not a random map but the features
     that a lift with `keep` leaves in front, so that a lifted B and the class covariances of the plain features can
     travel in one message.
     """
@@ -165,7 +165,8 @@ class Privacy:
     `radius` is the longest feature row, in the units of the embedding. `min_cohort` is the fewest sites whose total is
     released, and for distributed noise the fewest that keep their noise to themselves. Classes under `min_count` rows
     are dropped, or go to the class `merge_into`. `client_rows` is how many full rows of a client count when whole
-    clients are protected. `rounding` leaves so many low bits out of second moments.
+    clients are protected. With the unit ``person`` at most `person_rows` rows of one person count at a site, and a
+    promise is about all of them. `rounding` leaves so many low bits out of second moments.
     """
 
     radius: float | None = None
@@ -180,6 +181,7 @@ class Privacy:
     merge_into: str = ""
     client_rows: int | None = None
     rounding: int | None = None
+    person_rows: int | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "privacy.")
@@ -224,17 +226,27 @@ class Privacy:
             "full rows. Write both, or neither to protect single records.",
         )
         _check(
+            self.person_rows is None or self.person_rows >= 1,
+            f"privacy.person_rows is {self.person_rows}; write how many rows of one person count, at least 1.",
+        )
+        _check(
+            (self.unit == "person") == (self.person_rows is not None),
+            "privacy.unit = 'person' and privacy.person_rows come together: at most that many rows of one person "
+            "count. Write both, or neither to protect single records.",
+        )
+        _check(
             self.rounding is None or 0 <= self.rounding <= 40,
             f"privacy.rounding is {self.rounding}; write how many low bits of second moments to leave out, 0 to 40.",
         )
         _check(
             not self.rounding or self.unit == "record",
-            "privacy.rounding is for the unit 'record': a client's moments are cut last, which undoes rounding.",
+            "privacy.rounding is for the unit 'record': a client's moments are cut last, which undoes rounding, and of "
+            "a person's rows every one may round another way.",
         )
 
 
 _PRIVACY_WORDS = {
-    "unit": ("record", "client"),
+    "unit": ("record", "client", "person"),
     "neighbours": ("add-remove", "replace-one"),
     "noise": ("central", "distributed", "local"),
 }

@@ -7,8 +7,9 @@
     embed          samples → rows, through an encoder (in ghofl.samples.embed)
 """
 
+from ghofl.samples.anchor import load_anchor
 from ghofl.samples.base import Samples
-from ghofl.samples.loading import Columns, load_samples
+from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.rows import Rows, check_encoder, class_numbers, classes_of, load_rows, save_rows, without_bad
 
 __all__ = [
@@ -18,6 +19,8 @@ __all__ = [
     "check_encoder",
     "class_numbers",
     "classes_of",
+    "load_anchor",
+    "load_encoder",
     "load_rows",
     "load_samples",
     "save_rows",

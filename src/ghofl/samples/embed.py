@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from ghofl.encoders import Runtime, Sample, SampleEncoder, check_kind, cores, identity
+from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, Wanted, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.samples.base import Samples, digest_of
 from ghofl.samples.journal import Journal
-from ghofl.samples.rows import Rows, class_numbers
+from ghofl.samples.loading import Columns, load_encoder, load_samples
+from ghofl.samples.rows import Rows, class_numbers, save_rows
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -31,12 +32,72 @@ READERS = min(8, cores())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
+class EmbeddedSamples:
     """Rows in the order of the samples, and the samples left out because they could not be read."""
 
     rows: Rows
     bad: list[Bad] = field(repr=False)
     resumed: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbeddedFile:
+    """What a file of embeddings was written from: its encoder, rows per split, and each sample left out with the reason.
+
+    `resumed` counts the samples whose embeddings an earlier run had left in the cache.
+    """
+
+    encoder: SampleEncoder
+    rows: dict[str, int]
+    resumed: int
+    bad: tuple[tuple[str, str], ...] = field(repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The record as plain values."""
+        return {
+            "encoder": self.encoder.name,
+            "fingerprint": self.encoder.fingerprint,
+            "views": identity(self.encoder).views,
+            "dim": self.encoder.dim,
+            "rows": self.rows,
+            "resumed": self.resumed,
+            "bad": [{"sample": name, "reason": why} for name, why in self.bad],
+        }
+
+
+def embed_file(
+    spec: str,
+    data: str,
+    output: str | Path,
+    splits: Sequence[str] = ("",),
+    cache: Path | None = None,
+    *,
+    columns: Columns | None = None,
+    runtime: Runtime | None = None,
+    batch_size: int = 0,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+    weights: str | Path | None = None,
+    pooling: str | None = None,
+    fit: str | None = None,
+    views: Views | Wanted | None = None,
+) -> EmbeddedFile:
+    """Embed the samples of some splits of `data` and write them to one file; a single split keeps no name in it."""
+    samples = {name: load_samples(data, name, columns) for name in dict.fromkeys(splits)}
+    first, report = next(iter(samples.values())), progress or (lambda *_: None)
+    encoder = load_encoder(spec, data, first, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    parts = {
+        name: embed(
+            found, encoder, cache or default_cache(), runtime=runtime, batch_size=batch_size, skip_bad=skip_bad,
+            progress=lambda what, done, of, name=name: report(f"{name} {what}".strip(), done, of),
+        )
+        for name, found in samples.items()
+    }  # fmt: skip
+    rows = {name if len(parts) > 1 else "": part.rows for name, part in parts.items()}
+    save_rows(output, rows, identity(encoder))
+    bad = tuple((samples[name].names[i], why) for name, part in parts.items() for i, why in part.bad)
+    resumed = sum(part.resumed for part in parts.values())
+    return EmbeddedFile(encoder, {name: len(part.rows.x) for name, part in parts.items()}, resumed, bad)
 
 
 def embed(
@@ -48,7 +109,7 @@ def embed(
     batch_size: int = 0,
     skip_bad: bool = False,
     progress: Progress | None = None,
-) -> Embedded:
+) -> EmbeddedSamples:
     """The embeddings of samples, each batch kept in `cache` as soon as it is computed.
 
     Guarantees
@@ -72,7 +133,7 @@ def embed(
             journal.append(x, bad)
             report("samples", min(start + size, len(samples)), len(samples))
         _check_bad(journal.bad, skip_bad)
-        return Embedded(_rows(journal, samples, encoder), journal.bad, min(done * size, len(samples)))
+        return EmbeddedSamples(_rows(journal, samples, encoder), journal.bad, min(done * size, len(samples)))
 
 
 def encode_labelled(

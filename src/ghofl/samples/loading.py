@@ -14,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ghofl import encoders
+from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, Wanted
 from ghofl.errors import DatasetError
 from ghofl.samples import base, huggingface, tables
 from ghofl.samples.base import Samples
@@ -53,6 +55,26 @@ def load_samples(data: str, split: str = "", columns: Columns | None = None) -> 
     if not len(found):
         raise DatasetError(f"{data} holds no samples.")
     return found
+
+
+def load_encoder(
+    spec: str,
+    data: str,
+    samples: Samples,
+    runtime: Runtime | None = None,
+    *,
+    weights: str | Path | None = None,
+    pooling: str | None = None,
+    fit: str | None = None,
+    views: Views | Wanted | None = None,
+) -> SampleEncoder:
+    """The encoder of a spec for these samples of `data`; a file of embeddings that says who made them keeps saying so."""
+    if samples.kind != "row" or not spec.startswith("precomputed:"):
+        return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
+    if made_by is not None and spec == "precomputed:":
+        return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
+    return encoders.load(spec, runtime, dim=len(samples.read(0)))
 
 
 def _folder(folder: Path, split: str, columns: Columns) -> Samples:

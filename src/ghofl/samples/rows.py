@@ -30,6 +30,11 @@ class Rows:
     y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
     encoder: Encoder | None = None
 
+    def numbers(self, classes: tuple[str, ...], labels_are_numbers: bool = False) -> Int64[np.ndarray, " n"]:
+        """The labels of rows that were read with them, as class numbers (see `class_numbers`)."""
+        assert self.y is not None
+        return class_numbers(self.y, classes, labels_are_numbers)
+
 
 def load_rows(
     path: str | Path, split: str = "", labelled: bool | None = True, column: str = "", label: str = ""

@@ -1,6 +1,6 @@
 """Secure aggregation: the server learns the sum of the sites' integer vectors, and nothing else about them.
 
-That holds where sites know each other by keys that the server did not choose (`Policy.pinned`, or signatures that were
+That holds where sites know each other by keys that the server did not choose (`RoundRules.pinned`, or signatures that were
 checked before): one that may invent the other sites learns a site's own vector.
 
 Dropout-resilient double masking (Bonawitz et al. 2017) on a neighbour graph (Bell et al. 2020), exact in Z_2^b. Pure
@@ -20,7 +20,7 @@ from ghofl.secure.errors import (
 from ghofl.secure.graph import Graph, Plan, arrange, plan
 from ghofl.secure.keys import Identity
 from ghofl.secure.masking import Ring
-from ghofl.secure.refusals import Policy
+from ghofl.secure.refusals import RoundRules
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.secure.server import SERVER_STAGES, Release, ServerState, advance, finish, open_round, receive
 from ghofl.secure.sharing import Share, combine, split
@@ -39,7 +39,7 @@ __all__ = [  # noqa: RUF022  (story order)
     "Identity",
     "Participant",
     "Agreement",
-    "Policy",
+    "RoundRules",
     "ClientState",
     "advertise",
     "share",

@@ -35,7 +35,7 @@ from ghofl.secure.messages import (
     Survivors,
     read,
 )
-from ghofl.secure.refusals import Policy, refuse
+from ghofl.secure.refusals import RoundRules, refuse
 from ghofl.secure.rounds import Agreement
 from ghofl.secure.sharing import SHARE_BYTES, Share, split
 from ghofl.secure.wire import from_bytes, to_bytes
@@ -83,14 +83,14 @@ def advertise(
     name: str,
     identity: Identity,
     used_rounds: Sequence[str] = (),
-    policy: Policy | None = None,
+    rules: RoundRules | None = None,
     entropy: Entropy = os.urandom,
 ) -> tuple[ClientState, bytes]:
     """Stage 1: draw the secrets of this round and sign their public side.
 
-    Refuses a round id that was used before, and a participant list or plan that does not meet the policy.
+    Refuses a round id that was used before, and a participant list or plan that does not meet the rules.
     """
-    seat = refusals.check_agreement(agreement, name, identity.public, used_rounds, policy or Policy())
+    seat = refusals.check_agreement(agreement, name, identity.public, used_rounds, rules or RoundRules())
     secrets = Secrets.fresh(entropy)
     unsigned = Advertisement(
         round=agreement.digest,
@@ -241,6 +241,6 @@ def _addressed(kind: type[Letter], state: ClientState, data: bytes) -> Letter:
 
 def _expect(state: ClientState, stage: str) -> None:
     if state.stage == "revealed":
-        refuse(state.agreement, state.seat, "do anything more: it has unmasked, and does so once a round")
+        refuse(state.agreement, state.seat, "do anything more: it has unmasked, and does so once per round")
     if state.stage != stage:
         refuse(state.agreement, state.seat, f"do this now: it has {state.stage}, and this follows when it has {stage}")

@@ -2,9 +2,9 @@
 
 ::
 
-    identity    Ed25519, one a site, kept from round to round; signs the advertised keys and the survivor list
-    cipher key  X25519, one a site and round; never leaves the site; seals shares for one neighbour
-    mask key    X25519, one a site and round; rebuilt by the server when the site vanished after sharing
+    identity    Ed25519, one per site, kept from round to round; signs the advertised keys and the survivor list
+    cipher key  X25519, one per site and round; never leaves the site; seals shares for one neighbour
+    mask key    X25519, one per site and round; rebuilt by the server when the site vanished after sharing
     pair key    HKDF-SHA256(X25519(mine, yours), info = purpose, round, both identities)
 """
 

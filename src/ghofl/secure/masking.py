@@ -20,7 +20,6 @@ from jaxtyping import Int64, UInt
 from ghofl.secure.errors import RingError, WireError
 
 RING_BITS = (32, 40, 48, 56, 64)
-SEED_BYTES = 32
 CHUNK = 2**15  # entries masked at a time: vector, stream and zeros stay in the second-level cache together
 BATCH = 64  # ciphers kept open at a time
 
@@ -37,7 +36,7 @@ class Ring:
 
     Guarantees
     ----------
-    ``ring.decode(ring.unpack(ring.pack(ring.encode(x, bound)), len(x))) == x`` in exactly bits/8 bytes an entry, and
+    ``ring.decode(ring.unpack(ring.pack(ring.encode(x, bound)), len(x))) == x`` in exactly bits/8 bytes per entry, and
     the same with masks added and taken away in between. A ring from `Ring.holding` can hold every sum: overflow is
     not possible, because `encode` refuses entries beyond the bound.
 
@@ -70,7 +69,7 @@ class Ring:
                 return cls(bits)
         raise RingError(
             f"{clients} clients with entries up to {bound} can add up to {clients * bound}, beyond 2^63 − 1; "
-            "use fewer grid bits, or fewer rows a site."
+            "use fewer grid bits, or fewer rows per site."
         )
 
     @property
@@ -144,7 +143,7 @@ class Ring:
 
 
 class _Scratch:
-    """Zeros to encrypt and room for the result, allocated once a batch."""
+    """Zeros to encrypt and room for the result, allocated once per batch."""
 
     def __init__(self, size: int) -> None:
         self.zeros = memoryview(bytes(size))

@@ -89,7 +89,7 @@ class Inbox:
 
 @dataclass(frozen=True, slots=True)
 class MaskedVector:
-    """Client to server, 3: the masked vector, bits/8 bytes an entry."""
+    """Client to server, 3: the masked vector, bits/8 bytes per entry."""
 
     round: bytes
     seat: int

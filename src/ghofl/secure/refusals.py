@@ -1,7 +1,7 @@
 """What a client refuses: every check that stands between a server's request and a client's secrets.
 
 Each function takes what the client knows and what it was shown, and returns when nothing is wrong. What each refusal
-stops is told in ``docs/secure-aggregation.md``.
+stops is in ``docs/secure-aggregation.md``.
 """
 
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ from ghofl.secure.rounds import Agreement, Participant
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class RoundRules:
     """What a client insists on, whatever the server proposes.
 
     The sum covers at least `min_survivors` clients, and at least `min_honest` besides those that the plan takes for
@@ -36,45 +36,45 @@ class Policy:
 
 
 def check_agreement(
-    agreement: Agreement, name: str, identity: bytes, used_rounds: Collection[str], policy: Policy
+    agreement: Agreement, name: str, identity: bytes, used_rounds: Collection[str], rules: RoundRules
 ) -> int:
-    """The client's seat, unless the round was used before, lacks the client or does not meet its policy."""
+    """The client's seat, unless the round was used before, lacks the client or does not meet its rules."""
     prefix = f"{name!r} refuses round {agreement.round_id!r}: "
     if agreement.round_id in used_rounds:
         raise RefusedError(f"{prefix}the id was used before; every round has its own.")
     seat = agreement.seat_of(name)
     if seat is None or agreement.participants[seat].key != identity:
         raise RefusedError(f"{prefix}the participant list lacks it, or names it with another key; ask to be listed.")
-    unpinned = sorted(p.name for p in set(agreement.participants) - set(policy.pinned)) if policy.pinned else []
+    unpinned = sorted(p.name for p in set(agreement.participants) - set(rules.pinned)) if rules.pinned else []
     if unpinned:
         raise RefusedError(
             f"{prefix}{len(unpinned)} participants are not pinned with that key, e.g. {unpinned[:3]}; pin them first."
         )
-    _check_plan(agreement, policy, prefix)
+    _check_plan(agreement, rules, prefix)
     return seat
 
 
-def _check_plan(agreement: Agreement, policy: Policy, prefix: str) -> None:
+def _check_plan(agreement: Agreement, rules: RoundRules, prefix: str) -> None:
     plan = agreement.plan
-    if plan.min_survivors < policy.min_survivors:
+    if plan.min_survivors < rules.min_survivors:
         raise RefusedError(
             f"{prefix}the participant list is too short: of {plan.clients} sites {plan.dropped} may vanish, and a sum "
-            f"covers at least {policy.min_survivors} here."
+            f"covers at least {rules.min_survivors} here."
         )
-    if plan.min_survivors - plan.corrupted < policy.min_honest:
+    if plan.min_survivors - plan.corrupted < rules.min_honest:
         raise RefusedError(
             f"{prefix}its sum may cover {plan.min_survivors} sites of which {plan.corrupted} are corrupted; this site "
-            f"asks for {policy.min_honest} that keep their noise to themselves."
+            f"asks for {rules.min_honest} that keep their noise to themselves."
         )
-    asked = portion(plan.clients, policy.corruption)
+    asked = portion(plan.clients, rules.corruption)
     if plan.corrupted < asked:
         raise RefusedError(
             f"{prefix}it withstands {plan.corrupted} corrupted clients of {plan.clients}; this site asks for {asked}."
         )
-    if plan.privacy_failure > 2.0**-policy.sigma * (1 + 1e-6):  # room for the last digits of another scipy
+    if plan.privacy_failure > 2.0**-rules.sigma * (1 + 1e-6):  # room for the last digits of another scipy
         raise RefusedError(
             f"{prefix}its plan fails with probability up to {plan.privacy_failure:.2g}; this site allows "
-            f"2^−{policy.sigma}. Use `plan(...)`, or more neighbours."
+            f"2^−{rules.sigma}. Use `plan(...)`, or more neighbours."
         )
 
 

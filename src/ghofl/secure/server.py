@@ -33,7 +33,7 @@ from ghofl.secure.messages import (
     read,
 )
 from ghofl.secure.rounds import Agreement
-from ghofl.secure.unmasking import Blame, masks_left, recovered
+from ghofl.secure.unmasking import Blame, masks_left, recover
 from ghofl.secure.wire import from_bytes, to_bytes
 
 Sender = Advertisement | Shares | MaskedVector | Endorsement | Reveal | Opened
@@ -99,7 +99,7 @@ def open_round(agreement: Agreement) -> ServerState:
 def receive(state: ServerState, sender: str, data: bytes) -> ServerState:
     """The state with one more client's message of the current stage; `sender` is whose connection it came over.
 
-    Bytes that are no such message raise `WireError` and change nothing: the round goes on without them.
+    Bytes that are not such a message raise `WireError` and change nothing: the round goes on without them.
     """
     kind, accept = _RECEIVE[state.stage]
     message = read(kind, data, state.agreement)
@@ -134,7 +134,7 @@ def finish(state: ServerState) -> Release:
         raise RoundFailedError(f"round {state.agreement.round_id!r} is still {state.stage}; `advance` it to the end.")
     agreement, ring = state.agreement, state.agreement.plan.ring
     _check_enough(state, len(state.reveals), "revealed their shares", agreement.plan.threshold)
-    secrets = recovered(agreement, state.advertisements, state.shares, state.reveals, set(state.masked))
+    secrets = recover(agreement, state.advertisements, state.shares, state.reveals, set(state.masked))
     plus, minus = masks_left(agreement, state.advertisements, secrets)
     total = ring.decode(ring.masked(state.total, plus, minus))
     return Release(total, agreement.names_of(sorted(state.masked)), secrets.blamed)
@@ -246,7 +246,7 @@ def _seats(messages: Iterable[Sender]) -> set[int]:
 def _check_new(
     state: ServerState, message: Sender, earlier: Iterable[Sender], expected: Collection[int] | None = None
 ) -> None:
-    """One message a client and stage, and only from those that took part in the stage before."""
+    """One message per client and stage, and only from those that took part in the stage before."""
     name, kind = state.agreement.name_of(message.seat), type(message).__name__
     if message.seat in _seats(earlier):
         raise WireError(f"a second {kind} of {name} came; the first one counts.")

@@ -13,7 +13,7 @@ from ghofl.secure.client import ClientState
 from ghofl.secure.errors import PlanError
 from ghofl.secure.graph import Plan, plan
 from ghofl.secure.keys import Entropy, Identity
-from ghofl.secure.refusals import Policy
+from ghofl.secure.refusals import RoundRules
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.secure.server import ServerState
 from ghofl.secure.unmasking import Blame
@@ -67,7 +67,7 @@ def simulate_round(
     _check_drops(drops or {}, vectors)
     agreement = _agreement(vectors, identities, agreed or plan(len(vectors), bound), round_id, entropy)
     cohort = _Cohort(vectors, drops or {}, restarts)
-    cohort.start(agreement, identities, _own_policy(agreement.plan), entropy)
+    cohort.start(agreement, identities, _own_rules(agreement.plan), entropy)
     cohort.play("share", lambda _name: client.share)
     cohort.play("mask", lambda name: lambda state, letter: client.mask(state, letter, vectors[name]))
     cohort.play("endorse", lambda name: lambda state, letter: client.endorse(state, letter, identities[name]))
@@ -84,11 +84,13 @@ class _Cohort:
         self._clients: dict[str, ClientState] = {}
         self.sent, self.received = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
 
-    def start(self, agreement: Agreement, identities: Mapping[str, Identity], policy: Policy, entropy: Entropy) -> None:
+    def start(
+        self, agreement: Agreement, identities: Mapping[str, Identity], rules: RoundRules, entropy: Entropy
+    ) -> None:
         self.server = server.open_round(agreement)
         for name, identity in identities.items():
             if self._is_there(name, "advertise"):
-                self._keep(name, *client.advertise(agreement, name, identity, (), policy, entropy))
+                self._keep(name, *client.advertise(agreement, name, identity, (), rules, entropy))
 
     def play(self, stage: str, step: Callable[[str], Step]) -> None:
         self.server, letters = server.advance(self.server)
@@ -120,15 +122,17 @@ def _agreement(
     return Agreement(round_id, participants, entropy(32), entries.pop(), agreed)
 
 
-def _own_policy(agreed: Plan) -> Policy:
+def _own_rules(agreed: Plan) -> RoundRules:
     """Clients of a simulation accept the plan they are given: it is the caller who insists."""
-    return Policy(corruption=agreed.corrupted / agreed.clients, sigma=0)
+    return RoundRules(corruption=agreed.corrupted / agreed.clients, sigma=0)
 
 
 def _check_drops(drops: Mapping[str, str], vectors: Mapping[str, object]) -> None:
     unknown = sorted(set(drops) - set(vectors))
     if unknown:
-        raise PlanError(f"{unknown[:3]} are to vanish and are no clients; the clients are {sorted(vectors)[:5]} ….")
+        raise PlanError(
+            f"{unknown[:3]} are to vanish and are not among the clients, which are {sorted(vectors)[:5]} …."
+        )
     stages = sorted(set(drops.values()) - set(STAGES))
     if stages:
         raise PlanError(f"clients are to vanish before {stages}; stages are {', '.join(STAGES)}.")

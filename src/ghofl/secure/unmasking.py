@@ -34,7 +34,7 @@ class Recovered:
     blamed: tuple[Blame, ...] = ()
 
 
-def recovered(
+def recover(
     agreement: Agreement,
     advertisements: Sequence[Advertisement],
     shares: Sequence[Shares],
@@ -86,7 +86,7 @@ def _sort(
 ) -> list[Blame]:
     """Put the shares that fit their dealer's commitment with the good ones; blame the holder for the others.
 
-    A share that fits and is no number of the field is the dealer's doing, and ends the round.
+    A share that fits and is not a number of the field is the dealer's doing, and ends the round.
     """
     blamed = []
     for one in opened:

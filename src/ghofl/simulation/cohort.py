@@ -1,12 +1,13 @@
 """The clients of a simulated secure round: who vanishes, what the plan assumes, and what the round cost."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ghofl import secure
+from ghofl.planning.assembly import PrivacyOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,11 @@ class Cohort:
         """The fewest clients that are in the sum and keep their noise to themselves."""
         agreed = self.plan(clients, 1)
         return max(1, agreed.min_survivors - agreed.corrupted)
+
+    def fill_in(self, privacy: PrivacyOptions, clients: int) -> PrivacyOptions:
+        """The options with the fewest sites of a total, where noise that clients share leaves it open."""
+        is_open = privacy.noise == "distributed" and privacy.epsilon is not None and privacy.min_cohort is None
+        return replace(privacy, min_cohort=self.honest_survivors(clients)) if is_open else privacy
 
     def vanishing(self, names: Sequence[str]) -> dict[str, str]:
         """Before which stage each of some clients vanishes, drawn from the seed."""

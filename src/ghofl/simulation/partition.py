@@ -1,4 +1,4 @@
-"""Rows over clients, for experiments: every split is a list of row numbers a client, drawn from a given generator.
+"""Rows over clients, for experiments: every split is a list of row numbers per client, drawn from a given generator.
 
 Clients without rows are allowed; they are part of what skewed splits look like. `empty` counts them.
 """
@@ -18,13 +18,13 @@ def split(
     alpha: float | None = None,
     count: int | None = None,
 ) -> Parts:
-    """The split that an experiment's options name: Dirichlet(α) by class, so many classes a client, or evenly.
+    """The split that an experiment's options name: Dirichlet(α) by class, so many classes per client, or evenly.
 
     >>> [len(part) for part in split(np.zeros(7, dtype=int), 3, np.random.default_rng(0))]
     [3, 2, 2]
     """
     if alpha is not None and count is not None:
-        raise PartitionError(f"alpha = {alpha} and {count} classes a client exclude each other; give one.")
+        raise PartitionError(f"alpha = {alpha} and {count} classes per client exclude each other; give one.")
     if alpha is not None:
         return dirichlet_by_class(labels, clients, alpha, rng)
     return iid(labels, clients, rng) if count is None else classes_per_client(labels, clients, count, rng)
@@ -96,11 +96,11 @@ def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: i
     _check_clients(clients)
     classes = np.unique(labels)
     if not 1 <= count <= len(classes):
-        raise PartitionError(f"{count} classes a client were asked for; the labels have 1 to {len(classes)}.")
+        raise PartitionError(f"{count} classes per client were asked for; the labels have 1 to {len(classes)}.")
     if clients * count < len(classes):
         raise PartitionError(
             f"{clients} clients with {count} classes each cannot hold {len(classes)} classes; "
-            f"use at least {-(-len(classes) // count)} clients or more classes a client."
+            f"use at least {-(-len(classes) // count)} clients or more classes per client."
         )
     holders = _deal(classes, clients, count, rng)
     owner = np.empty(len(labels), dtype=np.int64)

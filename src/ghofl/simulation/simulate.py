@@ -6,6 +6,7 @@ Under a recipe with privacy.secure the messages are masked vectors of one secure
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,15 @@ from jaxtyping import Int64, Num
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import EmbeddingsError, HeadError
-from ghofl.evaluation import Confusion
+from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
 from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
-from ghofl.privacy import NoiseStream, entry_bound, rounded, shifts_of
+from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.samples import classes_of, load_rows
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.partition import Parts, empty
 from ghofl.site.cohorts import check_cohort
@@ -45,6 +47,17 @@ class Dataset:
     y_test: Int64[np.ndarray, " m"] = field(repr=False)
     classes: tuple[str, ...]
 
+    @classmethod
+    def load(cls, path: str | Path) -> "Dataset":
+        """The rows of a file with x_train, y_train, x_test and y_test; its classes are those of the training rows."""
+        train, test = load_rows(path, "train"), load_rows(path, "test")
+        assert train.y is not None
+        try:
+            classes = classes_of(train.y)
+        except EmbeddingsError as error:
+            raise EmbeddingsError(f"{path}: {error}") from None
+        return cls(train.x, train.numbers(classes), test.x, test.numbers(classes), classes)
+
     def __post_init__(self) -> None:
         if self.x_train.shape[1] != self.x_test.shape[1]:
             raise EmbeddingsError(
@@ -55,12 +68,17 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class HeadResult:
-    """How one head did: accuracy on the test rows, mean bytes a client sends for it, and its time."""
+    """How one head did on the test rows, mean bytes a client sends for it, and its time."""
 
-    accuracy: float
+    metrics: Metrics
     payload_bytes: int
     fit_seconds: float
     ms_per_sample: float
+
+    @property
+    def accuracy(self) -> float:
+        """The share of test rows whose class was predicted."""
+        return self.metrics.confusion.accuracy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +107,7 @@ class Simulation:
             "secure": None if self.secure_round is None else self.secure_round.to_dict(),
             "heads": {
                 name: {
-                    "accuracy": result.accuracy,
+                    **result.metrics.to_dict(),
                     "payload_bytes": result.payload_bytes,
                     "fit_seconds": result.fit_seconds,
                     "ms_per_sample": result.ms_per_sample,
@@ -129,7 +147,7 @@ def simulate(
         exact, secure_round = sites.secure_total(cohort or Cohort(), stream)
     else:
         exact, secure_round = sites.total(stream), None
-    total = exact.released(stream)
+    total = exact.release(stream)
     results = {}
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
@@ -259,7 +277,7 @@ def _serving(options: RecipeOptions, specs: Sequence[HeadSpec]) -> RecipeOptions
 
 
 def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False) -> dict[str, HeadSpec]:
-    """Every head, without those that need a sketch when there is none, or a matrix a class of lifted features."""
+    """Every head, without those that need a sketch when there is none, or a matrix per class of lifted features."""
     specs = {name: HeadSpec.parse(name, preset) for name in HEADS}
     return {
         name: spec
@@ -293,7 +311,7 @@ def _measure(sizes: Mapping[tuple[str, ...], list[int]], message: Message, featu
         if Layout.of(own) == message.moments.layout:
             counted.append(whole)
         else:
-            part = rounded(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
+            part = round_moments(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
             header = {"kind": "message", "recipe": own.fingerprint, "id": message.id, "site": message.site}
             header |= {"clipped": message.clipped}
             counted.append(len(encode(part, header)))
@@ -309,8 +327,8 @@ def _judge(total: Total, spec: HeadSpec, data: Dataset, payload: int) -> HeadRes
     started = time.perf_counter()
     classifier = Classifier.fit(total, spec)
     fitted = time.perf_counter()
-    predicted = classifier.predict(data.x_test)
+    probabilities = classifier.predict_proba(data.x_test)
     scored = time.perf_counter()
-    accuracy = Confusion.of(data.y_test, predicted, len(data.classes)).accuracy
+    metrics = Metrics.of(probabilities, data.y_test)
     per_sample = 1000.0 * (scored - fitted) / max(1, len(data.y_test))
-    return HeadResult(accuracy, payload, fitted - started, per_sample)
+    return HeadResult(metrics, payload, fitted - started, per_sample)

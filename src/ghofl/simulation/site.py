@@ -10,7 +10,7 @@ import numpy as np
 from ghofl.errors import SiteError
 from ghofl.features import Features
 from ghofl.recipe import Recipe
-from ghofl.samples import class_numbers, load_rows
+from ghofl.samples import load_rows
 from ghofl.simulation import partition
 from ghofl.site.outgoing import Counted, Embedded, Outgoing, count
 from ghofl.site.policy import Policy
@@ -77,6 +77,5 @@ def _dealt(
 ) -> tuple[np.ndarray, np.ndarray, partition.Parts]:
     """Training rows, class numbers and who has which; kept, because one process plays many clients."""
     rows = load_rows(path, "train")
-    assert rows.y is not None
-    y = class_numbers(rows.y, classes)
+    y = rows.numbers(classes)
     return rows.x, y, partition.split(y, clients, np.random.default_rng(seed), alpha)

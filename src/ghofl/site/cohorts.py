@@ -2,6 +2,7 @@
 
 from ghofl import secure
 from ghofl.errors import PrivacyError
+from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 
 
@@ -25,3 +26,13 @@ def check_cohort(recipe: Recipe, agreed: secure.Plan) -> None:
             f"privacy.min_cohort is {least}, and of {agreed.clients} clients {agreed.dropped} may vanish from this "
             "round; invite more clients, or assume fewer dropouts."
         )
+
+
+def round_plan(recipe: Recipe, clients: int, dropout: float, corruption: float, min_sites: int) -> secure.Plan:
+    """The plan of a round: for as many dropouts as were asked for, or as leave enough sites for the total to be used."""
+    least, least_honest = fewest_survivors(recipe)
+    corrupted = secure.plan(clients, 1, 0.0, corruption).corrupted
+    needed = max(min_sites, least, least_honest + corrupted if least_honest else 0)
+    plan = secure.plan(clients, entry_bound(recipe), dropout, corruption, min_survivors=min(needed, clients))
+    check_cohort(recipe, plan)
+    return plan

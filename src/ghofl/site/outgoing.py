@@ -4,18 +4,20 @@ Command line, Flower, simulation and demo all come through here.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Int64, Num
 
 from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.errors import EmbeddingsError
 from ghofl.features import Clipping, Features
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
+from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.wire.message import Message
 
 Progress = Callable[[str, int, int], None]
@@ -24,10 +26,12 @@ BLOCK = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded:
-    """Rows of a site as they are: embeddings and class numbers."""
+    """Rows of a site as they are: embeddings and class numbers, and the rows that were left out of them."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Int64[np.ndarray, " n"] = field(repr=False)
+    bad: tuple[Bad, ...] = field(default=(), repr=False)
+    rows_per_person: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,6 +44,7 @@ class Encodable:
     batch_size: int = 0
     skip_bad: bool = False
     labels_are_numbers: bool = False
+    rows_per_person: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,6 +109,7 @@ def outgoing(
 
 def count(features: Features, rows: Embedded | Encodable, progress: Progress | None = None) -> Counted:
     """The exact moments of a site's rows, a block of them at a time."""
+    check_persons(features.recipe, rows.rows_per_person)
     layout = Layout.of(features.recipe)
     builder, clipping, bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
     blocks = _blocks(rows, progress or (lambda *_: None), features.recipe.classes, bad)
@@ -114,6 +120,22 @@ def count(features: Features, rows: Embedded | Encodable, progress: Progress | N
     return Counted(builder.moments(), clipping, tuple(bad))
 
 
+def limited(
+    rows: Embedded | Encodable, recipe: Recipe, source: str, split: str, column: str, own: int | None
+) -> Embedded | Encodable:
+    """The rows of which at most so many are about one person, as a column of their file says; all without a column."""
+    if not column:
+        if own is not None:
+            raise EmbeddingsError("rows_per_person needs the column that says who a row is about; write person too.")
+        return rows
+    most = rows_per_person(recipe, own)
+    if isinstance(rows, Embedded):
+        keep = first_rows(load_persons(source, column, split, len(rows.x)), most)
+        return Embedded(rows.x[keep], rows.y[keep], rows.bad, most)
+    keep = first_rows(load_persons(source, column, split, len(rows.samples)), most)
+    return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
+
+
 def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ...], bad: list[Bad]):
     if isinstance(rows, Encodable):
         yield from encode_labelled(
@@ -122,6 +144,7 @@ def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ..
             labels_are_numbers=rows.labels_are_numbers, progress=report, bad=bad,
         )  # fmt: skip
         return
+    bad += rows.bad
     for start in range(0, len(rows.x), BLOCK):
         yield rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
         report("rows", min(start + BLOCK, len(rows.x)), len(rows.x))

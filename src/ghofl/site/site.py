@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from ghofl import encoders
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, check_encoder, class_numbers, load_rows, load_samples
+from ghofl.samples import Columns
 from ghofl.site.audit import audit
 from ghofl.site.configuration import built, read_toml
 from ghofl.site.memory import FolderMemory, Memory
-from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count
+from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limited
 from ghofl.site.policy import Policy
+from ghofl.site.rows import load_embedded, load_encodable
 
 
 @runtime_checkable
@@ -41,7 +41,7 @@ class Custodian(Protocol):
     def audit(self, left: Outgoing) -> tuple[str, ...]: ...
 
 
-PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights")
+PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights", "socket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,9 @@ class Site:
     the message it sent, approvals, the state of a secure round. `recipe` is its own copy of what was agreed on: any
     other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` a file of what it
     insists on. `labels_are_numbers` says that whole-number labels are places in the recipe's list of classes, from 0.
+    `socket` is where its keeper answers, `socket_group` the group that may connect, and `allow` the users that may ask.
+    `person` is the column that says who a row is about; at most `rows_per_person` rows of one person count, or as many as
+    the recipe says where that is fewer.
     """
 
     name: str
@@ -71,6 +74,11 @@ class Site:
     auth_key: str = ""
     policy: str = ""
     labels_are_numbers: bool = False
+    socket: str = ""
+    socket_group: str = ""
+    allow: tuple[str, ...] = ()
+    person: str = ""
+    rows_per_person: int | None = None
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -141,6 +149,8 @@ class Site:
                     f"the server's recipe {theirs}… is not the one agreed on here, {ours}…: another {what}. "
                     "Give server and sites one recipe file."
                 )
+        else:
+            self.conditions().check_agreed(recipe)
         self.conditions().check_recipe(recipe)
 
     def count(self, recipe: Recipe) -> Counted:
@@ -154,16 +164,13 @@ class Site:
         return tuple(audit(left.moments, left.recipe, guarantee).sentences())
 
     def _rows(self, recipe: Recipe) -> Embedded | Encodable:
+        numbers = self.labels_are_numbers
         if self.embeddings:
-            rows = load_rows(self.embeddings, self.split)
-            assert rows.y is not None
-            check_encoder(rows.encoder, recipe, self.embeddings)
-            return Embedded(rows.x, class_numbers(rows.y, recipe.classes, self.labels_are_numbers))
+            found = load_embedded(recipe, self.embeddings, self.split, labels_are_numbers=numbers)
+            return limited(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
-        samples, runtime = load_samples(self.data, self.split, columns), Runtime(self.device)
-        encoder = encoders.load(
-            self.encoder, runtime, weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None,
-            views=encoders.agreed_views(self.encoder, recipe.encoder),
+        rows = load_encodable(
+            recipe, self.data, self.encoder, self.split, columns=columns, runtime=Runtime(self.device),
+            weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None, labels_are_numbers=numbers,
         )  # fmt: skip
-        check_encoder(encoders.identity(encoder), recipe, self.data)
-        return Encodable(samples, encoder, runtime, labels_are_numbers=self.labels_are_numbers)
+        return limited(rows, recipe, self.data, self.split, self.person, self.rows_per_person)

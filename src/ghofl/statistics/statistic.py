@@ -19,24 +19,24 @@ class Statistic:
     plausibility, repair, estimates of size) reads these fields. In them, R is the longest a row can be, β the largest a
     feature can be and ‖sketch‖ the largest singular value of the sketch matrix, or 1.
 
-    name: what recipes and messages call it.
-    noun: what its entries are, in the plural, for error messages.
-    power: how many features are multiplied in an entry; one row adds at most β^power to it.
-    of_class: the shape of what one class has, or the whole where there is no class, from the number of features.
-    add: adds rows to such a part, exactly; with `is_deferred` it is called for many rows at a time.
-    length: Δ, no row's contribution is longer, from R, β and ‖sketch‖; `formula` writes Δ² down.
-    share: its part of the privacy budget, beside those of the others.
-    agreement: (p, q, r) such that the contributions of two rows of one class have an inner product of at least
-        Δ²(p + q·t + r·t²), where t ∈ [−1, 1] is x·x'/R².
-    is_per_class: whether each class has its own, so that a minimum count can take the class out.
-    is_symmetric: whether it is the packed upper triangle of second moments Σ x xᵀ.
-    is_sketched: whether it is of the sketch z = Rᵀx instead of x; it is there when the recipe has a sketch.
-    is_unsigned: whether no entry can be negative.
-    is_rounded: whether privacy.rounding leaves low bits out.
-    is_deferred: whether rows wait for one product per class, which is quicker than adding them as they come.
-    parent, derive: the statistic it follows from, and how: from the parent's block, the number of features and the
-        sketch matrix.
-    above: pairs (small, other) with small² ≤ other · this in every entry, whatever the rows (Cauchy–Schwarz).
+    - `name`: what recipes and messages call it.
+    - `noun`: what its entries are, in the plural, for error messages.
+    - `power`: how many features are multiplied in an entry; one row adds at most β^power to it.
+    - `of_class`: the shape of what one class has, or the whole where there is no class, from the number of features.
+    - `add`: adds rows to such a part, exactly; with `is_deferred` it is called for many rows at a time.
+    - `length`: Δ, no row's contribution is longer, from R, β and ‖sketch‖; `formula` writes Δ² down.
+    - `share`: its part of the privacy budget, beside those of the others.
+    - `agreement`: (p, q, r) such that the contributions of two rows of one class have an inner product of at least
+      Δ²(p + q·t + r·t²), where t ∈ [−1, 1] is x·x'/R².
+    - `is_per_class`: whether each class has its own, so that a minimum count can take the class out.
+    - `is_symmetric`: whether it is the packed upper triangle of second moments Σ x xᵀ.
+    - `is_sketched`: whether it is of the sketch z = Rᵀx instead of x; it is there when the recipe has a sketch.
+    - `is_unsigned`: whether no entry can be negative.
+    - `is_rounded`: whether privacy.rounding leaves low bits out.
+    - `is_deferred`: whether rows wait for one product per class, which is quicker than adding them as they come.
+    - `parent`, `derive`: the statistic it follows from, and how: from the parent's block, the number of features and the
+      sketch matrix.
+    - `above`: pairs (small, other) with small² ≤ other · this in every entry, whatever the rows (Cauchy–Schwarz).
     """
 
     name: str

@@ -71,7 +71,7 @@ def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
 
 
 def read_json(text: bytes, what: str) -> dict[str, Any]:
-    """A JSON object whose keys stand once each; `what` it is, for the error."""
+    """A JSON object whose keys come once each; `what` it is, for the error."""
     try:
         value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
     except (ValueError, RecursionError):
@@ -84,7 +84,7 @@ def read_json(text: bytes, what: str) -> dict[str, Any]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key comes twice")
     return values
 
 
@@ -92,12 +92,12 @@ def _not_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-def compressed(data: bytes) -> bytes:
+def compress(data: bytes) -> bytes:
     """Bytes in one zstd frame."""
     return _library().ZstdCompressor(level=3).compress(data)
 
 
-def decompressed(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
+def decompress(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
     """The bytes inside a zstd frame, never more than `limit` of them; other bytes as they are."""
     if bytes(data[:4]) != ZSTD_MAGIC:
         return data

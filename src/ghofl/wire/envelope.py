@@ -52,11 +52,11 @@ def encode(moments: Moments, header: Mapping[str, Any], zstd: bool = False) -> b
     for name, block in moments.blocks.items():
         for part, content in zip(("codes", "data"), packing.pack(block.ravel()), strict=True):
             tensors[f"{name}.{part}"] = content
-    data = sealed(tensors, _full_header(moments, header))
-    return container.compressed(data) if zstd else data
+    data = seal(tensors, _full_header(moments, header))
+    return container.compress(data) if zstd else data
 
 
-def sealed(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> bytes:
+def seal(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> bytes:
     """A safetensors file of these tensors and ghofl's header, with the checksum of all of it in the header."""
     text = json.dumps({"schema": SCHEMA, **header, "sha256": NO_DIGEST}, sort_keys=True)
     data = save_safetensors(dict(tensors), metadata={"ghofl": text})
@@ -66,8 +66,8 @@ def sealed(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> byte
 
 def check_seal(header: Mapping[str, Any], data: bytes | FileBytes) -> None:
     """Raise unless the checksum in the header is that of the file, those digits being zeros."""
-    told = header.get("sha256")
-    at = _digest_position(data, told) if isinstance(told, str) and len(told) == len(NO_DIGEST) else -1
+    given = header.get("sha256")
+    at = _digest_position(data, given) if isinstance(given, str) and len(given) == len(NO_DIGEST) else -1
     digest = hashlib.sha256()
     for start in range(0, len(data), HASHED):
         piece = bytearray(data[start : start + HASHED])
@@ -75,7 +75,7 @@ def check_seal(header: Mapping[str, Any], data: bytes | FileBytes) -> None:
         if low < high:
             piece[low - start : high - start] = b"0" * (high - low)
         digest.update(piece)
-    if at < 0 or digest.hexdigest() != told:
+    if at < 0 or digest.hexdigest() != given:
         raise MessageError(
             "the bytes do not match the header's sha256: damaged on the way, ask the site to send it again."
         )
@@ -143,7 +143,7 @@ def open_envelope(
     tensors is limited by the bytes that came.
     """
     limit = None if layout is None else size_limit(layout, max_header)
-    data = container.decompressed(data, limit)
+    data = container.decompress(data, limit)
     if limit is not None and len(data) > limit:
         raise MessageError(
             f"the {kind} has {len(data):,} bytes and this recipe allows {limit:,}; it is not of this recipe."
@@ -164,7 +164,7 @@ def safetensors_header(data: bytes | FileBytes, kind: str, max_header: int) -> d
 
 
 def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | None:
-    """ghofl's metadata of a message, total or head, read without its body; nothing when it is none of them."""
+    """ghofl's metadata of a message, total or head, read without its body; None for any other file."""
     with open(path, "rb") as file:
         start = file.read(8)
         size = int.from_bytes(start, "little")

@@ -24,10 +24,10 @@ from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
-from ghofl.privacy import NoiseStream, plan_of, protect, restored, rounded, shifts_of
+from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
-from ghofl.wire.plausible import check_plausible, check_possible, check_radius, check_rows
+from ghofl.wire.plausible import check_lengths, check_plausible, check_possible, check_rows
 
 MAX_HEADER = 64 * 2**10
 _FIRST_FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}
@@ -97,7 +97,7 @@ class Message:
                 f"{moments.rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
                 "agree on a recipe with a larger max_rows in its [limits] section."
             )
-        check_radius(moments, radius_of(recipe))
+        check_lengths(moments, radius_of(recipe))
         left = protect(moments, recipe, stream)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
         share = clipping.share if clipping is not None and tells else None
@@ -117,7 +117,7 @@ class Message:
         """The message as bytes, smaller (and slower) when `zstd` is asked for."""
         header = {"kind": "message", "recipe": self.fingerprint, "id": self.id, "site": self.site}
         header |= {"clipped": self.clipped}
-        return encode(rounded(self.moments, self.shifts), header, zstd)
+        return encode(round_moments(self.moments, self.shifts), header, zstd)
 
     @classmethod
     def from_bytes(cls, data: bytes | FileBytes, recipe: Recipe, is_own: bool = False) -> "Message":
@@ -130,7 +130,7 @@ class Message:
         opened = open_envelope(data, layout, "message", MAX_HEADER, FIELDS)
         header = opened.header
         check_header(header, recipe)
-        moments = restored(decode(opened, layout), shifts)
+        moments = restore(decode(opened, layout), shifts)
         check_rows(moments, recipe)
         check_plausible(moments, recipe)
         if not is_own:
@@ -169,5 +169,5 @@ def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
 
 
 def is_share(value: object) -> bool:
-    """Whether something is a share from 0 to 1, or not told."""
+    """Whether something is a share from 0 to 1, or missing."""
     return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)

@@ -151,7 +151,7 @@ def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
     widths = codes % SIGNED
     if len(codes) and (codes.max() > SIGNED + 8 or widths.max() > 8 or SIGNED in codes):
         raise MessageError(
-            "a code byte is none of 0–8 and 17–24; the message is damaged, ask the site to send it again."
+            "a code byte is outside 0–8 and 17–24; the message is damaged, ask the site to send it again."
         )
     expected = data_bytes(codes, count)
     if len(data) != expected:

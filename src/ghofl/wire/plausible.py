@@ -35,7 +35,7 @@ def check_plausible(
     plan = None if recipe is None else plan_of(recipe)
     if plan is None or (plan.mechanism == "central" and not is_released):
         _check_squares(moments, allowed)
-        check_radius(moments, None if recipe is None else radius_of(recipe), allowed)
+        check_lengths(moments, None if recipe is None else radius_of(recipe), allowed)
 
 
 def check_rows(moments: Moments, recipe: Recipe) -> None:
@@ -139,7 +139,7 @@ def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, oth
         raise MessageError(f"the {what} are smaller than the {than} allow; no rows give such moments.")
 
 
-def check_radius(moments: Moments, radius: int | None, allowed: Mapping[str, int] | None = None) -> None:
+def check_lengths(moments: Moments, radius: int | None, allowed: Mapping[str, int] | None = None) -> None:
     """Raise unless rows no longer than the radius could have made these moments."""
     if radius is None:
         return

@@ -1,7 +1,7 @@
 """Who is inside a total, and what else its header says: the recipe it brings, noise, small classes."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,8 @@ from ghofl.names import is_hex, is_site_name, look_alike, shown
 from ghofl.privacy import Guarantee, MinCount, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
+
+WHY_LENGTH = 1000  # characters of a reason to leave a message out
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Entry:
 
     @classmethod
     def hidden(cls, site: str) -> "Entry":
-        """The line of a site of which only the name is told."""
+        """The line of a site of which only the name is known."""
         return cls(secrets.token_hex(16), site, None, "")
 
     @property
@@ -39,13 +41,40 @@ class Entry:
         return self.site or self.id[:8]
 
 
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A message that came and was left out of a total, and why."""
+
+    id: str
+    site: str
+    why: str
+
+    @property
+    def name(self) -> str:
+        """How people tell this site from others."""
+        return self.site or self.id[:8]
+
+
+def quarantined_in(header: Mapping[str, Any]) -> tuple[Aside, ...]:
+    lines = header.get("quarantined", [])
+    if not isinstance(lines, list) or not all(_is_aside(line) for line in lines):
+        raise MessageError("what the total says about quarantined sites is damaged; make it again from its messages.")
+    return tuple(Aside(line[0], line[1], shown(line[2], WHY_LENGTH)) for line in lines)
+
+
+def _is_aside(line: Any) -> bool:
+    if not isinstance(line, list) or len(line) != 3:
+        return False
+    return is_hex(line[0], ID_DIGITS) and is_site_name(line[1]) and isinstance(line[2], str)
+
+
 def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
     if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)
-    told = [e.rows for e in roster if e.rows is not None]
-    is_short = len(told) == len(roster) and sum(told) != moments.rows
+    known = [e.rows for e in roster if e.rows is not None]
+    is_short = len(known) == len(roster) and sum(known) != moments.rows
     if len({e.id for e in roster}) != len(roster) or is_short:
         raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
     return roster
@@ -111,3 +140,9 @@ def check_look_alikes(names: Iterable[str]) -> None:
     """Raise when two of some names look alike."""
     if pair := look_alike(names):
         raise RosterError(f"sites {pair[0]!r} and {pair[1]!r} look alike; give one of them another name.")
+
+
+def list_names(roster: Sequence[Entry]) -> str:
+    """The first few sites of a roster, for an error."""
+    names = ", ".join(repr(e.name) for e in roster[:5])
+    return names + (f" and {len(roster) - 5} more" if len(roster) > 5 else "") if roster else "nobody"

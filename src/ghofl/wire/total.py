@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RosterError
+from ghofl.errors import MessageError, PrivacyError, RosterError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
-from ghofl.moments import INT64_MAX, Layout, Moments
+from ghofl.moments import Layout, Moments
 from ghofl.names import check_look_alike, skeleton
 from ghofl.privacy import (
     Guarantee,
@@ -34,17 +34,26 @@ from ghofl.privacy import (
 from ghofl.recipe import Recipe
 from ghofl.wire import envelope, packing
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
+from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
 from ghofl.wire.message import FIELDS as MESSAGE_FIELDS
 from ghofl.wire.message import MAX_HEADER, Message, check_header
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Entry, check_look_alikes, guarantee_in, recipe_in, roster_in, small_in
+from ghofl.wire.roster import (
+    Aside,
+    Entry,
+    check_look_alikes,
+    guarantee_in,
+    list_names,
+    quarantined_in,
+    recipe_in,
+    roster_in,
+    small_in,
+)
 
 MAX_TOTAL_HEADER = 512 * 2**20
 _FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
 FIELDS = {1: _FIELDS, 2: _FIELDS}
-SMALL = 2**30  # bytes of moments that a file of any size may unpack to
-EXPANSION = 256  # and how many times its own size a larger one
-OPTIONAL = frozenset({"guarantee", "small_classes"})
+OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,7 @@ class Total:
     ----------
     ``total + message - message == total``, roster included, to the bit, unless it is released; then both raise.
     A site is never inside twice. `guarantee` is what the noise inside promises, and nothing without noise.
+    `quarantined` says whose messages came and were left out.
 
     Examples
     --------
@@ -73,6 +83,7 @@ class Total:
     roster: tuple[Entry, ...] = field(default=())
     guarantee: Guarantee | None = None
     small_classes: MinCount | None = None
+    quarantined: tuple[Aside, ...] = ()
 
     @classmethod
     def of(cls, messages: Iterable[Message], recipe: Recipe) -> "Total":
@@ -88,7 +99,7 @@ class Total:
 
         Noise of the sites is in it. Fewer sites than privacy.min_cohort would have too little, and raise.
         """
-        _refuse_cohort(recipe, len(sites))
+        check_cohort(recipe, len(sites))
         plan = plan_of(recipe)
         guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
         return cls(recipe, from_vector(vector, recipe), tuple(map(Entry.hidden, sites)), guarantee)
@@ -99,7 +110,7 @@ class Total:
         of_its_own = self.guarantee is not None and self.guarantee.mechanism != "local"
         return of_its_own or self.small_classes is not None
 
-    def released(self, stream: NoiseStream | None = None) -> "Total":
+    def release(self, stream: NoiseStream | None = None) -> "Total":
         """The total as others may see it: with the recipe's central noise, and without its small classes.
 
         Rows and hashes of single sites, which are exact, leave the roster. Every call on an exact total draws new
@@ -107,8 +118,7 @@ class Total:
         """
         if self.small_classes is not None:
             raise PrivacyError("this total is released already; release the total that it was made from, if at all.")
-        _refuse_cohort(self.recipe, len(self.roster))
-        _refuse_share(self)
+        self._check_use()
         plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
         if plan is not None and guarantee is None:
             moments, guarantee = noisy(moments, self.recipe, stream), plan.guarantee
@@ -124,11 +134,22 @@ class Total:
         if plan_of(self.recipe) is not None and self.guarantee is None:
             raise PrivacyError(
                 f"the recipe promises epsilon = {self.recipe.privacy.epsilon} by noise on the total, and this total has "
-                "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.released) adds it, once."
+                "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.release) adds it, once."
             )
-        _refuse_cohort(self.recipe, len(self.roster))
-        _refuse_share(self)
-        return self.released() if self.recipe.privacy.min_count and self.small_classes is None else self
+        self._check_use()
+        return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
+
+    def _check_use(self) -> None:
+        """Raise unless the recipe's limits let this total be released or built from."""
+        check_cohort(self.recipe, len(self.roster))
+        check_share(self.recipe, self.roster, self.moments.rows)
+
+    def _check_exact(self, verb: str) -> None:
+        if self.is_released:
+            raise PrivacyError(
+                f"cannot {verb} a released total: its noise, or its missing classes, are those of the sites that were in it. "
+                f"{verb.capitalize()} the exact total, and release the result: a release of its own."
+            )
 
     def clipped(self) -> tuple[Entry, ...]:
         """The sites of which more entries fell outside the grid than is harmless, the worst first."""
@@ -139,7 +160,7 @@ class Total:
         """The standard deviation of noise and rounding in a stored block, in steps of the grid; 0 where it is exact."""
         plan, messages = plan_of(self.recipe), max(1, len(self.roster))
         step = 2.0 ** shifts_of(self.recipe).get(statistic, 0)
-        rounding = messages / 12.0 if step > 1 else 0.0  # the variance of a uniform number, once a message
+        rounding = messages / 12.0 if step > 1 else 0.0  # the variance of a uniform number, once per message
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
@@ -150,11 +171,11 @@ class Total:
         aggregator.add(message)
         return aggregator.total()
 
-    def joined(self, other: "Total") -> "Total":
+    def join(self, other: "Total") -> "Total":
         """The total of the sites of both, such as those of a later secure round; no site is in both."""
         check_fingerprint({"recipe": other.recipe.fingerprint}, self.recipe)
-        for total in (self, other):
-            _refuse_released(total, "join")
+        self._check_exact("join")
+        other._check_exact("join")
         twice = sorted({e.site for e in self.roster if e.site} & {e.site for e in other.roster})
         if twice:
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
@@ -164,12 +185,12 @@ class Total:
 
     def __sub__(self, message: Message) -> "Total":
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
-        _refuse_released(self, "subtract from")
+        self._check_exact("subtract from")
         entry = next((e for e in self.roster if e.id == message.id), None)
         if entry is None:
             raise RosterError(
                 f"message {message.name!r} (id {message.id[:8]}…) is not in this total, which holds "
-                f"{_names(self.roster)}; subtract a message that was added."
+                f"{list_names(self.roster)}; subtract a message that was added."
             )
         if entry != Entry.of(message):
             raise RosterError(
@@ -194,6 +215,8 @@ class Total:
             header["guarantee"] = self.guarantee.to_dict()
         if self.small_classes is not None:
             header["small_classes"] = asdict(self.small_classes)
+        if self.quarantined:
+            header["quarantined"] = [[aside.id, aside.site, aside.why] for aside in self.quarantined]
         return header
 
     @classmethod
@@ -208,12 +231,13 @@ class Total:
         if recipe is None:
             recipe = recipe_in(opened.header)
             layout = Layout.of(recipe)
-            _refuse_expansion(layout, len(data))
+            check_expansion(layout, len(data))
         check_fingerprint(opened.header, recipe)
         assert layout is not None
         moments = decode(opened, layout)
         roster, guarantee = roster_in(opened.header, moments), guarantee_in(opened.header, recipe)
-        total = cls(recipe, moments, roster, guarantee, small_in(opened.header, layout.classes))
+        small, aside = small_in(opened.header, layout.classes), quarantined_in(opened.header)
+        total = cls(recipe, moments, roster, guarantee, small, aside)
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total
 
@@ -229,10 +253,11 @@ class Total:
 
 
 class Aggregator:
-    """Adds messages one at a time in bounded memory: one set of moments and a line of roster a site."""
+    """Adds messages one at a time in bounded memory: one set of moments and one line of the roster per site."""
 
     def __init__(self, recipe: Recipe, start: Total | None = None) -> None:
-        _refuse_released(start, "add to")
+        if start is not None:
+            start._check_exact("add to")
         if recipe.privacy.secure:
             raise MessageError(
                 "the recipe asks for secure aggregation, where messages are never seen one by one; its totals come "
@@ -253,7 +278,7 @@ class Aggregator:
 
     def add(self, message: Message) -> None:
         """Add a message, unless its id or site is inside already, its recipe is another, or the sum could overflow."""
-        self.refuse(message)
+        self._check(message.fingerprint, message.id, message.site, message.rows)
         if self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
             self._blocks = dict((Moments(self._layout, self._blocks) + message.moments).blocks)
         else:
@@ -277,7 +302,7 @@ class Aggregator:
             check_header(header, self.recipe)
             envelope.check_body(opened, layout)
             rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
-            self._refuse(header["recipe"], header["id"], header["site"], rows)
+            self._check(header["recipe"], header["id"], header["site"], rows)
             digest = layout.digest()
             for name, block in self._blocks.items():
                 flat, shift = block.reshape(-1), shifts.get(name, 0)
@@ -291,11 +316,7 @@ class Aggregator:
         self._enter(entry)
         return entry
 
-    def refuse(self, message: Message) -> None:
-        """Raise where `add` would, and add nothing."""
-        self._refuse(message.fingerprint, message.id, message.site, message.rows)
-
-    def _refuse(self, fingerprint: str, message_id: str, site: str, rows: int) -> None:
+    def _check(self, fingerprint: str, message_id: str, site: str, rows: int) -> None:
         name = site or message_id[:8]
         if fingerprint != self._fingerprint:
             check_fingerprint({"recipe": fingerprint}, self.recipe)
@@ -313,7 +334,7 @@ class Aggregator:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
         return self._total({name: block.copy() for name, block in self._blocks.items()})
 
-    def finished(self) -> Total:
+    def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
         blocks, self._blocks = self._blocks, {}
         return self._total(blocks)
@@ -327,54 +348,3 @@ class Aggregator:
         self._sites.add(entry.site)
         if entry.site:
             self._looks[skeleton(entry.site)] = entry.site
-
-
-def check_overflow(layout: Layout, rows: int, name: str) -> None:
-    """Raise when sums of so many rows, those of the message called `name` included, could leave the 64-bit integers."""
-    if rows * layout.largest > INT64_MAX:
-        raise MomentsOverflowError(
-            f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
-        )
-
-
-def _refuse_expansion(layout: Layout, size: int) -> None:
-    """Raise when a file that brings its own recipe would unpack to far more than it has."""
-    if 8 * layout.entries > max(SMALL, EXPANSION * size):
-        raise MessageError(
-            f"this total of {size:,} bytes would unpack to {8 * layout.entries:,}, by a recipe of its own making. Read it "
-            "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
-        )
-
-
-def _refuse_share(total: Total) -> None:
-    """Raise when one site has more of a plain total's rows than the recipe allows."""
-    most, rows = total.recipe.limits.max_share, total.moments.rows
-    if most is None:
-        return
-    for entry in total.roster:
-        if entry.rows is not None and entry.rows > most * rows:
-            raise RosterError(
-                f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
-                f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
-            )
-
-
-def _refuse_released(total: Total | None, verb: str) -> None:
-    if total is not None and total.is_released:
-        raise PrivacyError(
-            f"cannot {verb} a released total: its noise, or its missing classes, are those of the sites that were in it. "
-            f"{verb.capitalize()} the exact total, and release the result: a release of its own."
-        )
-
-
-def _refuse_cohort(recipe: Recipe, sites: int) -> None:
-    if sites < recipe.privacy.min_cohort:
-        raise PrivacyError(
-            f"a total of {sites} sites may not be used: privacy.min_cohort is {recipe.privacy.min_cohort}. "
-            "Wait for more sites."
-        )
-
-
-def _names(roster: tuple[Entry, ...]) -> str:
-    shown = ", ".join(repr(e.name) for e in roster[:5])
-    return shown + (f" and {len(roster) - 5} more" if len(roster) > 5 else "") if roster else "nobody"

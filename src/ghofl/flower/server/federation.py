@@ -66,7 +66,7 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
             notes += _set_aside(total, specs, folder)
             total.save(folder.path / TOTAL)
             folder.end_round()
-            released = folder.released(total).for_heads()
+            released = folder.release(total).for_heads()
             heads = _heads(released, specs, folder)
         except GhoflError as error:
             report.write_failure(folder, recipe, sites, str(error))

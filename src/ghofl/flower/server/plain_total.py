@@ -12,8 +12,9 @@ from ghofl.recipe import Recipe
 from ghofl.site.letter import Letter
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
+from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER, Message
-from ghofl.wire.total import Aggregator, Total, check_overflow
+from ghofl.wire.total import Aggregator, Total
 
 log = logging.getLogger("flwr")
 
@@ -79,4 +80,4 @@ def _sum(folder: RunFolder, recipe: Recipe) -> Total:
             aggregator.add_file(path)
         except (MessageError, MomentsOverflowError, RosterError) as error:
             raise FederationError(f"{path}: {error} Remove the file, and the site is asked again.") from None
-    return aggregator.finished()
+    return aggregator.finish()

@@ -1,0 +1,133 @@
+"""The command that says which site does not fit the others, `diagnose`, and the quarantine of `sum`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, overload
+
+import typer
+from rich.table import Table
+
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json
+from ghofl.errors import RosterError
+from ghofl.evaluation import diagnosis
+from ghofl.evaluation.diagnosis import Diagnosis, Part
+from ghofl.recipe import Recipe
+from ghofl.wire.envelope import peek
+from ghofl.wire.message import Message
+from ghofl.wire.roster import WHY_LENGTH, Aside
+from ghofl.wire.total import Total
+
+FLAGGED = 3  # the exit code when a site does not fit the others
+
+MaxShare = Annotated[
+    float | None,
+    typer.Option(help="The largest share of all rows that one site may have, e.g. 0.5.", show_default=False),
+]
+
+
+class PartFiles(Sequence[Part]):
+    """Messages of sites, or totals of disjoint cohorts, read one at a time whenever they are looked at."""
+
+    def __init__(self, paths: Sequence[Path], recipe: Recipe, start: Total | None = None) -> None:
+        self._paths, self._recipe = list(paths), recipe
+        self._start = [] if start is None else [Part.of(start, "the earlier total")]
+
+    def __len__(self) -> int:
+        return len(self._paths) + len(self._start)
+
+    @overload
+    def __getitem__(self, index: int) -> Part: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Part]: ...
+    def __getitem__(self, index: int | slice) -> Part | list[Part]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index >= len(self._paths):
+            return self._start[index - len(self._paths)]
+        path = self._paths[index]
+        with console.errors_about(path):
+            header = peek(path)
+            if header is not None and header.get("kind") == "total":
+                return Part.of(Total.load(path, self._recipe), path.stem)
+            return Part.of(Message.load(path, self._recipe))
+
+    def __iter__(self) -> Iterator[Part]:
+        return (self[i] for i in range(len(self)))
+
+
+def diagnose(
+    files: Annotated[list[Path], typer.Argument(help="Message files of sites, or totals of disjoint cohorts.")],
+    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")],
+    max_share: MaxShare = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At the server: say which site's message does not fit the others', and why. The exit code is 3 if one does not.
+
+    Example: ghofl diagnose north.ghofl south.ghofl west.ghofl --recipe recipe.toml
+    """
+    console.check_outputs(json, force)
+    check_max_share(max_share)
+    agreed = Recipe.load(recipe)
+    with console.err.status("comparing sites"):
+        found = diagnosis.diagnose(PartFiles(files, agreed), agreed, max_share)
+    console.show(found.to_dict(), _table(found), json)
+    if json != "-":
+        for sentence in found.sentences():
+            console.out.print(console.printable(sentence), soft_wrap=True)
+    if found.flagged:
+        raise typer.Exit(FLAGGED)
+
+
+def set_aside(
+    messages: Sequence[Path], recipe: Recipe, start: Total | None, max_share: float | None
+) -> dict[Path, Aside]:
+    """The messages that do not fit the others (and an earlier total, where there is one), with the reasons."""
+    found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe, max_share)
+    aside: dict[Path, Aside] = {}
+    for path, site in zip(messages, found.sites, strict=False):  # the earlier total comes last and stays
+        if site.flags:
+            message = Message.load(path, recipe)
+            aside[path] = Aside(message.id, message.site, "; ".join(site.flags)[:WHY_LENGTH])
+    return aside
+
+
+def tell_aside(aside: Mapping[Path, Aside]) -> None:
+    """Name what was left out on standard error, and end with the exit code that says so."""
+    for path, what in aside.items():
+        console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
+    if aside:
+        raise typer.Exit(FLAGGED)
+
+
+def check_shares(total: Total, max_share: float | None) -> None:
+    """Raise where one site has more of a total's rows than was allowed."""
+    rows = max(1, total.moments.rows)
+    over = [e for e in total.roster if max_share is not None and e.rows is not None and e.rows > max_share * rows]
+    if over:
+        raise RosterError(
+            f"{over[0].name!r} has {over[0].rows:,} of {rows:,} rows, and --max-share is {max_share:g}: nothing was "
+            "written. Wait for other sites, leave its message out, or set such messages aside with --quarantine."
+        )
+
+
+def check_max_share(max_share: float | None) -> None:
+    """A usage error for a share that is none."""
+    if max_share is not None and not 0 < max_share <= 1:
+        raise typer.BadParameter(f"--max-share is {max_share:g}; it is a share of all rows above 0 and at most 1.")
+
+
+def _table(found: Diagnosis) -> Table:
+    table = Table(title=f"{console.count(len(found.sites), 'site')}, {len(found.flagged)} flagged")
+    table.add_column("site")
+    for name in ("rows", "share", "labels", "features", "width", "clipped", "head changes"):
+        table.add_column(name, justify="right")
+    table.add_column("flagged")
+    for site in sorted(found.sites, key=lambda s: (not s.flags, -max(s.labels, s.features))):
+        table.add_row(
+            site.name, f"{site.rows:,}", f"{site.share:.1%}", f"{site.labels:.2f}", f"{site.features:.2f}",
+            "–" if site.width is None else f"{site.width:.2f}", "–" if site.clipped is None else f"{site.clipped:.2%}",
+            f"{site.head_change:.2%}", "yes" if site.flags else "",
+        )  # fmt: skip
+    return table

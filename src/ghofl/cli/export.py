@@ -1,0 +1,64 @@
+"""The command that takes a head elsewhere: `export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl import files
+from ghofl.classifier import Classifier
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json
+from ghofl.cli.use import HeadFile
+from ghofl.samples import load_rows
+
+
+def export(
+    head: HeadFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The ONNX file to write.")],
+    encoder: Annotated[
+        Path | None, typer.Option(help="The encoder as a file of 'ghofl export-encoder': the model takes its inputs.")
+    ] = None,
+    card: Annotated[Path | None, typer.Option(help="Also write a model card, in Markdown.")] = None,
+    rows: Annotated[
+        Path | None, typer.Option(help="Embeddings to compare the file with the head on, in ONNX Runtime.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT of those rows.")] = "",
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Write a head, alone or behind its encoder, as one ONNX file: label, probabilities and scores come out of it.
+
+    Example: ghofl export rda.safetensors -o rda.onnx --rows test.npz --card README.md
+    """
+    from ghofl.export.card import model_card
+    from ghofl.export.model import export_head, export_with_encoder, largest_difference
+
+    console.check_outputs(json, force, output, *([] if card is None else [card]))
+    with console.errors_about(head):
+        classifier = Classifier.load(head)
+    alone = export_head(classifier)
+    compared = {}
+    if rows is not None:
+        same, apart = largest_difference(alone, classifier, load_rows(rows, split, labelled=None).x)
+        compared = {"same_labels": same, "largest_probability_difference": apart}
+    model = alone if encoder is None else export_with_encoder(classifier, encoder)
+    data = model.SerializeToString()
+    files.write(output, data)
+    if card is not None:
+        files.write(card, model_card(classifier, name=output.stem))
+    inputs = [given.name for given in model.graph.input]
+    told = (
+        ""
+        if not compared
+        else (
+            f" On {rows}: {compared['same_labels']:.2%} of labels are the head's, and no probability is further off than "
+            f"{compared['largest_probability_difference']:.1e}."
+        )
+    )
+    console.say(
+        {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared},
+        f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to label, probabilities and scores."
+        + told,
+        json,
+    )

@@ -1,0 +1,242 @@
+"""Options that several commands share, each declared once: single ones, and groups that a command takes as one value."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from ghofl.cli import console
+from ghofl.encoders import Runtime, Wanted
+from ghofl.planning.assembly import DELTA, SITE_ROWS, PrivacyOptions, RecipeOptions
+from ghofl.recipe import Grid, Limits, Projection
+from ghofl.samples import Columns
+
+Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
+RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
+TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
+Preset = Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")]
+LabelsAreNumbers = Annotated[
+    bool,
+    typer.Option(
+        "--labels-are-numbers", help="Whole-number labels are places in the recipe's list of classes, from 0."
+    ),
+]
+EncoderName = Annotated[
+    str,
+    typer.Option("--encoder", help="torchvision:NAME, timm:NAME, hf:NAME_OR_FOLDER, onnx:FILE or precomputed:NAME."),
+]
+
+
+VIEWS = "Views of images"  # the panel of their options
+
+
+def _option(help_text: str, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help_text, **more)
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """How an encoder is loaded, under the names that `encoders.load` has for it."""
+
+    weights: Annotated[
+        Path | None, _option("A local checkpoint for torchvision: and timm:, .safetensors or a plain .pth.")
+    ] = None
+    pooling: Annotated[str | None, _option("For texts: 'mean' or 'cls'; the model's own if not given.")] = None
+    fit: Annotated[
+        str | None,
+        _option(
+            "For torchvision: and timm:, 'squash' to a square or 'crop' its middle; with 'pillow-' rounded as there."
+        ),
+    ] = None
+
+
+def _view(help_text: str, *names: str) -> Any:
+    return _option(help_text, *names, rich_help_panel=VIEWS)
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """Which views of an image are averaged: a quality, and where to differ from it."""
+
+    quality: Annotated[
+        str | None,
+        _view(
+            "paper: one view; quick: and its flip, half as fast; default: and three sizes, a sixth as fast; best: and "
+            "deviations and earlier stages, rows 2.5 times as long. 'default' for torchvision: and timm:, else 'paper'."
+        ),
+    ] = None
+    views: Annotated[str | None, _view("'flip' averages an image with its mirror image, 'none' does not.")] = None
+    scales: Annotated[
+        str | None, _view("Input sizes to average over, e.g. 160,224,288, or 'none': the network's own.")
+    ] = None
+    pool: Annotated[str | None, _view("'mean+std' appends deviations over the last map, 'mean' does not.")] = None
+    stages: Annotated[bool | None, _view("Append the means of up to five earlier maps.", "--stages/--no-stages")] = None
+    kernel: Annotated[
+        str | None, _view("How images are resized: 'bilinear' or 'bicubic'; the encoder's own if not given.")
+    ] = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """The views that are asked for."""
+        if self.views not in (None, "flip", "none"):
+            raise typer.BadParameter(f"--views is {self.views!r}; write 'flip' or 'none', and sizes with --scales.")
+        flip = None if self.views is None else self.views == "flip"
+        return Wanted(self.quality or "", flip, self._sizes(), self.pool, self.stages, self.kernel or "")
+
+    def _sizes(self) -> tuple[int, ...] | None:
+        if self.scales is None or self.scales.strip() == "none":
+            return None if self.scales is None else ()
+        try:
+            return tuple(int(part) for part in self.scales.split(","))
+        except ValueError:
+            raise typer.BadParameter(
+                f"--scales is {self.scales!r}; write sizes as in 160,224,288, or 'none'."
+            ) from None
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """How samples are read and encoded."""
+
+    text_column: Annotated[str, _option("The column of texts.")] = ""
+    path_column: Annotated[str, _option("The column of image files, relative to the table.")] = ""
+    row_column: Annotated[str, _option("The parquet column of embeddings.")] = ""
+    label_column: Annotated[str, _option("The column of labels.")] = ""
+    device: Annotated[str, _option("cpu, cuda, cuda:1 or mps.")] = "cpu"
+    precision: Annotated[str, _option("fp32; bf16 or fp16 are refused where they turn embeddings.")] = "fp32"
+    batch_size: Annotated[int, _option("Samples at once; 0 chooses from the memory there is.", min=0)] = 0
+    skip_bad: Annotated[bool, _option("List and leave out samples that cannot be read.", "--skip-bad")] = False
+
+    @property
+    def columns(self) -> Columns:
+        """Which columns hold what."""
+        return Columns(self.text_column, self.path_column, self.row_column, self.label_column)
+
+    @property
+    def runtime(self) -> Runtime:
+        """Where and how exactly the encoder runs."""
+        return Runtime(self.device, self.precision)
+
+
+@dataclass(frozen=True)
+class SpaceOptions:
+    """What sites send and in which space."""
+
+    power: Annotated[
+        float | None,
+        _option("Signed power transform: 0.5 is the square root, 1 none. 1 unless given, 0.5 with --budget."),
+    ] = None
+    unit_length: Annotated[bool, _option("Scale every row to length 1.", "--unit-length")] = False
+    bits: Annotated[
+        int | None, _option(f"Bits of the grid, 2 to 16; {Grid().bits} unless given, or --budget chooses 6.")
+    ] = None
+    scale: Annotated[
+        float | None,
+        _option(
+            "Grid steps in one unit of the embedding; without it fitted to the rows there are, not under --epsilon."
+        ),
+    ] = None
+    project: Annotated[int | None, _option("Project to this many dimensions.")] = None
+    lift: Annotated[int | None, _option("Lift to this many random features.", "--lift")] = None
+    sketch: Annotated[int | None, _option("Class covariances of a sketch of this size.", "--sketch")] = None
+    budget: Annotated[
+        str | None,
+        _option(
+            "Choose the statistics and the space with the best expected accuracy for messages of this size, e.g. 5MB."
+        ),
+    ] = None
+    anchor: Annotated[
+        str | None,
+        _option(
+            "A public vector to subtract from rows: an .npz with an array 'anchor', or the mean of public rows.",
+            metavar="FILE|mean-of:FILE",
+        ),
+    ] = None
+    max_rows: Annotated[
+        int | None,
+        _option("The most rows of one site; one million unless given. Smaller ones make secure rounds smaller."),
+    ] = None
+    max_share: Annotated[
+        float | None, _option("The largest share of all rows that one site may have in a total that is used.")
+    ] = None
+
+    def for_recipe(
+        self,
+        anchor: tuple[float, ...],
+        privacy: PrivacyOptions,
+        seed: int,
+        *,
+        statistics: tuple[str, ...] | None = None,
+        site_rows: int = SITE_ROWS,
+        projection: Projection | None = None,
+    ) -> RecipeOptions:
+        """These options as `assemble` takes them; the anchor is the one that they name."""
+        return RecipeOptions(
+            statistics=statistics, power=self.power, unit_length=self.unit_length, anchor=anchor, bits=self.bits,
+            scale=self.scale, project=projection or self.project, lift=self.lift, sketch=self.sketch, seed=seed,
+            budget=None if self.budget is None else console.bytes_of(self.budget), site_rows=site_rows,
+            privacy=privacy, limits=Limits(self.max_rows, self.max_share),
+        )  # fmt: skip
+
+
+def _privacy(kind: Any, help_text: str, *names: str) -> Any:
+    return Annotated[kind, _option(help_text, *names, rich_help_panel="Privacy")]
+
+
+# The options of privacy, under the names of `PrivacyOptions`.
+PRIVACY = {
+    "epsilon": _privacy(float | None, "Promise this ε by noise; smaller is more private."),
+    "delta": _privacy(float | None, f"The δ that goes with ε; {DELTA:g} unless given."),
+    "radius": _privacy(
+        float | None,
+        "Shorten feature rows to this length. With --epsilon and --unit-length, their usual one unless given.",
+    ),
+    "unit": _privacy(str, "What ε protects: 'record', 'client' or 'person'."),
+    "neighbours": _privacy(str, "'add-remove' a record or client, or 'replace-one'."),
+    "noise": _privacy(
+        str, "Who adds noise: 'central' (the server), 'distributed' (clients, inside secure aggregation) or 'local'."
+    ),
+    "secure": _privacy(bool, "Secure aggregation: the server sees the total only.", "--secure"),
+    "min_count": _privacy(int, "Drop classes with fewer rows than this from the total."),
+    "merge_into": _privacy(str, "Put the rows of dropped classes into this class."),
+    "min_cohort": _privacy(int | None, "The fewest sites whose total is used."),
+    "client_rows": _privacy(int | None, "Full rows that a client counts as, for --unit client."),
+    "rounding": _privacy(int | None, "Low bits to leave out of second moments."),
+    "person_rows": _privacy(int | None, "The most rows of one person that count at a site, for --unit person."),
+}
+GROUPS: dict[type, dict[str, Any]] = {
+    PrivacyOptions: PRIVACY,
+    **{
+        kind: get_type_hints(kind, include_extras=True)
+        for kind in (EncoderOptions, ViewOptions, SampleOptions, SpaceOptions)
+    },
+}
+
+
+def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options of every group in the place of the parameter that gets them as one value."""
+    parameters, groups = [], {}
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        kind = parameter.annotation
+        if kind not in GROUPS:
+            parameters.append(parameter)
+            continue
+        groups[parameter.name], defaults = kind, kind()
+        parameters += [
+            parameter.replace(name=name, annotation=annotation, default=getattr(defaults, name))
+            for name, annotation in GROUPS[kind].items()
+        ]
+
+    def run(**values: Any) -> None:
+        made = {name: kind(**{field: values.pop(field) for field in GROUPS[kind]}) for name, kind in groups.items()}
+        command(**values, **made)
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(run).pop("__wrapped__", None)  # a type checker may wrap functions; whoever unwraps them stops here
+    return run

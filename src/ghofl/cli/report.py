@@ -1,0 +1,65 @@
+"""The command that writes a page about a federation: `report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl import files
+from ghofl.classifier import Classifier
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json, LabelsAreNumbers
+from ghofl.samples import class_numbers, load_rows
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
+
+RUN_TOTAL = "total.ghofl"
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A total, or the folder of a run on Flower.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
+    messages: Annotated[
+        list[Path] | None, typer.Option("--message", help="A message behind the total; repeat it for each.")
+    ] = None,
+    heads: Annotated[
+        list[Path] | None, typer.Option("--head", help="A head to judge on --rows; repeat it for several.")
+    ] = None,
+    rows: Annotated[Path | None, typer.Option(help="Labelled embeddings to judge the heads on.")] = None,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of those rows.")] = "",
+    title: Annotated[str, typer.Option(help="The title of the page.")] = "",
+    labels_are_numbers: LabelsAreNumbers = False,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Write one self-contained page about a total: who took part, what it holds, how its heads do.
+
+    Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --rows test.npz -o report.html
+    """
+    from ghofl.report.findings import Findings
+    from ghofl.report.page import page
+
+    console.check_outputs(json, force, output)
+    if heads and rows is None:
+        raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
+    with console.errors_about(run):
+        total = Total.load(run / RUN_TOTAL if run.is_dir() else run)
+    sent = [Message.load(path, total.recipe) for path in messages or ()]
+    findings = Findings.of_total(total, title or f"The federation in {run.name}", sent)
+    if rows is not None:
+        loaded = load_rows(rows, split)
+        assert loaded.y is not None
+        y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
+        findings = findings.with_judged([Classifier.load(path) for path in heads or ()], loaded.x, y)
+    text = page(findings)
+    files.write(output, text)
+    console.say(
+        {
+            "file": str(output),
+            "bytes": len(text),
+            "sites": len(findings.sites),
+            "heads": [h.name for h in findings.heads],
+        },
+        f"Wrote {output}: open it in a browser; it needs no network.",
+        json,
+    )

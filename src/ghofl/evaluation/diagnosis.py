@@ -1,0 +1,295 @@
+"""Which site's message does not fit the others', from messages alone, at the server.
+
+Of every site: how far its class means are from those of all others (`agreement`), whether a class of its own looks like
+another class of theirs, how wide its rows spread within classes, whether its sums say that rows were counted several
+times over, how many entries were clipped, its share of all rows, and how much the head changes without it, which is
+exact: its moments are subtracted.
+
+The same is done between totals of disjoint cohorts where single messages are never seen.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float
+
+from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError, RosterError
+from ghofl.evaluation.agreement import CENTRE, Agreement
+from ghofl.features import TOLERATED_CLIPPING
+from ghofl.gaussians import Gaussians, draw, linalg
+from ghofl.heads import LDA
+from ghofl.moments import Moments
+from ghofl.privacy import plan_of
+from ghofl.recipe import Recipe
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
+
+FEWEST = 3  # sites: of two that differ, either may be the one to believe
+SHRINKAGE = 0.05
+RATIO, ENOUGH_ROWS = (
+    2.2,
+    20,
+)  # the widest or narrowest spread within classes beside the median's, and rows to judge it by
+LOOKS_LIKE = 2.0  # how many times nearer another class is before it is named
+MULTIPLES = 16  # sums that must all be multiples, beside the counts, before they say that rows were repeated
+DRAWS = 4000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The moments of one site, or of a cohort whose sites are hidden, and the share of its entries that was clipped."""
+
+    name: str
+    moments: Moments = field(repr=False)
+    clipped: float | None = None
+
+    @classmethod
+    def of(cls, source: Message | Total, name: str = "") -> "Part":
+        """What a message or the total of a cohort brings."""
+        if isinstance(source, Message):
+            return cls(name or source.name, source.moments, source.clipped)
+        if source.guarantee is not None or source.is_released:
+            raise PrivacyError(
+                f"the total {name!r} has noise or lost its small classes; a diagnosis compares exact totals of cohorts."
+            )
+        return cls(name or f"{len(source.roster)} sites", source.moments)
+
+
+@dataclass(frozen=True, slots=True)
+class SiteDiagnosis:
+    """What is known about one site; `flags` are the reasons to look at it, and without any it fits the others.
+
+    `labels` and `features` are distances of its class means from the others', where above 1 is further than chance and
+    honest spread explain. `looks_like` are its classes that are nearer to another class of the others than to theirs.
+    `width` is its variance within classes beside that of the median site, `repeats` how often its rows seem counted,
+    `head_change` the share of predictions that change when it is left out.
+    """
+
+    name: str
+    rows: int
+    share: float
+    labels: float
+    features: float
+    looks_like: tuple[tuple[str, str], ...]
+    width: float | None
+    repeats: int
+    clipped: float | None
+    head_change: float
+    alone: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What is known about every site, in the order they came, and how much honest sites differ by nature (`spread`)."""
+
+    sites: tuple[SiteDiagnosis, ...]
+    spread: float
+
+    @property
+    def flagged(self) -> tuple[SiteDiagnosis, ...]:
+        """The sites that do not fit the others."""
+        return tuple(site for site in self.sites if site.flags)
+
+    def sentences(self) -> list[str]:
+        """The findings in words, one line for every reason."""
+        lines = [f"{site.name}: {flag}" for site in self.flagged for flag in site.flags]
+        lines += [
+            f"{site.name}: nobody else has class {', '.join(map(repr, site.alone))}, so nothing can be said about it"
+            for site in self.sites
+            if site.alone
+        ]
+        return lines or ["Every site fits the others."]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The findings as plain values."""
+        return {
+            "sites": [asdict(site) for site in self.sites],
+            "flagged": [site.name for site in self.flagged],
+            "spread": self.spread,
+            "findings": self.sentences(),
+        }
+
+
+def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = None) -> Diagnosis:
+    """What does not fit among the moments of some sites; `max_share` flags a site with more of all rows than that.
+
+    The moments are looked at three times, one site at a time, so `parts` may read them from files.
+
+    Guarantees
+    ----------
+    A function of the moments alone; their order does not matter. Rows are never needed.
+
+    Examples
+    --------
+    >>> from ghofl.moments import Layout
+    >>> from ghofl.recipe import Encoder
+    >>> recipe, rng = Recipe(("a", "b"), Encoder(dim=3)), np.random.default_rng(0)
+    >>> def site(name, order):
+    ...     y = rng.integers(0, 2, 80)
+    ...     x = np.rint(rng.normal(size=(80, 3)) * 9 + 40 * y[:, None]).astype(np.int64)
+    ...     return Part(name, Moments.of(x, np.array(order)[y], Layout.of(recipe)))
+    >>> found = diagnose([site("north", [0, 1]), site("east", [0, 1]), site("south", [1, 0]), site("west", [0, 1])], recipe)
+    >>> [s.name for s in found.flagged], found.flagged[0].looks_like
+    (['south'], (('a', 'b'), ('b', 'a')))
+    """
+    _check(parts, recipe)
+    counts = np.stack([part.moments.counts for part in parts]).astype(float)
+    if not counts.any():
+        raise EmbeddingsError("none of these sites has rows; there is nothing to compare.")
+    repeats = _repeats([part.moments for part in parts])
+    covariance = _covariance(parts, counts)
+    agreement, widths = _whitened(parts, counts, covariance)
+    wide = [s for s, width in enumerate(widths) if width is not None and not 1 / RATIO <= width <= RATIO]
+    first = sorted({s for s, times in enumerate(repeats) if times > 1} | set(wide))
+    judged = agreement.without(first) if len(agreement.active) - len(first) >= 2 else agreement
+    outliers = judged.outliers()
+    final = judged.without(outliers)
+    changes = _head_changes(parts, recipe)
+    sites = []
+    for s, part in enumerate(parts):
+        site = SiteDiagnosis(
+            name=part.name,
+            rows=part.moments.rows,
+            share=float(counts[s].sum() / counts.sum()),
+            labels=float(final.scores[s, 0]),
+            features=float(final.scores[s, 1]),
+            looks_like=_looks_like(final, s, recipe.classes),
+            width=widths[s],
+            repeats=repeats[s],
+            clipped=part.clipped,
+            head_change=changes[s],
+            alone=tuple(recipe.classes[c] for c in np.flatnonzero((counts[s] > 0) & (counts.sum(axis=0) == counts[s]))),
+        )
+        is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
+        flags = _flags(site, is_outlier, s in wide, max_share)
+        sites.append(replace(site, flags=flags))
+    return Diagnosis(tuple(sites), final.spread[1])
+
+
+def _check(parts: Sequence[Part], recipe: Recipe) -> None:
+    if len(parts) < FEWEST:
+        raise RosterError(f"{len(parts)} sites are too few to compare: of two that differ, either may be right.")
+    plan = plan_of(recipe)
+    if plan is not None and plan.mechanism != "central":
+        raise PrivacyError(
+            f"the recipe's {plan.mechanism} noise is inside every message, and a diagnosis would judge the noise; "
+            "it is for exact messages, which the server sees under noise = 'central' or none."
+        )
+    if not (parts[0].moments.layout.has("B") or parts[0].moments.layout.has("D")):
+        raise MissingStatisticError("counts and sums do not tell how rows vary; a recipe with B, D or S does.")
+
+
+def _repeats(moments: Sequence[Moments]) -> list[int]:
+    """How often the rows of each site were counted: the common divisor of all its counts and sums.
+
+    Features that are multiples of a step at most sites (columns with two values, say) are divided by that step first.
+    """
+    steps = [int(np.gcd.reduce(m.sums, axis=None)) for m in moments]
+    found = []
+    for s, m in enumerate(moments):
+        common = Counter(step for i, step in enumerate(steps) if i != s and step)
+        step = max(common, key=lambda step: (common[step], step), default=0)
+        sums = m.sums[m.sums != 0]
+        if step == 0 or sums.size < MULTIPLES or np.any(sums % step):
+            found.append(1)
+        else:
+            found.append(max(1, int(np.gcd(np.gcd.reduce(sums // step), np.gcd.reduce(m.counts)))))
+    return found
+
+
+def _within(moments: Moments) -> Float[np.ndarray, "dim dim"]:
+    """The scatter of a site's rows around their class means; only its diagonal where the message has no more."""
+    counts = np.maximum(moments.counts, 1).astype(float)
+    if moments.layout.has("B"):
+        weighted = moments.sums / np.sqrt(counts)[:, None]
+        return moments.pooled() - weighted.T @ weighted
+    return np.diag((moments.squares - np.square(moments.sums.astype(float)) / counts[:, None]).sum(axis=0))
+
+
+def _degrees(counts: Float[np.ndarray, "sites classes"]) -> Float[np.ndarray, " sites"]:
+    return counts.sum(axis=1) - np.count_nonzero(counts, axis=1)
+
+
+def _covariance(parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"]) -> Float[np.ndarray, "dim dim"]:
+    """The covariance within classes, in which no site counts for more than twice the median one."""
+    degrees = _degrees(counts)
+    if not degrees.any():
+        raise EmbeddingsError(
+            "no site has two rows of a class; how rows vary is not known, and nothing can be compared."
+        )
+    weights = np.minimum(1.0, 2.0 * np.median(degrees[degrees > 0]) / np.maximum(degrees, 1.0))
+    dim = parts[0].moments.layout.dim
+    total = sum((w * _within(part.moments) for w, part in zip(weights, parts, strict=True)), np.zeros((dim, dim)))
+    return linalg.shrink(total / float(weights @ degrees), SHRINKAGE)
+
+
+def _whitened(
+    parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"], covariance: Float[np.ndarray, "dim dim"]
+) -> tuple[Agreement, list[float | None]]:
+    """Class means in whitened features, and the spread within classes of every site beside that of the median one."""
+    lower = linalg.cholesky(covariance, "the covariance within classes")
+    inverse = scipy.linalg.cho_solve((lower, True), np.eye(len(lower)), check_finite=False)
+    means, levels, degrees = np.empty((*counts.shape, len(lower))), np.full(len(parts), np.nan), _degrees(counts)
+    for s, part in enumerate(parts):
+        rows = part.moments.sums / np.maximum(counts[s], 1.0)[:, None]
+        means[s] = scipy.linalg.solve_triangular(lower, rows.T, lower=True, check_finite=False).T
+        if degrees[s] >= ENOUGH_ROWS:
+            levels[s] = float(np.sum(inverse * _within(part.moments))) / degrees[s]
+    known = levels[np.isfinite(levels)]
+    middle = max(float(np.median(known)), CENTRE) if known.size >= FEWEST else np.nan
+    widths = [float(level / middle) if np.isfinite(level / middle) else None for level in levels]
+    return Agreement(counts, means), widths
+
+
+def _looks_like(agreement: Agreement, s: int, classes: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for c in np.flatnonzero(agreement.by_class[0][s] > 1.0):
+        nearest, ratio = agreement.likeness(s, int(c))
+        if nearest != c and ratio > LOOKS_LIKE:
+            found.append((classes[int(c)], classes[nearest]))
+    return tuple(found)
+
+
+def _head_changes(parts: Sequence[Part], recipe: Recipe) -> list[float]:
+    """The share of draws from the total that another class is predicted for once a site is subtracted."""
+    total = Moments.zeros(parts[0].moments.layout)
+    for part in parts:
+        total = total + part.moments
+    whole = _gaussians(total)
+    drawn = draw(whole, max(1, DRAWS // whole.present), np.random.default_rng(0), dispersion=1.0, by_prior=True)
+    z, changes = drawn.z.astype(np.float64), []
+    before = LDA.fit(whole).predict(z)
+    for part in parts:
+        rest = total - part.moments
+        changes.append(1.0 if not rest.rows else float(np.mean(LDA.fit(_gaussians(rest)).predict(z) != before)))
+    return changes
+
+
+def _gaussians(moments: Moments) -> Gaussians:
+    gaussians = Gaussians.estimate(moments)
+    return gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
+
+
+def _flags(site: SiteDiagnosis, is_outlier: bool, is_wide: bool, max_share: float | None) -> tuple[str, ...]:
+    """The reasons to look at a site, in words."""
+    out = []
+    if site.repeats > 1:
+        out.append(f"all its counts and sums are multiples of {site.repeats}: its rows seem to be counted that often")
+    if is_outlier and site.looks_like:
+        pairs = ", ".join(f"its {a!r} is the others' {b!r}" for a, b in site.looks_like)
+        out.append(f"labels seem to be swapped: {pairs}")
+    elif is_outlier:
+        what, score = ("labels", site.labels) if site.labels >= site.features else ("features", site.features)
+        out.append(f"its class means are {score:.1f} times further from the others' than its rows explain ({what})")
+    if is_wide and site.width is not None:
+        out.append(f"its rows vary {site.width:.2g} times as much within classes as those of the median site")
+    if is_outlier and site.clipped is not None and site.clipped > TOLERATED_CLIPPING:
+        out.append(f"{site.clipped:.1%} of its entries fell outside the grid")
+    if max_share is not None and site.share > max_share:
+        out.append(f"it has {site.share:.1%} of all rows, and at most {max_share:.1%} are allowed")
+    return tuple(out)

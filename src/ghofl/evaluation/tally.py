@@ -1,0 +1,107 @@
+"""Calibration on real rows: a small second message of additive whole numbers.
+
+A site scores its own labelled rows with a head and adds up two histograms: the log loss at each of a public list of
+temperatures, and how many rows fall into each of a public list of ranges of the novelty. Both are whole numbers, so the
+sum over sites is that of all rows, to the bit, however rows are split. The server takes the temperature of the least
+log loss, and the quantiles of the novelty.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int64, Integer
+
+from ghofl.classifier import Classifier
+from ghofl.errors import HeadError, MessageError
+from ghofl.heads.novelty import LEVELS, Novelty
+
+RATIOS = 2.0 ** (np.arange(-32, 33) / 8.0)  # temperatures to try, over the head's own
+UNIT = 2**20  # log losses are counted in this share of a nat
+MOST = 40.0  # nats that one row counts for at most
+BINS = 600
+BELOW, ABOVE = 1.0, 4.0  # how far the ranges of the novelty reach, in units of the spread of its levels
+FEWEST = 50  # rows from which a temperature is told
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """What a head's scores look like on labelled rows: log losses by temperature, rows by novelty.
+
+    Guarantees
+    ----------
+    ``Tally.of(all rows)`` is the sum of the tallies of any split of them, to the bit.
+
+    Examples
+    --------
+    >>> one = Tally(np.array([5]), np.array([2, 1]))
+    >>> (one + one).losses, (one + one).novelties
+    (array([10]), array([4, 2]))
+    """
+
+    losses: Int64[np.ndarray, " ratios"] = field(repr=False)
+    novelties: Int64[np.ndarray, " bins"] = field(repr=False)
+
+    @classmethod
+    def of(cls, classifier: Classifier, x: np.ndarray, y: Integer[np.ndarray, " n"]) -> "Tally":
+        """The tally of a head on these embeddings and class numbers."""
+        scores, rows = classifier.scores(x), np.arange(len(y))
+        losses = [
+            np.rint(np.minimum(-np.log(np.maximum(p[rows, y], 1e-300)), MOST) * UNIT).astype(np.int64).sum()
+            for p in (classifier.calibration.cooler(ratio).probabilities(scores) for ratio in RATIOS)
+        ]
+        counts = np.zeros(BINS, dtype=np.int64)
+        if classifier.novelty_rule is not None and len(y):
+            values = classifier.novelty_rule.scores(classifier.features.values(x))
+            place = np.searchsorted(_edges(classifier.novelty_rule), values) - 1
+            counts = np.bincount(np.clip(place, 0, BINS - 1), minlength=BINS).astype(np.int64)
+        return cls(np.array(losses, dtype=np.int64), counts)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.losses + other.losses, self.novelties + other.novelties)
+
+    def calibrated(self, classifier: Classifier, rows: int) -> Classifier:
+        """The classifier with the temperature and the novelty quantiles of the rows behind this tally."""
+        if rows < FEWEST:
+            raise HeadError(f"{rows} rows at all sites together are too few to calibrate on; give {FEWEST} or more.")
+        ratio = float(RATIOS[int(np.argmin(self.losses))])
+        rule = classifier.novelty_rule
+        if rule is not None and self.novelties.sum():
+            shares = np.concatenate([[0.0], np.cumsum(self.novelties) / self.novelties.sum()])
+            # Ranges without rows repeat a share; the last edge of such a run is the one to interpolate from.
+            kept = np.append(np.diff(shares) > 0, True)
+            wished = (np.arange(LEVELS) + 0.5) / LEVELS
+            rule = rule.measured_by(np.interp(wished, shares[kept], _edges(rule)[kept]))
+        calibration = replace(classifier.calibration.cooler(ratio), source="sites")
+        return replace(classifier, calibration=calibration, novelty_rule=rule)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The tally as plain values."""
+        return {"losses": self.losses.tolist(), "novelties": self.novelties.tolist()}
+
+    @classmethod
+    def of_values(cls, values: Any, source: object) -> "Tally | None":
+        """The tally in a report from outside, where there is one; anything odd raises `MessageError`."""
+        if values is None:
+            return None
+        if not isinstance(values, Mapping) or set(values) != {"losses", "novelties"}:
+            raise MessageError(f"{source}: the tally is damaged; ask the site to evaluate again.")
+        return cls(_whole(values["losses"], len(RATIOS), source), _whole(values["novelties"], BINS, source))
+
+
+def _edges(rule: Novelty) -> Float[np.ndarray, " edges"]:
+    """The limits of the ranges, which follow from the head file."""
+    low, high = float(rule.levels[0]), float(rule.levels[-1])
+    spread = max(high - low, 1e-6)
+    return np.linspace(low - BELOW * spread, high + ABOVE * spread, BINS + 1)
+
+
+def _whole(values: Any, count: int, source: object) -> Int64[np.ndarray, " count"]:
+    if (
+        not isinstance(values, list)
+        or len(values) != count
+        or not all(type(v) is int and 0 <= v < 2**53 for v in values)
+    ):
+        raise MessageError(f"{source}: the tally is not {count} whole numbers from 0; ask the site to evaluate again.")
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,81 @@
+"""A model card: what a classifier is, who is in it and how it did, in Markdown with Hugging Face metadata."""
+
+from collections.abc import Mapping
+
+from ghofl.classifier import Classifier
+from ghofl.names import shown
+
+SHOWN = 40  # class names that are listed
+
+
+def model_card(classifier: Classifier, metrics: Mapping[str, float] | None = None, name: str = "") -> str:
+    """The card of a classifier; `metrics` are shares between 0 and 1, e.g. ``{"accuracy": 0.91}``.
+
+    Names come from other people's files, so whatever could be markup is escaped.
+    """
+    recipe, head = classifier.recipe, classifier.head.name
+    classes = ", ".join(f"`{_plain(c)}`" for c in recipe.classes[:SHOWN])
+    more = len(recipe.classes) - SHOWN
+    guarantee = "No noise was added: there is no differential privacy guarantee."
+    if classifier.guarantee is not None:
+        guarantee = f"Noise was added: {classifier.guarantee}."
+    lines = [
+        *_front_matter(classifier, metrics or {}),
+        f"# {_plain(name) or 'A one-shot federated classifier'}",
+        "",
+        f"A `{head}` head on embeddings of `{_plain(recipe.encoder.name)}`, built by ghofl from the sums that "
+        f"{classifier.sites:,} {'site' if classifier.sites == 1 else 'sites'} sent, once. No row left a site.",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| classes | {len(recipe.classes):,}: {classes}{f' and {more:,} more' if more > 0 else ''} |",
+        f"| rows behind it | {classifier.rows:,} |",
+        f"| sites | {classifier.sites:,} |",
+        f"| encoder | `{_plain(recipe.encoder.name)}`, {recipe.encoder.dim} numbers per row, fingerprint "
+        f"`{recipe.encoder.fingerprint or 'none'}` |",
+        f"| recipe | `{recipe.fingerprint}` |",
+        f"| statistics | {', '.join(recipe.statistics)} |",
+        *(f"| {_plain(key)} | {100 * value:.2f} % |" for key, value in (metrics or {}).items()),
+        "",
+        "## Privacy",
+        "",
+        guarantee + (f" {_plain(classifier.revealed, 1000)}" if classifier.revealed else ""),
+        "",
+        "## Limits",
+        "",
+        "It tells the classes above apart and knows no others. Its probabilities are calibrated on synthetic rows of the "
+        "Gaussians that the sums describe, not on held-out data, unless the metrics above say so.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _front_matter(classifier: Classifier, metrics: Mapping[str, float]) -> list[str]:
+    found = [f"      - type: {_plain(key)}\n        value: {value:.6g}" for key, value in metrics.items()]
+    results = [
+        "model-index:",
+        "  - name: ghofl",
+        "    results:",
+        "    - task:",
+        "        type: feature-extraction",
+        "      dataset:",
+        "        type: private",
+        "        name: held-out rows",
+        "      metrics:",
+        *found,
+    ]
+    tags = ["federated-learning", "one-shot", "ghofl", classifier.head.name]
+    return [
+        "---",
+        "library_name: ghofl",
+        "tags:",
+        *(f"  - {tag}" for tag in tags),
+        *(results if found else []),
+        "---",
+        "",
+    ]
+
+
+def _plain(text: str, most: int = 80) -> str:
+    """A name as plain text of a Markdown table: no markup, no line breaks."""
+    return "".join(f"&#{ord(c)};" if c in "<>|`*_[]&\\\\" else c for c in shown(text, most))

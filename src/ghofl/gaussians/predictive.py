@@ -1,0 +1,106 @@
+"""What a head of few rows would meet: a guess at the Gaussians behind a total, and totals redrawn from it.
+
+Means of few rows lie too far apart: each carries noise Σ/N_c. With Σ = L Lᵀ and M = L⁻¹ [√N_c (μ_c − m)]_c = U s Qᵀ,
+every squared singular value holds about the noise's share, the mean t = tr(L⁻¹ Σ_pool L⁻ᵀ) of what pure noise would have;
+s is cut to √max(s² − t, 0). A head fitted on rows redrawn from that guess errs as the real one does.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float, Float32, Int64
+
+from ghofl.gaussians import linalg
+from ghofl.gaussians.covariances import ClassCovariances
+from ghofl.gaussians.gaussians import Gaussians, Sketched
+from ghofl.gaussians.sums import Sums
+from ghofl.gaussians.synthesis import draw
+
+
+def denoised(gaussians: Gaussians, own: bool = False) -> Gaussians:
+    """The Gaussians with one covariance for all classes, shrunk, and means without the noise of few rows.
+
+    With `own`, every class has d/(d + N_c) of that covariance and the rest of its own.
+    """
+    sigma = linalg.shrink(gaussians.pooled(), max(gaussians.oas(), 0.01))
+    lower = linalg.cholesky(sigma, "the shared covariance")
+    counts, centre = gaussians.counts, gaussians.centre
+    apart = (gaussians.means - centre) * np.sqrt(counts)[:, None]
+    u, s, q = np.linalg.svd(
+        scipy.linalg.solve_triangular(lower, apart.T, lower=True, check_finite=False), full_matrices=False
+    )
+    white = scipy.linalg.solve_triangular(lower, gaussians.pooled(), lower=True, check_finite=False)
+    noise = float(np.trace(scipy.linalg.solve_triangular(lower, white.T, lower=True, check_finite=False)))
+    kept = np.sqrt(np.maximum(s**2 - noise, 0.0))
+    shifts = (lower @ (u * kept) @ q).T / np.sqrt(np.maximum(counts, 1.0))[:, None]
+    return Gaussians(counts, centre + shifts, sigma, covariances=_blended(gaussians, sigma) if own else None)
+
+
+def redrawn(truth: Gaussians, like: Gaussians, rng: np.random.Generator) -> Gaussians:
+    """The Gaussians of as many rows per class as `like` has, drawn from the truth, with the statistics `like` has."""
+    counts = np.maximum(np.rint(like.counts), like.counts > 0).astype(np.int64)
+    rows, y = _rows(truth, counts, rng)
+    sketch = None
+    if like.sketch is not None:
+        matrix, of_z = like.sketch.matrix, rows @ like.sketch.matrix.astype(np.float32)
+        inner = like.sketch.gaussians
+        sketch = Sketched(matrix, lambda: _estimated(of_z, y, counts, inner, None))
+    return _estimated(rows, y, counts, like, sketch)
+
+
+@dataclass(frozen=True, eq=False)
+class Blended(ClassCovariances):
+    """Class covariances, each with a share of another covariance."""
+
+    source: ClassCovariances
+    shares: Float[np.ndarray, " classes"]
+    other: Float[np.ndarray, "dim dim"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        return (1.0 - self.shares[c]) * self.source.matrix(c) + self.shares[c] * self.other
+
+
+def _blended(gaussians: Gaussians, sigma: Float[np.ndarray, "dim dim"]) -> Blended:
+    assert gaussians.covariances is not None, "asked for where classes have covariances"
+    return Blended(gaussians.covariances, len(sigma) / (len(sigma) + gaussians.counts), sigma)
+
+
+@dataclass(frozen=True, eq=False)
+class OfRows(ClassCovariances):
+    """Class covariances of rows at hand; a class of fewer than two takes the shared one."""
+
+    rows: Float32[np.ndarray, "n dim"]
+    y: Int64[np.ndarray, " n"]
+    shared: Float[np.ndarray, "dim dim"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        own = self.rows[self.y == c]
+        return self.shared if len(own) < 2 else np.atleast_2d(np.cov(own.astype(np.float64), rowvar=False))
+
+
+def _rows(truth: Gaussians, counts: Int64[np.ndarray, " classes"], rng: np.random.Generator) -> tuple:
+    parts = Gaussians(counts.astype(np.float64), truth.means, truth.shared, covariances=truth.covariances)
+    largest = draw(parts, int(counts.max()), rng, dispersion=1.0, shrinkage=0.0)
+    kept = np.concatenate([np.flatnonzero(largest.y == c)[:n] for c, n in enumerate(counts)])
+    return largest.z[kept], largest.y[kept]
+
+
+def _estimated(
+    rows: Float32[np.ndarray, "n dim"],
+    y: Int64[np.ndarray, " n"],
+    counts: Int64[np.ndarray, " classes"],
+    like: Gaussians,
+    sketch: Sketched | None,
+) -> Gaussians:
+    hot = np.zeros((len(counts), len(y)))
+    hot[y, np.arange(len(y))] = 1.0
+    x = rows.astype(np.float64)
+    squares = hot @ x**2 if like.own_variances is not None else None
+    found = Gaussians.of_sums(
+        Sums(counts.astype(np.float64), hot @ x, squares, x.T @ x if like.has_shared_covariance else None), sketch
+    )
+    if not like.has_class_covariances:
+        return found
+    covariances = OfRows(rows, y, found.pooled())
+    return Gaussians(found.counts, found.means, found.shared, found.own_variances, covariances, sketch)

@@ -1,0 +1,147 @@
+"""Rows that are none of the classes: how far a row lies from every class, against how far from all rows.
+
+The relative Mahalanobis distance (Ren et al. 2021) of a row is::
+
+    r(x) = min over c of (x−μ_c)ᵀ Σ⁻¹ (x−μ_c)  −  (x−m)ᵀ T⁻¹ (x−m)
+         = ‖Vᵀ(x−m)‖² + min over c of [ (μ_c−m)·w_c − 2 w_c·(x−m) ]      V Vᵀ = Σ⁻¹ − T⁻¹      w_c = Σ⁻¹(μ_c−m)
+
+with Σ the shared covariance and T that of all rows, both shrunk as LDA shrinks the first. In more than 2,048 dimensions
+T is the shrunk Σ and the covariance of the class means, so that V has no more columns than there are classes; it costs
+about a hundredth of the area under the curve.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Float, Float32
+
+from ghofl.errors import HeadError, NotPositiveDefiniteError
+from ghofl.gaussians import Gaussians, draw, linalg
+
+PREFIX = "novelty."
+LEVELS = 500  # quantiles of the distance of rows that are of the classes
+DRAWS = 4000
+LARGEST = 2048  # dimensions up to which V is a square
+FIELDS = ("basis", "centre", "weights", "offsets", "levels")
+
+
+@dataclass(frozen=True, eq=False)
+class Novelty:
+    """The distance of rows from all classes, and how far rows of the classes lie: `levels`, quantiles in rising order.
+
+    `measured` says whether the levels come from rows at sites; otherwise they come from draws of the Gaussians, and as
+    real rows stray further, more of them are turned away than was asked for.
+
+    Guarantees
+    ----------
+    From counts, sums and B (or D) alone, the same for every head of a total.
+
+    Examples
+    --------
+    >>> gaussians = Gaussians(np.array([50.0, 50.0]), np.array([[0.0, 0.0], [9.0, 0.0]]), np.eye(2))
+    >>> novelty = Novelty.of(gaussians)
+    >>> near, between = novelty.scores(np.array([[0.0, 1.0], [4.5, 0.0]]))
+    >>> bool(near < novelty.threshold(0.05) < between)
+    True
+    """
+
+    basis: Float32[np.ndarray, "dim k"] = field(repr=False)
+    centre: Float32[np.ndarray, " dim"] = field(repr=False)
+    weights: Float32[np.ndarray, "present dim"] = field(repr=False)
+    offsets: Float32[np.ndarray, " present"] = field(repr=False)
+    levels: Float[np.ndarray, " levels"] = field(repr=False)
+    measured: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Novelty):
+            return NotImplemented
+        mine, theirs = self.arrays(), other.arrays()
+        return self.measured == other.measured and all(np.array_equal(a, theirs[name]) for name, a in mine.items())
+
+    __hash__ = None  # type: ignore[assignment]  # arrays inside
+
+    @classmethod
+    def of(cls, gaussians: Gaussians) -> "Novelty | None":
+        """The distance that these Gaussians define; None where they do not tell how rows of two classes vary."""
+        if gaussians.present < 2 or gaussians.rows <= gaussians.present:
+            return None
+        if not gaussians.has_shared_covariance and gaussians.own_variances is None:
+            return None
+        known = gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
+        try:
+            lower = known.factor(known.shared_shrinkage())
+        except NotPositiveDefiniteError:
+            return None
+        present = known.counts > 0
+        apart = known.means[present] - known.centre
+        weights = scipy.linalg.cho_solve((lower, True), apart.T, check_finite=False).T
+        square = _difference if len(lower) <= LARGEST else _fisher_difference
+        arrays = (square(known, lower), known.centre, weights, np.einsum("cd,cd->c", apart, weights))
+        basis, centre, weights, offsets = (a.astype(np.float32) for a in arrays)
+        made = cls(basis, centre, weights, offsets, np.zeros(1))
+        shared = Gaussians(known.counts, known.means, known.shared)
+        rows = draw(shared, max(1, DRAWS // known.present), np.random.default_rng(0), 1.0, 0.01, by_prior=True)
+        shares = (np.arange(LEVELS) + 0.5) / LEVELS
+        return replace(made, levels=np.quantile(made.scores(rows.z.astype(np.float64)), shares))
+
+    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
+        """The relative Mahalanobis distance of every row: the larger, the less it is of any class."""
+        away = x - self.centre
+        inside = away @ self.basis.astype(np.float64)
+        nearest = (self.offsets - 2.0 * (away @ self.weights.T.astype(np.float64))).min(axis=1)
+        return np.einsum("nk,nk->n", inside, inside) + nearest
+
+    def threshold(self, rate: float) -> float:
+        """The distance that this share of the rows of the classes exceeds."""
+        if not 0 < rate < 1:
+            raise HeadError(f"the share of rows to turn away is {rate}; it lies between 0 and 1, e.g. 0.05.")
+        return float(np.interp(1.0 - rate, (np.arange(len(self.levels)) + 0.5) / len(self.levels), self.levels))
+
+    def measured_by(self, levels: Float[np.ndarray, " levels"]) -> "Novelty":
+        """The same distance, with quantiles of real rows."""
+        return replace(self, levels=levels, measured=True)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays for a head file."""
+        found = {PREFIX + name: np.ascontiguousarray(getattr(self, name)) for name in FIELDS}
+        return found | {PREFIX + "measured": np.array([self.measured], dtype=np.int8)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray], dim: int) -> "Novelty | None":
+        """The novelty in the arrays of a head file, where there is one; `HeadError` where it is damaged."""
+        own = {name.removeprefix(PREFIX): a for name, a in arrays.items() if name.startswith(PREFIX)}
+        if not own:
+            return None
+        if set(own) != {*FIELDS, "measured"}:
+            raise HeadError(f"its novelty holds {sorted(own)}")
+        if not all(a.dtype.kind in "fi" and np.isfinite(a).all() for a in own.values()):
+            raise HeadError("its novelty holds something other than finite numbers")
+        k, present, levels = own["basis"].size // dim, own["offsets"].size, own["levels"].size
+        shapes = {"basis": (dim, k), "centre": (dim,), "weights": (present, dim)}
+        shapes |= {"offsets": (present,), "levels": (levels,)}
+        wrong = [name for name, shape in shapes.items() if own[name].shape != shape]
+        if wrong or not levels or not present or own["measured"].shape != (1,) or (np.diff(own["levels"]) < 0).any():
+            raise HeadError(f"its novelty has the wrong shape: {', '.join(wrong) or 'levels'}")
+        singles = {name: own[name].astype(np.float32) for name in FIELDS[:-1]}
+        return cls(**singles, levels=own["levels"].astype(np.float64), measured=bool(own["measured"][0]))
+
+
+def _difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim k"]:
+    """V of Σ⁻¹ − T⁻¹ with both covariances shrunk by the same amount: T exceeds Σ, so the difference has a root."""
+    identity = np.eye(len(lower))
+    within = scipy.linalg.cho_solve((lower, True), identity, check_finite=False)
+    total = linalg.shrink(known.total_covariance(), known.shared_shrinkage())
+    values, vectors = scipy.linalg.eigh(within - linalg.solve(total, identity, "the covariance of all rows"))
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _fisher_difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim k"]:
+    """V of Σ⁻¹ − T⁻¹ for T = Σ + Σ_c π_c (μ_c−m)(μ_c−m)ᵀ, which has the Fisher directions only."""
+    shares = np.sqrt(known.counts / known.rows)
+    apart = ((known.means - known.centre) * shares[:, None]).T
+    u, s, _ = np.linalg.svd(scipy.linalg.solve_triangular(lower, apart, lower=True, check_finite=False), False)
+    kept = s > 1e-9 * s.max()
+    columns = scipy.linalg.solve_triangular(lower, u[:, kept], lower=True, trans=1, check_finite=False)
+    return columns * np.sqrt(s[kept] ** 2 / (1.0 + s[kept] ** 2))

@@ -1,0 +1,145 @@
+"""The charts of a report as Plotly figures in plain values; colours of text and lines are the page's."""
+
+from typing import Any
+
+import numpy as np
+
+from ghofl.names import shown
+from ghofl.report.findings import Findings
+
+BLUE, ORANGE = "#2f6fb0", "#c8641e"
+MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
+MOST_BARS = 60  # clients in the chart of labels
+PALETTE = (
+    "#2f6fb0", "#c8641e", "#3d8f5f", "#a0457e", "#7a6a2f", "#4f5fb8", "#b0413e", "#1f8a8c", "#8a5a3c", "#6b7f1e",
+)  # fmt: skip
+
+
+def charts_of(findings: Findings) -> dict[str, dict[str, Any]]:
+    """Every chart that there is data for, by the id of its place on the page."""
+    found = {
+        "payload": _payload(findings),
+        "confusion": _confusion(findings),
+        "calibration": _calibration(findings),
+        "labels": _labels(findings),
+        "view": _view(findings),
+    }
+    return {name: chart for name, chart in found.items() if chart is not None}
+
+
+def text(name: str) -> str:
+    """A name from somebody's file as Plotly shows it: it reads a little HTML, so no markup is left."""
+    return shown(name, 60).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _figure(data: list[dict[str, Any]], x: str = "", y: str = "", **layout: Any) -> dict[str, Any]:
+    axes = {"xaxis": {"title": {"text": x}, "automargin": True}, "yaxis": {"title": {"text": y}, "automargin": True}}
+    for name in axes:
+        axes[name] |= layout.pop(name, {})
+    return {"data": data, "layout": {"margin": {"l": 60, "r": 20, "t": 36, "b": 50}, "height": 420} | axes | layout}
+
+
+def _payload(findings: Findings) -> dict[str, Any] | None:
+    heads = [h for h in findings.heads if h.accuracy is not None and h.payload_bytes]
+    if not heads:
+        return None
+    points = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [h.payload_bytes for h in heads],
+        "y": [100 * (h.accuracy or 0.0) for h in heads],
+        "text": [text(h.name) for h in heads],
+        "textposition": "top center",
+        "cliponaxis": False,
+        "marker": {"size": 10, "color": BLUE},
+        "hovertemplate": "%{text}: %{y:.2f} %, %{x:,} bytes<extra></extra>",
+    }
+    return _figure([points], "bytes that one site sends", "accuracy, %", xaxis={"type": "log"}, showlegend=False)
+
+
+def _confusion(findings: Findings) -> dict[str, Any] | None:
+    if findings.judged is None or len(findings.classes) > MOST_CELLS:
+        return None
+    counts = np.array(findings.judged.counts)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    names = [text(c) for c in findings.classes]
+    heat = {
+        "type": "heatmap",
+        "z": np.round(100 * shares, 2).tolist(),
+        "x": list(range(len(names))),
+        "y": list(range(len(names))),
+        "customdata": [[[names[i], names[j], int(n)] for j, n in enumerate(row)] for i, row in enumerate(counts)],
+        "colorscale": [[0, "rgba(47,111,176,0)"], [1, BLUE]],
+        "colorbar": {"thickness": 12, "title": {"text": "%"}},
+        "hovertemplate": "%{customdata[0]} taken for %{customdata[1]}: %{customdata[2]:,} rows, %{z:.1f} %<extra></extra>",
+    }
+    ticks = {"tickvals": list(range(len(names))), "ticktext": names, "constrain": "domain"}
+    return _figure(
+        [heat],
+        "predicted",
+        "true",
+        height=560,
+        xaxis=ticks,
+        yaxis=ticks | {"autorange": "reversed", "scaleanchor": "x"},
+    )
+
+
+def _calibration(findings: Findings) -> dict[str, Any] | None:
+    if findings.judged is None or not findings.judged.calibration:
+        return None
+    mean, right, rows = zip(*findings.judged.calibration, strict=True)
+    ideal = {
+        "type": "scatter", "mode": "lines", "x": [0, 100], "y": [0, 100], "line": {"dash": "dot", "color": ORANGE},
+        "name": "as sure as right", "hoverinfo": "skip",
+    }  # fmt: skip
+    found = {
+        "type": "scatter", "mode": "lines+markers", "x": [100 * m for m in mean], "y": [100 * r for r in right],
+        "customdata": list(rows), "name": "this head", "line": {"color": BLUE},
+        "marker": {"size": [6 + 18 * float(np.sqrt(n / max(rows))) for n in rows], "color": BLUE},
+        "hovertemplate": "sure to %{x:.1f} %, right in %{y:.1f} % of %{customdata:,} rows<extra></extra>",
+    }  # fmt: skip
+    legend = {"orientation": "h", "y": 1.08}
+    return _figure([ideal, found], "how sure it was, %", "how often it was right, %", legend=legend)
+
+
+def _labels(findings: Findings) -> dict[str, Any] | None:
+    sites = [s for s in findings.sites if s.counts][:MOST_BARS]
+    if not sites:
+        return None
+    names = [text(s.name) for s in sites]
+    bars = [
+        {
+            "type": "bar",
+            "name": text(label),
+            "x": names,
+            "y": [s.counts[c] for s in sites],
+            "marker": {"color": PALETTE[c % len(PALETTE)]},
+            "hovertemplate": "%{x}: %{y:,} rows of %{fullData.name}<extra></extra>",
+        }
+        for c, label in enumerate(findings.classes)
+        if any(s.counts[c] for s in sites)
+    ]
+    return _figure(bars, "site", "rows", barmode="stack", showlegend=len(bars) <= 20, xaxis={"type": "category"})
+
+
+def _view(findings: Findings) -> dict[str, Any] | None:
+    view = findings.view
+    if view is None:
+        return None
+    data = []
+    for i, (name, mean, outline) in enumerate(zip(view.names, view.means, view.outlines, strict=True)):
+        colour = PALETTE[i % len(PALETTE)]
+        xs, ys = zip(*outline, strict=True)
+        common = {"legendgroup": str(i), "name": text(name)}
+        data += [
+            common | {
+                "type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": {"color": colour}, "hoverinfo": "skip",
+                "showlegend": False,
+            },
+            common | {
+                "type": "scatter", "mode": "markers+text", "x": [mean[0]], "y": [mean[1]], "text": [text(name)],
+                "textposition": "top center", "marker": {"color": colour, "size": 7}, "showlegend": False,
+                "hovertemplate": "%{text}<extra></extra>",
+            },
+        ]  # fmt: skip
+    return _figure(data, "first direction", "second direction", height=520, yaxis={"scaleanchor": "x"})

@@ -1,0 +1,186 @@
+"""A report as one HTML file that needs nothing else: no network, no other file."""
+
+import dataclasses
+import html
+import json
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from ghofl.errors import MissingExtraError
+from ghofl.names import shown
+from ghofl.report.charts import MOST_CELLS, charts_of
+from ghofl.report.findings import Findings
+
+try:
+    from plotly.offline import get_plotlyjs
+except ImportError:
+    raise MissingExtraError("reports draw with Plotly: pip install 'ghofl[report]'") from None
+
+TITLES = {
+    "payload": ("Accuracy against what a site sends", "One point per head, on a logarithmic axis of bytes."),
+    "view": (
+        "The classes in two dimensions",
+        "The two directions in which classes differ most. Each outline holds 68 % of a class, as the sums describe it; "
+        "no row is drawn, because no row left a site.",
+    ),
+    "confusion": ("What is taken for what", "Of each true class, the share predicted as each class."),
+    "calibration": ("How sure, and how often right", "On the dotted line a head is as sure as it is right."),
+    "labels": ("Who holds what", "Rows per class at each site, as plain messages tell them."),
+}
+
+
+def page(findings: Findings) -> str:
+    """The whole report. Every name in it is escaped; scripts and styles are inside."""
+    charts = charts_of(findings)
+    sections = [
+        _summary(findings),
+        _chart("payload", charts),
+        _heads(findings),
+        _chart("confusion", charts),
+        _classes(findings),
+        _chart("calibration", charts),
+        _chart("view", charts),
+        _chart("labels", charts),
+        _sites(findings),
+        _recipe(findings),
+    ]
+    own = resources.files("ghofl.report")
+    style, script = ((own / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    data = {"charts": charts, "findings": dataclasses.asdict(findings)}
+    title = _text(findings.title)
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline'; img-src data: blob:; font-src data:\">"
+        f"<style>{style}</style></head><body><main><h1>{title}</h1>{''.join(sections)}</main>"
+        f'<script id="data" type="application/json">{_json(data)}</script>'
+        f"<script>{get_plotlyjs()}</script><script>{script}</script></body></html>"
+    )
+
+
+def _summary(findings: Findings) -> str:
+    rows, best = sum(findings.counts), max((h.accuracy or 0.0 for h in findings.heads), default=0.0)
+    facts = [
+        (f"{len(findings.sites):,}", "site" if len(findings.sites) == 1 else "sites"),
+        (f"{rows:,}", "rows"),
+        (f"{len(findings.classes):,}", "classes"),
+    ]
+    if best:
+        facts.append((f"{100 * best:.1f} %", "best accuracy"))
+    tiles = "".join(f"<div class='tile'><b>{value}</b> {name}</div>" for value, name in facts)
+    notes = "".join(f"<p class='note'>{_text(note, 500)}</p>" for note in findings.notes)
+    return (
+        f"<section><div class='tiles'>{tiles}</div><p><b>Privacy.</b> {_text(findings.guarantee, 2000)}</p>{notes}"
+        "<p class='screen'><button id='download'>Download the figures (JSON)</button></p></section>"
+    )
+
+
+def _chart(name: str, charts: dict[str, dict[str, Any]]) -> str:
+    if name not in charts:
+        return ""
+    title, told = TITLES[name]
+    return (
+        f"<section><h2>{title}</h2><p>{told}</p><div class='chart' id='{name}' role='img' aria-label='{title}. {told}'>"
+        "</div></section>"
+    )
+
+
+def _heads(findings: Findings) -> str:
+    if not findings.heads:
+        return ""
+    measures = sorted({key for head in findings.heads for key in head.metrics if key != "accuracy"})
+    rows = [
+        (
+            head.name,
+            _percent(head.accuracy),
+            _count(head.payload_bytes),
+            *(_number(head.metrics.get(m)) for m in measures),
+        )
+        for head in findings.heads
+    ]
+    return _table("Heads", ("head", "accuracy, %", "bytes per site", *(m.replace("_", " ") for m in measures)), rows)
+
+
+def _classes(findings: Findings) -> str:
+    rows: list[tuple[str, ...]] = []
+    counts = None if findings.judged is None else np.array(findings.judged.counts)
+    for c, name in enumerate(findings.classes):
+        own: tuple[str, ...] = (name, _count(findings.counts[c]))
+        if counts is not None:
+            right, true, said = int(counts[c, c]), int(counts[c].sum()), int(counts[:, c].sum())
+            own += (_count(true), _ratio(right, true), _ratio(right, said))
+        rows.append(own)
+    columns: tuple[str, ...] = ("class", "rows behind the heads")
+    told = ""
+    if findings.judged is not None:
+        columns += ("rows judged", "recall, %", "precision, %")
+        told = f"Judged with {findings.judged.head}."
+        if len(findings.classes) > MOST_CELLS:
+            told += f" With more than {MOST_CELLS} classes the matrix is not drawn; the download has it."
+    return _table("Classes", columns, rows, told)
+
+
+def _sites(findings: Findings) -> str:
+    rows = [
+        (site.name, _count(site.rows), _count(site.bytes), "" if site.clipped is None else f"{100 * site.clipped:.3f}")
+        for site in findings.sites
+    ]
+    told = (
+        "An empty cell is what a secure round or a release hides."
+        if any(s.rows is None for s in findings.sites)
+        else ""
+    )
+    return _table("Who took part", ("site", "rows", "bytes sent", "clipped, %"), rows, told)
+
+
+def _recipe(findings: Findings) -> str:
+    return (
+        f"<section><h2>The recipe</h2><p>Fingerprint <code>{findings.fingerprint}</code></p><details><summary>Every "
+        f"setting</summary><pre>{html.escape(_short(findings.recipe_toml))}</pre></details></section>"
+    )
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], told: str = "") -> str:
+    head = "".join(f"<th scope='col'><button>{_text(c)}</button></th>" for c in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td{'' if i else ' class=name'}>{_text(cell)}</td>" for i, cell in enumerate(row)) + "</tr>"
+        for row in rows
+    )
+    return (
+        f"<section><h2>{title}</h2>{f'<p>{told}</p>' if told else ''}<div class='wide'><table><thead><tr>{head}</tr>"
+        f"</thead><tbody>{body}</tbody></table></div></section>"
+    )
+
+
+def _text(text: str, most: int = 200) -> str:
+    return html.escape(shown(text, most), quote=True)
+
+
+def _short(toml: str, most: int = 20_000) -> str:
+    return toml if len(toml) <= most else toml[:most] + f"\n… {len(toml) - most:,} more characters"
+
+
+def _json(value: Any) -> str:
+    """JSON that no text inside can end early."""
+    raw = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    return raw.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.2f}"
+
+
+def _ratio(part: int, whole: int) -> str:
+    return "" if not whole else f"{100 * part / whole:.2f}"
+
+
+def _count(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"

@@ -1,0 +1,40 @@
+"""A public anchor from a file: a vector, or the mean of public rows."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Num
+
+from ghofl.errors import EmbeddingsError
+from ghofl.samples.rows import load_rows
+
+
+def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p dim"] | None]:
+    """The anchor that ``FILE`` or ``mean-of:FILE`` names, and the public rows it is the mean of, where it is one."""
+    if text is None:
+        return (), None
+    of_rows = re.fullmatch(r"mean-of[ :=](.+)", text)
+    if of_rows is None:
+        return _read(Path(text)), None
+    rows = load_rows(Path(of_rows[1].strip()), labelled=False).x
+    if not len(rows):
+        raise EmbeddingsError(f"{of_rows[1]} holds no rows; an anchor is the mean of at least one.")
+    return tuple(map(float, rows.mean(axis=0, dtype=np.float64))), rows
+
+
+def _read(path: Path) -> tuple[float, ...]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            anchor = archive["anchor"]
+    except (ValueError, KeyError, AttributeError, TypeError, zipfile.BadZipFile, EOFError):
+        raise EmbeddingsError(
+            f"{path} is not an .npz with an array 'anchor'; write one with numpy.savez(path, anchor=vector), "
+            f"or write mean-of:{path} for the mean of its rows."
+        ) from None
+    if anchor.ndim != 1 or anchor.dtype.kind not in "fiu":
+        raise EmbeddingsError(
+            f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; it is one vector."
+        )
+    return tuple(map(float, anchor))

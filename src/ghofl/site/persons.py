@@ -1,0 +1,78 @@
+"""At most so many rows of one person: what makes a promise one about persons, and not about single rows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64, Shaped
+
+from ghofl.errors import EmbeddingsError, PrivacyError
+from ghofl.recipe import Recipe
+from ghofl.samples.tables import read_table
+
+ARRAYS = ".npz"
+
+
+def first_rows(persons: Shaped[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " kept"]:
+    """The positions of the first `most` rows of every person, in order.
+
+    Which rows of a person count depends on that person's rows alone, so a person more or less moves nobody else's.
+
+    >>> first_rows(np.array(["ann", "bob", "ann", "ann"]), 2)
+    array([0, 1, 2])
+    """
+    order = np.argsort(persons, kind="stable")
+    sorted_persons = persons[order]
+    starts = (
+        np.flatnonzero(np.r_[True, sorted_persons[1:] != sorted_persons[:-1]]) if len(persons) else np.empty(0, int)
+    )
+    lengths = np.diff(np.r_[starts, len(persons)])
+    place = np.arange(len(persons)) - np.repeat(starts, lengths)
+    return np.sort(order[place < most]).astype(np.int64)
+
+
+def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped[np.ndarray, " rows"]:
+    """Who each row of a file is about: an array of an .npz (``person``, or ``person_train``), or a column of a table."""
+    path = Path(path)
+    if path.suffix == ARRAYS:
+        with np.load(path, allow_pickle=False) as arrays:
+            names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
+            found = next((arrays[name] for name in names if name in arrays.files), None)
+    elif path.is_file():
+        values: list[Any] | None = read_table(path).get(column)
+        found = None if values is None else np.array(["" if value is None else str(value) for value in values])
+    else:
+        raise EmbeddingsError(
+            f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."
+        )
+    if found is None or found.ndim != 1 or len(found) != rows or found.dtype.kind not in "iuUS":
+        came = "is not there" if found is None else f"has shape {found.shape} and {found.dtype}"
+        raise EmbeddingsError(
+            f"{path}: the column {column!r} of persons {came}; it has one id per row, {rows} of them (bad "
+            "rows are taken out of the file first, not by --skip-bad)."
+        )
+    if found.dtype.kind in "US" and bool(np.any(found == found.dtype.type(""))):
+        raise EmbeddingsError(f"{path}: {column!r} has rows without a person; every row needs an id.")
+    return found
+
+
+def rows_per_person(recipe: Recipe, own: int | None) -> int:
+    """How many rows of one person count: what the recipe says, or the site's own number, where that is smaller."""
+    agreed = recipe.privacy.person_rows
+    if own is not None and own < 1:
+        raise PrivacyError(f"{own} rows per person; at least one counts.")
+    if agreed is None and own is None:
+        raise PrivacyError(
+            "how many rows of one person count is not said; give --rows-per-person, or a recipe with it."
+        )
+    return min(each for each in (agreed, own) if each is not None)
+
+
+def check_persons(recipe: Recipe, limited_to: int | None) -> None:
+    """Raise unless rows were limited to as many per person as the recipe's promise is about."""
+    agreed = recipe.privacy.person_rows
+    if agreed is not None and (limited_to is None or limited_to > agreed):
+        raise PrivacyError(
+            f"the recipe counts at most {agreed} rows of one person, and who these rows are about is not known; name the "
+            'column of persons: ghofl moments --person COLUMN, or person = "COLUMN" in the site\'s file.'
+        )

@@ -1,0 +1,49 @@
+"""The rows of a site from its files: embeddings as they are, or samples with the encoder that still has to run."""
+
+from pathlib import Path
+
+from ghofl import encoders
+from ghofl.encoders import Runtime
+from ghofl.recipe import Recipe
+from ghofl.samples import Columns, check_encoder, load_encoder, load_rows, load_samples, without_bad
+from ghofl.site.outgoing import Embedded, Encodable
+
+
+def load_embedded(
+    recipe: Recipe,
+    path: str | Path,
+    split: str = "",
+    *,
+    column: str = "",
+    label: str = "",
+    skip_bad: bool = False,
+    labels_are_numbers: bool = False,
+) -> Embedded:
+    """Rows of a file of embeddings that the recipe's encoder made, with class numbers; `skip_bad` leaves some out."""
+    rows = load_rows(path, split, column=column, label=label)
+    check_encoder(rows.encoder, recipe, path)
+    rows, bad = without_bad(rows) if skip_bad else (rows, [])
+    return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers), tuple(bad))
+
+
+def load_encodable(
+    recipe: Recipe,
+    data: str,
+    encoder: str,
+    split: str = "",
+    *,
+    columns: Columns | None = None,
+    runtime: Runtime | None = None,
+    weights: str | Path | None = None,
+    pooling: str | None = None,
+    fit: str | None = None,
+    batch_size: int = 0,
+    skip_bad: bool = False,
+    labels_are_numbers: bool = False,
+) -> Encodable:
+    """Samples and the encoder that a spec names, which is the recipe's and has its views; `encoders.load` has options."""
+    samples = load_samples(data, split, columns)
+    views = encoders.agreed_views(encoder, recipe.encoder)
+    loaded = load_encoder(encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    check_encoder(encoders.identity(loaded), recipe, data)
+    return Encodable(samples, loaded, runtime, batch_size, skip_bad, labels_are_numbers)

@@ -1,0 +1,198 @@
+"""The heads as a scikit-learn classifier whose training can be merged, added to and exactly undone."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ghofl.classifier import Classifier, HeadSpec
+from ghofl.errors import CalibrationWarning, EmbeddingsError, EmptyClassWarning, MissingExtraError
+from ghofl.features import Features
+from ghofl.moments import Layout, Moments
+from ghofl.recipe import Encoder, Grid, Recipe
+from ghofl.site.outgoing import Embedded, count
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise MissingExtraError("ghofl.sklearn needs scikit-learn 1.6 or newer: pip install 'ghofl[sklearn]'") from None
+
+HEADROOM = 8.0  # how many times the size of the rows that the grid was fitted to still fits into it
+
+
+class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
+    """Any ghofl head with scikit-learn's interface: `fit`, `partial_fit`, `merge` and an exact `forget`.
+
+    Parameters
+    ----------
+    head : the head and its options, e.g. ``"lda"``, ``"rda(blend=0.9)"`` or ``"best"``, the strongest for the data.
+    bits : bits of the grid that features are rounded to, 2 to 16.
+    center, scale : numbers to subtract and divide by, one per feature or one for all, so that most values lie within
+        ±1. Estimators that are to be merged need the same ones. Without them they follow from the first rows seen.
+
+    Attributes
+    ----------
+    classes_ : the class labels.
+    n_features_in_, feature_names_in_ : as in scikit-learn.
+    moments_ : the exact sums that everything follows from.
+    classifier_ : the `Classifier` built from them.
+
+    Notes
+    -----
+    `partial_fit` of rows in any batches and order, and `merge` of estimators with one grid, give the moments of one
+    `fit` with that grid on all rows, to the bit. `forget` undoes `partial_fit` exactly.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> model = GaussianHeadClassifier("lda", center=4.0, scale=4.0)
+    >>> north = model.partial_fit(x[::2], y[::2], classes=[0, 1, 2])
+    >>> south = GaussianHeadClassifier("lda", center=4.0, scale=4.0).partial_fit(x[1::2], y[1::2], classes=[0, 1, 2])
+    >>> north.merge(south).score(x, y)
+    0.98
+    """
+
+    def __init__(
+        self,
+        head: Any = "best",
+        *,
+        bits: Any = 16,
+        center: Any = None,
+        scale: Any = None,
+    ) -> None:
+        self.head = head
+        self.bits = bits
+        self.center = center
+        self.scale = scale
+
+    def fit(self, X: Any, y: Any) -> GaussianHeadClassifier:
+        """Forget everything and learn from these rows."""
+        X, y = self._checked(X, y, reset=True)
+        self._start(X, np.unique(y))
+        self.moments_ = self._sums(X, y)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> GaussianHeadClassifier:
+        """Add rows. The first call needs all `classes`, unless the first rows have one of each."""
+        first = not hasattr(self, "moments_")
+        X, y = self._checked(X, y, reset=first)
+        if first:
+            self._start(X, np.unique(y if classes is None else classes))
+            self.moments_ = self._sums(X, y)
+            return self
+        if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise EmbeddingsError(
+                f"classes are {np.asarray(classes).tolist()} and were {self.classes_.tolist()}; they stay as they began."
+            )
+        return self._replace(self.moments_ + self._sums(X, y))
+
+    def merge(self, other: GaussianHeadClassifier) -> GaussianHeadClassifier:
+        """Add everything that another estimator has learned, as if its rows had come here."""
+        check_is_fitted(self)
+        check_is_fitted(other)
+        if not np.array_equal(self.classes_, other.classes_):
+            raise EmbeddingsError(f"classes {other.classes_.tolist()} do not merge with {self.classes_.tolist()}.")
+        if not (np.array_equal(self._center, other._center) and np.array_equal(self._scale, other._scale)):
+            raise EmbeddingsError("the two were fitted on different grids; give both the same center and scale.")
+        if self._recipe != other._recipe:
+            raise EmbeddingsError("the two differ in head or bits, so that their sums are not of one kind.")
+        return self._replace(self.moments_ + other.moments_)
+
+    def forget(self, X: Any, y: Any) -> GaussianHeadClassifier:
+        """Take rows out that were learned before: what remains is what never saw them, to the bit."""
+        check_is_fitted(self)
+        X, y = self._checked(X, y, reset=False)
+        left = self.moments_ - self._sums(X, y)
+        if left.counts.min() < 0:
+            raise EmbeddingsError("these rows were never learned: a class would be left with fewer than no rows.")
+        return self._replace(left)
+
+    @property
+    def classifier_(self) -> Classifier:
+        """The classifier of what was learned so far, built when it is first asked for."""
+        check_is_fitted(self, "moments_")
+        if not self._built:
+            total = Total.of([Message.of(self.moments_, self._recipe, "rows")], self._recipe)
+            with warnings.catch_warnings():  # `classes` may name some that come later
+                warnings.simplefilter("ignore", EmptyClassWarning)
+                warnings.simplefilter("ignore", CalibrationWarning)
+                self._built.append(Classifier.fit(total, self.head))
+        return self._built[0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The class of each row."""
+        rows = self._rows(X)
+        return self.classes_[self.classifier_.scores(rows).argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """One probability per row and class, in the order of `classes_`."""
+        rows = self._rows(X)
+        return self.classifier_.predict_proba(rows)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores per row and class; for two classes, how much the second is ahead."""
+        rows = self._rows(X)
+        scores = self.classifier_.scores(rows)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _rows(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "moments_")
+        return self._scaled(np.asarray(validate_data(self, X, reset=False, dtype=np.float64)))
+
+    def _checked(self, X: Any, y: Any, reset: bool) -> tuple[np.ndarray, np.ndarray]:
+        X, y = validate_data(self, X, y, reset=reset, dtype=np.float64)
+        check_classification_targets(y)
+        return X, y
+
+    def _start(self, X: np.ndarray, classes: np.ndarray) -> None:
+        if len(classes) < 2:
+            raise EmbeddingsError(
+                f"a classifier tells at least two classes apart, and there is only 1 class: {classes.tolist()[0]!r}."
+            )
+        self.classes_ = classes
+        dim = X.shape[1]
+        center, scale = _fitted_grid(X)
+        self._center = np.broadcast_to(np.asarray(center if self.center is None else self.center, float), dim)
+        self._scale = np.broadcast_to(np.asarray(scale if self.scale is None else self.scale, float), dim)
+        if not (np.isfinite(self._center).all() and (self._scale > 0).all() and np.isfinite(self._scale).all()):
+            raise EmbeddingsError("center must be finite and scale positive, one number per feature or one for all.")
+        grid = Grid(bits=self.bits, scale=(2.0 ** (self.bits - 1) - 1) / HEADROOM)
+        recipe = Recipe(tuple(map(str, range(len(classes)))), Encoder(dim=dim), ("S",), grid=grid)
+        spec = HeadSpec.parse(self.head).choose(Layout.of(recipe), recipe)
+        self._recipe = replace(recipe, statistics=tuple(s for s in spec.needs[0] if s != "Z") or ("N", "A"))
+        self._built: list[Classifier] = []
+
+    def _scaled(self, X: np.ndarray) -> np.ndarray:
+        return (X - self._center) / self._scale
+
+    def _sums(self, X: np.ndarray, y: np.ndarray) -> Moments:
+        numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        if (self.classes_[numbers] != y).any():
+            odd = y[self.classes_[numbers] != y].tolist()[0]
+            raise EmbeddingsError(
+                f"label {odd!r} is none of the classes {self.classes_.tolist()}; name all in `classes`."
+            )
+        counted = count(Features.of(self._recipe), Embedded(self._scaled(X), numbers.astype(np.int64)))
+        counted.clipping.warn(self._recipe)
+        return counted.moments
+
+    def _replace(self, moments: Moments) -> GaussianHeadClassifier:
+        self.moments_, self._built = moments, []
+        return self
+
+
+def _fitted_grid(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean and spread of each feature, rounded to powers of two so that nothing is lost in scaling."""
+    center, spread = X.mean(axis=0), np.abs(X - X.mean(axis=0)).max(axis=0)
+    deviation = np.maximum(X.std(axis=0), spread * 2.0 / HEADROOM)
+    safe = np.where(deviation > 0, deviation, np.maximum(1.0, np.abs(center)))
+    scale = 2.0 ** np.ceil(np.log2(safe))
+    return np.rint(center / scale * 2**20) / 2**20 * scale, scale

@@ -1,0 +1,50 @@
+"""What a recipe lets a total be: large enough, not of one site alone, within the integers and within memory."""
+
+from collections.abc import Iterable
+
+from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RosterError
+from ghofl.moments import INT64_MAX, Layout
+from ghofl.recipe import Recipe
+from ghofl.wire.roster import Entry
+
+SMALL = 2**30  # bytes of moments that a file of any size may unpack to
+EXPANSION = 256  # and how many times its own size a larger one
+
+
+def check_overflow(layout: Layout, rows: int, name: str) -> None:
+    """Raise when sums of so many rows, those of the message called `name` included, could leave the 64-bit integers."""
+    if rows * layout.largest > INT64_MAX:
+        raise MomentsOverflowError(
+            f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
+        )
+
+
+def check_expansion(layout: Layout, size: int) -> None:
+    """Raise when a file that brings its own recipe would unpack to far more than it has."""
+    if 8 * layout.entries > max(SMALL, EXPANSION * size):
+        raise MessageError(
+            f"this total of {size:,} bytes would unpack to {8 * layout.entries:,}, by a recipe of its own making. Read it "
+            "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
+        )
+
+
+def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
+    """Raise when one site has more of a plain total's rows than the recipe allows."""
+    most = recipe.limits.max_share
+    if most is None:
+        return
+    for entry in roster:
+        if entry.rows is not None and entry.rows > most * rows:
+            raise RosterError(
+                f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
+                f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
+            )
+
+
+def check_cohort(recipe: Recipe, sites: int) -> None:
+    """Raise when a total has fewer sites than the recipe's privacy needs."""
+    if sites < recipe.privacy.min_cohort:
+        raise PrivacyError(
+            f"a total of {sites} sites may not be used: privacy.min_cohort is {recipe.privacy.min_cohort}. "
+            "Wait for more sites."
+        )

@@ -1,0 +1,71 @@
+"""A head in ONNX Runtime gives the labels and probabilities that it gives here."""
+
+from dataclasses import replace
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from exported_heads import CLASSES, DIM, RECIPE, classifier_of, rows
+from ghofl import Grid, Lift, Privacy, Projection, Transform
+from ghofl.errors import HeadError
+from ghofl.export.heads import _SCORES
+from ghofl.export.model import export_head
+from ghofl.heads import HEADS
+
+
+def run(classifier, x):
+    session = onnxruntime.InferenceSession(
+        export_head(classifier).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    return session.run(None, {"embeddings": x})
+
+
+@pytest.mark.parametrize("head", [*HEADS, "best", "blend(parts=lda+ridge+z.student)"])
+def test_every_head_gives_the_same_labels_and_probabilities(head, rng):
+    classifier = classifier_of(head, RECIPE, rng)
+    x = rows(rng, 2000)[0]
+    labels, probabilities, scores = run(classifier, x)
+    names = np.array(CLASSES, dtype=object)[classifier.predict(x)]
+    assert (labels == names).all()
+    assert (
+        np.abs(probabilities - classifier.predict_proba(x)).max() < 1e-7
+    )  # ONNX Runtime's exponentials keep eight digits
+    finite = np.isfinite(classifier.scores(x))
+    assert np.array_equal(np.isfinite(scores), finite)
+    assert scores[finite] == pytest.approx(classifier.scores(x)[finite], rel=1e-9, abs=1e-9)
+
+
+SPACES = {
+    "projection": {"projection": Projection(dim=6, seed=3)},
+    "given projection": {"projection": Projection.of_matrix(np.arange(-30, 30).reshape(DIM, 5), shift=4)},
+    "lift": {"lift": Lift(dim=40)},
+    "kept lift": {"lift": Lift(dim=40, keep=True)},
+    "lift that is not centred": {"lift": Lift(dim=40, centred=False)},
+    "square root": {"transform": Transform(power=0.5)},
+    "power": {"transform": Transform(power=0.7)},
+    "anchor and unit length": {
+        "transform": Transform(anchor=tuple([0.25] * DIM), unit_length=True),
+        "grid": Grid(12, 900.0),
+    },
+    "radius": {"privacy": Privacy(radius=3.0)},
+    "tight radius": {"privacy": Privacy(radius=0.5)},
+}
+
+
+@pytest.mark.parametrize("space", SPACES)
+def test_every_space_gives_the_same_integers(space, rng):
+    recipe = replace(RECIPE, statistics=("B",), sketch=None, **SPACES[space])
+    classifier = classifier_of("lda", recipe, rng)
+    x = np.vstack([rows(rng, 3000)[0], np.zeros((1, DIM)), 100.0 * rng.normal(size=(5, DIM))])
+    labels, probabilities, _ = run(classifier, x)
+    assert (labels == np.array(CLASSES, dtype=object)[classifier.predict(x)]).mean() >= 0.999
+    apart = np.abs(probabilities - classifier.predict_proba(x)).max(axis=1)
+    assert (apart <= 1e-7).mean() >= 0.999  # a power that is not a square root may round to the neighbouring step
+
+
+def test_a_head_without_a_formula_is_refused(monkeypatch, rng):
+    """As a plug-in's head would be."""
+    monkeypatch.delitem(_SCORES, "lda")
+    with pytest.raises(HeadError, match="'lda' cannot be written as ONNX"):
+        export_head(classifier_of("lda", RECIPE, rng))

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+
+from federations import blobs, gaussians_of, recipe_of, total_of
+from ghofl import HEADS, Classifier
+from ghofl.errors import HeadError, MessageError
+from ghofl.evaluation.metrics import _auc
+from ghofl.heads import novelty
+from ghofl.heads.novelty import PREFIX, Novelty
+
+
+def relative_distances(gaussians, x):
+    """The formula as it is written, with solves."""
+    from ghofl.gaussians import linalg
+
+    a = gaussians.shared_shrinkage()
+    within, total = linalg.shrink(gaussians.pooled(), a), linalg.shrink(gaussians.total_covariance(), a)
+    of = [np.einsum("nd,nd->n", x - m, np.linalg.solve(within, (x - m).T).T) for m in gaussians.means]
+    away = x - gaussians.centre
+    return np.min(of, axis=0) - np.einsum("nd,nd->n", away, np.linalg.solve(total, away.T).T)
+
+
+def test_the_novelty_is_the_relative_mahalanobis_distance(rng):
+    x, y = blobs(rng)
+    gaussians = gaussians_of(recipe_of(), x, y)
+    assert Novelty.of(gaussians).scores(x) == pytest.approx(relative_distances(gaussians, x), rel=1e-4, abs=1e-3)
+
+
+def test_in_many_dimensions_the_fisher_directions_stand_in(rng, monkeypatch):
+    x, y = blobs(rng, rows=3000)
+    gaussians = gaussians_of(recipe_of(), x, y)
+    full = Novelty.of(gaussians)
+    monkeypatch.setattr(novelty, "LARGEST", 5)
+    small = Novelty.of(gaussians)
+    assert small.basis.shape == (6, 3)
+    assert np.corrcoef(small.scores(x), full.scores(x))[0, 1] > 0.99
+
+
+@pytest.mark.parametrize("name", sorted(HEADS))
+def test_every_head_tells_rows_of_no_class_from_those_of_the_classes(name, rng):
+    x, y = blobs(rng, rows=2000, spread=4.0)
+    sketch = {"statistics": ("B",)} if "Z" in HEADS[name].needs[0] else {}
+    from ghofl import Sketch
+
+    recipe = recipe_of(**sketch, sketch=Sketch(dim=3)) if sketch else recipe_of()
+    classifier = Classifier.fit(total_of(recipe, x[:1000], y[:1000]), name)
+    strangers = x[1000:] + 3.0 * rng.normal(size=(1000, 6)) + 4.0
+    values = np.r_[classifier.novelty(x[1000:]), classifier.novelty(strangers)]
+    assert _auc(values, np.repeat([0, 1], 1000)) > 0.8
+    kept = classifier.predict(x[1000:], reject=0.05)
+    assert 0.01 < np.mean(kept == -1) < 0.12
+    assert np.array_equal(kept == -1, classifier.is_novel(x[1000:], 0.05))
+
+
+def test_the_novelty_is_read_as_it_was_written_and_a_damaged_one_is_refused(rng):
+    x, y = blobs(rng)
+    made = Classifier.fit(total_of(recipe_of(), x, y), "lda")
+    read = Classifier.from_bytes(made.to_bytes())
+    assert np.array_equal(read.novelty(x), made.novelty(x))
+    arrays = made.novelty_rule.arrays()
+    for change in (
+        {"levels": arrays[PREFIX + "levels"][::-1].copy()}, {"centre": np.zeros(5, np.float32)},
+        {"basis": np.full((6, 6), np.nan, np.float32)}, {"extra": np.zeros(1)}, {"weights": np.zeros((4, 5), np.float32)},
+    ):  # fmt: skip
+        with pytest.raises(HeadError, match="novelty"):
+            Novelty.from_arrays(arrays | {PREFIX + name: array for name, array in change.items()}, 6)
+    assert Novelty.from_arrays({}, 6) is None
+
+
+def test_a_head_that_knows_no_variance_says_that_it_cannot_tell(rng):
+    x, y = blobs(rng)
+    classifier = Classifier.fit(total_of(recipe_of(statistics=()), x, y), "nearest_mean")
+    with pytest.raises(HeadError, match="statistics B or D"):
+        classifier.novelty(x)
+    with pytest.raises(HeadError, match="between 0 and 1"):
+        Classifier.fit(total_of(recipe_of(), x, y), "lda").predict(x, reject=1.5)
+
+
+def test_a_head_file_with_a_damaged_novelty_is_a_damaged_head_file(rng, monkeypatch):
+    x, y = blobs(rng)
+    made = Classifier.fit(total_of(recipe_of(), x, y), "lda")
+    monkeypatch.setattr(Novelty, "arrays", lambda self: {PREFIX + "basis": self.basis})
+    with pytest.raises(MessageError, match="novelty"):
+        Classifier.from_bytes(made.to_bytes())

@@ -1,0 +1,136 @@
+"""The report in a real browser: no error, no request, working controls; and nothing in a name becomes markup."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from exported_heads import CLASSES, RECIPE, classifier_of, rows
+from ghofl import Total
+from ghofl.cli import app
+from ghofl.report.findings import Findings, judge
+from ghofl.report.page import page
+from ghofl.site.outgoing import Embedded, outgoing
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def findings(rng):
+    x, y = rows(rng)
+    sites = {"north": slice(0, 250), "south": slice(250, 600)}
+    messages = [outgoing(RECIPE, Embedded(x[part], y[part]), name).message for name, part in sites.items()]
+    total = Total.of(messages, RECIPE)
+    found = Findings.of_total(total, f"Animals {HOSTILE}", messages)
+    return found.with_judged([classifier_of(head, RECIPE, rng) for head in ("lda", "nb")], *rows(rng, 400))
+
+
+def test_findings_are_what_the_total_and_the_rows_say(findings):
+    assert [(s.name, s.rows, sum(s.counts)) for s in findings.sites] == [("north", 250, 250), ("south", 350, 350)]
+    assert sum(findings.counts) == 600
+    assert [h.name for h in findings.heads] == ["lda", "nb"]
+    assert findings.judged.accuracy == max(h.accuracy for h in findings.heads)
+    assert sum(map(sum, findings.judged.counts)) == 400
+    assert sum(n for _, _, n in findings.judged.calibration) == 400
+    assert findings.view.names == CLASSES[:4]  # the fifth class has no rows
+    assert "no differential privacy guarantee" in findings.guarantee
+
+
+def test_an_outline_holds_two_thirds_of_its_class(findings, rng):
+    """68 % of a 2-D Gaussian lie within √2.279 deviations."""
+    z = rng.normal(size=(20_000, 2))
+    assert ((z**2).sum(axis=1) < 2.279).mean() == pytest.approx(0.68, abs=0.01)
+    points = np.array(findings.view.outlines[0])
+    assert points.mean(axis=0) == pytest.approx(findings.view.means[0], abs=0.2)
+
+
+def test_bins_of_confidence_add_up():
+    found = judge("x", np.array([[0.95, 0.05], [0.91, 0.09], [0.4, 0.6]]), np.array([0, 1, 1]))
+    assert found.calibration == ((0.6, 1.0, 1), (pytest.approx(0.93), 0.5, 2))
+    assert found.counts == ((1, 0), (1, 1))
+
+
+def test_no_name_becomes_markup(findings):
+    bad = replace(
+        findings,
+        classes=(HOSTILE, "a", "b", "c", "d"),
+        sites=(replace(findings.sites[0], name=HOSTILE),),
+        heads=(replace(findings.heads[0], name=HOSTILE),),
+        view=replace(findings.view, names=(HOSTILE, "a", "b", "c")),
+    )
+    text = page(bad)
+    own = re.sub(r"<script>(?:(?!</script>).)*?plotly\.js v.*?</script>", "", text, flags=re.DOTALL)
+    assert "<img" not in own
+    assert own.count("</script>") == text.count("</script>") - 1 <= 4
+
+
+def test_the_command_writes_the_page_from_files(tmp_path, rng):
+    x, y = rows(rng)
+    message = outgoing(RECIPE, Embedded(x, y), "north").message
+    (tmp_path / "north.ghofl").write_bytes(message.to_bytes())
+    Total.of([message], RECIPE).save(tmp_path / "total.ghofl")
+    classifier_of("lda", RECIPE, rng).save(tmp_path / "lda.safetensors")
+    np.savez(tmp_path / "test.npz", x=x, y=np.array(CLASSES)[y])
+    files = [str(tmp_path / name) for name in ("total.ghofl", "north.ghofl", "lda.safetensors", "test.npz", "out.html")]
+    total, north, head, test, out = files
+    done = CliRunner().invoke(
+        app, ["report", total, "--message", north, "--head", head, "--rows", test, "-o", out, "--json", "-"]
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["heads"] == ["lda"]
+    assert "Who took part" in (tmp_path / "out.html").read_text()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium that keeps its console's log."""
+    from selenium import webdriver
+
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("pages are tested in Chromium, which is not here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking",
+                 "disable-component-update", "disable-sync", "disable-quic"):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    yield driver
+    driver.quit()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_in_a_browser_nothing_fails_nothing_is_fetched_and_tables_sort(findings, browser, tmp_path, width, scheme):
+    from selenium.webdriver.common.by import By
+
+    path = tmp_path / "report.html"
+    path.write_text(page(findings), encoding="utf-8")
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    browser.get_log("performance")
+    browser.get(path.as_uri())
+    drawn = browser.find_elements(By.CSS_SELECTOR, ".chart .main-svg")
+    assert len({svg.find_element(By.XPATH, "ancestor::div[@class and @id]").get_attribute("id") for svg in drawn}) == 5
+    assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    ink = browser.execute_script("return getComputedStyle(document.body).color")
+    assert ink == ("rgb(27, 31, 36)" if scheme == "light" else "rgb(230, 233, 236)")
+    (table,) = [t for t in browser.find_elements(By.TAG_NAME, "table") if "rows behind" in t.text]
+    button = table.find_elements(By.CSS_SELECTOR, "th button")[1]
+    seen = []
+    for _ in range(2):
+        browser.execute_script("arguments[0].click()", button)
+        cells = table.find_elements(By.CSS_SELECTOR, "tbody td:nth-child(2)")
+        seen.append([int(cell.get_attribute("textContent").replace(",", "") or 0) for cell in cells])
+    assert seen[0] == sorted(seen[0])
+    assert seen[1] == sorted(seen[1], reverse=True)

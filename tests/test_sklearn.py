@@ -1,0 +1,105 @@
+"""The scikit-learn face: its own checks, the laws of merging and forgetting, and LDA and QDA as oracles."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+from ghofl.errors import GhoflError
+from ghofl.sklearn import GaussianHeadClassifier
+
+CHECKS = [
+    pytest.param(estimator, check, id=f"{head}-{check.func.__name__}-{i}")
+    for head in ("lda", "qda", "best")
+    for i, (estimator, check) in enumerate(estimator_checks_generator(GaussianHeadClassifier(head)))
+]
+
+
+@pytest.mark.parametrize(("estimator", "check"), CHECKS)
+@pytest.mark.filterwarnings("ignore")  # the checks feed constant columns and single rows on purpose
+def test_it_is_a_scikit_learn_estimator(estimator, check):
+    check(estimator)
+
+
+def model(head="lda", **options):
+    return GaussianHeadClassifier(head, center=5.0, scale=5.0, **options)
+
+
+@pytest.mark.parametrize("head", ["lda", "qda", "nb", "rda", "ridge", "best", "nearest_mean"])
+def test_rows_in_any_batches_and_order_give_the_moments_of_one_fit(head, rng):
+    x, y = load_iris(return_X_y=True)
+    order = rng.permutation(len(y))
+    whole, parts = model(head).fit(x, y), model(head)
+    for rows in np.array_split(order, 7):
+        parts.partial_fit(x[rows], y[rows], classes=[0, 1, 2])
+    assert parts.moments_ == whole.moments_
+    assert np.array_equal(parts.decision_function(x), whole.decision_function(x))
+
+
+def test_merged_estimators_are_the_one_that_saw_all_rows(rng):
+    x, y = load_wine(return_X_y=True)
+    grid = {"center": x.mean(axis=0), "scale": x.std(axis=0)}
+    sites = [GaussianHeadClassifier("qda", **grid).partial_fit(x[i::3], y[i::3], classes=[0, 1, 2]) for i in range(3)]
+    assert sites[0].merge(sites[1]).merge(sites[2]).moments_ == GaussianHeadClassifier("qda", **grid).fit(x, y).moments_
+
+
+def test_forgetting_rows_gives_the_estimator_that_never_saw_them():
+    x, y = load_iris(return_X_y=True)
+    kept = model("qda").fit(x[:130], y[:130])
+    assert model("qda").fit(x, y).forget(x[130:], y[130:]).moments_ == kept.moments_
+
+
+def test_rows_that_were_never_learned_cannot_be_forgotten():
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(GhoflError, match="never learned"):
+        model().fit(x[:110], y[:110]).forget(x, y)
+
+
+def test_what_does_not_fit_together_is_not_merged():
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(GhoflError, match="same center and scale"):
+        model().fit(x, y).merge(GaussianHeadClassifier("lda").fit(x, y))
+    with pytest.raises(GhoflError, match="head or bits"):
+        model().fit(x, y).merge(model(bits=8).fit(x, y))
+    with pytest.raises(GhoflError, match="do not merge"):
+        model().fit(x, y).merge(model().fit(x[:100], y[:100]))
+    with pytest.raises(GhoflError, match="label 9 is none of the classes"):
+        model().fit(x, y).partial_fit(x[:1], [9])
+
+
+@pytest.mark.parametrize(
+    ("load", "head", "oracle"),
+    [
+        (load_iris, "lda(shrinkage=0)", LinearDiscriminantAnalysis()),
+        (load_wine, "lda(shrinkage=0)", LinearDiscriminantAnalysis()),
+        (load_breast_cancer, "lda(shrinkage=0)", LinearDiscriminantAnalysis()),
+        (load_iris, "qda(shrinkage=0)", QuadraticDiscriminantAnalysis()),
+        (load_wine, "qda(shrinkage=0)", QuadraticDiscriminantAnalysis()),  # breast cancer's columns are collinear
+    ],
+)
+def test_it_predicts_what_scikit_learn_predicts(load, head, oracle):
+    """The grid of 16 bits moves a row by less than 2⁻¹² of a feature's size, which few margins are smaller than."""
+    x, y = load(return_X_y=True)
+    train, test, labels, _ = train_test_split(x, y, test_size=0.4, random_state=0, stratify=y)
+    ours = make_pipeline(StandardScaler(), GaussianHeadClassifier(head)).fit(train, labels)
+    theirs = make_pipeline(StandardScaler(), clone(oracle)).fit(train, labels)
+    assert (ours.predict(test) == theirs.predict(test)).mean() >= 0.99
+
+
+def test_it_works_in_pipelines_searches_and_with_names_of_columns():
+    pandas = pytest.importorskip("pandas")
+    x, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    search = GridSearchCV(GaussianHeadClassifier(), {"head": ["nb", "lda", "rda(blend=0.5)"]}, cv=3).fit(x, names)
+    assert search.best_score_ > 0.95
+    assert list(search.best_estimator_.feature_names_in_) == list(x.columns)
+    assert set(search.predict(x)) == set(names)
+    assert cross_val_score(GaussianHeadClassifier("lda"), x, pandas.Series(names), cv=3).mean() > 0.95
+    probabilities = search.predict_proba(x)
+    assert probabilities.sum(axis=1) == pytest.approx(1)
+    assert "GaussianHeadClassifier" in search.best_estimator_._repr_html_()
