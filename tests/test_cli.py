@@ -16,8 +16,8 @@ from ghofl.errors import ClippingWarning, EmptyClassWarning
 from ghofl.wire.envelope import seal
 
 COMMANDS = [
-    "demo", "recipe", "export-encoder", "embed", "moments", "sum", "subtract", "release", "head", "evaluate",
-    "select", "predict", "simulate", "inspect", "audit",
+    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "sum", "diagnose", "subtract", "release", "head",
+    "evaluate", "select", "calibrate", "predict", "export", "report", "simulate", "inspect", "audit", "keeper",
 ]  # fmt: skip
 
 
@@ -406,16 +406,24 @@ JSON_COMMANDS = {
     "audit": ["audit", "total.ghofl"],
     "embed": ["embed", "--encoder", "precomputed:x", "--data", "north.npz", "-o", "new.npz"],
     "export-encoder": ["export-encoder", "--encoder", "precomputed:x", "-o", "new.onnx"],
+    "schema": ["schema", "rows.csv", "--label", "kind", "-o", "new-schema.toml"],
+    "diagnose": ["diagnose", "north.ghofl", "south.ghofl", "east.ghofl", "-r", "recipe.toml"],
+    "calibrate": ["calibrate", "lda.safetensors", "tally.json", "-o", "new.safetensors"],
+    "export": ["export", "lda.safetensors", "-o", "new.onnx"],
+    "report": ["report", "total.ghofl", "-o", "new.html"],
 }
 
 
 def test_every_command_of_this_list_has_a_rule_for_its_json():
-    assert set(JSON_COMMANDS) == set(COMMANDS) - {"demo"}
+    assert set(JSON_COMMANDS) == set(COMMANDS) - {"demo", "keeper"}  # a keeper answers until it is stopped
 
 
 @pytest.mark.parametrize("command", JSON_COMMANDS.values(), ids=JSON_COMMANDS)
 def test_json_replaces_a_file_only_by_force(head, command):
     ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
+    ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
+    ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
+    (head / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     (head / "kept.json").write_text("precious")
     before = sorted(os.listdir())
     text = _words(ghofl(*command, "--json", "kept.json", code=2))
