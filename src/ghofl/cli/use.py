@@ -69,7 +69,9 @@ def evaluate(
     classifier = _used(_load_head(head), priors, threshold)
     rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
     if not len(rows.x):
-        raise EmbeddingsError(f"{embeddings} holds no rows, and nothing can be said about none; give rows with labels.")
+        raise EmbeddingsError(
+            f"{embeddings}: there are no rows, and nothing can be said about none; give rows with labels."
+        )
     classes = classifier.recipe.classes
     y = rows.numbers(classes, labels_are_numbers)
     probabilities = _probabilities(classifier, rows.x)
