@@ -34,7 +34,8 @@ def make_sites(folder, count=5, recipe=PLAIN, policy="", keys=False, seed=3):
     """Sites on disk with a share of some rows each, as a list of their TOML files."""
     x, y = blobs(np.random.default_rng(seed))
     recipe.save(folder / "recipe.toml")
-    (folder / "policy.toml").write_text(policy if "peers" in policy else policy + "any_peers = true\n")
+    policy += "" if "peers" in policy else "any_peers = true\n"
+    (folder / "policy.toml").write_text(policy + ("" if "any_recipe" in policy else "any_recipe = true\n"))
     paths = []
     for i, rows in enumerate(partition.split(y, count, np.random.default_rng(seed), 0.5)):
         np.savez(folder / f"{i}.npz", x=x[rows], y=y[rows])

@@ -34,7 +34,7 @@ class Hospitals(Deployment):
         data = Dataset(x, y, x, y, classes)
         self.expected = simulate(data, parts, PLAIN, HeadSpec.parse_list("lda")).total.moments.sha256
         self.memories, self.policy = 0, self.folder / "policy.toml"
-        self.policy.write_text("any_peers = true\n")
+        self.policy.write_text("any_peers = true\nany_recipe = true\n")
         self.sizes = {name: len(rows) for name, rows in zip(NAMES, parts, strict=True)}
         for name, rows in zip(NAMES, parts, strict=True):
             np.savez(self.folder / f"{name}.npz", x=x[rows], y=y[rows])
@@ -51,7 +51,7 @@ class Hospitals(Deployment):
         text += f'auth_key = "{name}"\npolicy = "policy.toml"\nlabels_are_numbers = true\n{more}'
         (self.folder / f"{name}.toml").write_text(text)
 
-    def forget(self, policy="any_peers = true\n"):
+    def forget(self, policy="any_peers = true\nany_recipe = true\n"):
         """New folders for all sites: one that has unmasked does so once."""
         self.memories += 1
         self.policy.write_text(policy)
@@ -136,7 +136,7 @@ def test_nodes_killed_at_any_stage_of_a_round_are_named_and_the_rest_completes(h
         "reveal": folder / "closed-revealing",
     }
     victims = dict(zip(stages, ("site-1", "site-4"), strict=False))
-    hospitals.forget("any_peers = true\ncorruption = 0.0\n")
+    hospitals.forget("any_peers = true\nany_recipe = true\ncorruption = 0.0\n")
     run = hospitals.begin("secure", tmp_path / "run", timeout=15.0, dropout=0.4, corruption=0.0)
     for stage, name in victims.items():
         hospitals.until(begun[stage].exists, 120, f"stage {stage!r} to begin")

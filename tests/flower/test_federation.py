@@ -21,9 +21,9 @@ from ghofl.moments import Layout, Moments
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
 from ghofl.site.answers import answer
+from ghofl.site.history import History
 from ghofl.site.letter import Letter
-from ghofl.site.parcel import ready
-from ghofl.site.reveals import Ledger
+from ghofl.site.parcel import remembered
 from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -298,7 +298,7 @@ def broken(tmp_path, paths, name):
     elif name == "no data":
         (tmp_path / "2.npz").unlink()
     elif name == "too few rows":
-        (tmp_path / "strict.toml").write_text("min_rows = 5000\nany_peers = true\n")
+        (tmp_path / "strict.toml").write_text("min_rows = 5000\nany_peers = true\nany_recipe = true\n")
         site.write_text(site.read_text().replace("policy.toml", "strict.toml"))
 
 
@@ -434,7 +434,7 @@ def test_sites_with_peers_refuse_a_round_with_a_stranger(tmp_path):
     paths, keys, chosen = authenticated(tmp_path)
     publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
     (tmp_path / "peers.toml").write_text("\n".join(f'site-{i} = "{publics[i]}"' for i in range(4)))
-    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\n')
+    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\nany_recipe = true\n')
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths, keys=keys), SECURE, chosen)
     report = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -448,7 +448,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
     paths, keys, chosen = authenticated(tmp_path)
     publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
     (tmp_path / "peers.toml").write_text("\n".join(f'site-{i} = "{publics[i]}"' for i in range(5)))
-    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\n')
+    (tmp_path / "policy.toml").write_text('peers = "peers.toml"\nany_recipe = true\n')
     forged = secure.Identity.fresh().public
 
     def swap(action, node, reply):
@@ -550,36 +550,48 @@ def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp
     paths = make_sites(tmp_path, recipe=SECURE)
     with pytest.raises(Killed):
         run(InProcess(paths, twist=killing("reveal", 1)), SECURE, settings(tmp_path / "run"))
-    revealed = [len(Ledger.load(Site.load(path).memory()).reveals) for path in paths]
+    revealed = [len(History.load(Site.load(path).memory()).reveals) for path in paths]
     assert revealed == [1, 0, 0, 0, 0]
     with pytest.raises(FederationError, match="4 sites joined the secure round; .* at least 5"):
         run(InProcess(paths), SECURE, settings(tmp_path / "other", min_sites=5))
-    again = run(InProcess(paths[:1] + paths[1:]), SECURE, settings(tmp_path / "third"))
-    assert len(again.total.roster) == 4
+    # All five signed the list of five: with those signatures others may have unmasked it, so four are not shown.
+    with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "third"))
+    assert reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm").exit_code == 0
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "fourth")).total.roster) == 5
 
 
 def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(tmp_path):
-    paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
-    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
-    four = names_of(paths[:4])
+    paths, recipe_file = make_sites(tmp_path, count=6, recipe=SECURE), tmp_path / "recipe.toml"
+    run(InProcess(paths[:3]), SECURE, settings(tmp_path / "run"))
+    everyone = names_of(paths)
     seen = CliRunner().invoke(app, ["flower", "check", str(paths[0]), "--recipe", str(recipe_file)])
     assert "does not leave: this folder has unmasked in a round" in seen.output
-    for path in paths[:4]:
-        shown = reopen(path, recipe_file, four, "--json", "-")
+    for path in paths[:3]:
+        shown = reopen(path, recipe_file, everyone, "--json", "-")
         assert json.loads(shown.output)["reopened"] is False
-        assert "differ in site-4: the difference of the two sums is theirs alone" in shown.output
-        done = json.loads(reopen(path, recipe_file, four, "--confirm", "--json", "-").output)
+        assert "differ in site-3, site-4, site-5: the difference of the two sums is theirs alone" in shown.output
+        done = json.loads(reopen(path, recipe_file, everyone, "--confirm", "--json", "-").output)
         assert done["reopened"] is True
         assert done["recipe"] == SECURE.fingerprint
-        assert done["cohort"] == four
+        assert done["cohort"] == everyone
         assert done["data"] == Site.load(path).count(SECURE).moments.sha256
-    for others, why in ((paths[:3], "0 of 3 clients advertised keys"), (paths, "4 sites joined .* at least 5")):
-        with pytest.raises(FederationError, match=why):
-            run(InProcess(others), SECURE, settings(tmp_path / f"other-{len(others)}", min_sites=len(others)))
-    outcome = run(InProcess(paths[:4]), SECURE, settings(tmp_path / "again"))
-    assert outcome.total.moments == exact_total(tmp_path, paths[:4])
+    with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
+        run(InProcess(paths[:3]), SECURE, settings(tmp_path / "other"))
+    outcome = run(InProcess(paths), SECURE, settings(tmp_path / "again"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
     with pytest.raises(FederationError, match="0 sites joined"):
-        run(InProcess(paths[:4]), SECURE, settings(tmp_path / "once too often"))
+        run(InProcess(paths), SECURE, settings(tmp_path / "once too often"))
+
+
+def test_a_folder_is_not_reopened_for_a_sum_that_would_show_one_site(tmp_path):
+    paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    refused = reopen(paths[0], recipe_file, names_of(paths[:4]), "--confirm")
+    assert "would show site-4 by itself; its policy's min_difference is 3" in str(refused.exception)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text() + "min_difference = 1\n")
+    assert reopen(paths[0], recipe_file, names_of(paths[:4]), "--confirm").exit_code == 0
 
 
 def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
@@ -603,14 +615,21 @@ def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
 def test_what_cannot_be_reopened_is_told(tmp_path, cohort, why):
     paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
     assert "its first round needs no re-opening" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert why in str(reopen(paths[0], recipe_file, cohort).exception)
+    (tmp_path / "memory-0" / "ledger.jsonl").unlink()
+    assert "lines are missing or were changed" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
+    (tmp_path / "memory-0" / "ledger.head").unlink()
     (tmp_path / "memory-0" / "reveals.json").write_text("{")
-    assert "is damaged" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
+    assert "reveals.json in the site's folder is damaged" in str(
+        reopen(paths[0], recipe_file, names_of(paths)).exception
+    )
 
 
 def test_every_round_has_noise_of_its_own_and_a_stage_asked_again_gives_the_same_bytes(tmp_path):
     """With noise that stays, the difference of two rounds has that of the sites they do not share, and no more."""
-    paths, recipe_file = make_sites(tmp_path, count=4, recipe=SHARED), tmp_path / "recipe.toml"
+    policy = "max_epsilon = 20.0\nmax_delta = 1e-5\n"
+    paths, recipe_file = make_sites(tmp_path, count=4, recipe=SHARED, policy=policy), tmp_path / "recipe.toml"
     masked = []
 
     def watch(action, node, reply):
@@ -650,7 +669,7 @@ def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vecto
         run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     assert np.array_equal(made[0], made[1])
-    assert not np.array_equal(made[0], ready(Site.load(paths[0]), SHARED, Site.load(paths[0]).memory()).vector)
+    assert not np.array_equal(made[0], remembered(Site.load(paths[0]).memory(), SHARED).vector)
 
 
 def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch):
@@ -774,9 +793,14 @@ def test_a_reveal_counts_in_a_folder_that_has_no_ledger(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     for i in range(5):
-        (tmp_path / f"memory-{i}" / "reveals.json").unlink()
+        (tmp_path / f"memory-{i}" / "ledger.jsonl").unlink()
+        (tmp_path / f"memory-{i}" / "ledger.head").unlink()
     with pytest.raises(FederationError, match="0 sites joined"):
         run(InProcess(paths[:4]), SECURE, settings(tmp_path / "again"))
+    unknown = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm")
+    assert "a round whose sites it has no list of" in str(unknown.exception)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text() + "min_difference = 1\n")
     shown = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm")
     assert shown.exit_code == 0
     assert "is known from its reply only" in shown.output
@@ -909,7 +933,7 @@ def test_a_sum_that_no_rows_have_is_not_kept(tmp_path):
 
 def test_without_peers_a_site_joins_no_round_unless_it_accepts_anyone(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
-    (tmp_path / "policy.toml").write_text("")
+    (tmp_path / "policy.toml").write_text("any_recipe = true\n")
     with pytest.raises(FederationError, match="0 sites joined"):
         run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert "does not say whom it joins secure rounds with" in (tmp_path / "run" / "report.json").read_text()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import ghofl
-from ghofl.cli import audit, console, embed, experiment, export, flower, report, server, site, use
+from ghofl.cli import audit, console, embed, experiment, export, flower, keeper, ledger, report, server, site, use
 
 app = typer.Typer(
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
@@ -34,6 +34,8 @@ app.command(name="simulate")(experiment.simulate)
 app.command(name="inspect")(server.inspect)
 app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
+app.command(name="keeper")(keeper.keeper)
+app.add_typer(ledger.app, name="ledger")
 
 
 def _version(asked: bool) -> bool:

@@ -60,6 +60,10 @@ def check(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Approve what is shown: the SuperNode may send exactly this.")
     ] = False,
+    cohort: Annotated[
+        str, typer.Option(help="Approve for a secure round of exactly these sites; of the first ones, if not given.")
+    ] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="Approve for so many secure rounds.")] = 1,
     again: Annotated[
         bool, typer.Option("--again", help="Make it anew from the rows as they are now, with a new id and new noise.")
     ] = False,
@@ -71,7 +75,9 @@ def check(
     Example: ghofl flower check site.toml --recipe recipe.toml --confirm
     """
     console.check_outputs(json, force)
-    found = inspection.inspect(Site.load(site), Recipe.load(recipe), confirm=confirm, again=again)
+    found = inspection.inspect(
+        Site.load(site), Recipe.load(recipe), confirm=confirm, again=again, cohort=cohort.split(","), rounds=rounds
+    )
     parcel, moments = found.parcel, None if found.rows is None else found.rows.moments
     what = "a message of {}" if parcel.is_message else "a vector of {} that a secure round hides"
     smallest = f" (the smallest class has {smallest_class(moments):,} now)" if moments and moments.rows else ""
@@ -89,28 +95,29 @@ def reopen(
     site: SiteFile,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that may unmask.")],
     cohort: Annotated[str, typer.Option(help="All sites of that round, this one too, e.g. north,south,west.")],
+    rounds: Annotated[int, typer.Option(min=1, help="Allow so many rounds.")] = 1,
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Re-open the folder; without it, only what that means is shown.")
     ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site that has unmasked: allow one more secure round, of this recipe, these rows and exactly these sites.
+    """At a site that has unmasked: allow another secure round, of this recipe, these rows and exactly these sites.
 
     A secure round shows the sum over its sites, and a site takes part in one. A second sum over other sites, or over
     other rows, also shows the difference of the two: a round of five sites and one of four of them show what the fifth
-    has, exactly. Re-open when that is harmless, e.g. after a round that failed before its sum was known, with the same
-    sites again.
+    has, exactly. A cohort whose sum would show fewer sites than the policy's min_difference is refused. Re-open when it
+    is harmless, e.g. after a round that failed before its sum was known, with the same sites again.
 
     Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
     """
     console.check_outputs(json, force)
-    found = inspection.reopen(Site.load(site), Recipe.load(recipe), cohort.split(","), confirm=confirm)
+    found = inspection.reopen(Site.load(site), Recipe.load(recipe), cohort.split(","), rounds, confirm=confirm)
     done = "is re-opened" if confirm else "would be re-opened by --confirm"
     listed = "\n".join(f"- {text}" for text in (*found.doubts, *found.risks))
     console.say(
         found.to_dict(),
-        f"{found.site} {done} for one round of recipe {found.opening.recipe[:12]}…, rows "
+        f"{found.site} {done} for {console.count(rounds, 'round')} of recipe {found.opening.recipe[:12]}…, rows "
         f"{found.opening.data[:12]}… and the sites {', '.join(found.opening.cohort)}.\n{listed}",
         json,
     )

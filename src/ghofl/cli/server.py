@@ -19,6 +19,7 @@ from ghofl.recipe import Recipe
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
+from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
 CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
@@ -82,17 +83,22 @@ def release(
 ) -> None:
     """Make a total that others may see: with the noise the recipe promises, and without its small classes.
 
-    Each release of one total spends its epsilon again. Nothing adds to a released total: keep the exact one for that.
+    Each release of one total spends its epsilon again: they are counted in TOTAL.releases.jsonl beside it. Nothing adds
+    to a released total: keep the exact one for that.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released = _load_total(total).release()
+    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
+    journal.add(released)
     released.save(output)
-    small = f" {released.small_classes}" if released.small_classes is not None else ""
+    together = journal.composed(() if released.guarantee is None else released.guarantee.assumptions)
+    more = f" {released.small_classes}" if released.small_classes is not None else ""
+    if together is not None and together.releases > 1:
+        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
     console.say(
-        _total_result(released, output),
-        f"Wrote {output}: {console.promise(released.guarantee)}{small}",
+        {**_total_result(released, output), "composed": None if together is None else together.to_dict()},
+        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
         json,
     )
 

@@ -1,4 +1,8 @@
-"""The app at a site: every query of the server becomes a call of `answers`."""
+"""The app at a site: a relay of letters to the site's keeper, or without one a call of `answers`.
+
+With ``keeper="/run/ghofl/north.sock"`` in the node's configuration it reads no file of the site, needs no secret and
+decides nothing: whoever submits a run ships this code, so nothing that protects the site may depend on it.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -11,6 +15,7 @@ from flwr.clientapp import ClientApp
 from ghofl.errors import PolicyError, SiteError
 from ghofl.flower.engine import STYPE, from_records, to_records
 from ghofl.simulation.site import SimulatedSite
+from ghofl.site import post
 from ghofl.site.answers import ACTIONS, answer, refusal
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
@@ -40,6 +45,10 @@ class ContextMemory:
         """Remember."""
         self._records[name] = ArrayRecord({"bytes": Array("uint8", (len(content),), STYPE, content)})
 
+    def append(self, name: str, content: bytes) -> None:
+        """Remember more under a name."""
+        self.put(name, (self.get(name) or b"") + content)
+
     def forget(self, prefix: str) -> None:
         """Forget every name below a prefix."""
         for name in [name for name in self._records if name.startswith(prefix + "/")]:
@@ -66,6 +75,8 @@ def _handler(action: str) -> Callable[[Message, Context], Message]:
 
 def _answer(action: str, message: Message, context: Context) -> Letter:
     query = from_records(message.content)
+    if (socket := keeper_of(context.node_config)) is not None:
+        return post.ask(socket, action, query)
     memory: Memory
     if is_simulated(context.node_config):
         site, memory = SimulatedSite.of_config(context.node_config, context.run_config), ContextMemory(context)
@@ -73,6 +84,18 @@ def _answer(action: str, message: Message, context: Context) -> Letter:
         site = Site.of_config(context.node_config)
         memory = site.memory()
     return answer(action, query, site, memory)
+
+
+def keeper_of(node: Mapping[str, Any]) -> str | None:
+    """The socket of the site's keeper, where the node's configuration names one; then it names nothing of the site."""
+    if "keeper" not in node:
+        return None
+    path, other = node["keeper"], sorted({"site", "name", "embeddings", "folder", "simulate"} & set(node))
+    if other:
+        raise SiteError(f"--node-config has a keeper and {', '.join(other)}; the keeper alone knows the site.")
+    if not isinstance(path, str):
+        raise SiteError(f'keeper is {path!r} in --node-config; write keeper="/run/ghofl/north.sock".')
+    return post.check_socket_path(path)
 
 
 def is_simulated(node: Mapping[str, Any]) -> bool:

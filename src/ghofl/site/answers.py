@@ -7,14 +7,16 @@
     advertise, share, mask, endorse, reveal      the stages of `ghofl.secure`
 
 Every stage of a round is answered once: asked the same again, a site gives the very bytes it gave before, and asked
-something else, it refuses. A round id is joined once, and a site unmasks once (see `reveals`). Nothing about rows is
-in a refusal: details stay in the site's own log.
+something else, it refuses. A round id is joined once, and a site unmasks once (see `history`). Nothing about rows is
+in a refusal: details stay in the site's own log. Every question is a line in the site's ledger with what came of it,
+and nothing leaves that is not written there first.
 """
 
 import hashlib
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
@@ -23,11 +25,22 @@ from ghofl.privacy import NoiseStream, entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
 from ghofl.site import binding
+from ghofl.site.counting import (
+    check_round,
+    count_list,
+    count_message,
+    count_reveal,
+    count_vector,
+    keep_told,
+    note,
+    told_before,
+)
+from ghofl.site.history import History
+from ghofl.site.known import Known
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
 from ghofl.site.parcel import ready
-from ghofl.site.reveals import Ledger, Revealed
 from ghofl.site.site import Custodian
 
 log = logging.getLogger("flwr")
@@ -37,9 +50,28 @@ def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Lette
     """A site's answer to a query; what it refuses, it refuses by name and without a word about its rows."""
     try:
         with memory.alone():
-            return _ANSWERS[action](query, site, memory)
+            reply = _answered(action, query, site, memory)
+            _note(memory, action, query, reply)
+            return reply
     except Exception as error:  # an engine would send the text of any that is left to it
         return refusal(error, site.name)
+
+
+def _answered(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
+    try:
+        return _ANSWERS[action](query, site, memory)
+    except Exception as error:
+        return refusal(error, site.name)
+
+
+def _note(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
+    if memory.is_lasting:
+        about: dict[str, str] = {}
+        with suppress(GhoflError, KeyError, ValueError):
+            about["recipe"] = _recipe(query).fingerprint
+        with suppress(PolicyError):
+            about["round"] = _round_id(query)
+        note(action, query, about, reply, memory)
 
 
 def refusal(error: Exception, name: str = "") -> Letter:
@@ -69,6 +101,8 @@ def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
     parcel = ready(site, recipe, memory)
     if parcel.message_id in query.fields.get("counted", []):
         return Letter({"status": "counted", "site": site.name})
+    if memory.is_lasting:
+        count_message(site, recipe, parcel, memory)
     _tell(site, parcel.sentences, len(parcel.content))
     return Letter({"status": "sent", "site": site.name}, parcel.content)
 
@@ -88,9 +122,9 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         # Its signature for another recipe would let peers mask under that one beside what this site masks.
         raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one.")
     if memory.is_lasting:  # what is wrong with the rows is found before the round, not in the middle of it
-        parcel = ready(site, recipe, memory)
+        parcel = ready(site, recipe, memory, round_id=round_id)
         data = parcel.data
-        Ledger.load(memory).check(round_id, recipe.fingerprint, data)
+        History.load(memory).check_reveal(round_id, recipe.fingerprint, data)
         _tell(site, parcel.sentences, len(parcel.content))
     identity = Identity(kept) if kept else Identity.fresh()
     if kept is None:
@@ -100,8 +134,10 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         memory.put(f"round/{round_id}/data", data.encode())
         memory.put(f"round/{round_id}/identity", identity.secret)
     fields = {"status": "joined", "site": site.name, "key": identity.public}
+    if known := History.load(memory).known(site.name, data, round_id).to_text():
+        fields["known"] = known
     if site.auth_key:
-        content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public)
+        content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public, known)
         fields["signature"] = binding.sign(site.auth_key, content)
     return Letter(fields)
 
@@ -110,18 +146,20 @@ def _advertise(query: Letter, site: Custodian, memory: Memory) -> Letter:
     agreement = Agreement.from_bytes(query.content)
     round_id = _checked_id(agreement.round_id)
     recipe = _kept_recipe(memory, round_id)
+    others = _told(query, agreement)
     _check_agreement(query, agreement, site, recipe)
-    _check_ledger(memory, agreement, recipe)
+    if memory.is_lasting:
+        check_round(site, agreement, recipe, _kept_data(memory, round_id), memory, others)
 
     identity, policy = _identity(memory, round_id), site.conditions().in_rounds(recipe)
     earlier = [used for used in _used_rounds(memory) if used != round_id]
-    return _once(
-        query,
-        round_id,
-        "advertise",
-        memory,
-        lambda: secure.advertise(agreement, site.name, identity, earlier, policy),
-    )
+
+    def advertised() -> tuple[ClientState, bytes]:
+        state, reply = secure.advertise(agreement, site.name, identity, earlier, policy)
+        keep_told(round_id, others, memory)
+        return state, reply
+
+    return _once(query, round_id, "advertise", memory, advertised)
 
 
 def _share(query: Letter, site: Custodian, memory: Memory) -> Letter:
@@ -133,48 +171,47 @@ def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe = _kept_recipe(memory, round_id)
 
     def masked(state: ClientState) -> tuple[ClientState, bytes]:
-        parcel = ready(site, recipe, memory)
+        cohort = [p.name for p in state.agreement.participants]
+        parcel = ready(site, recipe, memory, cohort, round_id)
         if memory.is_lasting and parcel.data != _kept_data(memory, round_id):
             raise PolicyError(f"what this site sends was made anew after it joined round {round_id!r}; start another.")
         vector = parcel.vector
         if has_shared_noise(recipe):
             vector = add_shared_noise(vector, recipe, _noise_of_round(memory, round_id))
-        return secure.mask(state, query.content, vector)
+        after = secure.mask(state, query.content, vector)
+        if memory.is_lasting:  # from now on it may be in a sum, whether this site is asked again or not
+            count_vector(state.agreement, recipe, _kept_data(memory, round_id), memory)
+        return after
 
     return _stage(query, "mask", memory, masked)
 
 
 def _endorse(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    identity = _identity(memory, _round_id(query))
-    return _stage(query, "endorse", memory, lambda state: secure.endorse(state, query.content, identity))
+    round_id = _round_id(query)
+    identity, recipe = _identity(memory, round_id), _kept_recipe(memory, round_id)
+
+    def endorsed(state: ClientState) -> tuple[ClientState, bytes]:
+        after, reply = secure.endorse(state, query.content, identity)
+        if memory.is_lasting:  # before the signature leaves: with it, others may unmask without this site
+            count_list(site, after, recipe, _kept_data(memory, round_id), memory)
+        return after, reply
+
+    return _stage(query, "endorse", memory, endorsed)
 
 
 def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe = _kept_recipe(memory, _round_id(query))
+    round_id = _round_id(query)
+    recipe, data = _kept_recipe(memory, round_id), _kept_data(memory, round_id)
 
     def revealed(state: ClientState) -> tuple[ClientState, bytes]:
-        _check_ledger(memory, state.agreement, recipe)
-        after, reply = secure.reveal(state, query.content)
         if memory.is_lasting:
-            _count(memory, state, recipe)  # before the reply leaves: a site that dies in between has revealed
+            check_round(site, state.agreement, recipe, data, memory, told_before(round_id, memory))
+        after, reply = secure.reveal(state, query.content)
+        if memory.is_lasting:  # before the reply leaves: a site that dies in between has revealed
+            count_reveal(state, recipe, data, memory)
         return after, reply
 
     return _stage(query, "reveal", memory, revealed)
-
-
-def _check_ledger(memory: Memory, agreement: Agreement, recipe: Recipe) -> None:
-    if memory.is_lasting:
-        cohort, data = [p.name for p in agreement.participants], _kept_data(memory, agreement.round_id)
-        Ledger.load(memory).check(agreement.round_id, recipe.fingerprint, data, cohort)
-
-
-def _count(memory: Memory, state: ClientState, recipe: Recipe) -> None:
-    agreement = state.agreement
-    cohort = tuple(sorted(p.name for p in agreement.participants))
-    survivors = agreement.names_of(map(int, agreement.marks(state.survivors).nonzero()[0]))
-    data = _kept_data(memory, agreement.round_id)
-    reveal = Revealed(agreement.round_id, recipe.fingerprint, data, cohort, tuple(sorted(survivors)))
-    Ledger.load(memory).counting(reveal).save(memory)
 
 
 def _noise_of_round(memory: Memory, round_id: str) -> NoiseStream:
@@ -195,14 +232,25 @@ def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recip
     peers = site.conditions().peer_keys()
     if not peers:
         return
-    signatures = query.fields.get("signatures", [])
+    signatures, told = query.fields.get("signatures", []), query.fields.get("known", [])
     if len(signatures) != len(agreement.participants):
         raise PolicyError("this site joins rounds with its peers only, and the participants' signatures did not come.")
-    for participant, signature in zip(agreement.participants, signatures, strict=True):
-        content = binding.statement(recipe.fingerprint, agreement.round_id, participant.name, participant.key)
+    known = told or [""] * len(agreement.participants)
+    for participant, signature, text in zip(agreement.participants, signatures, known, strict=True):
+        names = (recipe.fingerprint, agreement.round_id, participant.name)
+        content = binding.statement(*names, participant.key, str(text))
         key = peers.get(participant.name)
         if key is None or not binding.is_signed(key, signature, content):
             raise PolicyError(f"{participant.name!r} is not one of this site's peers, or did not sign its key.")
+
+
+def _told(query: Letter, agreement: Agreement) -> dict[str, Known]:
+    """What every participant of a round knows of earlier sums, as the server relays it."""
+    told = query.fields.get("known", [])
+    if not isinstance(told, list) or len(told) not in (0, len(agreement.participants)):
+        raise PolicyError("what the participants know of earlier sums did not come for each of them.")
+    names = [participant.name for participant in agreement.participants]
+    return {name: Known.from_text(text) for name, text in zip(names, told, strict=False)}
 
 
 def _stage(

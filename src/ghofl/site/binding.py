@@ -12,8 +12,6 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePrivateKey, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.hashes import SHA384
 from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
     load_pem_public_key,
     load_ssh_private_key,
     load_ssh_public_key,
@@ -23,9 +21,13 @@ from ghofl.errors import SiteError
 from ghofl.secure import Participant
 
 
-def statement(fingerprint: str, round_id: str, name: str, identity: bytes) -> bytes:
-    """What a node signs: in this round of this recipe, the site of this name has this identity."""
+def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known: str = "") -> bytes:
+    """What a node signs: in this round of this recipe, the site of this name has this identity.
+
+    And it knows of these earlier sums, where it does: so that nobody can leave them out on the way to its peers.
+    """
     parts = (b"ghofl-flower/1 identity", fingerprint.encode(), round_id.encode(), name.encode(), identity)
+    parts += (known.encode(),) if known else ()
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
@@ -62,12 +64,6 @@ def load_public_key(content: bytes, where: str) -> EllipticCurvePublicKey:
     if not isinstance(key, EllipticCurvePublicKey):
         raise SiteError(f"{where}: no elliptic-curve key; nodes have keys made with ssh-keygen -t ecdsa -b 384.")
     return key
-
-
-def is_same(one: EllipticCurvePublicKey, other: EllipticCurvePublicKey) -> bool:
-    """Whether two public keys are one."""
-    raw = (key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) for key in (one, other))
-    return next(raw) == next(raw)
 
 
 def seed_of(round_id: str, participants: tuple[Participant, ...]) -> bytes:

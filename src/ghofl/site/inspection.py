@@ -1,9 +1,13 @@
 """What an administrator sees and decides at a site: what would leave, whether it may, and one more secure round."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ghofl.errors import SiteError
 from ghofl.recipe import Recipe
+from ghofl.site.history import History, Permit, Revealed
+from ghofl.site.ledger import Ledger
 from ghofl.site.outgoing import Counted
 from ghofl.site.parcel import (
     Parcel,
@@ -17,7 +21,6 @@ from ghofl.site.parcel import (
     rows_now,
     smallest_class,
 )
-from ghofl.site.reveals import Ledger, Opening, Revealed
 from ghofl.site.site import Site
 
 
@@ -83,7 +86,7 @@ class Reopening:
     """One more secure round that a site's folder is, or would be, opened for, and what its sum would show."""
 
     site: str
-    opening: Opening
+    opening: Permit
     is_done: bool
     reveals: tuple[Revealed, ...]
     risks: tuple[str, ...]
@@ -104,8 +107,19 @@ class Reopening:
         }
 
 
-def inspect(site: Site, recipe: Recipe, *, confirm: bool = False, again: bool = False) -> Inspection:
-    """What would leave a site under a recipe; packed `again` from the rows as they are now, and approved by `confirm`."""
+def inspect(
+    site: Site,
+    recipe: Recipe,
+    *,
+    confirm: bool = False,
+    again: bool = False,
+    cohort: Sequence[str] = (),
+    rounds: int = 1,
+) -> Inspection:
+    """What would leave a site under a recipe; packed `again` from the rows as they are now, and approved by `confirm`.
+
+    An approval is for so many secure `rounds` of exactly the `cohort`, or of the first one where none is given.
+    """
     site.check_recipe(recipe)
     site.conditions().peer_keys()
     memory = site.memory()
@@ -115,7 +129,7 @@ def inspect(site: Site, recipe: Recipe, *, confirm: bool = False, again: bool = 
             parcel = pack(site, recipe, rows)
             remember(memory, recipe, parcel)
         if confirm:
-            approve(memory, recipe, parcel)
+            approve(memory, Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
         return Inspection(
             site.name,
             recipe,
@@ -123,22 +137,26 @@ def inspect(site: Site, recipe: Recipe, *, confirm: bool = False, again: bool = 
             rows,
             needs_approval=site.conditions().confirm,
             is_approved=is_approved(memory, recipe, parcel),
-            is_revealed=not parcel.is_message and not Ledger.load(memory).allows(recipe.fingerprint, parcel.data),
+            is_revealed=not parcel.is_message and not History.load(memory).allows(recipe.fingerprint, parcel.data),
         )
 
 
-def reopen(site: Site, recipe: Recipe, cohort: list[str], *, confirm: bool = False) -> Reopening:
-    """Allow a site that has unmasked one more round of these sites; without `confirm`, only say what that means."""
+def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False) -> Reopening:
+    """Allow a site that has unmasked more rounds of these sites; without `confirm`, only say what that means."""
     site.check_recipe(recipe)
     memory = site.memory()
     with memory.alone():
-        ledger, parcel = Ledger.load(memory), remembered(memory, recipe)
+        history, parcel = History.load(memory), remembered(memory, recipe)
+        if not history.reveals:
+            raise SiteError("nothing was revealed from this folder yet; its first round needs no re-opening.")
         if parcel is None:
             parcel = pack(site, recipe)
             remember(memory, recipe, parcel)
-        opening = Opening.of(site.name, recipe, parcel.data, cohort)
-        after = ledger.reopened(opening)
+        named = cohort if any(name.strip() for name in cohort) else [site.name]
+        opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
+        history.check_sum(site.name, opening.cohort, parcel.data, site.conditions().min_difference)
         if confirm:
-            after.save(memory)
+            facts = {"recipe": opening.recipe, "data": opening.data, "cohort": opening.cohort, "rounds": rounds}
+            Ledger.load(memory).write(memory, "reopened", **facts)
         known = doubts(parcel, recipe, rows_now(site, recipe))
-        return Reopening(site.name, opening, confirm, ledger.reveals, ledger.risks(opening), known)
+        return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), known)

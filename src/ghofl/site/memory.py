@@ -1,5 +1,6 @@
 """What a site remembers from one query to the next: names and bytes."""
 
+import os
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -26,6 +27,10 @@ class Memory(Protocol):
 
     def put(self, name: str, content: bytes) -> None:
         """Remember; what was there before is replaced in one step."""
+        ...
+
+    def append(self, name: str, content: bytes) -> None:
+        """Remember more under a name; what was there before stays before it."""
         ...
 
     def forget(self, prefix: str) -> None:
@@ -58,6 +63,13 @@ class FolderMemory:
         if path.parent != self.folder:
             files.private_folder(path.parent)
         files.write(path, content, files.PRIVATE)
+
+    def append(self, name: str, content: bytes) -> None:
+        """Add to the end of a file, and return when it is on the disk."""
+        with files.open_private(self.folder / name) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
 
     def forget(self, prefix: str) -> None:
         """Remove the folder of this prefix."""

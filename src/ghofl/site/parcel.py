@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,9 @@ from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Moments
 from ghofl.privacy import as_vector
 from ghofl.recipe import Recipe
+from ghofl.site.budget import check_budget
+from ghofl.site.history import History, Permit, not_approved
+from ghofl.site.ledger import Ledger
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import Counted, outgoing
 from ghofl.site.site import Custodian, Site
@@ -146,36 +150,40 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
     memory.put(_key(recipe, "json"), json.dumps(told, indent=1, ensure_ascii=False).encode())
 
 
-def ready(site: Custodian, recipe: Recipe, memory: Memory) -> Parcel:
-    """The parcel that leaves, packed once and approved where the policy asks for it."""
+def ready(
+    site: Custodian, recipe: Recipe, memory: Memory, cohort: Iterable[str] | None = None, round_id: str = ""
+) -> Parcel:
+    """The parcel that leaves, packed once; within the site's budget, and approved where the policy asks for it."""
     site.check_recipe(recipe)
-    is_asked, approved = site.conditions().confirm, memory.get(_approval(recipe))
+    history, policy = History.load(memory), site.conditions()
     parcel = remembered(memory, recipe) if memory.is_lasting else None
-    if parcel is None and not (is_asked and approved is None):  # before an approval, an error would tell of rows
+    if memory.is_lasting:
+        check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
+    if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:
+        raise not_approved(recipe)  # before an approval, an error would tell of rows
+    if parcel is None:
         parcel = pack(site, recipe)
         if memory.is_lasting:
             remember(memory, recipe, parcel)
-    if parcel is None or (is_asked and approved != parcel.sha256.encode()):
-        raise PolicyError(
-            f"this site's administrator has not approved recipe {recipe.fingerprint[:12]}… yet: "
-            "ghofl flower check SITE.toml --recipe RECIPE.toml --confirm."
-        )
+    if policy.confirm:
+        history.check_approval(recipe, parcel.sha256, parcel.data, cohort, round_id)
     return parcel
 
 
-def approve(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Note that an administrator has seen this parcel and lets it go."""
-    memory.put(_approval(recipe), parcel.sha256.encode())
+def approve(memory: Memory, permit: Permit) -> None:
+    """Note that an administrator has seen a parcel and lets it go."""
+    facts = {"recipe": permit.recipe, "parcel": permit.parcel, "data": permit.data}
+    Ledger.load(memory).write(memory, "approved", **facts, cohort=permit.cohort, rounds=permit.rounds)
 
 
 def is_approved(memory: Memory, recipe: Recipe, parcel: Parcel) -> bool:
-    """Whether an administrator approved this very parcel."""
-    return memory.get(_approval(recipe)) == parcel.sha256.encode()
+    """Whether an administrator approved this very parcel, and the approval is not used up."""
+    try:
+        History.load(memory).check_approval(recipe, parcel.sha256, parcel.data)
+    except PolicyError:
+        return False
+    return True
 
 
 def _key(recipe: Recipe, suffix: str) -> str:
     return f"outbox/{recipe.fingerprint}.{suffix}"
-
-
-def _approval(recipe: Recipe) -> str:
-    return f"approved/{recipe.fingerprint}"

@@ -29,7 +29,10 @@ class Policy:
     --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
     keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
     one of the two. `min_survivors` and `corruption` are the fewest sites a secure sum covers and the share of them,
-    rounded up, that may work with the server.
+    rounded up, that may work with the server; `min_difference` is the fewest sites that any combination of the sums a
+    site knows of may be about. `max_epsilon` and `max_delta` are what all releases may spend together, `epsilon` and `delta`
+    where they are not given. A recipe with an epsilon or secure aggregation is answered where the site has its own
+    copy of it or `confirm`; `any_recipe` answers every one that the policy allows, one after another.
 
     Guarantees
     ----------
@@ -56,15 +59,20 @@ class Policy:
     any_peers: bool = False
     min_survivors: int = 3
     corruption: float = 0.1
+    min_difference: int = 3
+    max_epsilon: float | None = None
+    max_delta: float | None = None
+    any_recipe: bool = False
 
     def __post_init__(self) -> None:
         unknown = sorted(set(self.noise) - {"central", "distributed", "local"})
         if unknown:
             raise SiteError(f"policy: noise names {unknown}; write some of 'central', 'distributed', 'local'.")
-        for name in ("min_rows", "min_count", "min_survivors"):
+        for name in ("min_rows", "min_count", "min_survivors", "min_difference"):
             if getattr(self, name) < 0:
                 raise SiteError(f"policy: {name} is {getattr(self, name)}; write 0 or more.")
-        for name, most in (("epsilon", float("inf")), ("delta", 1.0)):
+        limits = {"epsilon": float("inf"), "delta": 1.0, "max_epsilon": float("inf"), "max_delta": 1.0}
+        for name, most in limits.items():
             value = getattr(self, name)
             if value is not None and not 0 < value < most:  # what is not a number compares with nothing
                 raise SiteError(f"policy: {name} is {value}; it is above 0 and below {most:g}.")
@@ -79,7 +87,16 @@ class Policy:
                 f"policy: epsilon is {self.epsilon:g} and delta is missing, so that a promise with any chance of failing "
                 "would do; write the largest delta accepted, e.g. delta = 1e-5."
             )
-        if self.epsilon is not None and self._counts_rows:
+        if self.epsilon is not None and not self.noise:
+            raise SiteError(
+                f"policy: epsilon is {self.epsilon:g}, and noise does not say whose noise is trusted with it; write noise "
+                '= ["local", "distributed"], and "central" too where the server may see exact moments and adds the noise.'
+            )
+        if (self.max_epsilon is None) != (self.max_delta is None):
+            raise SiteError(
+                "policy: max_epsilon and max_delta are one budget; write both, e.g. max_epsilon = 8.0 and max_delta = 1e-5."
+            )
+        if self.budget is not None and self._counts_rows:
             raise SiteError(f"policy: {_ORACLE}")
         if self.peers and self.any_peers:
             raise SiteError(
@@ -123,6 +140,25 @@ class Policy:
         if self.noise and promised.noise not in self.noise:
             raise PolicyError(
                 f"this site trusts noise that is {' or '.join(self.noise)}, and the recipe's is {promised.noise}."
+            )
+
+    @property
+    def budget(self) -> tuple[float, float] | None:
+        """The epsilon and delta that all releases may spend together; nothing where the policy promises none."""
+        if self.max_epsilon is not None and self.max_delta is not None:
+            return self.max_epsilon, self.max_delta
+        return None if self.epsilon is None or self.delta is None else (self.epsilon, self.delta)
+
+    def check_agreed(self, recipe: Recipe) -> None:
+        """Raise `PolicyError` for a recipe that nobody at the site agreed on, where one protects more than one answer.
+
+        Whoever may choose recipes one after another learns from refusals, and averages noise away.
+        """
+        is_protected = recipe.privacy.secure or recipe.privacy.epsilon is not None or self.secure or self.budget
+        if is_protected and not (self.confirm or self.any_recipe):
+            raise PolicyError(
+                "this site has neither its own copy of the recipe nor confirm = true in its policy, and so answers "
+                "no recipe with an epsilon or secure aggregation; its administrator writes one of them."
             )
 
     def check_moments(self, moments: Moments) -> None:

@@ -41,7 +41,7 @@ class Custodian(Protocol):
     def audit(self, left: Outgoing) -> tuple[str, ...]: ...
 
 
-PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights")
+PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights", "socket")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class Site:
     the message it sent, approvals, the state of a secure round. `recipe` is its own copy of what was agreed on: any
     other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` a file of what it
     insists on. `labels_are_numbers` says that whole-number labels are places in the recipe's list of classes, from 0.
+    `socket` is where its keeper answers, `socket_group` the group that may connect, and `allow` the users that may ask.
     """
 
     name: str
@@ -71,6 +72,9 @@ class Site:
     auth_key: str = ""
     policy: str = ""
     labels_are_numbers: bool = False
+    socket: str = ""
+    socket_group: str = ""
+    allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -141,6 +145,8 @@ class Site:
                     f"the server's recipe {theirs}… is not the one agreed on here, {ours}…: another {what}. "
                     "Give server and sites one recipe file."
                 )
+        else:
+            self.conditions().check_agreed(recipe)
         self.conditions().check_recipe(recipe)
 
     def count(self, recipe: Recipe) -> Counted:

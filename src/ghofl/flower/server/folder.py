@@ -11,6 +11,7 @@
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts
     heads/NAME.ghofl      classifiers of that total
     old-heads/NAME.ghofl  classifiers of totals before it
+    releases.jsonl        every noisy total that was drawn here, and what it promises
     roster.json  guarantee.json  report.json  report.md
     refused.json          why the last run was refused before it began; what is beside it is of the run before
     .running              a server is at work, or died at it
@@ -34,13 +35,15 @@ from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
 from ghofl.secure import ServerState
 from ghofl.wire.envelope import peek
+from ghofl.wire.releases import Releases
 from ghofl.wire.total import Total
 
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
+RELEASES = "releases.jsonl"
 REPORT, PAGE, REFUSED, RUNNING = "report.json", "report.md", "refused.json", ".running"
 ROSTER, GUARANTEE = "roster.json", "guarantee.json"
 FOLDERS = ("messages", "removed", "heads", "old-heads")
-FILES = ("recipe.toml", TOTAL, RELEASED, ROSTER, GUARANTEE, REPORT, PAGE, REFUSED)
+FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, REFUSED)
 MOMENT = 0.2  # seconds that a lock may be held by whoever only looks whether a server is at work
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
@@ -176,6 +179,11 @@ class RunFolder:
             {str(line[0]) for line in roster if isinstance(line, list) and line} if isinstance(roster, list) else set()
         )
 
+    @property
+    def releases(self) -> Releases:
+        """The journal of the noisy totals that were drawn here."""
+        return Releases(self.path / RELEASES)
+
     def total(self) -> Total | None:
         """The exact total so far, if there is one."""
         path = self.path / TOTAL
@@ -186,9 +194,12 @@ class RunFolder:
         path, ids = self.path / RELEASED, {entry.id for entry in total.roster}
         if path.exists():
             there = Total.load(path)
+            if not self.releases.path.exists():
+                self.releases.add(there)  # of an earlier version, which did not count
             if {entry.id for entry in there.roster} == ids:
                 return there
         made = total.release()
+        self.releases.add(made)  # before it is written: a release that nobody counts is none that may be seen
         if made is not total:
             made.save(path)
             files.close_to_others(path)

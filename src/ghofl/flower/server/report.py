@@ -9,6 +9,7 @@ from typing import Any
 from ghofl import files
 from ghofl.errors import FederationError
 from ghofl.flower.server.folder import GUARANTEE, PAGE, REFUSED, REPORT, ROSTER, RUNNING, RunFolder
+from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
 
@@ -27,8 +28,9 @@ def write(
     """Write roster, guarantee and report of a run that was completed."""
     roster = [{"site": e.site, "id": e.id, "rows": e.rows, "sha256": e.sha256} for e in released.roster]
     folder.write(ROSTER, roster)
-    guarantee = None if released.guarantee is None else released.guarantee.to_dict()
-    folder.write(GUARANTEE, {"guarantee": guarantee, "in_words": _promise(released)})
+    together = promised(folder, released)
+    guarantee = None if together is None else together.to_dict()
+    folder.write(GUARANTEE, {"guarantee": guarantee, "in_words": _promise(together)})
     values: dict[str, Any] = {
         "status": COMPLETE,
         "recipe": exact.recipe.fingerprint,
@@ -41,8 +43,15 @@ def write(
         "notes": list(notes),
     }
     folder.write(REPORT, values)
-    folder.write(PAGE, _page(exact, released, heads, sites, notes, folder.path))
+    folder.write(PAGE, _page(exact, released, together, heads, sites, notes, folder.path))
     folder.discard(REFUSED)
+
+
+def promised(folder: RunFolder, released: Total) -> Guarantee | None:
+    """What all releases of this folder promise together; nothing where a total is exact."""
+    if released.guarantee is None or released.guarantee.mechanism == "local":
+        return released.guarantee
+    return folder.releases.composed(released.guarantee.assumptions)
 
 
 def write_failure(folder: RunFolder, recipe: Recipe, sites: Mapping[str, str], why: str) -> None:
@@ -127,6 +136,7 @@ def _read(path: Path, expected: tuple[str, ...]) -> Status:
 def _page(
     exact: Total,
     released: Total,
+    together: Guarantee | None,
     heads: Mapping[str, Path],
     sites: Mapping[str, str],
     notes: Sequence[str],
@@ -144,7 +154,7 @@ def _page(
             else "."
         ),
         "",
-        _promise(released),
+        _promise(together),
         "",
         "## Heads",
         "",
@@ -169,7 +179,7 @@ def _cell(text: str) -> str:
     return "".join("\\" + c if c in "\\|`*_<>[]#~&" else c for c in safe)
 
 
-def _promise(total: Total) -> str:
-    if total.guarantee is None:
+def _promise(guarantee: Guarantee | None) -> str:
+    if guarantee is None:
         return "No noise was added: the total is exact, and there is no differential privacy."
-    return str(total.guarantee).splitlines()[0]
+    return str(guarantee).splitlines()[0]

@@ -55,9 +55,13 @@ def secure_total(engine: Engine, recipe: Recipe, settings: Settings, folder: Run
         sites |= dict.fromkeys(late, "left out: the round had begun without it; a later run takes it in")
         log.info("Going on with round %s at stage %r", round_id[:8], state.stage)
     by_name = {name: replace(member.node, name=name) for name, member in joined.items()}
-    signatures = [joined[p.name].signature if p.name in joined else b"" for p in state.agreement.participants]
+    members = [joined.get(p.name) for p in state.agreement.participants]
+    vouched = {
+        "signatures": [b"" if member is None else member.signature for member in members],
+        "known": ["" if member is None else member.known for member in members],
+    }
     try:
-        release = _Round(engine, settings, folder, by_name, signatures, sites).finish(closed, state)
+        release = _Round(engine, settings, folder, by_name, vouched, sites).finish(closed, state)
         for blame in release.blamed:
             log.warning("%s gave a wrong share: %s", blame.name, blame.what)
         total = Total.of_round(release.total, recipe, release.survivors)
@@ -108,6 +112,7 @@ class _Member:
     node: Node
     key: bytes
     signature: bytes
+    known: str = ""
 
 
 def _joined(
@@ -126,9 +131,9 @@ def _joined(
 
     def accept(node: Node, letter: Letter) -> None:
         name, key = site_of(node, letter), letter.fields.get("key", b"")
-        signature = letter.fields.get("signature", b"")
-        if not isinstance(key, bytes) or not isinstance(signature, bytes):
-            raise MessageError("its key or signature are no bytes.")
+        signature, known = letter.fields.get("signature", b""), letter.fields.get("known", "")
+        if not isinstance(key, bytes) or not isinstance(signature, bytes) or not isinstance(known, str):
+            raise MessageError("its key or signature are no bytes, or what it knows of earlier sums is no text.")
         if name in inside:
             progress.add(name, "counted before")
             return
@@ -136,8 +141,9 @@ def _joined(
             raise RosterError(f"a second node says that it is {name!r}, or uses its key; the first one counts.")
         check_look_alike(name, looks)
         if settings.authenticated:
-            _check_binding(node, recipe, round_id, name, key, signature, peers)
-        joined[name] = _Member(node, Participant(name, key).key, signature)
+            content = binding.statement(recipe.fingerprint, round_id, name, key, known)
+            _check_binding(node, name, signature, content, peers)
+        joined[name] = _Member(node, Participant(name, key).key, signature, known)
         looks[skeleton(name)] = name
         sites[name] = "joined"
         progress.add(name, "")
@@ -147,20 +153,24 @@ def _joined(
     return joined
 
 
-def _check_binding(
-    node: Node, recipe: Recipe, round_id: str, name: str, key: bytes, signature: bytes, peers: Mapping[str, Any]
-) -> None:
-    """Raise unless the key the node is registered with vouches for the site's key of this round."""
-    if not node.key or not signature:
+def _check_binding(node: Node, name: str, signature: bytes, content: bytes, peers: Mapping[str, Any]) -> None:
+    """Raise unless a key that is known beforehand vouches for the site's key of this round.
+
+    That is the key of this name in the file of peers, where there is one: a site's keeper has a key of its own, which
+    its node, and whatever app runs there, cannot read. Without the file it is the key that the node is registered with.
+    """
+    if not signature or not (node.key or peers):
         raise MessageError(
             "its round key is not signed by the key that its node is registered with; give the site its auth_key, or "
             "run with authenticated=false where nodes have no keys."
         )
+    if peers:
+        if name not in peers or not binding.is_signed(peers[name], signature, content):
+            raise MessageError(f"{name!r} with this key is not in the file of peers.")
+        return
     registered = binding.load_public_key(node.key, f"node {node.id}")
-    if not binding.is_signed(registered, signature, binding.statement(recipe.fingerprint, round_id, name, key)):
+    if not binding.is_signed(registered, signature, content):
         raise MessageError("its round key is signed by another key than the one its node is registered with.")
-    if peers and (name not in peers or not binding.is_same(registered, peers[name])):
-        raise MessageError(f"{name!r} with this key is not in the file of peers.")
 
 
 def _opened(
@@ -221,7 +231,7 @@ class _Round:
     settings: Settings
     folder: RunFolder
     nodes: Mapping[str, Node]
-    signatures: list[bytes]
+    vouched: Mapping[str, Any]
     sites: dict[str, str]
 
     def finish(self, closed: ServerState | None, state: ServerState) -> secure.Release:
@@ -240,7 +250,7 @@ class _Round:
         fields: dict[str, Any] = {"round": agreement.round_id}
         if closed is None:
             letters = dict.fromkeys((p.name for p in agreement.participants), agreement.to_bytes())
-            fields["signatures"] = self.signatures
+            fields |= self.vouched
         else:
             letters = _surely(secure.advance, closed)[1]
         done = state.senders()

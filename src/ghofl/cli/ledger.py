@@ -1,0 +1,128 @@
+"""Commands that read a site's ledger: `ledger show`, `ledger verify` and `ledger export`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from ghofl import files
+from ghofl.cli import console
+from ghofl.cli.options import Force, Json
+from ghofl.errors import SiteError
+from ghofl.names import shown
+from ghofl.site.budget import in_words
+from ghofl.site.history import History
+from ghofl.site.ledger import LEDGER, START, Ledger
+from ghofl.site.site import Site
+
+app = typer.Typer(
+    help="Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
+    no_args_is_help=True,
+)
+SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
+SHOWN = ("action", "round", "recipe", "survivors", "cohort", "rounds", "id", "status", "bytes", "why", "data")
+
+
+@app.command(name="show")
+def show(
+    site: SiteFile,
+    last: Annotated[int, typer.Option(min=0, help="Show only so many lines, the last ones; 0 for all.")] = 0,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Show what a site was asked, answered and refused, line by line, and what all releases promise together.
+
+    Example: ghofl ledger show site.toml --last 20
+    """
+    console.check_outputs(json, force)
+    here, ledger = _opened(site)
+    lines, history = ledger.lines[-last:] if last else ledger.lines, History.of(ledger)
+    table = Table("", "time", "what", "of what")
+    for line in lines:
+        table.add_row(str(line.number), Text(shown(line.time)), Text(shown(line.what)), Text(_told(line.facts)))
+    promise = in_words(history.releases)
+    result = {
+        "site": here.name,
+        "head": ledger.head,
+        "lines": [line.to_dict() for line in lines],
+        "releases": len(history.releases),
+        "reveals": len(history.reveals),
+        "guarantee": promise,
+    }
+    console.show(result, table, json)
+    if json != "-":
+        console.out.print(f"Releases: {len(history.releases)}. Guarantee of all together: {promise}", soft_wrap=True)
+
+
+@app.command(name="verify")
+def verify(
+    site: SiteFile,
+    noted: Annotated[str, typer.Option(help="A head that was noted earlier: its line must still be there.")] = "",
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Check that no line of a site's ledger was changed, moved or left out; ends with 2 where one was.
+
+    Note the head somewhere else now and then: with --noted, a ledger that was written anew as a whole shows too.
+
+    Example: ghofl ledger verify site.toml --noted 5be0c1…
+    """
+    console.check_outputs(json, force)
+    here, ledger = _opened(site)
+    heads = [START, *(line.sha256 for line in ledger.lines)]
+    if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
+        raise SiteError(f"no line of the ledger has the sha256 {noted[:64]!r} that was noted; it was written anew.")
+    torn = f" A last line of {ledger.torn} bytes was half-written when a process died; it is cut off by the next one."
+    console.say(
+        {"site": here.name, "lines": len(ledger.lines), "head": ledger.head, "torn_bytes": ledger.torn},
+        f"{here.name}: {console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
+        + (torn if ledger.torn else ""),
+        json,
+    )
+
+
+@app.command(name="export")
+def export(
+    site: SiteFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write, JSON lines.")],
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Write a checked copy of a site's ledger, for an archive or an auditor; it names rounds, recipes and sites, no rows.
+
+    Example: ghofl ledger export site.toml -o ledger-north.jsonl
+    """
+    console.check_outputs(json, force, output)
+    here, ledger = _opened(site)
+    content = (here.memory().get(LEDGER) or b"").rpartition(b"\n")
+    files.write(output, content[0] + content[1], files.PRIVATE)
+    console.say(
+        {"site": here.name, "file": str(output), "lines": len(ledger.lines), "head": ledger.head},
+        f"Wrote {output}: {console.count(len(ledger.lines), 'line')}, head {ledger.head}.",
+        json,
+    )
+
+
+def _opened(path: Path) -> tuple[Site, Ledger]:
+    site = Site.load(path)
+    if not Path(site.folder).is_dir():
+        raise SiteError(f"{site.folder}, the folder of site {site.name!r}, is not there; nothing has left it yet.")
+    memory = site.memory()
+    with memory.alone():
+        return site, Ledger.load(memory)
+
+
+def _told(facts: Any) -> str:
+    """The facts of a line for a table: hashes by their first digits."""
+    parts = []
+    for key in SHOWN:
+        value = facts.get(key)
+        if value in (None, "", []):
+            continue
+        text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        parts.append(
+            f"{key} {text[:12] + '…' if key in ('round', 'recipe', 'id', 'data') and len(text) > 12 else text}"
+        )
+    return shown("; ".join(parts), 1000)

@@ -1,0 +1,105 @@
+"""What everything that left a site promises together, and how much more its policy lets leave.
+
+Every message with local noise, and every secure round that a site put its vector into, is a release about its rows.
+Their guarantees compose (`privacy.compose`); one exact release among them, and there is no guarantee at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ghofl.errors import PolicyError
+from ghofl.privacy import CompositionError, Guarantee, compose, plan_of
+from ghofl.recipe import Recipe
+from ghofl.site.policy import Policy
+
+ROOM = 1 + 1e-6  # what root finding and the lattice may add to an epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Something about a site's rows that left: a message by its id, or a masked vector by its round.
+
+    `guarantee` is what its noise promises, and nothing where it is exact. `data` is the version of the rows.
+    """
+
+    key: str
+    recipe: str
+    data: str
+    is_message: bool
+    guarantee: Guarantee | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it was exact when it left: without noise, or with noise that the server adds later."""
+        return self.guarantee is None or self.guarantee.mechanism == "central"
+
+
+def promise_of(recipe: Recipe) -> Guarantee | None:
+    """What one release under a recipe promises; nothing where it is exact."""
+    plan = plan_of(recipe)
+    return None if plan is None else plan.guarantee
+
+
+def composed(releases: Sequence[Release], delta: float | None = None) -> Guarantee | None:
+    """The guarantee of all releases of a folder together; nothing when there are none, or one of them is exact.
+
+    Raises `CompositionError` for promises about different units, which do not add up.
+    """
+    guarantees = [release.guarantee for release in releases if release.guarantee is not None]
+    return compose(guarantees, delta) if guarantees and len(guarantees) == len(releases) else None
+
+
+def in_words(releases: Sequence[Release]) -> str:
+    """What all releases of a folder promise together, in a sentence."""
+    exact = sum(release.guarantee is None for release in releases)
+    if not releases:
+        return "Nothing has left this folder yet."
+    if exact:
+        return f"None: {exact} of {len(releases)} releases were exact, so there is no differential privacy."
+    try:
+        together = composed(releases)
+    except CompositionError as error:
+        return f"None that is one: {error}"
+    return str(together).splitlines()[0]
+
+
+def check_budget(policy: Policy, releases: Sequence[Release], recipe: Recipe, key: str = "") -> None:
+    """Raise `PolicyError` unless one more release under this recipe stays within what the site's policy allows.
+
+    That is `max_epsilon` and `max_delta`; without them the policy's `epsilon` and `delta`; and without those one release
+    under an epsilon, and none before or after it. What left before under the same `key` is no new release.
+
+    Guarantees
+    ----------
+    Nothing about rows decides: the same recipes in the same order are refused at every site with this policy.
+    """
+    if key and any(release.key == key for release in releases):
+        return
+    promised, budget = promise_of(recipe), policy.budget
+    if budget is None:
+        if releases and (promised or any(release.guarantee for release in releases)):
+            raise PolicyError(
+                f"this site has sent {len(releases)} release(s) already; one under an epsilon stays alone unless the "
+                "site's policy says what all of them may spend together: max_epsilon and max_delta."
+            )
+        return
+    epsilon, delta = budget
+    if promised is None:
+        raise PolicyError(
+            f"this site's budget is epsilon = {epsilon:g} in all, and an exact release has none; the recipe needs noise."
+        )
+    if any(release.guarantee is None for release in releases):
+        raise PolicyError(
+            "an exact release has left this site's folder, so that no epsilon holds for its rows any more; a budget "
+            "begins in a new folder, with other rows."
+        )
+    spent = [release.guarantee for release in releases if release.guarantee is not None]
+    try:
+        together = compose([*spent, promised], delta)
+    except CompositionError as error:
+        raise PolicyError(f"this site's budget cannot take the recipe: {error}") from None
+    if together.epsilon > epsilon * ROOM:
+        raise PolicyError(
+            f"this site's budget is epsilon = {epsilon:g} at delta = {delta:g} in all; with this recipe, its "
+            f"{together.releases} releases would spend {together.epsilon:.4g}."
+        )

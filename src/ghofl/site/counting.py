@@ -1,0 +1,105 @@
+"""What a site checks against its ledger, and writes into it, before anything leaves."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ghofl.recipe import Recipe
+from ghofl.secure import Agreement, ClientState
+from ghofl.site.budget import promise_of
+from ghofl.site.history import History, guarantee_facts
+from ghofl.site.known import Known
+from ghofl.site.ledger import Ledger
+from ghofl.site.letter import Letter
+from ghofl.site.memory import Memory
+from ghofl.site.parcel import Parcel
+from ghofl.site.site import Custodian
+
+
+def note(action: str, query: Letter, about: Mapping[str, str], reply: Letter, memory: Memory) -> None:
+    """Write down a question, what it was about, and what came of it: an answer or a refusal."""
+    facts = {"action": action, **about, "asked": hashlib.sha256(query.content).hexdigest()}
+    status, ledger = str(reply.fields["status"]), Ledger.load(memory)
+    if status == "refused":
+        ledger.write(memory, "refused", **facts, why=str(reply.fields["why"])[:1000])
+        return
+    told = {"status": status, "bytes": len(reply.payload), "sha256": hashlib.sha256(reply.content).hexdigest()}
+    ledger.write(memory, "answered", **facts, **told)
+
+
+def count_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memory) -> None:
+    """Write down that a message leaves, the first time that it does.
+
+    One that is exact must not uncover a secure sum that this site was in: beside it, the sum is that of the others.
+    """
+    history = History.load(memory)
+    if any(release.key == parcel.message_id for release in history.releases):
+        return
+    promised = promise_of(recipe)
+    is_exact = promised is None or promised.mechanism == "central"
+    if is_exact and (history.lists or history.reveals):
+        history.check_sum(site.name, [site.name], parcel.data, site.conditions().min_difference)
+    facts = {"id": parcel.message_id, "recipe": recipe.fingerprint, "data": parcel.data, "rows": parcel.rows}
+    Ledger.load(memory).write(memory, "sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
+
+
+def count_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Write down that a masked vector leaves."""
+    if all(release.key != agreement.round_id for release in History.load(memory).releases):
+        facts = {"round": agreement.round_id, "recipe": recipe.fingerprint, "data": data, "cohort": _cohort(agreement)}
+        Ledger.load(memory).write(memory, "masked", **facts, guarantee=guarantee_facts(promise_of(recipe)))
+
+
+def count_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Write down that a survivor list is signed; refused where its sum would show too few sites beside earlier ones."""
+    history, facts = History.load(memory), _facts(state, recipe, data)
+    fewest, others = site.conditions().min_difference, told_before(facts["round"], memory)
+    history.check_sum(site.name, facts["survivors"], data, fewest, facts["round"], others)
+    if all(listed.round != facts["round"] for listed in history.lists):
+        Ledger.load(memory).write(memory, "endorsed", **facts)
+
+
+def count_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Write down that shares are revealed."""
+    facts = _facts(state, recipe, data)
+    if all(reveal.round != facts["round"] for reveal in History.load(memory).reveals):
+        Ledger.load(memory).write(memory, "revealed", **facts)
+
+
+def check_round(
+    site: Custodian, agreement: Agreement, recipe: Recipe, data: str, memory: Memory, others: Mapping[str, Known]
+) -> None:
+    """Raise unless this site may unmask in a round of these sites, and their whole sum would show none of them."""
+    history, round_id, cohort = History.load(memory), agreement.round_id, _cohort(agreement)
+    history.check_reveal(round_id, recipe.fingerprint, data, cohort)
+    if all(listed.round != round_id for listed in history.lists):
+        history.check_sum(site.name, cohort, data, site.conditions().min_difference, round_id, others)
+
+
+def keep_told(round_id: str, others: Mapping[str, Known], memory: Memory) -> None:
+    """Keep what the participants of a round told of earlier sums, for when its survivor list comes."""
+    texts = {name: known.to_text() for name, known in others.items()}
+    memory.put(f"round/{round_id}/known", json.dumps(texts).encode())
+
+
+def told_before(round_id: str, memory: Memory) -> dict[str, Known]:
+    """What the participants of a round told of earlier sums."""
+    kept = json.loads(memory.get(f"round/{round_id}/known") or b"{}")
+    return {name: Known.from_text(text) for name, text in kept.items()}
+
+
+def _facts(state: ClientState, recipe: Recipe, data: str) -> dict[str, Any]:
+    agreement = state.agreement
+    survivors = agreement.names_of(map(int, agreement.marks(state.survivors).nonzero()[0]))
+    return {
+        "round": agreement.round_id,
+        "recipe": recipe.fingerprint,
+        "data": data,
+        "cohort": _cohort(agreement),
+        "survivors": sorted(survivors),
+    }
+
+
+def _cohort(agreement: Agreement) -> list[str]:
+    return sorted(participant.name for participant in agreement.participants)

@@ -1,0 +1,248 @@
+"""What a site's ledger says about what may leave next: reveals, survivor lists, releases, approvals.
+
+A secure round shows the sum of its sites. Two rounds over the same rows with other cohorts show two sums, and their
+difference is what the cohorts do not share: five sites minus four of them is the fifth, exactly. So a site reveals
+once, whatever the recipe or the rows, unless its administrator re-opens it; and it never signs a survivor list whose
+sum, beside those it knows of, would show fewer sites than its policy's `min_difference`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ghofl.errors import PolicyError, PrivacyError, SiteError
+from ghofl.privacy import Guarantee
+from ghofl.recipe import Recipe
+from ghofl.site.budget import Release
+from ghofl.site.known import Known, sum_over, sums_of
+from ghofl.site.ledger import Ledger, Line
+from ghofl.site.memory import Memory
+from ghofl.site.overlap import isolated
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """A survivor list that a site signed, or a reveal that left: the round, of what, among whom, and who was in the sum."""
+
+    round: str
+    recipe: str
+    data: str
+    cohort: tuple[str, ...]
+    survivors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """What an administrator allows: so many rounds of one recipe, these rows and exactly these sites.
+
+    Without a cohort, the first one that it is used for is the only one. `parcel` is the sha256 of what was shown.
+    """
+
+    recipe: str
+    data: str
+    cohort: tuple[str, ...] = ()
+    rounds: int = 1
+    parcel: str = ""
+
+    @classmethod
+    def of(
+        cls, site: str, recipe: Recipe, data: str, cohort: Iterable[str], rounds: int = 1, parcel: str = ""
+    ) -> "Permit":
+        """A permit, checked: a cohort that could have a round, and one round or more."""
+        names = tuple(sorted({name.strip() for name in cohort if name.strip()}))
+        if names and not recipe.privacy.secure:
+            raise SiteError("the recipe has privacy.secure = false; only secure rounds have a cohort.")
+        if names and (site not in names or len(names) < 3):
+            raise SiteError(
+                f"the cohort is {', '.join(names) or 'empty'}; name all sites of the round, {site!r} among them and "
+                "three at least, e.g. --cohort north,south,west."
+            )
+        if rounds < 1:
+            raise SiteError(f"rounds is {rounds}; write how many rounds are allowed, 1 or more.")
+        return cls(recipe.fingerprint, data, names, rounds, parcel)
+
+    def covers(self, recipe: str, data: str, cohort: Iterable[str] | None) -> bool:
+        """Whether a round is one of those that are allowed; the cohort may not be known yet."""
+        names = self.cohort if cohort is None or not self.cohort else tuple(sorted(cohort))
+        return self.rounds > 0 and (self.recipe, self.data, self.cohort) == (recipe, data, names)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What a ledger says: `reveals` that left, survivor `lists` that were signed, `releases`, and what is allowed."""
+
+    reveals: tuple[Revealed, ...] = ()
+    lists: tuple[Revealed, ...] = ()
+    releases: tuple[Release, ...] = ()
+    opening: Permit | None = None
+    approvals: Mapping[str, Permit] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, memory: Memory) -> "History":
+        """The history in a site's folder; an empty one where nothing outlives the run."""
+        return cls.of(Ledger.load(memory)) if memory.is_lasting else cls()
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> "History":
+        """The history that a ledger tells."""
+        history = cls()
+        for line in ledger.lines:
+            try:
+                history = history._after(line)
+            except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
+                raise SiteError(
+                    f"line {line.number} of the site's ledger ({line.what[:40]!r}) lacks what such a line says; it was "
+                    "not written by this version. Bring the ledger back from a copy."
+                ) from None
+        return history
+
+    def _after(self, line: Line) -> "History":
+        facts = line.facts
+        reveals, lists, releases = self.reveals, self.lists, self.releases
+        opening, approvals = self.opening, dict(self.approvals)
+        if line.what == "endorsed":
+            listed = _revealed(facts)
+            lists = (*lists, listed)
+            if listed.recipe in approvals:
+                approvals[listed.recipe] = _used(approvals[listed.recipe], listed)
+        elif line.what == "revealed":
+            reveals = (*reveals, _revealed(facts))
+            opening = None if opening is None or opening.rounds <= 1 else _used(opening, reveals[-1])
+        elif line.what in ("sent", "masked"):
+            releases = (*releases, _release(line))
+        elif line.what == "reopened":
+            opening = _permit(facts)
+        elif line.what == "approved":
+            approvals[facts["recipe"]] = _permit(facts)
+        return History(reveals, lists, releases, opening, approvals)
+
+    def check_reveal(self, round_id: str, recipe: str, data: str, cohort: Iterable[str] | None = None) -> None:
+        """Raise `PolicyError` unless a reveal in this round is allowed; the cohort may not be known yet.
+
+        Guarantees
+        ----------
+        It returns for the first round, for a round that was counted before (its reveal is asked for again), and for a
+        round of exactly what the folder is re-opened for. Everything else it refuses, with one text.
+        """
+        if self.allows(recipe, data, cohort) or any(reveal.round == round_id for reveal in self.reveals):
+            return
+        raise PolicyError(
+            "this site has unmasked in a round already, and does so once; its administrator may re-open it for one "
+            "recipe, its rows and one cohort: ghofl flower reopen."
+        )
+
+    def allows(self, recipe: str, data: str, cohort: Iterable[str] | None = None) -> bool:
+        """Whether a reveal in a new round is allowed: the first one, or what the folder is re-opened for."""
+        if not self.reveals or self.opening is None:
+            return not self.reveals
+        return self.opening.covers(recipe, data, cohort)
+
+    def known(self, site: str, data: str, round_id: str = "") -> Known:
+        """What this site tells its peers of earlier sums before a round of these rows."""
+        every = [*((each.round, each.survivors, each.data) for each in (*self.lists, *self.reveals)),
+                 *((release.key, (site,) if release.is_message else (), release.data) for release in self.releases
+                   if release.is_exact or not release.is_message)]  # fmt: skip
+        numbers: dict[str, int] = {}
+        for _, _, version in (*every, ("", (), data)):
+            numbers.setdefault(version, len(numbers))
+        told = dict.fromkeys((of, names, numbers[version]) for of, names, version in every if of != round_id)
+        listed = {of for of, names, _ in told if names}
+        return Known(numbers[data], tuple(each for each in told if each[1] or each[0] not in listed))
+
+    def check_sum(
+        self, site: str, survivors: Iterable[str], data: str, fewest: int, round_id: str = "",
+        others: Mapping[str, Known] | None = None,
+    ) -> None:  # fmt: skip
+        """Raise `PolicyError` when a sum over these sites, beside what is known, shows fewer than `fewest` of them.
+
+        `others` is what the other sites of the round know.
+        """
+        if fewest <= 1:
+            return
+        if any(not each.survivors and each.round != round_id for each in self.reveals):
+            raise PolicyError(
+                "this site unmasked in a round whose sites it has no list of, so that it cannot know what another sum "
+                "would show; its administrator may write min_difference = 1 in its policy where that is harmless."
+            )
+        told = {**(others or {}), site: self.known(site, data, round_id)}
+        known = sums_of(told)
+        shown = isolated([*known, sum_over(survivors, told)], fewest) if known else ()
+        if shown:
+            raise PolicyError(
+                f"beside what this site knows to have left, a sum over these sites would show {', '.join(shown)} by "
+                f"{'itself' if len(shown) == 1 else 'themselves'}; its policy's min_difference is {fewest}."
+            )
+
+    def check_approval(
+        self, recipe: Recipe, parcel: str, data: str, cohort: Iterable[str] | None = None, round_id: str = ""
+    ) -> None:
+        """Raise `PolicyError` unless an administrator approved this very parcel, for a round with these sites.
+
+        A round whose survivor list was signed under the approval goes on, when its last stages are asked for again.
+        """
+        permit = self.approvals.get(recipe.fingerprint)
+        if permit is None or permit.parcel != parcel:
+            raise not_approved(recipe)
+        if round_id and any(listed.round == round_id for listed in self.lists):
+            return
+        if recipe.privacy.secure and not permit.covers(recipe.fingerprint, data, cohort):
+            raise PolicyError(
+                f"what this site's administrator approved of recipe {recipe.fingerprint[:12]}… is used up, or is for "
+                "other sites: ghofl flower check SITE.toml --recipe RECIPE.toml --cohort A,B,C --rounds N --confirm."
+            )
+
+    def risks(self, opening: Permit) -> tuple[str, ...]:
+        """What the sum of a new round would show beside the sums of earlier ones, a sentence for each of those."""
+        return tuple(_risk(earlier, opening) for earlier in self.reveals)
+
+
+def not_approved(recipe: Recipe) -> PolicyError:
+    """The error for what no administrator approved."""
+    return PolicyError(
+        f"this site's administrator has not approved recipe {recipe.fingerprint[:12]}… yet: "
+        "ghofl flower check SITE.toml --recipe RECIPE.toml --confirm."
+    )
+
+
+def _revealed(facts: Mapping[str, Any]) -> Revealed:
+    return Revealed(facts["round"], facts["recipe"], facts["data"], tuple(facts["cohort"]), tuple(facts["survivors"]))
+
+
+def _permit(facts: Mapping[str, Any]) -> Permit:
+    return Permit(facts["recipe"], facts["data"], tuple(facts["cohort"]), facts["rounds"], facts.get("parcel", ""))
+
+
+def _release(line: Line) -> Release:
+    facts, promised = line.facts, line.facts["guarantee"]
+    guarantee = None if promised is None else Guarantee.from_dict({**promised, "assumptions": []})
+    is_message = line.what == "sent"
+    return Release(facts["id" if is_message else "round"], facts["recipe"], facts["data"], is_message, guarantee)
+
+
+def _used(permit: Permit, listed: Revealed) -> Permit:
+    """A permit with one round less, bound to the cohort that it was used for."""
+    return Permit(permit.recipe, permit.data, permit.cohort or listed.cohort, permit.rounds - 1, permit.parcel)
+
+
+def _risk(earlier: Revealed, opening: Permit) -> str:
+    start = f"Round {earlier.round[:8]} (recipe {earlier.recipe[:12]}…, rows {earlier.data[:12]}…) "
+    apart = sorted(set(earlier.survivors) ^ set(opening.cohort))
+    if not earlier.survivors:
+        return start + "is known from its reply only: whose rows its sum covers is not."
+    if earlier.recipe != opening.recipe:
+        return start + "was of another recipe: the two sums are two views of the same rows."
+    if apart:
+        return start + f"and the new one differ in {', '.join(apart)}: the difference of the two sums is theirs alone."
+    if earlier.data != opening.data:
+        return start + "was of the same sites and other rows here: the difference of the two sums is what changed."
+    return (
+        start + "was of the same sites and rows: the sums are the same if nobody vanishes this time; otherwise their "
+        "difference is what the vanished sites have."
+    )
+
+
+def guarantee_facts(guarantee: Guarantee | None) -> dict[str, Any] | None:
+    """A guarantee as a line of the ledger has it: its numbers, without the sentences that follow from the recipe."""
+    if guarantee is None:
+        return None
+    return {key: value for key, value in guarantee.to_dict().items() if key != "assumptions"}

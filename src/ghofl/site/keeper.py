@@ -1,0 +1,247 @@
+"""A site's keeper: the one process that reads its rows, keys, policy and ledger, and answers letters on a Unix socket.
+
+::
+
+    network ══▶ SuperNode ══▶ ClientApp, a relay ══ Unix socket ══▶ keeper ─▶ answers ─▶ site
+    (code of whoever submits a run; another OS user)                (the site's own installation and OS user)
+
+It listens on no network. Who may connect is what the socket's permissions and the site's `allow` say, checked by the
+credentials that the system gives of the other side. A connection is one letter and one answer.
+"""
+
+import contextlib
+import grp
+import logging
+import os
+import pwd
+import signal
+import socket
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from ghofl import files
+from ghofl.errors import BusyError, MessageError, PolicyError, SiteError
+from ghofl.site import post
+from ghofl.site.answers import ACTIONS, answer, refusal
+from ghofl.site.history import History
+from ghofl.site.letter import Letter
+from ghofl.site.site import Site
+
+LOCK = ".keeper"  # in the site's folder, held as long as the keeper lives
+SOCKET_MODE = 0o660
+AT_ONCE = 16  # connections
+LETTER_TIME = 30.0  # seconds that a letter may take to come in, and its answer to be taken
+BURST, A_MINUTE = 120, 240  # questions that may come at once, and go on to come
+LOOK = 0.25  # seconds between two looks whether to end
+
+log = logging.getLogger("flwr")
+
+
+class Rate:
+    """So many questions at once, and so many a minute after that."""
+
+    def __init__(
+        self, burst: int = BURST, a_minute: int = A_MINUTE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._burst, self._a_second, self._clock = burst, a_minute / 60, clock
+        self._left, self._at, self._lock = float(burst), clock(), threading.Lock()
+
+    def allows(self) -> bool:
+        """Whether one more may come now; then it is counted."""
+        with self._lock:
+            now = self._clock()
+            self._left = min(float(self._burst), self._left + (now - self._at) * self._a_second)
+            self._at = now
+            if self._left < 1:
+                return False
+            self._left -= 1
+            return True
+
+
+class Keeper:
+    """A site's keeper, once its folder is locked and its socket is open.
+
+    The site file, its policy and its recipe are read again for every question: a change of them needs no restart.
+    """
+
+    def __init__(self, path: str | Path, rate: Rate | None = None) -> None:
+        self.path, self.rate = Path(path), rate or Rate()
+        self.site = Site.load(path)
+        if not self.site.socket:
+            raise SiteError(
+                f'{path} names no socket for its keeper; write socket = "/run/ghofl/{self.site.name}.sock".'
+            )
+        post.check_socket_path(self.site.socket)
+        self.allowed = allowed_users(self.site.allow)
+        self.site.conditions().peer_keys()
+        self._stop, self._slots = threading.Event(), threading.Semaphore(AT_ONCE)
+
+    def stop(self) -> None:
+        """Answer what was asked already, and end."""
+        self._stop.set()
+
+    def serve(self, ready: Callable[[], None] = lambda: None) -> None:
+        """Answer letters until told to stop; the socket is gone afterwards, however it ends.
+
+        Raises `BusyError` when another keeper has the folder, and `SiteError` when its ledger is damaged.
+        """
+        memory = self.site.memory()
+        with _only_keeper(Path(self.site.folder)), _listening(self.site) as listener:
+            with memory.alone():
+                History.load(memory)
+            log.info("The keeper of %s answers at %s", self.site.name, self.site.socket)
+            ready()
+            threads: list[threading.Thread] = []
+            listener.settimeout(LOOK)
+            while not self._stop.is_set():
+                try:
+                    link, _ = listener.accept()
+                except TimeoutError:
+                    continue
+                threads = [thread for thread in threads if thread.is_alive()]
+                if not self._slots.acquire(blocking=False):
+                    log.warning("More than %d connections at once; one is closed", AT_ONCE)
+                    link.close()
+                    continue
+                threads.append(threading.Thread(target=self._serve_one, args=(link,), daemon=True))
+                threads[-1].start()
+            for thread in threads:
+                thread.join(LETTER_TIME)
+
+    def _serve_one(self, link: socket.socket) -> None:
+        try:
+            with link:
+                link.settimeout(LETTER_TIME)
+                self._converse(link)
+        except (OSError, MessageError) as error:
+            log.warning("A connection was closed: %s", error)
+        except Exception:
+            log.exception("A connection was closed")
+        finally:
+            self._slots.release()
+
+    def _converse(self, link: socket.socket) -> None:
+        user = peer_of(link)
+        if user not in self.allowed:
+            log.warning(
+                "User %d is not one that this keeper answers (allow in the site file); it is told nothing", user
+            )
+            return
+        head, payload = post.receive(link, post.QUESTION_BYTES)
+        if self.rate.allows():
+            reply = self._answer(head, payload)
+        else:
+            reply = refusal(PolicyError("this site is asked more than it answers in a minute; ask again later."))
+        post.send(link, {"fields": reply.fields}, reply.content)
+
+    def _answer(self, head: dict[str, object], payload: bytes) -> Letter:
+        try:
+            action = head.get("action")
+            if action not in ACTIONS or set(head) != {"action", "fields"}:
+                raise PolicyError(f"this site answers {', '.join(ACTIONS)}, and nothing else.")
+            site = Site.load(self.path)
+            if (site.name, site.folder) != (self.site.name, self.site.folder):
+                raise SiteError(
+                    f"{self.path} names another site or folder than when this keeper began; start it again."
+                )
+            return answer(str(action), Letter(post.fields_of(head), payload), site, site.memory())
+        except Exception as error:
+            return refusal(error, self.site.name)
+
+
+def allowed_users(names: tuple[str, ...]) -> frozenset[int]:
+    """The user ids that may ask: the keeper's own, and those of `allow`, by name or number."""
+    found = {os.getuid()}
+    for name in names:
+        try:
+            found.add(int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid)
+        except (KeyError, OverflowError):
+            raise SiteError(
+                f"allow names the user {name[:40]!r}, whom this machine does not know; write user names or ids, e.g. "
+                'allow = ["flower"].'
+            ) from None
+    return frozenset(found)
+
+
+def peer_of(link: socket.socket) -> int:
+    """The user id of the process at the other side, as the system says, which that process cannot choose."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        raise SiteError("this system does not say who is at the other side of a socket; a keeper needs Linux.")
+    return struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))[1]
+
+
+@contextmanager
+def _only_keeper(folder: Path) -> Iterator[None]:
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, files.PRIVATE)
+    file: BinaryIO
+    with os.fdopen(handle, "r+b") as file:
+        if not files.is_ours(file):
+            raise BusyError(f"another keeper is at work in {folder}; a folder has one. End that one first.")
+        yield
+
+
+@contextmanager
+def _listening(site: Site) -> Iterator[socket.socket]:
+    """The site's socket, open to its owner and group alone, and removed at the end."""
+    path = Path(site.socket)
+    _clear(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        before = os.umask(0o777 & ~files.PRIVATE)
+        try:
+            listener.bind(site.socket)
+        finally:
+            os.umask(before)
+        place = path.lstat()
+        try:
+            if site.socket_group:
+                os.chown(path, -1, _group(site.socket_group))
+            path.chmod(SOCKET_MODE)
+            listener.listen(AT_ONCE)
+            yield listener
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                if (path.lstat().st_dev, path.lstat().st_ino) == (place.st_dev, place.st_ino):
+                    path.unlink()
+
+
+def _clear(path: Path) -> None:
+    """Remove the socket that a killed keeper left behind; what is not a socket, or is answered, stays."""
+    try:
+        is_socket = stat.S_ISSOCK(path.lstat().st_mode)
+    except FileNotFoundError:
+        return
+    if not is_socket:
+        raise SiteError(f"{path} is there and not a socket; give the keeper's socket another path, or remove it.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+    raise BusyError(f"another process answers at {path}; give this site a socket of its own.")
+
+
+def _group(name: str) -> int:
+    try:
+        return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise SiteError(
+            f"socket_group is {name[:40]!r}, which this machine does not know; make the group first."
+        ) from None
+
+
+@contextmanager
+def ended_by_signals(keeper: Keeper) -> Iterator[None]:
+    """SIGTERM and Ctrl-C end the keeper in order while the block runs."""
+    before = {number: signal.signal(number, lambda *_: keeper.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

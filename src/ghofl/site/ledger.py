@@ -1,0 +1,166 @@
+"""A site's ledger: what it was asked, what it answered and refused, one line each, and nothing is ever taken out.
+
+A line is JSON with its number, the time, what happened, and the sha256 of the line before it, so that a line cannot
+be changed, moved or left out without all that follow. `ledger.head` beside it names the last line that was written: a
+ledger that lost its end, or all of it, is recognised too. A line is on the disk before what it tells of leaves.
+
+::
+
+    ledger.jsonl     {"number": 7, "time": "2025-05-02T09:30:12Z", "what": "sent", …, "before": "9c1f…"}
+    ledger.head      7 5be0…
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ghofl.errors import SiteError
+from ghofl.recipe import Recipe
+from ghofl.site.memory import Memory
+
+LEDGER, HEAD, OLD = "ledger.jsonl", "ledger.head", "reveals.json"
+START = "0" * 64  # what the first line names as the one before it
+OWN_KEYS = ("number", "time", "what", "before")
+LONGEST = 2**24  # bytes of a line
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One thing that happened at a site; `sha256` is that of the line's bytes, which the next line repeats."""
+
+    number: int
+    time: str
+    what: str
+    before: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The line as it is written."""
+        return {"number": self.number, "time": self.time, "what": self.what, **self.facts, "before": self.before}
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The lines of a site's folder; `torn` is how many bytes of a last line were half-written when a process died.
+
+    Guarantees
+    ----------
+    `load` returns lines that were all checked against each other and against the head, or raises `SiteError`.
+    """
+
+    lines: tuple[Line, ...] = ()
+    torn: int = 0
+
+    @property
+    def head(self) -> str:
+        """The sha256 of the last line: who notes it elsewhere can tell later that nothing before it was changed."""
+        return self.lines[-1].sha256 if self.lines else START
+
+    @classmethod
+    def load(cls, memory: Memory) -> "Ledger":
+        """The ledger of a site's folder; the reveals that an earlier version counted are its first lines."""
+        content, head = memory.get(LEDGER), memory.get(HEAD)
+        if content is None and head is None:
+            return _imported(memory)
+        ledger = cls.from_bytes(content or b"")
+        if head is not None:
+            number, _, sha256 = head.decode(errors="replace").strip().partition(" ")
+            at = int(number) if number.isdecimal() and len(number) < 12 else 0
+            if not 0 < at <= len(ledger.lines) or ledger.lines[at - 1].sha256 != sha256:
+                raise _damaged(
+                    f"line {number[:12]} is not the one that {HEAD} names; lines are missing or were changed"
+                )
+        return ledger
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "Ledger":
+        """The ledger of a file, every line checked against the one before it."""
+        whole, _, torn = content.rpartition(b"\n")
+        lines: list[Line] = []
+        for number, raw in enumerate(whole.split(b"\n") if whole else (), start=1):
+            lines.append(_line(raw, number, lines[-1].sha256 if lines else START))
+        return cls(tuple(lines), len(torn))
+
+    def write(self, memory: Memory, what: str, **facts: Any) -> "Ledger":
+        """The ledger with one more line, which is on the disk when this returns."""
+        if self.torn:  # a process died while it wrote: what it wrote of never left
+            memory.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
+            return Ledger(self.lines).write(memory, "torn", bytes=self.torn).write(memory, what, **facts)
+        assert not set(facts) & set(OWN_KEYS)
+        time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        line = Line(len(self.lines) + 1, time, what, self.head, _plain(facts))
+        raw = _raw(line)
+        if len(raw) > LONGEST:
+            raise SiteError(f"a line of the ledger would have {len(raw):,} bytes, and {LONGEST:,} are allowed.")
+        memory.append(LEDGER, raw + b"\n")
+        done = Line(line.number, time, what, self.head, line.facts, hashlib.sha256(raw).hexdigest())
+        memory.put(HEAD, f"{done.number} {done.sha256}\n".encode())
+        return Ledger((*self.lines, done))
+
+    def of(self, *kinds: str) -> Iterator[Line]:
+        """The lines of some kinds, in order."""
+        return (line for line in self.lines if line.what in kinds)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON gives it back: tuples are lists, and texts have no halves of characters."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _raw(line: Line) -> bytes:
+    return json.dumps(line.to_dict(), ensure_ascii=False, allow_nan=False).encode()
+
+
+def _line(raw: bytes, number: int, before: str) -> Line:
+    try:
+        values = json.loads(raw)
+        facts = {key: value for key, value in values.items() if key not in OWN_KEYS}
+        line = Line(values["number"], values["time"], values["what"], values["before"], facts)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise _damaged(f"line {number} is not a line of a ledger") from None
+    if (line.number, line.before) != (number, before) or not isinstance(line.what, str):
+        raise _damaged(f"line {number} does not follow from the one before it; a line was changed, moved or left out")
+    return Line(line.number, line.time, line.what, line.before, facts, hashlib.sha256(raw).hexdigest())
+
+
+def _damaged(why: str) -> SiteError:
+    return SiteError(
+        f"{LEDGER} in the site's folder is damaged: {why}. It says what has left this site, and without it nothing "
+        "does. Bring it back from a copy; what was changed shows in 'ghofl ledger verify'."
+    )
+
+
+def _imported(memory: Memory) -> Ledger:
+    """The ledger of a folder that has none yet, with what an earlier version wrote down of its reveals."""
+    ledger, kept = Ledger(), memory.get(OLD)
+    if kept is None:
+        for round_id in (memory.get("used-rounds") or b"").decode().split():
+            recipe = memory.get(f"round/{round_id}/recipe")
+            if recipe is not None and memory.get(f"round/{round_id}/reply/reveal") is not None:
+                fingerprint = Recipe.from_toml(recipe.decode()).fingerprint
+                facts = {"round": round_id, "recipe": fingerprint, "data": "", "cohort": [], "survivors": []}
+                ledger = ledger.write(memory, "revealed", **facts, source="the reply in the folder")
+        return ledger
+    try:
+        values = json.loads(kept)
+        reveals = [
+            {key: each[key] for key in ("round", "recipe", "data", "cohort", "survivors")} for each in values["reveals"]
+        ]
+        opening = values["opening"]
+        opened = None if opening is None else {key: opening[key] for key in ("recipe", "data", "cohort")}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise SiteError(
+            f"{OLD} in the site's folder is damaged; it says what was unmasked. Bring it back from a copy: "
+            "without it, nothing is revealed."
+        ) from None
+    for reveal in reveals:
+        ledger = ledger.write(memory, "revealed", **reveal, source=OLD)
+    return ledger if opened is None else ledger.write(memory, "reopened", **opened, rounds=1, source=OLD)

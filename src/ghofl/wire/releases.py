@@ -1,0 +1,53 @@
+"""How many noisy totals left one place, and what they promise together: a line for each, beside what they were made of.
+
+Every release of a total draws noise of its own and spends its epsilon again. Averaged, four of them have half the noise,
+so whoever releases counts.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ghofl import files
+from ghofl.errors import FederationError, PrivacyError
+from ghofl.privacy import Guarantee, compose
+from ghofl.wire.total import Total
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """The journal of releases in a file of JSON lines; only its owner reads it."""
+
+    path: Path
+
+    def add(self, total: Total) -> None:
+        """Count a released total, before it is written anywhere; one whose noise is all from its sites is not counted."""
+        guarantee = total.guarantee
+        if guarantee is None or guarantee.mechanism == "local":
+            return
+        facts = {key: value for key, value in guarantee.to_dict().items() if key != "assumptions"}
+        line = json.dumps({"sites": [entry.site for entry in total.roster], "guarantee": facts}, ensure_ascii=False)
+        kept = self.path.read_bytes() if self.path.exists() else b""
+        files.write(self.path, kept + line.encode() + b"\n", files.PRIVATE)
+
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """What every release promises by itself, in order."""
+        if not self.path.exists():
+            return ()
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+            return tuple(Guarantee.from_dict({**json.loads(line)["guarantee"], "assumptions": []}) for line in lines)
+        except (ValueError, KeyError, TypeError, RecursionError, PrivacyError):
+            raise FederationError(
+                f"{self.path} is damaged; it counts what was released. Bring it back from a copy: without it, nobody "
+                "knows what the releases promise together."
+            ) from None
+
+    def composed(self, assumptions: Iterable[str] = ()) -> Guarantee | None:
+        """What all releases promise together to a record that is in each of them; nothing where none was counted."""
+        found = self.guarantees()
+        if not found:
+            return None
+        together = compose(found)
+        return Guarantee.from_dict({**together.to_dict(), "assumptions": list(assumptions)})

@@ -1,0 +1,70 @@
+"""Noisy totals that a server draws are counted and composed: in a run's folder, and beside a total file."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from federations import blobs, total_of
+from ghofl.cli import app
+from ghofl.errors import FederationError
+from ghofl.flower.server.federation import run
+from ghofl.privacy import compose, plan_of
+from ghofl.recipe import Privacy
+from sites import PLAIN, InProcess, make_sites, settings
+
+CENTRAL = replace(PLAIN, privacy=Privacy(radius=4.0, epsilon=1.0, delta=1e-6))
+
+
+def told(folder):
+    return json.loads((folder / "guarantee.json").read_text())
+
+
+def test_four_releases_of_a_run_s_folder_are_four_and_compose(tmp_path):
+    paths, promised = make_sites(tmp_path, 5, CENTRAL), plan_of(CENTRAL).guarantee
+    for number, sites in enumerate((2, 3, 4, 5), start=1):
+        run(InProcess(paths[:sites]), CENTRAL, settings(tmp_path / "run"))
+        found = told(tmp_path / "run")["guarantee"]
+        assert found["releases"] == number
+        assert found["epsilon"] == pytest.approx(compose([promised] * number).epsilon)
+    assert "in 4 releases" in (tmp_path / "run" / "report.md").read_text()
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["guarantee"]["releases"] == 4
+    run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
+    assert told(tmp_path / "run")["guarantee"]["releases"] == 4, "the same total again is the same release"
+    (tmp_path / "run" / "total.ghofl").unlink()
+    run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
+    assert told(tmp_path / "run")["guarantee"]["releases"] == 4
+
+
+def test_a_journal_of_releases_that_is_damaged_stops_the_run(tmp_path):
+    paths = make_sites(tmp_path, 3, CENTRAL)
+    run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
+    (tmp_path / "run" / "releases.jsonl").write_text("nonsense\n")
+    with pytest.raises(FederationError, match=r"releases\.jsonl is damaged"):
+        run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
+
+
+def test_a_release_of_an_earlier_version_is_counted(tmp_path):
+    paths = make_sites(tmp_path, 3, CENTRAL)
+    run(InProcess(paths[:2]), CENTRAL, settings(tmp_path / "run"))
+    (tmp_path / "run" / "releases.jsonl").unlink()
+    run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
+    assert told(tmp_path / "run")["guarantee"]["releases"] == 2
+
+
+def test_an_exact_total_is_no_release_under_epsilon(tmp_path):
+    run(InProcess(make_sites(tmp_path, 3)), PLAIN, settings(tmp_path / "run"))
+    assert told(tmp_path / "run")["guarantee"] is None
+    assert not (tmp_path / "run" / "releases.jsonl").exists()
+
+
+def test_releases_of_a_total_file_are_counted_beside_it(tmp_path):
+    total_of(CENTRAL, *blobs(np.random.default_rng(0))).save(tmp_path / "total.ghofl")
+    words = ["release", str(tmp_path / "total.ghofl"), "-o"]
+    for number in range(1, 5):
+        done = CliRunner().invoke(app, [*words, str(tmp_path / f"{number}.ghofl"), "--json", "-"])
+        assert json.loads(done.output)["composed"]["releases"] == number
+    seen = CliRunner().invoke(app, [*words, str(tmp_path / "5.ghofl")])
+    assert "All 5 releases of this total together" in seen.output

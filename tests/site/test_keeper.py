@@ -1,0 +1,339 @@
+"""The keeper of a site: what it answers, whom, and what is left when it ends; real processes under different OS users."""
+
+import json
+import os
+import pickle
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+from ghofl.cli import app
+from ghofl.errors import BusyError, MessageError, SiteError
+from ghofl.flower.server.asking import Answer
+from ghofl.flower.server.federation import run
+from ghofl.site import keeper as room
+from ghofl.site import post
+from ghofl.site.answers import answer
+from ghofl.site.keeper import Keeper, Rate, allowed_users
+from ghofl.site.ledger import Ledger
+from ghofl.site.letter import Letter
+from ghofl.site.site import Site
+from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
+from users import GROUP, KEEPER, NODE, STRANGER, WHY_NOT, give, interpreter, run_as, shared_folder, start_as
+
+QUERY = Letter({"recipe": PLAIN.to_toml(), "counted": []})
+
+
+@pytest.fixture
+def folder():
+    with shared_folder() as path:
+        yield path
+
+
+def with_keeper(path, name="k.sock", more=""):
+    """A site file with a keeper's socket beside it."""
+    path.write_text(path.read_text() + f'socket = "{name}"\n{more}')
+    return path
+
+
+@contextmanager
+def running(path, **options):
+    """A keeper in a thread of this process."""
+    keeper, is_ready = Keeper(path, **options), threading.Event()
+    thread = threading.Thread(target=keeper.serve, args=(is_ready.set,))
+    thread.start()
+    try:
+        assert is_ready.wait(30)
+        yield keeper
+    finally:
+        keeper.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def test_a_keeper_gives_the_answer_that_the_site_would_give(folder):
+    path = with_keeper(make_sites(folder)[0])
+    with running(path) as keeper:
+        place = folder / "k.sock"
+        assert stat.S_ISSOCK(place.stat().st_mode)
+        assert stat.S_IMODE(place.stat().st_mode) == 0o660
+        reply = post.ask(keeper.site.socket, "message", QUERY)
+        assert reply.fields == {"status": "sent", "site": "site-0"}
+        assert reply.content == answer("message", QUERY, Site.load(path), Site.load(path).memory()).content
+        for action in ("rows", "", "__init__", "message "):
+            refused = post.ask(keeper.site.socket, action, QUERY)
+            assert "and nothing else" in refused.fields["why"]
+    assert not place.exists()
+
+
+def raw(path, content):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(10)
+        link.connect(path)
+        try:
+            link.sendall(content)
+            link.shutdown(socket.SHUT_WR)
+            return link.recv(1000)
+        except (ConnectionResetError, BrokenPipeError):
+            return b""
+
+
+def framed(head, payload=b"", size=None, length=None):
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    lengths = post.SIZES.pack(len(text) if size is None else size, len(payload) if length is None else length)
+    return post.MAGIC + lengths + text + payload
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"", b"GET / HTTP/1.1\r\n\r\n", pickle.dumps({"action": "message"}), framed({"action": "message"}, size=2**31),
+        framed({"action": "message"}, length=2**40), framed(b"[1, 2]"), framed(b"{"), framed(b"[" * 100_000),
+        framed({"action": "message", "fields": {}}, b"x", length=10), b"\0" * 100,
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_what_is_not_a_letter_gets_no_word(folder, content):
+    with running(with_keeper(make_sites(folder)[0])) as keeper:
+        assert raw(keeper.site.socket, content) == b""
+        assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"recipe": {"a": 1}}, {"recipe": [[1]]}, {"recipe": {"hex": "zz"}}, {"recipe": None}, 5]
+)
+def test_fields_of_another_kind_are_refused_by_kind(folder, fields):
+    with running(with_keeper(make_sites(folder)[0])) as keeper:
+        said = raw(keeper.site.socket, framed({"action": "message", "fields": fields}))
+        assert b'"refused"' in said
+        assert b"MessageError" in said
+
+
+def test_more_questions_than_the_rate_allows_are_refused_until_later():
+    now = [0.0]
+    rate = Rate(burst=3, a_minute=60, clock=lambda: now[0])
+    assert [rate.allows() for _ in range(5)] == [True, True, True, False, False]
+    now[0] = 2.0
+    assert [rate.allows() for _ in range(3)] == [True, True, False]
+
+
+def test_a_keeper_refuses_more_than_its_rate_in_words(folder):
+    with running(with_keeper(make_sites(folder)[0]), rate=Rate(burst=1, a_minute=1)) as keeper:
+        assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
+        assert "ask again later" in post.ask(keeper.site.socket, "message", QUERY).fields["why"]
+
+
+def test_a_slow_letter_and_too_many_connections_keep_nobody_else_waiting(folder, monkeypatch):
+    monkeypatch.setattr(room, "LETTER_TIME", 0.5)
+    with running(with_keeper(make_sites(folder)[0])) as keeper:
+        idle = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(room.AT_ONCE)]
+        try:
+            for link in idle:
+                link.connect(keeper.site.socket)
+            assert post.ask(keeper.site.socket, "message", QUERY, patience=20).fields["status"] == "sent"
+        finally:
+            for link in idle:
+                link.close()
+
+
+def test_a_second_keeper_of_a_folder_is_refused_and_the_first_goes_on(folder):
+    path = with_keeper(make_sites(folder)[0])
+    other = folder / "other.toml"
+    other.write_text(path.read_text().replace("k.sock", "l.sock"))
+    with running(path) as keeper:
+        for again in (path, other):
+            with pytest.raises(BusyError, match="another keeper is at work"):
+                Keeper(again).serve()
+        assert not (folder / "l.sock").exists()
+        assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
+    with running(other):
+        pass
+
+
+def test_a_socket_of_another_keeper_or_another_file_is_not_replaced(folder):
+    paths = make_sites(folder)
+    with running(with_keeper(paths[0])), pytest.raises(BusyError, match="another process answers"):
+        Keeper(with_keeper(paths[1])).serve()
+    (folder / "k.sock").write_text("mine")
+    with pytest.raises(SiteError, match="is there and not a socket"):
+        Keeper(paths[0]).serve()
+    assert (folder / "k.sock").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("", "names no socket"),
+        (f'socket = "/tmp/{"x" * 120}"\n', "systems take 107"),
+        ('socket = "k.sock"\nallow = ["nobody-of-this-name"]\n', "whom this machine does not know"),
+    ],
+)
+def test_a_keeper_that_cannot_work_says_why(folder, more, why):
+    path = make_sites(folder)[0]
+    path.write_text(path.read_text() + more)
+    with pytest.raises(SiteError, match=why):
+        Keeper(path)
+
+
+def test_users_are_allowed_by_name_or_number():
+    assert allowed_users(("root", "12345")) == {os.getuid(), 0, 12345}
+
+
+def test_a_damaged_ledger_keeps_a_keeper_from_beginning(folder):
+    path = with_keeper(make_sites(folder)[0])
+    Site.load(path).memory().put("ledger.jsonl", b"nonsense\n")
+    with pytest.raises(SiteError, match="is damaged"):
+        Keeper(path).serve()
+    assert not (folder / "k.sock").exists()
+
+
+def test_the_site_file_may_change_while_a_keeper_runs_but_not_into_another_site(folder):
+    path = with_keeper(make_sites(folder)[0])
+    with running(path) as keeper:
+        (folder / "policy.toml").write_text("secure = true\nany_recipe = true\n")
+        assert "only under secure aggregation" in post.ask(keeper.site.socket, "message", QUERY).fields["why"]
+        path.write_text(path.read_text().replace("memory-0", "memory-9"))
+        assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "refused"
+    assert not (folder / "memory-9").exists()
+
+
+def test_a_keeper_that_is_not_there_is_told(folder):
+    with pytest.raises(MessageError, match=r"no keeper answers at .*ghofl keeper SITE.toml"):
+        post.ask(str(folder / "none.sock"), "message", QUERY, patience=0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
+def test_a_keeper_that_is_told_to_end_leaves_no_socket_behind(folder, number):
+    path = with_keeper(make_sites(folder)[0])
+    process = subprocess.Popen([sys.executable, "-m", "ghofl", "keeper", str(path)], stderr=subprocess.DEVNULL)
+    try:
+        assert post.ask(str(folder / "k.sock"), "message", QUERY).fields["status"] == "sent"
+        process.send_signal(number)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert not (folder / "k.sock").exists()
+
+
+def test_the_command_shows_what_it_would_do(folder):
+    path = with_keeper(make_sites(folder)[0], more='allow = ["12345"]\n')
+    seen = CliRunner().invoke(app, ["keeper", str(path), "--check", "--json", "-"])
+    assert json.loads(seen.output)["allowed"] == sorted({os.getuid(), 12345})
+    assert not (folder / "k.sock").exists()
+
+
+class Kept(InProcess):
+    """An engine whose first site is behind a keeper; `kill` is called before a stage is asked for."""
+
+    def __init__(self, paths, sock, before):
+        super().__init__(paths)
+        self.socket, self.before = sock, before
+
+    def ask(self, action, letters, seconds, size):
+        self.before(action)
+        others = {node: letter for node, letter in letters.items() if node != 100}
+        yield from super().ask(action, others, seconds, size)
+        if 100 in letters:
+            yield Answer(100, post.ask(self.socket, action, letters[100]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["share", "endorse", "reveal"])
+def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
+    paths = make_sites(folder, 3, SECURE)
+    with_keeper(paths[0])
+    command, started = [sys.executable, "-m", "ghofl", "keeper", str(paths[0])], []
+
+    def start():
+        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+
+    def before(action):
+        if action == stage:
+            started[-1].kill()
+            started[-1].wait()
+            assert (folder / "k.sock").exists(), "a killed keeper leaves its socket, which the next one replaces"
+            start()
+
+    start()
+    try:
+        outcome = run(Kept(paths, str(folder / "k.sock"), before), SECURE, settings(folder / "run"))
+        assert outcome.total.moments == exact_total(folder, paths)
+        assert len(started) == 2
+        ledger = Ledger.load(Site.load(paths[0]).memory())
+        assert [line.what for line in ledger.lines if line.what != "answered"] == ["masked", "endorsed", "revealed"]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+ASK = """
+import sys
+from ghofl.site import post
+from ghofl.site.letter import Letter
+reply = post.ask(sys.argv[1], "message", Letter({"recipe": open(sys.argv[2]).read()}), patience=float(sys.argv[3]))
+print(reply.fields["status"], len(reply.content))
+"""
+STEAL = """
+import os, sys
+for path in sys.argv[1:]:
+    try:
+        what = os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
+        print("READ", path)
+    except PermissionError:
+        print("closed")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(interpreter() is None, reason=WHY_NOT)
+def test_other_users_may_ask_where_they_are_allowed_and_read_nothing(folder):
+    path = make_sites(folder, 1, keys=True)[0]
+    home = folder / "site"
+    home.mkdir()
+    for name in ("0.toml", "0.npz", "key-0", "policy.toml"):
+        (folder / name).rename(home / name)
+        give(home / name, KEEPER)
+    path = with_keeper(home / "0.toml", "../run/k.sock", f'socket_group = "{GROUP}"\nallow = ["{NODE}"]\n')
+    give(path, KEEPER)
+    give(home, KEEPER, 0o700)
+    (folder / "run").mkdir()
+    give(folder / "run", KEEPER, 0o711)
+    (folder / "recipe.toml").chmod(0o644)
+    sock, python = folder / "run" / "k.sock", interpreter()
+    with open(folder / "keeper.log", "wb") as log:
+        process = start_as(KEEPER, python, "-m", "ghofl", "keeper", str(path), groups=[GROUP], log=log)
+    try:
+        asking = [python, "-c", ASK, str(sock), str(folder / "recipe.toml")]
+        deadline = time.monotonic() + 60
+        while not sock.exists():
+            assert process.poll() is None, (folder / "keeper.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        sent = run_as(NODE, *asking, "60", groups=[GROUP])
+        assert sent.stdout.startswith("sent "), sent.stderr
+        stranger = run_as(STRANGER, *asking, "1", groups=[GROUP], check=False)
+        assert "no keeper answers" in stranger.stderr
+        outside = run_as(NODE, *asking, "1", check=False)
+        assert "PermissionError" in outside.stderr
+        inner = [
+            home / name for name in ("0.toml", "0.npz", "key-0", "policy.toml", "memory-0", "memory-0/ledger.jsonl")
+        ]
+        kept = [*inner, home, f"/proc/{process.pid}/mem", f"/proc/{process.pid}/environ", f"/proc/{process.pid}/fd"]
+        stolen = run_as(NODE, python, "-c", STEAL, *map(str, kept), groups=[GROUP])
+        assert stolen.stdout.split() == ["closed"] * len(kept)
+        assert "is not one that this keeper answers" in (folder / "keeper.log").read_text()
+    finally:
+        process.terminate()
+        process.wait(30)
+    assert not sock.exists()

@@ -1,0 +1,182 @@
+"""The ledger of a site: a chain of lines that cannot be changed, moved, left out or lost without being noticed."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from ghofl.cli import app
+from ghofl.errors import SiteError
+from ghofl.site.answers import answer
+from ghofl.site.history import History
+from ghofl.site.ledger import HEAD, LEDGER, START, Ledger
+from ghofl.site.letter import Letter
+from ghofl.site.memory import FolderMemory
+from ghofl.site.site import Site
+from sites import PLAIN, SECURE, make_sites
+
+
+@pytest.fixture
+def memory(tmp_path):
+    memory = FolderMemory(tmp_path / "memory")
+    ledger = Ledger()
+    for i in range(4):
+        ledger = ledger.write(memory, "refused", why=f"reason {i}")
+    return memory
+
+
+def lines_of(memory):
+    return memory.get(LEDGER).splitlines(keepends=True)
+
+
+def test_every_line_names_the_one_before_it_and_only_its_owner_reads_them(memory):
+    ledger = Ledger.load(memory)
+    assert [line.facts["why"] for line in ledger.lines] == [f"reason {i}" for i in range(4)]
+    assert [line.before for line in ledger.lines] == [START, *(line.sha256 for line in ledger.lines[:-1])]
+    assert json.loads(lines_of(memory)[2])["number"] == 3
+    assert stat.S_IMODE((memory.folder / LEDGER).stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    "what", ["changed", "left out", "moved", "end lost", "all lost", "written anew", "not JSON", "deep"]
+)
+def test_a_ledger_that_was_tampered_with_is_refused(memory, what):
+    lines = lines_of(memory)
+    if what == "changed":
+        lines[1] = lines[1].replace(b"reason 1", b"reason 9")
+    elif what == "left out":
+        del lines[1]
+    elif what == "moved":
+        lines[1], lines[2] = lines[2], lines[1]
+    elif what == "end lost":
+        del lines[-1]
+    elif what == "not JSON":
+        lines[2] = b"nonsense\n"
+    elif what == "deep":
+        lines[2] = b"[" * 100_000 + b"\n"
+    elif what == "written anew":
+        other = FolderMemory(memory.folder.parent / "other")
+        ledger = Ledger()
+        for _ in range(4):
+            ledger = ledger.write(other, "answered")
+        lines = lines_of(other)
+    (memory.folder / LEDGER).write_bytes(b"".join(lines))
+    if what == "all lost":
+        (memory.folder / LEDGER).unlink()
+    with pytest.raises(SiteError, match="is damaged: line"):
+        Ledger.load(memory)
+
+
+def test_a_last_line_that_was_half_written_is_recognised_and_cut_off(memory):
+    with open(memory.folder / LEDGER, "ab") as file:
+        file.write(b'{"number": 5, "time"')
+    torn = Ledger.load(memory)
+    assert (len(torn.lines), torn.torn) == (4, 20)
+    after = torn.write(memory, "answered", status="sent")
+    assert [line.what for line in after.lines] == ["refused"] * 4 + ["torn", "answered"]
+    assert Ledger.load(memory) == after
+
+
+def test_a_line_that_was_written_before_a_crash_and_is_not_in_the_head_yet_counts(memory):
+    (memory.folder / HEAD).write_text(f"3 {Ledger.load(memory).lines[2].sha256}\n")
+    assert len(Ledger.load(memory).lines) == 4
+
+
+def test_nothing_leaves_a_site_whose_ledger_is_damaged_or_cannot_be_written(tmp_path, monkeypatch):
+    site = Site.load(make_sites(tmp_path)[0])
+    query = Letter({"recipe": PLAIN.to_toml()})
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderMemory, "append", full)
+        reply = answer("message", query, site, site.memory())
+        assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert answer("message", query, site, site.memory()).fields["status"] == "sent"
+    (tmp_path / "memory-0" / LEDGER).write_bytes(b"nonsense\n")
+    reply = answer("message", query, site, site.memory())
+    assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert "nonsense" not in str(reply)
+
+
+def test_every_question_is_a_line_with_what_came_of_it(tmp_path):
+    site = Site.load(make_sites(tmp_path)[0])
+    memory = site.memory()
+    sent = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, memory)
+    answer("message", Letter({"recipe": PLAIN.to_toml()}), site, memory)
+    answer("join", Letter({"recipe": SECURE.to_toml(), "round": "no id \ud800"}), site, memory)
+    answer("message", Letter({"recipe": "hostile [["}), site, memory)
+    ledger = Ledger.load(memory)
+    assert [line.what for line in ledger.lines] == ["sent", "answered", "answered", "refused", "refused"]
+    first, again = ledger.lines[0].facts, ledger.lines[2].facts
+    assert (first["recipe"], first["guarantee"]) == (PLAIN.fingerprint, None)
+    assert (again["action"], again["status"], again["bytes"]) == ("message", "sent", len(sent.payload))
+    assert ledger.lines[3].facts["recipe"] == SECURE.fingerprint
+    assert len(History.of(ledger).releases) == 1, "the same message asked for again is no second release"
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["ledger", *map(str, words)])
+
+
+def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
+    path = make_sites(tmp_path)[0]
+    assert isinstance(invoke("show", path).exception, SiteError)
+    site = Site.load(path)
+    answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
+    seen = invoke("show", path)
+    assert seen.exit_code == 0, seen.output
+    assert "None: 1 of 1 releases were exact" in seen.output
+    told = json.loads(invoke("show", path, "--last", 1, "--json", "-").output)
+    assert [line["what"] for line in told["lines"]] == ["answered"]
+    head = json.loads(invoke("verify", path, "--json", "-").output)["head"]
+    assert head == told["head"]
+    assert invoke("verify", path, "--noted", head).exit_code == 0
+    assert "was written anew" in str(invoke("verify", path, "--noted", "ab" * 32).exception)
+    done = invoke("export", path, "--output", tmp_path / "copy.jsonl")
+    assert done.exit_code == 0, done.output
+    assert Ledger.from_bytes((tmp_path / "copy.jsonl").read_bytes()).head == head
+    (tmp_path / "memory-0" / LEDGER).write_bytes(b"")
+    assert "is damaged" in str(invoke("verify", path).exception)
+
+
+def test_what_an_earlier_version_counted_is_imported_once(tmp_path):
+    memory = FolderMemory(tmp_path / "memory")
+    cohort = ["a", "b", "c"]
+    reveal = {"round": "0" * 32, "recipe": "f" * 64, "data": "d" * 64, "cohort": cohort, "survivors": cohort}
+    opening = {"recipe": "f" * 64, "data": "d" * 64, "cohort": cohort}
+    memory.put("reveals.json", json.dumps({"reveals": [reveal], "opening": opening}).encode())
+    history = History.load(memory)
+    assert [reveal.survivors for reveal in history.reveals] == [("a", "b", "c")]
+    assert history.allows("f" * 64, "d" * 64, cohort)
+    assert not history.allows("f" * 64, "d" * 64, ["a", "b", "d"])
+    assert History.load(memory) == history
+    assert [line.what for line in Ledger.load(memory).lines] == ["revealed", "reopened"]
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_path):
+    script = (
+        "import sys\nfrom ghofl.site.ledger import Ledger\nfrom ghofl.site.memory import FolderMemory\n"
+        "m = FolderMemory(sys.argv[1])\nledger = Ledger.load(m)\nprint('go', flush=True)\n"
+        "while True:\n    ledger = ledger.write(m, 'answered', status='sent', padding='x' * 500)\n"
+    )
+    counts = [0]
+    for _ in range(3):
+        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "m")], stdout=subprocess.PIPE)
+        assert process.stdout.readline() == b"go\n"
+        while (
+            not (tmp_path / "m" / LEDGER).exists() or (tmp_path / "m" / LEDGER).stat().st_size < 600 * counts[-1] + 3000
+        ):
+            assert process.poll() is None
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        counts.append(len(Ledger.load(FolderMemory(tmp_path / "m")).lines))
+    assert counts == sorted(set(counts))

@@ -1,0 +1,293 @@
+"""What a site's history lets leave next: attacks on sums and budgets, over an engine without a network."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ghofl.cli import app
+from ghofl.errors import FederationError, PolicyError
+from ghofl.flower.server.federation import run
+from ghofl.privacy import epsilon_of
+from ghofl.recipe import Privacy
+from ghofl.site.answers import answer
+from ghofl.site.budget import Release, check_budget, composed, in_words, promise_of
+from ghofl.site.history import History
+from ghofl.site.ledger import Ledger
+from ghofl.site.letter import Letter
+from ghofl.site.policy import Policy
+from ghofl.site.site import Site
+from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
+
+LOCAL = replace(PLAIN, privacy=Privacy(radius=4.0, epsilon=1.0, delta=1e-6, noise="local"))
+SHARED = replace(
+    PLAIN, privacy=Privacy(radius=4.0, epsilon=1.0, delta=1e-6, secure=True, noise="distributed", min_cohort=2)
+)
+
+
+def recipes(base, count):
+    """Recipes that differ in one field, the scale of the grid."""
+    return [replace(base, grid=replace(base.grid, scale=base.grid.scale + i / 8)) for i in range(count)]
+
+
+def invoke(*words):
+    return CliRunner().invoke(app, ["flower", *map(str, words)])
+
+
+def reopen(path, recipe_file, names, *more):
+    return invoke("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(names), "--confirm", *more)
+
+
+def names_of(paths):
+    return [Site.load(path).name for path in paths]
+
+
+def message(path, recipe):
+    site = Site.load(path)
+    return answer("message", Letter({"recipe": recipe.to_toml()}), site, site.memory())
+
+
+def history_of(path):
+    return History.load(Site.load(path).memory())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keys", [False, True], ids=["any peers", "peers with keys"])
+def test_three_cohorts_of_which_every_site_knows_two_do_not_show_two_sites(tmp_path, keys):
+    """{0,1,2,3} + {0,1,4,5} − {2,3,4,5} is twice {0,1}; administrators re-open, each for what seems harmless."""
+    policy = 'peers = "peers.toml"\n' if keys else ""
+    paths, recipe_file = make_sites(tmp_path, 6, SECURE, policy, keys), tmp_path / "recipe.toml"
+    if keys:
+        lines = [f'site-{i} = "{(tmp_path / f"key-{i}.pub").read_text()}"' for i in range(6)]
+        (tmp_path / "peers.toml").write_text("\n".join(lines))
+    first, second, third = ([paths[i] for i in cohort] for cohort in ((0, 1, 2, 3), (0, 1, 4, 5), (2, 3, 4, 5)))
+    assert len(run(InProcess(first), SECURE, settings(tmp_path / "1")).total.roster) == 4
+    for path in first[:2]:
+        assert reopen(path, recipe_file, names_of(second)).exit_code == 0
+    assert len(run(InProcess(second), SECURE, settings(tmp_path / "2")).total.roster) == 4
+    for path in third:
+        assert reopen(path, recipe_file, names_of(third)).exit_code == 0
+    with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
+        run(InProcess(third), SECURE, settings(tmp_path / "3"))
+    sites = json.loads((tmp_path / "3" / "report.json").read_text())["sites"]
+    assert all("would show site-0, site-1 by themselves" in what for what in sites.values()), sites
+
+
+@pytest.mark.slow
+def test_a_server_that_leaves_out_what_sites_know_is_refused_by_peers_with_keys(tmp_path, monkeypatch):
+    paths, recipe_file = make_sites(tmp_path, 3, SECURE, 'peers = "peers.toml"\n', keys=True), tmp_path / "recipe.toml"
+    lines = [f'site-{i} = "{(tmp_path / f"key-{i}.pub").read_text()}"' for i in range(3)]
+    (tmp_path / "peers.toml").write_text("\n".join(lines))
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    for path in paths:
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
+
+    class Forgetful(InProcess):
+        def ask(self, action, letters, seconds, size):
+            def without(letter):
+                return Letter({key: value for key, value in letter.fields.items() if key != "known"}, letter.payload)
+
+            yield from super().ask(action, {node: without(letter) for node, letter in letters.items()}, seconds, size)
+
+    with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
+        run(Forgetful(paths), SECURE, settings(tmp_path / "2"))
+    assert "did not sign its key" in (tmp_path / "2" / "report.json").read_text()
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "3")).total.roster) == 3
+
+
+@pytest.mark.slow
+def test_a_site_that_vanishes_on_purpose_is_not_what_the_others_show(tmp_path):
+    """Re-opened for all five, one vanishes: the others' sum would be that one's, by difference, so they do not sign."""
+    paths, recipe_file = make_sites(tmp_path, 5, SECURE, "corruption = 0.0\n"), tmp_path / "recipe.toml"
+    plan = {"dropout": 0.2, "corruption": 0.0}
+    run(InProcess(paths), SECURE, settings(tmp_path / "1", **plan))
+    for path in paths:
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
+    with pytest.raises(FederationError, match="0 of 5 clients signed"):
+        run(InProcess(paths, dead={104: "mask"}), SECURE, settings(tmp_path / "2", **plan))
+    assert "would show site-4 by itself" in (tmp_path / "2" / "report.json").read_text()
+    assert [len(history_of(path).reveals) for path in paths] == [1] * 5
+
+
+@pytest.mark.slow
+def test_one_row_more_is_not_shown_by_a_second_sum_of_the_same_sites(tmp_path):
+    paths, recipe_file = make_sites(tmp_path, 3, SECURE), tmp_path / "recipe.toml"
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    with np.load(tmp_path / "2.npz") as data:
+        x, y = data["x"], data["y"]
+    np.savez(tmp_path / "2.npz", x=np.vstack([x, x[:1] + 1]), y=np.append(y, y[0]))
+    assert invoke("check", paths[2], "--recipe", recipe_file, "--again").exit_code == 0
+    for path in paths[:2]:
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
+    assert "would show site-2 by itself" in str(reopen(paths[2], recipe_file, names_of(paths)).exception)
+    with pytest.raises(FederationError, match="2 sites joined"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "2"))
+    (tmp_path / "loose.toml").write_text("any_peers = true\nany_recipe = true\nmin_difference = 1\n")
+    paths[2].write_text(paths[2].read_text().replace("policy.toml", "loose.toml"))
+    assert reopen(paths[2], recipe_file, names_of(paths)).exit_code == 0
+    with pytest.raises(FederationError, match="1 of 3 clients advertised keys"):  # the others refuse what it tells them
+        run(InProcess(paths), SECURE, settings(tmp_path / "3"))
+
+
+@pytest.mark.slow
+def test_a_changed_field_of_the_recipe_is_a_second_look_at_the_same_rows(tmp_path):
+    paths, recipe_file = make_sites(tmp_path, 3, SECURE), tmp_path / "recipe.toml"
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    other = recipes(SECURE, 2)[1]
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), other, settings(tmp_path / "2"))
+    for path in paths:
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
+    with pytest.raises(FederationError, match="0 sites joined"):  # re-opened for the first recipe, and no other
+        run(InProcess(paths), other, settings(tmp_path / "3"))
+    for path in paths:
+        path.write_text(path.read_text() + f'recipe = "{recipe_file}"\n')
+    reply = answer(
+        "join",
+        Letter({"recipe": other.to_toml(), "round": "0" * 32}),
+        Site.load(paths[0]),
+        Site.load(paths[0]).memory(),
+    )
+    assert "is not the one agreed on here" in reply.fields["why"]
+
+
+def test_two_hundred_recipes_at_epsilon_one_are_one_answer_without_a_budget(tmp_path):
+    path = make_sites(tmp_path, 2, LOCAL, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["local"]\n')[0]
+    policy, releases = Site.load(path).conditions(), []
+    replies = [message(path, recipe) for recipe in recipes(LOCAL, 4)]
+    assert [reply.fields["status"] for reply in replies] == ["sent", "refused", "refused", "refused"]
+    assert "budget is epsilon = 1 at delta = 1e-06 in all" in replies[1].fields["why"]
+    assert message(path, LOCAL).content == replies[0].content, "the same message again is no new release"
+    assert len(history_of(path).releases) == 1
+    for number, recipe in enumerate(recipes(LOCAL, 200)):
+        try:
+            check_budget(policy, releases, recipe)
+        except PolicyError:
+            continue
+        releases.append(Release(str(number), recipe.fingerprint, "", True, promise_of(recipe)))
+    assert len(releases) == 1
+
+
+def test_a_budget_is_spent_by_all_recipes_together_as_the_accountant_composes_them(tmp_path):
+    lines = 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["local"]\nmax_epsilon = 3.0\nmax_delta = 1e-5\n'
+    policy, releases = make_sites(tmp_path, 2, LOCAL, lines), []
+    policy = Policy.load(tmp_path / "policy.toml")
+    for number, recipe in enumerate(recipes(LOCAL, 200)):
+        try:
+            check_budget(policy, releases, recipe)
+        except PolicyError:
+            break
+        releases.append(Release(str(number), recipe.fingerprint, "", True, promise_of(recipe)))
+    mu = promise_of(LOCAL).mu
+    fits = max(n for n in range(1, 201) if epsilon_of(1 / (mu * n**0.5), 1e-5) <= 3.0 * (1 + 1e-6))
+    assert len(releases) == fits > 1
+    together = composed(releases, 1e-5)
+    assert (together.releases, together.epsilon <= 3.0 * (1 + 1e-6)) == (fits, True)
+    assert f"in {fits} releases" in in_words(releases)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "then", "why"),
+    [
+        ([LOCAL], PLAIN, "an exact release has none"),
+        ([PLAIN], LOCAL, "no epsilon holds for its rows any more"),
+        (
+            [LOCAL],
+            replace(LOCAL, privacy=replace(LOCAL.privacy, unit="client", client_rows=10)),
+            "different unit",
+        ),
+    ],
+    ids=["exact after noise", "noise after exact", "another unit"],
+)
+def test_what_does_not_compose_is_refused_under_a_budget(earlier, then, why):
+    budget = Policy(max_epsilon=50.0, max_delta=1e-5)
+    releases = [Release(r.fingerprint, r.fingerprint, "", True, promise_of(r)) for r in earlier]
+    with pytest.raises(PolicyError, match=why):
+        check_budget(budget, releases, then)
+    with pytest.raises(PolicyError, match="max_epsilon and max_delta"):
+        check_budget(Policy(), releases, then)
+
+
+def test_one_exact_release_makes_the_composed_guarantee_none():
+    releases = [Release(r.fingerprint, r.fingerprint, "", True, promise_of(r)) for r in (LOCAL, PLAIN)]
+    assert composed(releases) is None
+    assert in_words(releases).startswith("None: 1 of 2 releases were exact")
+    check_budget(Policy(), [releases[1]], replace(PLAIN, classes=("a", "b")))
+
+
+def test_a_vector_is_spent_when_it_leaves_masked_even_if_the_round_fails(tmp_path):
+    paths = make_sites(tmp_path, 3, SHARED, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["distributed"]\n')
+    with pytest.raises(FederationError, match="signed"):
+        run(InProcess(paths, dead={101: "endorse", 102: "endorse"}), SHARED, settings(tmp_path / "1"))
+    assert [len(history_of(path).releases) for path in paths] == [1, 1, 1]
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), SHARED, settings(tmp_path / "2"))
+    assert "budget is epsilon = 1" in (tmp_path / "2" / "report.json").read_text()
+
+
+def test_an_exact_message_and_a_secure_sum_do_not_leave_one_folder(tmp_path):
+    """Beside the site's own exact message, the sum of three is the sum of the other two."""
+    paths = make_sites(tmp_path, 3, SECURE)
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    reply = message(paths[0], PLAIN)
+    assert "would show site-0 by itself" in reply.fields["why"]
+    (tmp_path / "other").mkdir()
+    paths = make_sites(tmp_path / "other", 3, SECURE)
+    assert message(paths[0], PLAIN).fields["status"] == "sent"
+    with pytest.raises(FederationError, match="of 3 clients advertised keys"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "2"))
+
+
+@pytest.mark.parametrize("recipe", [LOCAL, SECURE], ids=["epsilon", "secure"])
+def test_a_recipe_with_a_promise_needs_the_site_s_own_copy_or_an_approval(tmp_path, recipe):
+    path = make_sites(tmp_path, 3, recipe, "any_recipe = false\n")[0]
+    site, query = Site.load(path), Letter({"recipe": recipe.to_toml(), "round": "0" * 32})
+    action = "join" if recipe.privacy.secure else "message"
+    reply = answer(action, query, site, site.memory())
+    assert "neither its own copy of the recipe nor confirm = true" in reply.fields["why"]
+    path.write_text(path.read_text() + 'recipe = "recipe.toml"\n')
+    assert answer(action, query, Site.load(path), site.memory()).fields["status"] in ("sent", "joined")
+    assert (
+        answer("message", Letter({"recipe": PLAIN.to_toml()}), Site.load(path), site.memory()).fields["status"]
+        == "refused"
+    )
+
+
+@pytest.mark.slow
+def test_an_approval_is_for_one_recipe_these_rows_one_cohort_and_so_many_rounds(tmp_path):
+    paths, recipe_file = (
+        make_sites(tmp_path, 4, SECURE, "confirm = true\nmin_difference = 1\n"),
+        tmp_path / "recipe.toml",
+    )
+    for path in paths:
+        done = invoke("check", path, "--recipe", recipe_file, "--confirm", "--cohort", "site-0,site-1,site-2,site-3")
+        assert done.exit_code == 0, done.output
+    with pytest.raises(FederationError):  # three of the four that were named
+        run(InProcess(paths[:3]), SECURE, settings(tmp_path / "1"))
+    assert "is for other sites" in (tmp_path / "1" / "report.json").read_text()
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), recipes(SECURE, 2)[1], settings(tmp_path / "2"))
+    outcome = run(InProcess(paths), SECURE, settings(tmp_path / "3"))
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    for path in paths:
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
+    with pytest.raises(FederationError, match="0 sites joined"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "4"))
+    assert "is used up" in (tmp_path / "4" / "report.json").read_text()
+    assert "waits for --confirm" in invoke("check", paths[0], "--recipe", recipe_file).output
+
+
+def test_the_ledger_of_a_round_names_its_cohort_survivors_and_guarantee(tmp_path):
+    paths = make_sites(tmp_path, 3, SHARED, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["distributed"]\n')
+    run(InProcess(paths), SHARED, settings(tmp_path / "1"))
+    lines = Ledger.load(Site.load(paths[0]).memory()).lines
+    kinds = [line.what for line in lines]
+    assert [kind for kind in kinds if kind != "answered"] == ["masked", "endorsed", "revealed"]
+    assert kinds.count("answered") == 6
+    for kind in ("endorsed", "revealed"):
+        facts = lines[kinds.index(kind)].facts
+        assert facts["cohort"] == facts["survivors"] == ["site-0", "site-1", "site-2"]
+    masked = lines[kinds.index("masked")].facts["guarantee"]
+    assert (masked["epsilon"], masked["mechanism"]) == (pytest.approx(1.0), "distributed")
