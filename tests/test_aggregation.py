@@ -204,7 +204,7 @@ def test_one_site_cannot_take_over_a_total_whose_recipe_has_a_largest_share():
     claim = Moments(own.layout, {name: 100 * block for name, block in own.blocks.items()})
     liar = Message.of(claim, recipe, "liar")
     total = honest + liar
-    for build in (total.released, total.for_heads, lambda: Classifier.fit(total, "lda")):
+    for build in (total.release, total.for_heads, lambda: Classifier.fit(total, "lda")):
         with pytest.raises(RosterError, match="'liar' has 10,000 of the 11,000 rows"):
             build()
     assert total - liar == honest, "adding and subtracting go on"

@@ -23,7 +23,6 @@ from ghofl import (
     Sketch,
     Total,
     Transform,
-    partition,
 )
 from ghofl.errors import MessageError, PrivacyError, RecipeError
 from ghofl.features import radius_of, unit_scale, usual_length
@@ -44,6 +43,7 @@ from ghofl.privacy import (
     sketch_norm,
 )
 from ghofl.secure import RoundFailedError
+from ghofl.simulation import partition
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import Cohort, recipe_for, simulate
 
@@ -630,7 +630,8 @@ def test_a_site_below_the_minimum_count_is_told_before_it_sends(folder):
     assert json.loads(ghofl("inspect", "released.ghofl", "--json", "-"))["counts"]["0"] == 0
 
 
-def test_secure_recipes_send_no_files(folder):
+def test_secure_recipes_send_no_files(folder, capsys):
     ghofl("recipe", "recipe.toml", "--classes", "10", "--dim", "64", "--scale", "7", "--secure")
     ghofl("moments", "north.npz", "-r", "recipe.toml", "-o", "north.ghofl", code=2)
+    assert "asks for secure aggregation" in capsys.readouterr().err
     assert not (folder / "north.ghofl").exists()

@@ -8,7 +8,7 @@ import pytest
 import shapes
 from jaxtyping import Float, Int64
 
-from ghofl.clipping import clip_rows
+from ghofl.features.radius import clip_rows
 from ghofl.names import skeleton
 from ghofl.recipe import Encoder
 

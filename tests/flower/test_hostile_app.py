@@ -140,7 +140,7 @@ def test_the_app_relays_letters_of_a_keeper_that_runs_as_another_user(guarded):
     app = guarded.folder / "plain"
     write_app(app, PLAIN, "plain")
     out = guarded.folder / "server"
-    lines = guarded.finished(guarded.run(app, folder=str(out), sites=1, heads="lda", wait=60.0, timeout=120.0))
+    lines = guarded.finish(guarded.run(app, folder=str(out), sites=1, heads="lda", wait=60.0, timeout=120.0))
     found = json.loads((out / "report.json").read_text())
     assert found["total_sha256"] == guarded.expected.sha256, lines + guarded.logs()
     assert found["sites"] == {"site-0": "counted"}
@@ -154,7 +154,7 @@ def test_a_hostile_app_gets_no_row_no_key_and_no_answer_that_the_policy_forbids(
     other = PLAIN.to_toml().replace("scale = 32.0", "scale = 33.0")
     assert other != PLAIN.to_toml()
     plan.write_text(json.dumps({"files": files, "recipe": other}))
-    lines = guarded.finished(guarded.run(app, folder=str(plan)))
+    lines = guarded.finish(guarded.run(app, folder=str(plan)))
     out = Path(f"{plan}.out")
     assert out.exists(), lines + guarded.logs()
     found = json.loads(out.read_text())

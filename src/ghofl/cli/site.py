@@ -29,6 +29,7 @@ from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
 from ghofl.site.outgoing import Outgoing, limited, outgoing
 from ghofl.site.rows import load_embedded, load_encodable
+from ghofl.wire.message import check_not_secure
 
 
 @takes_groups
@@ -138,6 +139,7 @@ def moments(
     """
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
+    check_not_secure(agreed)
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -155,7 +157,7 @@ def moments(
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
     console.list_bad(left.counted.bad)
-    assert left.message is not None, "a recipe for secure rounds gives no message, and was refused"
+    assert left.message is not None
     sent = left.message.to_bytes(zstd)
     left.counted.clipping.warn(agreed)
     files.write(output, sent, files.PRIVATE)

@@ -80,19 +80,14 @@ class Message:
             raise MessageError(
                 f"moments of layout {moments.layout} are not of this recipe, which has {Layout.of(recipe)}."
             )
-        if recipe.privacy.secure:
-            raise MessageError(
-                "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
-                "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
-            )
+        check_not_secure(recipe)
         if not is_site_name(site):
             raise MessageError(
                 f"site name {site[:80]!r} is not allowed; write up to {SITE_LENGTH} characters: {NAMES_ARE}"
             )
         plan = plan_of(recipe)
-        if (
-            plan is None and moments.rows > recipe.max_rows
-        ):  # under an epsilon entries are cut instead, see `before_noise`
+        # Under an epsilon entries are cut instead, see `before_noise`.
+        if plan is None and moments.rows > recipe.max_rows:
             raise MessageError(
                 f"{moments.rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
                 "agree on a recipe with a larger max_rows in its [limits] section."
@@ -151,6 +146,15 @@ class Message:
                     f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
                 )
             return cls.from_bytes(data, recipe)
+
+
+def check_not_secure(recipe: Recipe) -> None:
+    """Raise when a recipe lets nobody see the message of a single site."""
+    if recipe.privacy.secure:
+        raise MessageError(
+            "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
+            "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
+        )
 
 
 def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
