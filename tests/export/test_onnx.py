@@ -7,11 +7,12 @@ import onnxruntime
 import pytest
 
 from exported_heads import CLASSES, DIM, RECIPE, classifier_of, rows
-from ghofl import Grid, Lift, Privacy, Projection, Transform
+from ghofl import Classifier, Grid, Lift, Privacy, Projection, Total, Transform
 from ghofl.errors import HeadError
 from ghofl.export.heads import _SCORES
 from ghofl.export.model import export_head
 from ghofl.heads import HEADS
+from ghofl.site.outgoing import Embedded, outgoing
 
 
 def run(classifier, x):
@@ -25,7 +26,7 @@ def run(classifier, x):
 def test_every_head_gives_the_same_labels_and_probabilities(head, rng):
     classifier = classifier_of(head, RECIPE, rng)
     x = rows(rng, 2000)[0]
-    labels, probabilities, scores = run(classifier, x)
+    labels, probabilities, scores, *novelty = run(classifier, x)
     names = np.array(CLASSES, dtype=object)[classifier.predict(x)]
     assert (labels == names).all()
     assert (
@@ -33,6 +34,8 @@ def test_every_head_gives_the_same_labels_and_probabilities(head, rng):
     )  # ONNX Runtime's exponentials keep eight digits
     finite = np.isfinite(classifier.scores(x))
     assert np.array_equal(np.isfinite(scores), finite)
+    assert len(novelty) == 1
+    assert novelty[0] == pytest.approx(classifier.novelty(x), rel=1e-6, abs=1e-6)
     assert scores[finite] == pytest.approx(classifier.scores(x)[finite], rel=1e-9, abs=1e-9)
 
 
@@ -62,7 +65,7 @@ def test_every_space_gives_the_same_integers(space, rng):
     recipe = replace(RECIPE, statistics=("B",), sketch=None, **SPACES[space])
     classifier = classifier_of("lda", recipe, rng)
     x = np.vstack([rows(rng, 3000)[0], np.zeros((1, DIM)), 100.0 * rng.normal(size=(5, DIM))])
-    labels, probabilities, _ = run(classifier, x)
+    labels, probabilities, *_ = run(classifier, x)
     assert (labels == np.array(CLASSES, dtype=object)[classifier.predict(x)]).mean() >= 0.999
     apart = np.abs(probabilities - classifier.predict_proba(x)).max(axis=1)
     assert (apart <= 1e-7).mean() >= 0.999  # a power that is not a square root may round to the neighbouring step
@@ -73,3 +76,16 @@ def test_a_head_without_a_formula_is_refused(monkeypatch, rng):
     monkeypatch.delitem(_SCORES, "lda")
     with pytest.raises(HeadError, match="'lda' cannot be written as ONNX"):
         export_head(classifier_of("lda", RECIPE, rng))
+
+
+@pytest.mark.parametrize("head", ["lda", "ridge", "fisher_mix"])
+def test_calibration_and_priors_in_force_travel_along(head, rng):
+    """Of uneven classes, scores that are not log posteriors get a bias of their own."""
+    y = rng.choice(4, size=900, p=[0.8, 0.1, 0.07, 0.03])
+    x = rng.normal(size=(900, DIM)) + 1.5 * np.eye(5, DIM)[y]
+    message = outgoing(RECIPE, Embedded(x, y), "north").message
+    classifier = Classifier.fit(Total.of([message], RECIPE), head, warn=lambda _: None).with_priors([1, 1, 2, 1, 0])
+    assert classifier.calibration.shift is not None
+    labels, probabilities, *_ = run(classifier, x)
+    assert np.abs(probabilities - classifier.predict_proba(x)).max() < 1e-7
+    assert (labels == np.array(CLASSES, dtype=object)[classifier.predict(x)]).all()

@@ -9,6 +9,7 @@ from ghofl.errors import HeadError
 from ghofl.export.graph import Graph
 from ghofl.heads import Head
 from ghofl.heads.blend import SKETCH
+from ghofl.heads.novelty import Novelty
 
 
 def add_scores(graph: Graph, x: str, head: Head) -> str:
@@ -16,6 +17,18 @@ def add_scores(graph: Graph, x: str, head: Head) -> str:
     if head.name not in _SCORES:
         raise HeadError(f"head {head.name!r} cannot be written as ONNX; known are {', '.join(sorted(_SCORES))}.")
     return _SCORES[head.name](graph, x, head)
+
+
+def add_novelty(graph: Graph, x: str, rule: Novelty) -> str:
+    """How little each row of features `x` is of any class, as `Novelty.scores` gives it."""
+    away = graph.op("Sub", x, graph.constant(rule.centre))
+    inside = graph.op("MatMul", away, graph.constant(rule.basis))
+    to_means = graph.op("MatMul", away, graph.constant(-2.0 * rule.weights.T.astype(np.float64)))
+    nearest = graph.op(
+        "ReduceMin", graph.op("Add", to_means, graph.constant(rule.offsets)), graph.constant([1], np.int64), keepdims=1
+    )
+    found = graph.op("Add", graph.total(graph.op("Mul", inside, inside)), nearest)
+    return graph.op("Squeeze", found, graph.constant([1], np.int64))
 
 
 def _affine(graph: Graph, x: str, weights: np.ndarray, bias: np.ndarray) -> str:

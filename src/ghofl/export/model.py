@@ -13,7 +13,7 @@ from ghofl.encoders.onnx_file import DESCRIPTION, Description, description_of
 from ghofl.errors import EncoderError
 from ghofl.export.features import add_features
 from ghofl.export.graph import IR_VERSION, OPSET, Graph
-from ghofl.export.heads import add_scores
+from ghofl.export.heads import add_novelty, add_scores
 
 METADATA = "ghofl.classifier"
 
@@ -21,7 +21,8 @@ METADATA = "ghofl.classifier"
 def export_head(classifier: Classifier) -> Any:
     """The ONNX model of a classifier, from embeddings (n, dim) in doubles.
 
-    Outputs: ``label`` (class names), ``probabilities`` and ``scores`` (n, classes), in the order of the classes.
+    Outputs: ``label`` (class names), ``probabilities`` and ``scores`` (n, classes), in the order of the classes, and
+    ``novelty`` (n) where the head can tell. Thresholds of classes are left to whoever reads the probabilities.
 
     Guarantees
     ----------
@@ -60,11 +61,14 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
 
 
 def _finish(graph: Graph, x: str, inputs: list[Any], classifier: Classifier) -> Any:
-    scores = add_scores(graph, add_features(graph, x, classifier.features), classifier.head)
-    cooled = graph.op("Div", scores, graph.constant(classifier.temperature))
+    features = add_features(graph, x, classifier.features)
+    scores = add_scores(graph, features, classifier.head)
+    calibrated, shift = graph.op("Div", scores, graph.constant(classifier.temperature)), classifier.calibration.shift
+    if shift is not None:
+        calibrated = graph.op("Add", calibrated, graph.constant(shift))
     names = graph.constant(list(classifier.recipe.classes))
-    graph.name(graph.op("Gather", names, graph.op("ArgMax", scores, axis=1, keepdims=0)), "label")
-    graph.name(graph.op("Softmax", cooled, axis=1), "probabilities")
+    graph.name(graph.op("Gather", names, graph.op("ArgMax", calibrated, axis=1, keepdims=0)), "label")
+    graph.name(graph.op("Softmax", calibrated, axis=1), "probabilities")
     graph.name(scores, "scores")
     classes = len(classifier.recipe.classes)
     outputs = [
@@ -72,6 +76,9 @@ def _finish(graph: Graph, x: str, inputs: list[Any], classifier: Classifier) -> 
         helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, ["n", classes]),
         helper.make_tensor_value_info("scores", TensorProto.DOUBLE, ["n", classes]),
     ]
+    if classifier.novelty_rule is not None:
+        graph.name(add_novelty(graph, features, classifier.novelty_rule), "novelty")
+        outputs.append(helper.make_tensor_value_info("novelty", TensorProto.DOUBLE, ["n"]))
     return graph.model(inputs, outputs, {METADATA: _metadata(classifier)})
 
 
@@ -121,6 +128,6 @@ def largest_difference(model: Any, classifier: Classifier, x: np.ndarray) -> tup
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    labels, probabilities, _ = session.run(None, {"embeddings": np.ascontiguousarray(x, dtype=np.float64)})
+    labels, probabilities, *_ = session.run(None, {"embeddings": np.ascontiguousarray(x, dtype=np.float64)})
     names = np.array(classifier.recipe.classes, dtype=object)[classifier.predict(x)]
     return float(np.mean(labels == names)), float(np.abs(probabilities - classifier.predict_proba(x)).max(initial=0.0))

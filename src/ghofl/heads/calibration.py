@@ -100,13 +100,17 @@ class Calibration:
     def probabilities(self, scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
         """The probabilities of rows with these scores."""
         found = scores / self.temperature
-        if self.bias is not None:
-            found += self.bias
-        if self.in_force is not None:
-            assert self.priors is not None, "priors are replaced where they are known"
-            with np.errstate(divide="ignore"):
-                found += np.where(self.priors > 0, np.log(self.in_force) - np.log(self.priors), 0.0)
-        return scipy.special.softmax(found, axis=1)
+        return scipy.special.softmax(found if self.shift is None else found + self.shift, axis=1)
+
+    @property
+    def shift(self) -> Float[np.ndarray, " classes"] | None:
+        """What is added to scores over T: the bias, and the step from the priors they know to those in force."""
+        if self.in_force is None:
+            return self.bias
+        assert self.priors is not None, "priors are replaced where they are known"
+        with np.errstate(divide="ignore", invalid="ignore"):  # of classes that nobody has, and that have no prior
+            step = np.where(self.priors > 0, np.log(self.in_force) - np.log(self.priors), 0.0)
+        return step if self.bias is None else self.bias + step
 
     def cooler(self, ratio: float) -> "Calibration":
         """The calibration whose evidence beyond the priors is divided by `ratio` once more."""
