@@ -120,7 +120,7 @@ class Bench:
 def main(arguments: list[str] | None = None) -> int:
     """Run the parts that were asked for; the exit status."""
     options = _parser().parse_args(arguments)
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = False  # last batches have sizes of their own, each of which it would time anew
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         bench = _bench(options)

@@ -680,7 +680,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
     original = Site.count
     monkeypatch.setattr(Site, "count", lambda *a: reads.append(1) or original(*a))
     for bit in range(31):
-        monkeypatch.setattr("ghofl.flower.server.secure_total.entry_bound", lambda _, bit=bit: 2**bit + 1)
+        monkeypatch.setattr("ghofl.site.cohorts.entry_bound", lambda _, bit=bit: 2**bit + 1)
         engine = InProcess(paths)
         with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
             run(engine, SECURE, settings(tmp_path / "run"))
@@ -690,7 +690,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
         }
         assert {action for action, _ in engine.asked} == {"join", "advertise"}
     assert len(reads) == 3, "rows were read when they were packed, and not because of a bound"
-    monkeypatch.setattr("ghofl.flower.server.secure_total.entry_bound", lambda _: true_bound)
+    monkeypatch.setattr("ghofl.site.cohorts.entry_bound", lambda _: true_bound)
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 3
 
 
@@ -723,8 +723,8 @@ def test_sites_refuse_rounds_of_fewer_than_their_recipe_asks_for(tmp_path, monke
     """The server is the one that must not be believed: it plans for three where the recipe says five."""
     recipe = replace(SECURE, privacy=Privacy(secure=True, min_cohort=5))
     paths = make_sites(tmp_path, recipe=recipe)
-    monkeypatch.setattr("ghofl.flower.server.secure_total.check_cohort", lambda *_: None)
-    monkeypatch.setattr("ghofl.flower.server.secure_total.fewest_survivors", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.site.cohorts.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.site.cohorts.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run", dropout=0.2))
     assert "of 5 sites 1 may vanish, and a sum covers at least 5" in (tmp_path / "run" / "report.json").read_text()
@@ -736,8 +736,8 @@ def test_sites_refuse_shared_noise_that_colluders_could_take_away(tmp_path, monk
     assert len(run(InProcess(paths), recipe, settings(tmp_path / "fine")).total.roster) == 5
     (tmp_path / "other").mkdir()
     paths = make_sites(tmp_path / "other", recipe=recipe)
-    monkeypatch.setattr("ghofl.flower.server.secure_total.check_cohort", lambda *_: None)
-    monkeypatch.setattr("ghofl.flower.server.secure_total.fewest_survivors", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.site.cohorts.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.site.cohorts.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run"))
     assert "this site asks for 4 that keep their noise" in (tmp_path / "run" / "report.json").read_text()

@@ -221,10 +221,22 @@ def test_a_wrong_type_in_a_site_file_is_an_error_that_names_key_and_file(tmp_pat
         value = '"true"'  # the one key that is true or false
     if (key, value) == ("allow", '["x"]'):
         value = "[1000]"  # the one key that is a list, of texts
+    if (key, value) == ("rows_per_person", "5"):
+        value = '"5"'  # the one key that is a whole number
     usual = {"name": '"n"', "embeddings": '"x.npz"', "folder": '"f"'}
     text = "\n".join(f"{name} = {what}" for name, what in {**usual, key: value}.items())
     (tmp_path / "site.toml").write_text(text)
-    texts = ("split", "pooling", "fit", "device", "text_column", "path_column", "label_column", "socket_group")
+    texts = (
+        "split",
+        "pooling",
+        "fit",
+        "device",
+        "text_column",
+        "path_column",
+        "label_column",
+        "socket_group",
+        "person",
+    )
     if key in texts and "u0000" in value:
         assert Site.load(tmp_path / "site.toml")  # no path
         return
