@@ -31,10 +31,10 @@ def export(
 
     Example: ghofl export rda.safetensors -o rda.onnx --rows test.npz --card README.md
     """
+    console.check_outputs(json, force, output, *([] if card is None else [card]))
     from ghofl.export.card import model_card
     from ghofl.export.model import export_head, export_with_encoder, largest_difference
 
-    console.check_outputs(json, force, output, *([] if card is None else [card]))
     with console.errors_about(head):
         classifier = Classifier.load(head)
     alone = export_head(classifier)

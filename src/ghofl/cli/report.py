@@ -36,10 +36,10 @@ def report(
 
     Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --rows test.npz -o report.html
     """
+    console.check_outputs(json, force, output)
     from ghofl.report.findings import Findings
     from ghofl.report.page import page
 
-    console.check_outputs(json, force, output)
     if heads and rows is None:
         raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
     with console.errors_about(run):

@@ -5,15 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, compose, helper, version_converter
 
 from ghofl.classifier import Classifier
 from ghofl.encoders.onnx_file import DESCRIPTION, Description, description_of
 from ghofl.errors import EncoderError
 from ghofl.export.features import add_features
-from ghofl.export.graph import IR_VERSION, OPSET, Graph
+from ghofl.export.graph import IR_VERSION, OPSET, Graph  # before onnx: its error has the install line
 from ghofl.export.heads import add_novelty, add_scores
+
+import onnx  # isort: skip
+from onnx import TensorProto, compose, helper, version_converter  # isort: skip
 
 METADATA = "ghofl.classifier"
 

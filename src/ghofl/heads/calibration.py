@@ -34,6 +34,7 @@ DISPERSION = 1.7
 NARROW, WIDE = 128, 512  # dimensions up to which draws are as measured, and from which they are widest
 DRAWS = 1000  # at least; four times as many in few dimensions
 FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
+REDRAWN = 4096  # dimensions up to which that is done: redrawing and refitting take as long as the fit itself, and more
 JITTER = 1e-8  # shrinkage that lets constant features be drawn
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
@@ -196,7 +197,8 @@ def _judged(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]
     known = gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
     dim = gaussians.means.shape[1]
     has_own = head.needs[0] == ("S",) and dim <= NARROW  # as many covariances as classes, each of few rows
-    if known is gaussians and gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim:
+    is_few = gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim
+    if known is gaussians and is_few and dim <= REDRAWN:
         truth = denoised(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
         return refit(redrawn(truth, gaussians, np.random.default_rng(2))), truth
     if known.has_class_covariances and dim <= NARROW:
