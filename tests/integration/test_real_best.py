@@ -7,7 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_data]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.real_data,
+    pytest.mark.timeout(1800),
+]  # minutes of matrix products, and other tests beside them
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +25,7 @@ def simulate(real_data, tmp_path_factory):
             x = {k: (stored[k] / np.float32(100)) ** 2 for k in ("x_train", "x_test")}
             np.savez(path, **x, y_train=stored["y_train"], y_test=stored["y_test"])
         command = [sys.executable, "-m", "ghofl", "simulate", "--embeddings", path, "--clients", "10", *arguments]
-        done = subprocess.run([*command, "--json", "-"], capture_output=True, text=True, timeout=900)
+        done = subprocess.run([*command, "--json", "-"], capture_output=True, text=True, timeout=1700)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["heads"]
 
