@@ -10,6 +10,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
 MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Recipe:
     """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
@@ -158,7 +159,7 @@ class Recipe:
         """The most rows that one site may have."""
         return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """The sha256 of the canonical form, in hexadecimal.
 
