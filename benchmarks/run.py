@@ -18,9 +18,11 @@ import data
 import encoders
 import federation
 import grid
+import growth
 import privacy
 import public_rows
 import ratios
+import scale
 import speed
 import text
 import trained
@@ -30,7 +32,7 @@ RESULTS = Path(__file__).parent / "results"
 PARTS = {"speed": speed.run, "accuracy": accuracy.run, "grid": grid.run, "privacy": privacy.run}
 PARTS |= {"trained": trained.run, "best": best.run}
 PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run, "federation": federation.run}
-PARTS |= {"public_rows": public_rows.run}
+PARTS |= {"public_rows": public_rows.run, "growth": growth.run}
 
 
 def main(names: list[str], baseline: str | None = None) -> int:
@@ -53,7 +55,7 @@ def main(names: list[str], baseline: str | None = None) -> int:
 
 
 def _run(name: str) -> None:
-    if name not in ("speed", "federation") and not data.is_there():
+    if name not in ("speed", "federation", "growth") and not data.is_there():
         print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
         return
     if name == "text" and not text.is_there():
@@ -87,6 +89,10 @@ def page() -> str:
     stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
     if "speed" in stored:
         parts.append("\n## Speed, ratios in one run\n\n" + speed.table(stored["speed"]) + "\n")
+    if "growth" in stored:
+        parts.append("\n## How time grows\n\n" + growth.table(stored["growth"]) + "\n")
+    if "scale" in stored:
+        parts.append("\n## Big sites, many messages\n\n" + scale.INTRODUCTION + scale.table(stored["scale"]) + "\n")
     if "accuracy" in stored:
         parts.append("\n## Accuracy and payload\n" + "\n".join(map(accuracy.table, stored["accuracy"])) + "\n")
     if "grid" in stored:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int64, UInt8
+from jaxtyping import Int, Int64, UInt8
 
 from ghofl.errors import MessageError
 
@@ -135,13 +135,14 @@ def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chu
     return np.where(low < 0, signed, unsigned).astype(np.uint8)
 
 
-def _from_planes(planes: UInt8[np.ndarray, "width chunks entries"], code: int) -> Int64[np.ndarray, "chunks entries"]:
+def _from_planes(planes: UInt8[np.ndarray, "width chunks entries"], code: int) -> Int[np.ndarray, "chunks entries"]:
     width = code % SIGNED
-    wide = np.zeros((*planes.shape[1:], 8), dtype=np.uint8)
-    wide[:, :, :width] = planes.transpose(1, 2, 0)
-    if code >= SIGNED and width < 8:
-        wide[:, :, width:] = np.where(wide[:, :, width - 1 : width] & 0x80, 0xFF, 0).astype(np.uint8)
-    return wide.view("<i8")[:, :, 0]
+    highest = planes[width - 1].view(np.int8) if code >= SIGNED else planes[width - 1]
+    out = highest.astype(np.int32 if width < 4 else np.int64)  # narrow numbers go through the cache twice as fast
+    for plane in planes[width - 2 :: -1] if width > 1 else ():
+        out <<= 8
+        out |= plane
+    return out
 
 
 def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
