@@ -52,8 +52,8 @@ def page(folder: Path = report.RESULTS) -> str:
     rows = []
     for what, value, other, sentence, name in lines():
         stored = report.read(name, folder)
-        told = "not measured" if stored is None else sentence(stored)
-        rows.append(f"| {what} | {value} | {other} | {told or '–'} | {f'`{name}.json`' if told else '–'} |")
+        told = "" if stored is None else sentence(stored)
+        rows.append(f"| {what} | {value} | {other} | {told or 'not measured'} | {f'`{name}.json`' if told else '–'} |")
     return HEAD + "\n".join(rows) + "\n"
 
 

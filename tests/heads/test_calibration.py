@@ -6,7 +6,7 @@ import scipy.special
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 
 from federations import blobs, gaussians_of, recipe_of, total_of
-from ghofl import HEADS, Classifier, HeadSpec
+from ghofl import HEADS, Classifier, Features, HeadSpec
 from ghofl.errors import HeadError, MessageError
 from ghofl.evaluation import Metrics
 from ghofl.gaussians import Gaussians, draw
@@ -223,3 +223,20 @@ def test_naive_bayes_is_as_good_beside_a_shared_covariance_as_alone():
         plain = float(np.mean(classifier.scores(data.x_test).argmax(axis=1) == data.y_test))
         assert np.mean(classifier.predict(data.x_test) == data.y_test) >= plain - 0.005
         assert plain > 0.85
+
+
+def test_naive_bayes_of_few_rows_takes_the_shared_variances_for_ten_more(rng):
+    """Variances of two rows each put it 20 points under the heads beside it."""
+    data = digits()
+    few = np.concatenate([np.flatnonzero(data.y_train == c)[:4] for c in range(10)])
+    some = replace(data, x_train=data.x_train[few], y_train=data.y_train[few])
+    total = simulate(some, [np.arange(40)], recipe_for(some, [HeadSpec("nb")]), {}).total
+    found = {
+        s: np.mean(Classifier.fit(total, s).predict(data.x_test) == data.y_test) for s in ("nb", "nb(shrinkage=0)")
+    }
+    assert found["nb"] > found["nb(shrinkage=0)"] + 0.1
+    gaussians = Gaussians.of_total(total, Features.of(total.recipe))
+    made = HEADS["nb"].fit(gaussians)
+    shares = 10 / (4 - 1 + 10)
+    blended = (1 - shares) * gaussians.variances() + shares * gaussians.pooled_variances()
+    assert np.allclose(-0.5 / made.squared, np.maximum(blended, 1e-6))
