@@ -117,7 +117,7 @@ def counted(dataset: Dataset, recipe: Recipe) -> list[Moments]:
 def total(moments: list[Moments], recipe: Recipe, stream: NoiseStream | None = None) -> Total:
     """The released total of all clients."""
     messages = (Message.of(m, recipe, f"client-{i}", stream) for i, m in enumerate(moments))
-    return Total.of(messages, recipe).released(stream)
+    return Total.of(messages, recipe).release(stream)
 
 
 def accuracy(found: Total, head: str, test: np.ndarray, labels: np.ndarray) -> float:
