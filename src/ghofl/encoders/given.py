@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Num
 
-from ghofl.encoders.from_table import EncodedTable, TableEncoder
+from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError
 from ghofl.names import shown
 from ghofl.recipe import Table
@@ -72,12 +72,12 @@ def column_of(data: Data, name: str) -> list[Any]:
     return columns[name].to_list() if hasattr(columns[name], "to_list") else list(columns[name])
 
 
-def warn_of_outside(encoded: EncodedTable, where: str) -> None:
-    """Warn of values that lie outside their column's range, and of levels that the schema does not list."""
-    if encoded.outside:
-        some = ", ".join(f"{name} ({count})" for name, count in list(encoded.outside.items())[:10])
+def warn_of_outside(outside: Mapping[str, int], where: str) -> None:
+    """Warn of values outside their column's range, and of levels that the schema does not list, counted by column."""
+    if outside:
+        some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
         warnings.warn(
-            f"{where}: {sum(encoded.outside.values())} values lie outside their column's range or levels and count as "
+            f"{where}: {sum(outside.values())} values lie outside their column's range or levels and count as "
             f"its nearest end or as none of the levels: {some}.",
             ClippingWarning,
             stacklevel=3,
@@ -90,7 +90,7 @@ def _through_schema(columns: Mapping[str, Sequence[Any]], table: Table) -> Num[n
         i, why = encoded.bad[0]
         more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
         raise SampleError(f"row {i}: {why}{more}")
-    warn_of_outside(encoded, "the table")
+    warn_of_outside(encoded.outside, "the table")
     return encoded.x
 
 

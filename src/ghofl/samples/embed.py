@@ -173,9 +173,9 @@ def encode_samples(
     size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
     starts = range(0, len(samples), size)
     for start, (x, left_out) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
-        yield x, np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in left_out])
         if bad is not None:
             bad += left_out
+        yield x, np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in left_out])
         if progress is not None:
             progress("samples", min(start + size, len(samples)), len(samples))
 

@@ -58,8 +58,8 @@ def table_rows(
     if encoded.bad and not skip_bad:
         raise SampleError(_broken(data, encoded))
     for i, why in encoded.bad:
-        warnings.warn(f"left out: {_place(data, i)}: {why}", ClippingWarning, stacklevel=2)
-    given.warn_of_outside(encoded, where)
+        warnings.warn(f"left out: {place_of(data, i)}: {why}", ClippingWarning, stacklevel=2)
+    given.warn_of_outside(encoded.outside, where)
     y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
     kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
     return Rows(encoded.x[kept], None if y is None else y[kept], table.encoder)
@@ -93,17 +93,17 @@ def labels_of(
     labels = [text_of(value) for value in columns[name]]
     empty = next((i for i, text in enumerate(labels) if not text), None)
     if empty is not None:
-        raise SampleError(f"{_place(data, empty)}: column {name!r} has no label; every row needs one.")
+        raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
     return np.array(labels, dtype=np.str_)
 
 
 def _broken(data: Any, encoded: EncodedTable) -> str:
     i, why = encoded.bad[0]
     more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
-    return f"{_place(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
+    return f"{place_of(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
 
 
-def _place(data: Any, row: int) -> str:
+def place_of(data: Any, row: int) -> str:
     """How people find a row: by its line in a text file, and by its number elsewhere."""
     if not isinstance(data, str | Path):
         return f"row {row}"

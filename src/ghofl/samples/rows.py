@@ -51,19 +51,19 @@ def load_rows(
     try:
         with ExitStack() as opened:
             arrays = _read(path, column, label, opened)
-            suffix = _suffix(list(arrays), split, path)
+            suffix = suffix_in(list(arrays), split, path)
             has_labels = "y" + suffix in arrays
             if labelled and not has_labels:
                 raise EmbeddingsError(_without_labels(path, suffix))
             x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
-            encoder = _encoder(arrays, x)
+            encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     except EmbeddingsError:
         raise
     except (ValueError, zipfile.BadZipFile, EOFError, SafetensorError):
         raise EmbeddingsError(
             f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
         ) from None
-    _check_shapes(x, y, path)
+    check_shapes(x, y, path)
     return Rows(x, y, encoder)
 
 
@@ -161,14 +161,16 @@ def _is_even(values: list) -> bool:
     return len({len(v) if isinstance(v, list) else -1 for v in values}) <= 1 and None not in values
 
 
-def _encoder(arrays: Mapping[str, Any], x: np.ndarray) -> Encoder | None:
-    if NAME not in arrays or FINGERPRINT not in arrays or x.ndim != 2 or not x.shape[1]:
+def encoder_in(arrays: Mapping[str, Any], dim: int) -> Encoder | None:
+    """The encoder that a file says its rows of `dim` numbers are from, where it does."""
+    if NAME not in arrays or FINGERPRINT not in arrays or not dim:
         return None
     views = str(arrays[VIEWS]) if VIEWS in arrays else ""
-    return Encoder(x.shape[1], str(arrays[NAME]) or "unnamed", str(arrays[FINGERPRINT]), views)
+    return Encoder(dim, str(arrays[NAME]) or "unnamed", str(arrays[FINGERPRINT]), views)
 
 
-def _suffix(names: list[str], split: str, path: Path) -> str:
+def suffix_in(names: list[str], split: str, path: Path) -> str:
+    """What the names of a split's arrays end in; without a split, nothing or _train."""
     wanted = [f"_{split}"] if split else ["", "_train"]
     for suffix in wanted:
         if "x" + suffix in names:
@@ -176,7 +178,8 @@ def _suffix(names: list[str], split: str, path: Path) -> str:
     raise EmbeddingsError(f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}.")
 
 
-def _check_shapes(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
+def check_shapes(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
+    """Raise `EmbeddingsError` unless x has numbers, one row per sample, and y as many labels."""
     if x.ndim != 2 or x.dtype.kind not in _NUMERIC:
         raise EmbeddingsError(
             f"{path}: embeddings have shape {x.shape} and dtype {x.dtype}; expected numbers, one row per sample."
