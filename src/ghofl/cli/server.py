@@ -114,7 +114,7 @@ def release(
     released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
     journal.add(released)
     released.save(output)
-    together = journal.composed(() if released.guarantee is None else released.guarantee.assumptions)
+    together = journal.compose(() if released.guarantee is None else released.guarantee.assumptions)
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
         more += f" All {together.releases} releases of this total together: {console.promise(together)}"

@@ -27,7 +27,7 @@ from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
-from ghofl.site.outgoing import Outgoing, limited, outgoing
+from ghofl.site.outgoing import Outgoing, limit_persons, outgoing
 from ghofl.site.rows import load_embedded, load_encodable
 from ghofl.wire.message import check_not_secure
 
@@ -153,7 +153,7 @@ def moments(
         )  # fmt: skip
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
-    rows = limited(rows, agreed, str(embeddings or data), split, person, rows_per_person)
+    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, rows_per_person)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
     console.list_bad(left.counted.bad)

@@ -120,7 +120,7 @@ def count(features: Features, rows: Embedded | Encodable, progress: Progress | N
     return Counted(builder.moments(), clipping, tuple(bad))
 
 
-def limited(
+def limit_persons(
     rows: Embedded | Encodable, recipe: Recipe, source: str, split: str, column: str, own: int | None
 ) -> Embedded | Encodable:
     """The rows of which at most so many are about one person, as a column of their file says; all without a column."""
