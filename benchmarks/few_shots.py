@@ -91,7 +91,7 @@ def _accuracies(few: Dataset, statistic: str) -> dict[str, float]:
 
 
 def _accuracy(classifier: Classifier, few: Dataset) -> float:
-    return float(np.mean(classifier.predict(few.x_test) == few.y_test))
+    return float(np.mean(classifier.predict_numbers(few.x_test) == few.y_test))
 
 
 def main() -> None:

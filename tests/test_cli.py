@@ -201,7 +201,7 @@ BAD = [
     (["head", "total.ghofl", "--preset", "best", "-o", "x"], "preset 'best' is unknown"),
     (["head", "north.ghofl", "-o", "x"], "a 'total' was expected"),
     (["evaluate", "total.ghofl", "test.npz"], "a 'head' was expected"),
-    (["predict", "total.ghofl", "test.npz", "-o", "x"], "a 'head' was expected"),
+    (["predict", "total.ghofl", "test.npz", "-o", "x.csv"], "a 'head' was expected"),
     (["recipe", "x", "--dim", "4"], "no classes given"),
     (["recipe", "x", "--classes", "a,b"], "no dimension given"),
     (["recipe", "x", "--classes", "a,b", "--dim", "4", "--statistics", "Q"], "known are N, A, D, B, S"),

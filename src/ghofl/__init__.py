@@ -7,6 +7,7 @@ from ghofl.gaussians import Fisher, Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
+from ghofl.short import encode, fit, message, recipe_for, total
 from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
 
@@ -36,4 +37,9 @@ __all__ = [
     "Sketch",
     "Total",
     "Transform",
+    "encode",
+    "fit",
+    "message",
+    "recipe_for",
+    "total",
 ]

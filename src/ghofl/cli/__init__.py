@@ -15,6 +15,7 @@ from ghofl.cli import (
     flower,
     keeper,
     ledger,
+    predict,
     report,
     schema,
     secure,
@@ -46,7 +47,7 @@ app.command(name="head")(server.head)
 app.command(name="evaluate")(use.evaluate)
 app.command(name="select")(use.select)
 app.command(name="calibrate")(use.calibrate)
-app.command(name="predict")(use.predict)
+app.command(name="predict")(predict.predict)
 app.command(name="export")(export.export)
 app.command(name="report")(report.report)
 app.command(name="simulate")(experiment.simulate)

@@ -63,7 +63,7 @@ def report_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error that takes (what, done, of); `rate` adds how many per second."""
+    """A progress bar on standard error that takes (what, done, of), 0 for an unknown end; `rate` adds how many per second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -77,7 +77,7 @@ def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
 
         def report(what: str, done: int, of: int) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=of)
+                tasks[what] = bar.add_task(what, total=of or None)
             bar.update(tasks[what], completed=done)
 
         yield report

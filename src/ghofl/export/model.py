@@ -135,5 +135,5 @@ def largest_difference(model: Any, classifier: Classifier, x: np.ndarray) -> tup
 
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     labels, probabilities, *_ = session.run(None, {"embeddings": np.ascontiguousarray(x, dtype=np.float64)})
-    names = np.array(classifier.recipe.classes, dtype=object)[classifier.predict(x)]
-    return float(np.mean(labels == names)), float(np.abs(probabilities - classifier.predict_proba(x)).max(initial=0.0))
+    apart = np.abs(probabilities - classifier.predict_proba(x)).max(initial=0.0)
+    return float(np.mean(labels == classifier.predict(x))), float(apart)

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float, Int64
 
+from ghofl import notebook
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.options import HeadOptions
@@ -41,6 +42,13 @@ class Head(Protocol):
         return mine.keys() == theirs.keys() and all(np.array_equal(a, theirs[name]) for name, a in mine.items())
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
+
+    def __repr__(self) -> str:
+        return notebook.line(self, {name: array.shape for name, array in self.arrays().items()})
+
+    def _repr_html_(self) -> str:
+        facts = {name: f"{array.dtype} {array.shape}" for name, array in self.arrays().items()}
+        return notebook.table(self, {"head": self.name, **facts})
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: Any = ...) -> "Head":

@@ -33,7 +33,7 @@ class BlendOptions(HeadOptions, head="blend"):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Blend(Head):
     """The mean of the standardised scores of several heads.
 

@@ -48,7 +48,7 @@ class FisherMixOptions(HeadOptions, head="fisher_mix"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FisherMix(Head):
     """A softmax head W z + b in the Fisher space z = Vᵀ(x − m), trained by cross-entropy on synthetic rows.
 

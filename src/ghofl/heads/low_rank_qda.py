@@ -25,7 +25,7 @@ class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LowRankQDA(Head):
     """Diagonal plus low rank: Σ̃_c ≈ diag(v_c) + U_c U_cᵀ with U_c of rank r.
 

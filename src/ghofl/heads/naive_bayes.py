@@ -20,7 +20,7 @@ class NaiveBayesOptions(HeadOptions, head="nb"):
     floor: float = option(FLOOR, "ε, which no variance lies below", above=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NaiveBayes(Head):
     """Gaussian naive Bayes: a mean and a variance per class and feature.
 

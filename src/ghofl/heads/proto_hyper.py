@@ -48,7 +48,7 @@ class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProtoHyper(Head):
     """A Gaussian base in the Fisher space plus a residual of rank r, trained to please labels and a teacher.
 

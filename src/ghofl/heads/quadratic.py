@@ -54,7 +54,7 @@ class StudentOptions(HeadOptions, head="student"):
     dof: float = option(100.0, "ν, the degrees of freedom", above=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QDA(Head):
     """Quadratic head: every class has its own covariance.
 
@@ -95,7 +95,7 @@ class QDA(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RDA(Head):
     """Regularised discriminant analysis: class covariances blended with the shared one, then shrunk.
 
@@ -136,7 +136,7 @@ class RDA(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Student(Head):
     """RDA with heavy tails: a multivariate Student t per class instead of a Gaussian.
 

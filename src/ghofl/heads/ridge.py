@@ -27,7 +27,7 @@ class RidgeOptions(HeadOptions, head="ridge"):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ridge(Head):
     """Ridge regression on one-hot labels. Fed3R (before its normalisation) and AFL are this head.
 

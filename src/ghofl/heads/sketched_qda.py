@@ -29,7 +29,7 @@ class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
     dof: float = option(100.0, "ν, the degrees of freedom; 0 for Gaussian tails", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SketchedQDA(Head):
     """Class covariances of a k-dimensional public sketch z = Rᵀx only; everything else shared.
 
