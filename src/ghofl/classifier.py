@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
@@ -29,6 +28,7 @@ from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
+from ghofl.shapes import Bool, Float, Int64, Num
 from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total

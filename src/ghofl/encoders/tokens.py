@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.encoders.base import doorway
+from ghofl.shapes import Float, Int64
 
 # Texts of one forward pass: enough to keep cores busy, few enough that a long text pads few others.
 TEXTS_AT_ONCE = 32

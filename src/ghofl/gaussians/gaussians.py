@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ghofl.errors import MissingStatisticError
 from ghofl.features import Features
@@ -14,6 +13,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Shrunk
 from ghofl.gaussians.sums import Sums
 from ghofl.moments import Moments
+from ghofl.shapes import Float, Int
 from ghofl.wire.total import Total
 
 T = TypeVar("T")

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float, Float32
+import scipy
 
 from ghofl.errors import HeadError, NotPositiveDefiniteError
 from ghofl.gaussians import Gaussians, draw, linalg
+from ghofl.shapes import Float, Float32
 
 PREFIX = "novelty."
 LEVELS = 500  # quantiles of the distance of rows that are of the classes

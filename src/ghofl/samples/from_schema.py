@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
 from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
 from ghofl.samples.rows import Rows, load_rows
 from ghofl.samples.tables import LABEL, pick, read_table
+from ghofl.shapes import Shaped
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name

@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 
 from ghofl.errors import MissingExtraError, SampleError
+from ghofl.shapes import UInt8
 
 
 def decode(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:

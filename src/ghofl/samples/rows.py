@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Num, Shaped
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -17,6 +16,7 @@ from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
 from ghofl.samples.tables import parquet_columns, pick
+from ghofl.shapes import Int64, Num, Shaped
 
 _NUMERIC = "fiu"
 NAME, FINGERPRINT, VIEWS = "encoder", "encoder_fingerprint", "encoder_views"
