@@ -308,7 +308,10 @@ def check_statistics(spec: HeadSpec, total: Total) -> None:
 def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
     """The head that these arrays make."""
     if name not in HEADS:
-        raise HeadError(f"head {name[:40]!r} is unknown; known are {', '.join(HEADS)}")
+        raise HeadError(
+            f"head {name[:40]!r} is unknown; known here are {', '.join(HEADS)}; "
+            "a head of another distribution needs that distribution"
+        )
     try:
         return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})
     except ValueError as error:

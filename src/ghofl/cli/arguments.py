@@ -21,7 +21,7 @@ def _completed(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 def _heads() -> list[str]:
     from ghofl.heads import HEADS
-    from ghofl.heads.spec import BEST
+    from ghofl.heads.plugins import BEST
 
     return [*HEADS, BEST]
 

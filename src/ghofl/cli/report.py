@@ -9,11 +9,10 @@ from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.flower.server.folder import TOTAL
 from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
-
-RUN_TOTAL = "total.ghofl"
 
 
 def report(
@@ -43,7 +42,7 @@ def report(
     if heads and rows is None:
         raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
     with console.errors_about(run):
-        total = Total.load(run / RUN_TOTAL if run.is_dir() else run)
+        total = Total.load(run / TOTAL if run.is_dir() else run)
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, title or f"The federation in {run.name}", sent)
     if rows is not None:

@@ -57,7 +57,7 @@ def schema(
     advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they were read off rows."
     console.say(
         result,
-        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of a {result['source']} give "
-        f"{made.table.dim} numbers a row.{advice}",
+        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "
+        f"{made.table.dim} numbers per row.{advice}",
         json,
     )

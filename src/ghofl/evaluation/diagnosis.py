@@ -179,7 +179,9 @@ def _described(
 
 def _check(parts: Sequence[Part], recipe: Recipe) -> None:
     if len(parts) < FEWEST:
-        raise RosterError(f"{len(parts)} sites are too few to compare: of two that differ, either may be right.")
+        raise RosterError(
+            f"{len(parts)} of {FEWEST} sites are there; with fewer, of two that differ either may be right."
+        )
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
         raise PrivacyError(

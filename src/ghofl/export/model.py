@@ -46,6 +46,11 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
     if described is None:
         raise EncoderError(f"{encoder} was not written by 'ghofl export-encoder', so nobody knows what it encodes.")
     _check_same_encoder(described, classifier)
+    if described.views:
+        raise EncoderError(
+            f"{encoder} averages over views ({described.views}), which are made outside of its network; export the head "
+            "alone, or an encoder with one view ('ghofl export-encoder --quality paper') and a head built from its rows."
+        )
     front = version_converter.convert_version(onnx.load_from_string(data), OPSET)
     graph, width = Graph(), classifier.recipe.encoder.dim
     x = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, ["n", width])

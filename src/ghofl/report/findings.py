@@ -7,7 +7,7 @@ import numpy as np
 
 from ghofl.classifier import Classifier
 from ghofl.errors import GhoflError
-from ghofl.evaluation import Confusion
+from ghofl.evaluation import Confusion, Metrics
 from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
 from ghofl.shapes import Int64, Num
@@ -98,10 +98,6 @@ class Findings:
             promise_of(total), view=view, notes=notes,
         )  # fmt: skip
 
-    def with_heads(self, heads: Iterable[HeadLine]) -> "Findings":
-        """The same with more heads in its table."""
-        return replace(self, heads=(*self.heads, *heads))
-
     def with_judged(
         self, classifiers: Sequence[Classifier], x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]
     ) -> "Findings":
@@ -109,8 +105,9 @@ class Findings:
         best, lines = self.judged, []
         for classifier in classifiers:
             parts = [classifier.predict_proba(x[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
-            found = judge(classifier.head.name, np.concatenate(parts), y)
-            lines.append(HeadLine(found.head, found.accuracy, _payload(self.sites)))
+            probabilities = np.concatenate(parts)
+            found, measures = judge(classifier.head.name, probabilities, y), Metrics.of(probabilities, y).to_dict()
+            lines.append(HeadLine(found.head, found.accuracy, _payload(self.sites), measures))
             best = found if best is None or found.accuracy > best.accuracy else best
         return replace(self, heads=(*self.heads, *lines), judged=best)
 
