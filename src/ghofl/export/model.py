@@ -51,11 +51,14 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
             f"{encoder} averages over views ({described.views}), which are made outside of its network; export the head "
             "alone, or an encoder with one view ('ghofl export-encoder --quality paper') and a head built from its rows."
         )
-    front = version_converter.convert_version(onnx.load_from_string(data), OPSET)
+    front = onnx.load_from_string(data)
+    if _opset(front).version < OPSET:
+        front = version_converter.convert_version(front, OPSET)
     graph, width = Graph(), classifier.recipe.encoder.dim
     x = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, ["n", width])
     back = _finish(graph, graph.op("Cast", "embeddings", to=TensorProto.DOUBLE), [x], classifier)
-    front.ir_version = back.ir_version = IR_VERSION
+    _opset(back).version = _opset(front).version  # the operations of heads are the same in every later set
+    front.ir_version = back.ir_version = max(IR_VERSION, front.ir_version)
     rows = front.graph.output[0].name
     del front.metadata_props[:]
     merged = compose.merge_models(front, back, io_map=[(rows, "embeddings")], prefix1="encoder/", prefix2="")
@@ -64,6 +67,10 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
     helper.set_model_props(merged, {METADATA: _metadata(classifier), DESCRIPTION: _description(data)})
     onnx.checker.check_model(merged)
     return merged
+
+
+def _opset(model: Any) -> Any:
+    return next(entry for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 
 
 def _finish(graph: Graph, x: str, inputs: list[Any], classifier: Classifier) -> Any:
