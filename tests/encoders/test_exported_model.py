@@ -1,5 +1,7 @@
 """An encoder and a head in one ONNX file say what the two say in ghofl: samples in, the same labels out."""
 
+import base64
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
 from typer.testing import CliRunner
 
 from exported_heads import DIM, RECIPE, classifier_of
@@ -15,9 +19,11 @@ from ghofl.cli import app
 from ghofl.encoders import Preprocessing
 from ghofl.encoders.export import export, seal
 from ghofl.encoders.onnx_file import DESCRIPTION, Description
-from ghofl.encoders.tokens import _padded
+from ghofl.encoders.tokens import padded
 from ghofl.errors import EncoderError
+from ghofl.export.exported import Exported
 from ghofl.export.model import export_with_encoder
+from ghofl.export.service import service
 from ghofl.features import fit_grid
 from ghofl.site.outgoing import Embedded, outgoing
 
@@ -103,12 +109,14 @@ def test_a_text_encoder_and_a_head_in_one_file_label_texts_as_the_two_do(languag
     classifier = fitted(original, *texts(rng, 300), "lda")
     samples = texts(rng, 120)[0]
     model = export_with_encoder(classifier, tmp_path / "bert.onnx")
-    ids, mask = _padded(original.tokens.numbers(samples))
+    ids, mask = padded(original.tokens.numbers(samples))
     found = run(model, dict(zip([given.name for given in model.graph.input], (ids, mask), strict=True)))
     check_same(found, classifier, rows_of(original, samples))
     described = json.loads(next(entry.value for entry in model.metadata_props if entry.key == DESCRIPTION))
     assert described["kind"] == "text"
-    assert described["tokenizer"]
+    (tmp_path / "whole.onnx").write_bytes(model.SerializeToString())
+    again = Exported.load(tmp_path / "whole.onnx").predict(samples)
+    assert (again.label == found["label"]).mean() > 0.98  # run in smaller groups
 
 
 def test_an_encoder_with_views_is_not_put_into_one_file(rng, tmp_path):
@@ -132,3 +140,20 @@ def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothi
     done = CliRunner().invoke(app, [*map(str, arguments), "--json", "-"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["inputs"] == [_input_of(file)]
+
+
+def test_a_service_of_the_whole_file_takes_images_as_they_are(of_images, rng, tmp_path):
+    original, file = of_images
+    classifier = fitted(original, *photos(rng, 240), "lda")
+    (tmp_path / "whole.onnx").write_bytes(export_with_encoder(classifier, file).SerializeToString())
+    samples = [*photos(rng, 40)[0], np.full((50, 20, 3), 90, np.uint8)]
+    sent = []
+    for sample in samples:
+        out = io.BytesIO()
+        Image.fromarray(sample).save(out, "PNG")
+        sent.append(base64.b64encode(out.getvalue()).decode())
+    client = TestClient(service(Exported.load(tmp_path / "whole.onnx"), reject=0.05))
+    answer = client.post("/predict", json={"images": sent}).json()
+    found = np.array([one["probabilities"] for one in answer["predictions"]])
+    assert np.median(np.abs(found - classifier.predict_proba(rows_of(original, samples)))) < 1e-4
+    assert client.get("/model").json()["takes"] == "images"

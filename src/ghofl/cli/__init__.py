@@ -88,6 +88,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "export:export",
             "Write a head, alone or behind its encoder, as one ONNX file: label, probabilities and scores come out of it.",
         ),
+        "serve": (
+            "serve:serve",
+            "Answer POST /predict over HTTP from an exported file, until Ctrl-C; nothing of a request is kept.",
+        ),
         "report": (
             "report:report",
             "Write one self-contained page about a total: who took part, what it holds, how its heads do.",

@@ -9,14 +9,13 @@ import numpy as np
 from ghofl.classifier import Classifier
 from ghofl.encoders.onnx_file import DESCRIPTION, Description, description_of
 from ghofl.errors import EncoderError
+from ghofl.export.exported import METADATA
 from ghofl.export.features import add_features
 from ghofl.export.graph import IR_VERSION, OPSET, Graph  # before onnx: its error has the install line
 from ghofl.export.heads import add_novelty, add_scores
 
 import onnx  # isort: skip
 from onnx import TensorProto, compose, helper, version_converter  # isort: skip
-
-METADATA = "ghofl.classifier"
 
 
 def export_head(classifier: Classifier) -> Any:
@@ -107,6 +106,7 @@ def _metadata(classifier: Classifier) -> str:
             "sites": classifier.sites,
             "rows": classifier.rows,
             "guarantee": None if classifier.guarantee is None else classifier.guarantee.to_dict(),
+            "novelty_levels": None if classifier.novelty_rule is None else classifier.novelty_rule.levels.tolist(),
         },
         ensure_ascii=False,
         sort_keys=True,
