@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64, Shaped
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
@@ -33,6 +32,7 @@ from ghofl.notebook import Shown, some
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
+from ghofl.shapes import Bool, Float, Int64, Shaped
 from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
@@ -328,7 +328,10 @@ def check_statistics(spec: HeadSpec, total: Total) -> None:
 def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
     """The head that these arrays make."""
     if name not in HEADS:
-        raise HeadError(f"head {name[:40]!r} is unknown; known are {', '.join(HEADS)}")
+        raise HeadError(
+            f"head {name[:40]!r} is unknown; known here are {', '.join(HEADS)}; "
+            "a head of another distribution needs that distribution"
+        )
     try:
         return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})
     except ValueError as error:

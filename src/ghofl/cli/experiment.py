@@ -10,7 +10,8 @@ from rich.table import Table
 
 from ghofl.classifier import HeadSpec
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, Preset, SpaceOptions, takes_groups
+from ghofl.cli.arguments import Force, Json, Preset, complete_heads
+from ghofl.cli.options import SpaceOptions, takes_groups
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
@@ -45,7 +46,8 @@ def simulate(
         str,
         typer.Option(
             help="Heads separated by commas, with options in brackets, or 'all'. 'best' alone is the strongest within "
-            f"--budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need."
+            f"--budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need.",
+            autocompletion=complete_heads,
         ),
     ] = "lda",
     preset: Preset = "default",

@@ -20,15 +20,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.optimize
-import scipy.special
-from jaxtyping import Float, Integer
+import scipy
 
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoised, redrawn
 from ghofl.heads.base import Head
 from ghofl.names import shown
+from ghofl.shapes import Float, Integer
 
 DISPERSION = 1.7
 NARROW, WIDE = 128, 512  # dimensions up to which draws are as measured, and from which they are widest

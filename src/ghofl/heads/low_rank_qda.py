@@ -4,15 +4,14 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import OWN
+from ghofl.shapes import Float
 
 
 @dataclass(frozen=True)

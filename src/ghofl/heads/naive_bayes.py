@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 FLOOR = 1e-6
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
 ROWS = 2048

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.errors import EmbeddingsError
@@ -17,6 +16,7 @@ from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noi
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
+from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.wire.message import Message
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Int, Int64, Integer, Num
+
+from ghofl.shapes import Float, Int, Int64, Integer, Num
 
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.errors import MessageError, PrivacyError, RosterError
 from ghofl.features import TOLERATED_CLIPPING
@@ -33,6 +32,7 @@ from ghofl.privacy import (
     without_small_classes,
 )
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 from ghofl.wire import envelope, packing
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
