@@ -36,6 +36,7 @@ class Settings:
     rounds: int = 10
     device: str = "cpu"
     seed: int = 0
+    seeds: int = 1  # splits a baseline is run on, where a table takes means
     arguments: tuple[str, ...] = field(default=(), repr=False)
     begun: list[dict[str, Any]] = field(default_factory=list, repr=False)  # what an interrupted run has measured
 
@@ -50,7 +51,7 @@ def start(name: str, settings: Settings) -> dict[str, Any]:
     settings.begun.append(result)
     if settings.rows is not None:
         result["notes"].append(
-            f"Only the first {settings.rows:,} training rows and a quarter as many test rows of each set."
+            f"Rows of --rows {settings.rows} are of the first {settings.rows:,} training rows and a quarter as many test rows."
         )
     return result
 

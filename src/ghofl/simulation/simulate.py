@@ -126,11 +126,13 @@ def simulate(
     progress: Progress | None = None,
     cohort: Cohort | None = None,
     stream: NoiseStream | None = None,
+    judge: Callable[[Total, HeadSpec, Dataset], HeadResult] | None = None,
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
 
     What the recipe's [privacy] asks for is done on the way. `cohort` is for recipes with privacy.secure; `stream` is
-    where noise comes from, the operating system's entropy unless given.
+    where noise comes from, the operating system's entropy unless given. `judge` fits and scores a head, `judge_head`
+    unless given.
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(60, dtype=np.int64) % 3
@@ -152,7 +154,8 @@ def simulate(
     results = {}
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
-        results[name] = _judge(total, spec, data, sites.payload(need_of(spec, recipe), secure_round))
+        payload = sites.payload(need_of(spec, recipe), secure_round)
+        results[name] = replace((judge or judge_head)(total, spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
     return Simulation(total, len(parts), empty(parts), sites.clipping, results, secure_round)
 
@@ -329,7 +332,8 @@ def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
     return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 
-def _judge(total: Total, spec: HeadSpec, data: Dataset, payload: int) -> HeadResult:
+def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
+    """Fit a head on a total and score it on the test rows; who sends how much is not known here, and 0."""
     started = time.perf_counter()
     classifier = Classifier.fit(total, spec)
     fitted = time.perf_counter()
@@ -337,4 +341,4 @@ def _judge(total: Total, spec: HeadSpec, data: Dataset, payload: int) -> HeadRes
     scored = time.perf_counter()
     metrics = Metrics.of(probabilities, data.y_test)
     per_sample = 1000.0 * (scored - fitted) / max(1, len(data.y_test))
-    return HeadResult(metrics, payload, fitted - started, per_sample)
+    return HeadResult(metrics, 0, fitted - started, per_sample)
