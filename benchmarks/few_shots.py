@@ -110,7 +110,10 @@ def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> dict
         recipe = recipe_for(few, needing.values(), bits=10)
         total = simulate(few, [np.arange(len(few.y_train))], recipe, {}).total
         if not is_even:
-            return {name: _share(Classifier.fit(total, spec).predict(few.x_test), few) for name, spec in specs.items()}
+            return {
+                name: _share(Classifier.fit(total, spec).predict_numbers(few.x_test), few)
+                for name, spec in specs.items()
+            }
         features = Features.of(recipe)
         gaussians, x = Gaussians.of_total(total, features), features.values(few.x_test)
         found: dict[str, float] = {}

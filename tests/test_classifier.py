@@ -72,7 +72,7 @@ def test_raw_embeddings_go_in_through_the_recipe(rng):
     x, y = blobs(rng, spread=8.0, dim=40)
     recipe = recipe_of(dim=40, projection=Projection(dim=10))
     classifier = Classifier.fit(total_of(recipe, x, y), "lda")
-    assert np.mean(classifier.predict(x) == y) > 0.9
+    assert np.mean(classifier.predict_numbers(x) == y) > 0.9
 
 
 def test_options_reach_the_head(rng):

@@ -125,11 +125,11 @@ def test_from_evaluate_to_predict_at_the_command_line(head_and_rows, tmp_path):
     assert Classifier.load(tmp_path / "mended") == both
     (tmp_path / "priors.json").write_text(json.dumps({"class 0": 3, "class 1": 1}))
     for given, expected in (
-        (["--priors", "uniform"], both.with_priors("uniform").predict(x[:300])),
-        (["--priors", "class 0=0.75,class 1=0.25"], both.with_priors([3, 1, 0, 0]).predict(x[:300])),
-        (["--priors", "priors.json"], both.with_priors([3, 1, 0, 0]).predict(x[:300])),
-        (["--threshold", "class 2=0.1"], both.with_thresholds({"class 2": 0.1}).predict(x[:300])),
-        (["--reject", "0.2"], both.predict(x[:300], reject=0.2)),
+        (["--priors", "uniform"], both.with_priors("uniform").predict_numbers(x[:300])),
+        (["--priors", "class 0=0.75,class 1=0.25"], both.with_priors([3, 1, 0, 0]).predict_numbers(x[:300])),
+        (["--priors", "priors.json"], both.with_priors([3, 1, 0, 0]).predict_numbers(x[:300])),
+        (["--threshold", "class 2=0.1"], both.with_thresholds({"class 2": 0.1}).predict_numbers(x[:300])),
+        (["--reject", "0.2"], both.predict_numbers(x[:300], reject=0.2)),
     ):
         command(tmp_path, "predict", "mended", "north.npz", "-o", "out.csv", "--force", *given)
         lines = (tmp_path / "out.csv").read_text().splitlines()

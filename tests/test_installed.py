@@ -11,7 +11,7 @@ from test_cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 # Beside what a user gets: what the tests of the command line are written with, and nothing of the other extras.
-TESTING = ["pytest", "pytest-timeout", "hypothesis", "beartype"]
+TESTING = ["pytest", "pytest-timeout", "hypothesis", "beartype", "jaxtyping"]
 PIP = (sys.executable, "-m", "pip", "--python")
 OFFLINE = ("No matching distribution", "Connection", "Temporary failure", "Could not fetch")
 HELP = """

@@ -20,7 +20,7 @@ from ghofl.recipe import Encoder, Limits, Privacy, Recipe
 from ghofl.secure import RingError
 from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
-from ghofl.site.answers import ACTIONS, answer, told_outside
+from ghofl.site.answers import ACTIONS, answer, text_for_outside
 from ghofl.site.binding import is_signed, load_public_key, sign
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
@@ -183,6 +183,7 @@ def ask_at(start, path, out):
     out.write_bytes(reply.payload)
 
 
+@pytest.mark.slow
 def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
     """Each packed a message of its own, with an id of its own: two messages of one site, or two draws of noise."""
     path, spawn = make_sites(tmp_path)[0], multiprocessing.get_context("spawn")
@@ -439,13 +440,14 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
 
 
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
-    assert told_outside(PolicyError("min_count of 5")) == "min_count of 5"
-    assert "secret" not in told_outside(ValueError("secret"))
+    assert text_for_outside(PolicyError("min_count of 5")) == "min_count of 5"
+    assert "secret" not in text_for_outside(ValueError("secret"))
     assert (
-        told_outside(RingError("an entry of 5178 is beyond 4096")) == "this site's rows do not fit the recipe's limits."
+        text_for_outside(RingError("an entry of 5178 is beyond 4096"))
+        == "this site's rows do not fit the recipe's limits."
     )
-    assert "/data/north" not in told_outside(FileNotFoundError("/data/north"))
-    assert "Rows or labels" in told_outside(type(SiteError("x"))("x")) or "configuration" in told_outside(
+    assert "/data/north" not in text_for_outside(FileNotFoundError("/data/north"))
+    assert "Rows or labels" in text_for_outside(type(SiteError("x"))("x")) or "configuration" in text_for_outside(
         SiteError("x")
     )
 

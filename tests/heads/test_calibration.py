@@ -132,8 +132,8 @@ def test_a_threshold_decides_from_which_probability_on_a_class_is_predicted(rng)
     x, y = imbalanced(rng)
     classifier = Classifier.fit(total_of(recipe_of_two(), x, y), "lda")
     p = classifier.predict_proba(x)[:, 1]
-    assert np.array_equal(classifier.with_thresholds({"class 1": 0.1}).predict(x), (p >= 0.1).astype(int))
-    both = classifier.with_thresholds({"class 1": 0.9, "class 0": 0.9}).predict(x)
+    assert np.array_equal(classifier.with_thresholds({"class 1": 0.1}).predict_numbers(x), (p >= 0.1).astype(int))
+    both = classifier.with_thresholds({"class 1": 0.9, "class 0": 0.9}).predict_numbers(x)
     assert np.array_equal(both, np.where(p >= 0.9, 1, np.where(1 - p >= 0.9, 0, -1)))
     with pytest.raises(HeadError, match="not a class"):
         classifier.with_thresholds({"class 7": 0.5})

@@ -47,7 +47,7 @@ def test_every_head_tells_rows_of_no_class_from_those_of_the_classes(name, rng):
     strangers = x[1000:] + 3.0 * rng.normal(size=(1000, 6)) + 4.0
     values = np.r_[classifier.novelty(x[1000:]), classifier.novelty(strangers)]
     assert _auc(values, np.repeat([0, 1], 1000)) > 0.8
-    kept = classifier.predict(x[1000:], reject=0.05)
+    kept = classifier.predict_numbers(x[1000:], reject=0.05)
     assert 0.01 < np.mean(kept == -1) < 0.12
     assert np.array_equal(kept == -1, classifier.is_novel(x[1000:], 0.05))
 

@@ -62,7 +62,7 @@ def _cell(
         if digest not in seen:
             total = Total.of([Message.of(moments, recipe, "all")], recipe)
             seen[digest] = {
-                head: float((Classifier.fit(total, spec).predict(rows.x_test) == rows.y_test).mean())
+                head: float((Classifier.fit(total, spec).predict_numbers(rows.x_test) == rows.y_test).mean())
                 for head, spec in wanted.items()
             }
         for head, accuracy in seen[digest].items():

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.errors import RosterError
 from ghofl.evaluation import diagnosis
 from ghofl.evaluation.diagnosis import Diagnosis, Part

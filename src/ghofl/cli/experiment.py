@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, Preset, SpaceOptions, takes_groups
+from ghofl.cli.arguments import Force, Json, Preset, complete_heads
+from ghofl.cli.options import SpaceOptions, takes_groups
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
@@ -49,7 +50,8 @@ def simulate(
         str | None,
         typer.Option(
             help="Heads separated by commas, with options in brackets, or 'all'; lda unless given. 'best' alone is the "
-            f"strongest within --budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need."
+            f"strongest within --budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need.",
+            autocompletion=complete_heads,
         ),
     ] = None,
     preset: Preset = "default",

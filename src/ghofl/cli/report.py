@@ -8,7 +8,7 @@ import typer
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
 from ghofl.flower.server.folder import TOTAL
 from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message

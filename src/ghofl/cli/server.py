@@ -11,8 +11,8 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
-from ghofl.cli.options import Force, Json, Preset, TotalOutput
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -114,7 +114,7 @@ def release(
     released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
     journal.add(released)
     released.save(output)
-    together = journal.composed(() if released.guarantee is None else released.guarantee.assumptions)
+    together = journal.compose(() if released.guarantee is None else released.guarantee.assumptions)
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
         more += f" All {together.releases} releases of this total together: {console.promise(together)}"
@@ -128,7 +128,10 @@ def release(
 def head(
     total: TotalFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
-    head: Annotated[str, typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.")] = "lda",
+    head: Annotated[
+        str,
+        typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.", autocompletion=complete_heads),
+    ] = "lda",
     preset: Preset = "default",
     force: Force = False,
     json: Json = None,

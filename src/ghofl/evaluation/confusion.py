@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer
+
+from ghofl.shapes import Float, Int64, Integer
 
 BINS = 15
 

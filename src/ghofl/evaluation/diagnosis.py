@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError, RosterError
 from ghofl.evaluation.agreement import CENTRE, Agreement
@@ -25,6 +24,7 @@ from ghofl.heads import LDA
 from ghofl.moments import Moments
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
+from ghofl.shapes import Float
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 FLOOR = 1e-6
 SHARED_ROWS = 10.0  # how many rows of a class the shared variances count as
@@ -23,7 +23,7 @@ class NaiveBayesOptions(HeadOptions, head="nb"):
     floor: float = option(FLOOR, "ε, which no variance lies below", above=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NaiveBayes(Head):
     """Gaussian naive Bayes: a mean and a variance per class and feature.
 

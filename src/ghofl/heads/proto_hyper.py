@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
@@ -16,6 +15,7 @@ from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.naive_bayes import NaiveBayes, NaiveBayesOptions
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import QDA, QDAOptions
+from ghofl.shapes import Float, Int64
 
 BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
 
@@ -48,7 +48,7 @@ class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProtoHyper(Head):
     """A Gaussian base in the Fisher space plus a residual of rank r, trained to please labels and a teacher.
 

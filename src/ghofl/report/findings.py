@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl.classifier import Classifier
 from ghofl.errors import GhoflError
 from ghofl.evaluation import Confusion, Metrics
 from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
+from ghofl.shapes import Int64, Num
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
@@ -25,6 +24,7 @@ from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
+from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.partition import Parts, empty
 from ghofl.site.cohorts import check_cohort

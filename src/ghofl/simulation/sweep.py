@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.classifier import HeadSpec
 from ghofl.errors import HeadError, RecipeError
@@ -21,6 +20,7 @@ from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
 from ghofl.planning.public import PublicRows
 from ghofl.recipe import Table
 from ghofl.recipe.schema import build
+from ghofl.shapes import Num
 from ghofl.simulation.cohort import Cohort
 from ghofl.simulation.partition import split
 from ghofl.simulation.runs import Row, Runs, check_format

@@ -44,7 +44,7 @@ class Releases:
                 "knows what the releases promise together."
             ) from None
 
-    def composed(self, assumptions: Iterable[str] = ()) -> Guarantee | None:
+    def compose(self, assumptions: Iterable[str] = ()) -> Guarantee | None:
         """What all releases promise together to a record that is in each of them; nothing where none was counted."""
         found = self.guarantees()
         if not found:

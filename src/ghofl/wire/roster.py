@@ -68,6 +68,16 @@ def _is_aside(line: Any) -> bool:
     return is_hex(line[0], ID_DIGITS) and is_site_name(line[1]) and isinstance(line[2], str)
 
 
+def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict[str, Any]:
+    """What a total's header says beside its recipe and moments, under the names of the fields of `Total`."""
+    return {
+        "roster": roster_in(header, moments),
+        "guarantee": guarantee_in(header, recipe),
+        "small_classes": small_in(header, len(recipe.classes)),
+        "quarantined": quarantined_in(header),
+    }
+
+
 def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
     if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):

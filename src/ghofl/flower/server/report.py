@@ -51,7 +51,7 @@ def promised(folder: RunFolder, released: Total) -> Guarantee | None:
     """What all releases of this folder promise together; nothing where a total is exact."""
     if released.guarantee is None or released.guarantee.mechanism == "local":
         return released.guarantee
-    return folder.releases.composed(released.guarantee.assumptions)
+    return folder.releases.compose(released.guarantee.assumptions)
 
 
 def write_failure(folder: RunFolder, recipe: Recipe, sites: Mapping[str, str], why: str) -> None:
