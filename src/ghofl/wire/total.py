@@ -9,7 +9,6 @@ added to it or taken out of it. (Noise of single messages is part of those messa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +166,7 @@ class Total(Shown):
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
-        return step * sqrt(rounding + noise**2)
+        return step * np.sqrt(rounding + noise**2)
 
     def __add__(self, message: Message) -> "Total":
         aggregator = Aggregator(self.recipe, self)
