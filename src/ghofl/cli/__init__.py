@@ -13,6 +13,7 @@ from ghofl.cli import (
     experiment,
     export,
     flower,
+    inspect,
     keeper,
     ledger,
     predict,
@@ -51,7 +52,7 @@ app.command(name="predict")(predict.predict)
 app.command(name="export")(export.export)
 app.command(name="report")(report.report)
 app.command(name="simulate")(experiment.simulate)
-app.command(name="inspect")(server.inspect)
+app.command(name="inspect")(inspect.inspect)
 app.command(name="audit")(audit.audit)
 app.add_typer(flower.app, name="flower")
 app.command(name="keeper")(keeper.keeper)
