@@ -99,7 +99,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "report:report",
             "Write one self-contained page about a total: who took part, what it holds, how its heads do.",
         ),
-        "inspect": ("server:inspect", "Say what is in a file: recipe, message, total or head."),
+        "inspect": ("inspect:inspect", "Say what is in a file: recipe, message, total or head."),
     },
     EXPERIMENT: {
         "demo": (

@@ -11,6 +11,7 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, complete_heads
 from ghofl.cli.options import SpaceOptions, takes_groups
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
+from ghofl.evaluation.confusion import between
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
@@ -192,12 +193,13 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "a client sends", "fit s", "ms per sample"):
+    for name in ("accuracy %", "95 % interval", "a client sends", "fit s", "ms per sample"):
         table.add_column(name, justify="right")
     for name, head in result.heads.items():
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
+            between(head.metrics.confusion.accuracy_interval, 2),
             console.size(head.payload_bytes),
             f"{head.fit_seconds:.2f}",
             f"{head.ms_per_sample:.3f}",

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +39,13 @@ class HeadLine:
     name: str
     accuracy: float | None = None
     payload_bytes: int | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the accuracy on more rows of this kind lies, with 95 % confidence."""
+        found = self.metrics.get("accuracy_interval")
+        return None if found is None else (found[0], found[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl.errors import MissingExtraError
+from ghofl.evaluation.confusion import between
 from ghofl.features import Features
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
@@ -70,17 +71,16 @@ def _total(data: Dataset, recipe: Recipe, parts: partition.Parts) -> Total:
 
 def _heads_table(result: Simulation) -> Table:
     table = Table(title="One message a client, one classifier")
-    table.add_column("head")
-    table.add_column("accuracy %", justify="right")
+    table.add_column("head", no_wrap=True)
+    table.add_column("accuracy %, and\n95 % interval", justify="right", no_wrap=True)
     table.add_column("from 50 %", min_width=10, no_wrap=True)
     table.add_column("a client sends", justify="right")
     table.add_column("of FedAvg", justify="right")
     for name, head in result.heads.items():
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         share = head.payload_bytes / FEDAVG_BYTES
-        table.add_row(
-            name, f"{100 * head.accuracy:.1f}", Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}"
-        )
+        accuracy = f"{100 * head.accuracy:.1f} ({between(head.metrics.confusion.accuracy_interval)})"
+        table.add_row(name, accuracy, Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}")
     table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round."
     return table
 

@@ -142,13 +142,10 @@ class Total(Shown):
             )
 
     def _facts(self) -> dict[str, object]:
+        sites, classes = some([e.name for e in self.roster]), some(self.recipe.classes)
         noise = {} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}
-        about = {
-            "sites": some([e.name for e in self.roster]),
-            **self.moments._facts(),
-            "classes": some(self.recipe.classes),
-        }
-        return {**about, **noise, "recipe": f"{self.recipe.fingerprint[:12]}…"}
+        about = {"sites": sites, **self.moments._facts(), "classes": classes, **noise}
+        return {**about, "recipe": f"{self.recipe.fingerprint[:12]}…"}
 
     def _picture(self) -> str:
         return bars(self.recipe.classes, self.moments.counts.tolist(), "rows by class")
