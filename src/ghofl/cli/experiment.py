@@ -10,8 +10,9 @@ from rich.table import Table
 
 from ghofl.classifier import HeadSpec
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, Preset, complete_heads
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads
 from ghofl.cli.options import SpaceOptions, takes_groups
+from ghofl.cli.report import page_writer
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
@@ -63,6 +64,7 @@ def simulate(
     ] = None,
     assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
     assume_corruption: Annotated[float, typer.Option(help="Share of clients that may work with the server.")] = 0.1,
+    report: PageFile = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -71,7 +73,7 @@ def simulate(
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
     console.check_seed(seed)
-    console.check_outputs(json, force)
+    write_page = page_writer(report, force, json)
     data, columns = _load(embeddings, table, label, schema, seed, privacy)
     specs = _specs(heads, preset, space)
     parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
@@ -81,18 +83,24 @@ def simulate(
     wanted = space.for_recipe(anchor, privacy, seed, site_rows=len(data.y_train) // max(1, clients), table=columns)
     found = assembly_for(data, specs.values(), wanted, load_public(space.public, around, columns)[0])
     _tell(found, space.budget)
-    with console.progress() as report:
-        result = run_simulation(data, parts, found.recipe, specs, report, cohort)
+    with console.progress() as progress:
+        result = run_simulation(data, parts, found.recipe, specs, progress, cohort)
     result.clipping.warn(found.recipe)
     console.show({**result.to_dict(), "seed": seed}, _table(result), json)
+    source = embeddings or table
+    assert source is not None
+    write_page(result, specs, data, parts, f"{source.stem} over {console.count(clients, 'client')}")
 
 
-def demo() -> None:
+def demo(report: PageFile = None, force: Force = False) -> None:
     """Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.
 
     Example: ghofl demo
     """
-    run(console.out)
+    write_page = page_writer(report, force)
+    write_page(*run(console.out), "Digits over ten clients")
+    if report is None:
+        console.out.print("The same as a page with charts: ghofl demo --report demo.html")
 
 
 def _load(
