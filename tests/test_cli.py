@@ -517,8 +517,10 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     assert sorted(os.listdir()) == before
 
 
-def test_the_demo_shows_heads_invariance_and_unlearning():
-    text = ghofl("demo")
+def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
+    pytest.importorskip("plotly")
+    text = ghofl("demo", "--report", tmp_path / "demo.html")
+    assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
     assert "exact unlearning" in text
     lines = [line for line in text.splitlines() if "│" in line]

@@ -189,7 +189,7 @@ class _Sites:
         """The total of one secure round, in which the cohort's clients vanish."""
         recipe = self._recipe
         vectors = {  # the noise of a client is in its vector before it is masked
-            _name(client): left.vector(stream) for client, left in enumerate(self._outgoing(stream))
+            client_name(client): left.vector(stream) for client, left in enumerate(self._outgoing(stream))
         }
         bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)
@@ -215,13 +215,14 @@ class _Sites:
         for client, rows in enumerate(self._parts):
             self._report("clients", client, len(self._parts))
             embedded = Embedded(self._data.x_train[rows], self._data.y_train[rows])
-            left = outgoing(self._recipe, embedded, _name(client), stream=stream, features=self._features)
+            left = outgoing(self._recipe, embedded, client_name(client), stream=stream, features=self._features)
             self.clipping += left.counted.clipping
             yield left
         self._report("clients", len(self._parts), len(self._parts))
 
 
-def _name(client: int) -> str:
+def client_name(client: int) -> str:
+    """The name of a client by its number."""
     return f"client-{client:05d}"
 
 
