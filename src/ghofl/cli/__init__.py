@@ -35,6 +35,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "site:moments",
             "At a site: add up the moments of its embeddings and write the one message it sends.",
         ),
+        "merge": (
+            "site:merge",
+            "At a big site: make its one message of parts that were added up apart, as if one process had seen all rows.",
+        ),
         "audit": (
             "audit:audit",
             "Say in words and numbers what a message or a total would reveal to someone who reads it.",
