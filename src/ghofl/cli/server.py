@@ -106,16 +106,18 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
-    journal.add(released)
+    own = _load_total(total).release()
+    released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
     released.save(output)
-    together = journal.compose(() if released.guarantee is None else released.guarantee.assumptions)
+    together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
-        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+        more += (
+            f" All {together.releases} releases of this total together, as the file says: {console.promise(together)}"
+        )
     console.say(
         {**total_result(released, output), "composed": None if together is None else together.to_dict()},
-        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
+        f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
 
