@@ -312,5 +312,5 @@ def test_the_python_interface_lists_every_module_that_users_import() -> None:
     }
     for name in listed:
         importlib.import_module(name)
-    public = {vars(ghofl)[name].__module__ for name in ghofl.__all__ if hasattr(vars(ghofl)[name], "__module__")}
+    public = {value.__module__ for value in map(ghofl.__getattr__, ghofl.__all__) if hasattr(value, "__module__")}
     assert public <= listed

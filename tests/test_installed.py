@@ -11,7 +11,7 @@ from test_cli import COMMANDS
 
 ROOT = Path(__file__).parents[1]
 # Beside what a user gets: what the tests of the command line are written with, and nothing of the other extras.
-TESTING = ["pytest", "pytest-timeout", "hypothesis", "beartype"]
+TESTING = ["pytest", "pytest-timeout", "hypothesis", "beartype", "jaxtyping"]
 PIP = (sys.executable, "-m", "pip", "--python")
 OFFLINE = ("No matching distribution", "Connection", "Temporary failure", "Could not fetch")
 HELP = """
@@ -69,6 +69,6 @@ def test_an_installation_helps_with_the_words_of_the_tested_one_and_passes_its_t
 
     done = run(
         installed, "-m", "pytest", ROOT / "tests" / "test_cli.py", "-q", "-p", "no:cacheprovider", "-k", "not demo",
-        "-m", "not slow", cwd=ROOT,
+        "-m", "not slow", "-o", "addopts=--import-mode=importlib", cwd=ROOT,  # as users run it: without type checks
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Num
 
 from ghofl import encoders
 from ghofl.classifier import Classifier, HeadSpec
@@ -33,6 +32,7 @@ from ghofl.recipe import Encoder, Recipe, Schema
 from ghofl.recipe.labels import class_numbers, classes_of, labels_of
 from ghofl.samples.embed import encode_samples
 from ghofl.samples.given import samples_of
+from ghofl.shapes import Float32, Num
 from ghofl.site.outgoing import Embedded, outgoing
 from ghofl.site.persons import first_rows, rows_per_person
 from ghofl.wire.message import Message, check_not_secure

@@ -874,6 +874,7 @@ def test_a_client_whose_bytes_cannot_be_taken_in_is_left_out(tmp_path, monkeypat
     assert len(outcome.total.roster) == (5 if stage in ("endorse", "reveal") else 4)
 
 
+@pytest.mark.slow
 def test_hostile_bytes_at_any_stage_leave_a_site_out_and_the_folder_free(tmp_path):
     rng = np.random.default_rng(5)
     for case, stage in enumerate(secure.STAGES * 2):

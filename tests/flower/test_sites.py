@@ -183,6 +183,7 @@ def ask_at(start, path, out):
     out.write_bytes(reply.payload)
 
 
+@pytest.mark.slow
 def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
     """Each packed a message of its own, with an id of its own: two messages of one site, or two draws of noise."""
     path, spawn = make_sites(tmp_path)[0], multiprocessing.get_context("spawn")

@@ -8,7 +8,7 @@ import typer
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.cli.use import HeadFile
 from ghofl.samples import load_rows
 

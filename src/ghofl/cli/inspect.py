@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.cli.server import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING

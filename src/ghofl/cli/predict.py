@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.options import EncoderOptions, Force, Json, SampleOptions, takes_groups
+from ghofl.cli.arguments import Force, Json
+from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
 from ghofl.cli.use import HeadFile, Priors, Threshold, load_head, used
 from ghofl.samples.predictions import SUFFIXES, Asked, open_table, predict_stream
 from ghofl.samples.streaming import Encoding, open_stream

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
 from ghofl.samples.from_schema import columns_of
 

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
-from ghofl.cli.options import Force, Json, Preset, TotalOutput
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -123,7 +123,10 @@ def release(
 def head(
     total: TotalFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
-    head: Annotated[str, typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.")] = "lda",
+    head: Annotated[
+        str,
+        typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.", autocompletion=complete_heads),
+    ] = "lda",
     preset: Preset = "default",
     force: Force = False,
     json: Json = None,

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError
 from ghofl.names import shown
 from ghofl.recipe import Table
+from ghofl.shapes import Num
 
 Data = Any  # an array, a list of rows, a DataFrame of pandas, polars or pyarrow, or columns by name
 

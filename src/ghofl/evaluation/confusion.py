@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer
+
+from ghofl.shapes import Float, Int64, Integer
 
 BINS = 15
 Z = 1.959963984540054  # deviations of a Gaussian that 95 % lie within

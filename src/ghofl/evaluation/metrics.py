@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer
 
 from ghofl.evaluation.confusion import Confusion, expected_calibration_error
+from ghofl.shapes import Float, Int64, Integer
 
 SMALLEST = float(np.finfo(np.float64).eps)  # what a probability of 0 for the true class counts as
 

@@ -19,15 +19,18 @@ The public signs of R come from `rademacher`, a bit stream anyone can write agai
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int, Int16, Num
 
 from ghofl.errors import EmbeddingsError
 from ghofl.features.grid import Clipped, Clipping, radius_of, shift_of, unit_of
 from ghofl.features.radius import clip_rows
 from ghofl.features.signs import exact_product, rademacher
 from ghofl.recipe import Recipe
+from ghofl.shapes import Float, Int, Int16, Num
+from ghofl.workers import each
 
-BLOCK = 4096
+BLOCK = 4096  # rows that a grid is fitted to
+PIECE = 512  # rows that one thread takes at a time
+IN_CACHE = 2**16  # entries that go to the grid at a time: half a megabyte of float64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,20 +89,34 @@ class Features:
 
     def rows(self, x: Num[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n features"], Clipping]:
         """Integer features of embeddings, and how many entries were clipped on the way."""
-        x = check_rows(x, self.recipe.encoder.dim)
+        check_width(x, self.recipe.encoder.dim)
         out = np.empty((len(x), self.recipe.dim), dtype=np.int16)
-        clipping, radius = Clipping(), self.radius
-        for start in range(0, len(x), BLOCK):
-            block = slice(start, start + BLOCK)
-            q, clipped = self.on_grid(transform(x[block], self.recipe))
-            clipping += clipped
+        clipped: list[Clipping] = []
+        radius, is_kept = self.radius, self.recipe.lift is not None and self.recipe.lift.keep
+
+        def fill(start: int) -> None:
+            piece = slice(start, start + PIECE)
+            q = self._from_rows(x, piece, clipped)
             if self.matrix is not None:
-                projected, clipped = self._through_matrix(q)
-                clipping += clipped
-                is_kept = self.recipe.lift is not None and self.recipe.lift.keep
+                projected, beyond = self._through_matrix(q)
+                clipped.append(beyond)
                 q = np.hstack([q, projected]) if is_kept else projected
-            out[block] = q if radius is None else clip_rows(q, radius)
-        return out, clipping
+            out[piece] = q if radius is None else clip_rows(q, radius)
+
+        each(fill, range(0, len(x), PIECE))
+        return out, sum(clipped, start=Clipping())
+
+    def _from_rows(self, x: np.ndarray, piece: slice, clipped: list[Clipping]) -> Int16[np.ndarray, "some dim"]:
+        """A piece of the rows on the grid, so few of them at a time that all steps find them in the cache."""
+        rows, step = x[piece], max(1, IN_CACHE // x.shape[1])
+        q = np.empty(rows.shape, dtype=np.int16)
+        for start in range(0, len(rows), step):
+            block = np.ascontiguousarray(rows[start : start + step], dtype=np.float64)
+            if not np.isfinite(block).all():
+                check_rows(x, x.shape[1])  # says which of all rows they are
+            q[start : start + step], beyond = self.on_grid(transform(block, self.recipe))
+            clipped.append(beyond)
+        return q
 
     def values(self, x: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n features"]:
         """Features of embeddings as floats, in the units of the embedding."""
@@ -107,7 +124,8 @@ class Features:
 
     def on_grid(self, x: Float[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n dim"], Clipping]:
         """Transformed rows as integers, and how many entries were clipped."""
-        return _clip(np.rint(x * self.recipe.grid.scale), self.recipe.grid.bound, "grid")
+        steps = x * self.recipe.grid.scale
+        return _clip(np.rint(steps, out=steps), self.recipe.grid.bound, "grid")
 
     def product(self, q: Int16[np.ndarray, "n dim"], slack: int = 0) -> tuple[Num[np.ndarray, "n projected"], int]:
         """Whole numbers and their common divisor: q R, or d q R − (Σ_j q_j)(Σ_j R_j) and d where rows are centred."""
@@ -165,13 +183,18 @@ def _sketch_matrix(recipe: Recipe) -> Int[np.ndarray, "features sketch"] | None:
     return rademacher(recipe.sketch.seed, recipe.dim, recipe.sketch.dim, "sketch")
 
 
-def check_rows(x: Num[np.ndarray, "n dim"], dim: int) -> Num[np.ndarray, "n dim"]:
-    """The rows themselves; raise `EmbeddingsError` where they have another length or an entry that is not finite."""
+def check_width(x: Num[np.ndarray, "n dim"], dim: int) -> None:
+    """Raise `EmbeddingsError` where rows have another length than the recipe's."""
     if x.ndim != 2 or x.shape[1] != dim:
         raise EmbeddingsError(
             f"embeddings have shape {x.shape} and the recipe expects rows of {dim} numbers; "
             "encode with the recipe's encoder, or make a recipe for this one with 'ghofl recipe'."
         )
+
+
+def check_rows(x: Num[np.ndarray, "n dim"], dim: int) -> Num[np.ndarray, "n dim"]:
+    """The rows themselves; raise `EmbeddingsError` where they have another length or an entry that is not finite."""
+    check_width(x, dim)
     if np.issubdtype(x.dtype, np.floating):
         finite = np.isfinite(x).all(axis=1)
         if not finite.all():
@@ -183,7 +206,8 @@ def check_rows(x: Num[np.ndarray, "n dim"], dim: int) -> Num[np.ndarray, "n dim"
 
 
 def _clip(values: Num[np.ndarray, "n k"], bound: int, space: str) -> tuple[Int16[np.ndarray, "n k"], Clipping]:
-    reach = float(np.abs(values).max(initial=0.0)) / bound
-    clipped = int(np.count_nonzero(np.abs(values) > bound)) if reach > 1 else 0
-    counted = Clipping(**{space: Clipped(values.size, clipped, reach)})
-    return np.clip(values, -bound, bound).astype(np.int16), counted
+    reach, clipped = float(max(values.max(initial=0.0), -values.min(initial=0.0))) / bound, 0
+    if reach > 1:
+        clipped = int(np.count_nonzero(np.abs(values) > bound))
+        values = np.clip(values, -bound, bound)
+    return values.astype(np.int16), Clipping(**{space: Clipped(values.size, clipped, reach)})

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.features.features import BLOCK, Features, check_rows, transform
 from ghofl.features.grid import round_down, unit_of
 from ghofl.recipe import Recipe
+from ghofl.shapes import Num
 
 HEADROOM = 0.75
 

@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ghofl.errors import MissingStatisticError
 from ghofl.features import Features
@@ -15,6 +14,7 @@ from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Shru
 from ghofl.gaussians.sums import Sums
 from ghofl.moments import Moments
 from ghofl.notebook import Shown
+from ghofl.shapes import Float, Int
 from ghofl.wire.total import Total
 
 T = TypeVar("T")

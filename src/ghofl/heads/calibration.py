@@ -20,15 +20,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.optimize
-import scipy.special
-from jaxtyping import Float, Integer
+import scipy
 
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoised, redrawn
 from ghofl.heads.base import Head
 from ghofl.names import shown
+from ghofl.shapes import Float, Integer
 
 DISPERSION = 1.7
 NARROW, WIDE = 128, 512  # dimensions up to which draws are as measured, and from which they are widest
@@ -175,7 +174,8 @@ def calibrate(
     try:
         judged, truth = _judged(head, gaussians, refit)
         tau = dispersion_for(gaussians.means.shape[1]) if dispersion is None else dispersion
-        fitted, kept = (_scored(judged, truth, tau, seed) for seed in (0, 1))
+        spread = _own_spread(judged, gaussians, truth) if judged is head else None
+        fitted, kept = (_scored(judged, truth, tau, seed, spread) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):
         return plain
     found = replace(_fit(*fitted, priors, judged.scores_are_log_posteriors), priors=priors, source="draws")
@@ -206,11 +206,26 @@ def _judged(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]
     return head, Gaussians(known.counts, known.means, known.shared)
 
 
+def _own_spread(head: Head, gaussians: Gaussians, truth: Gaussians) -> Float[np.ndarray, "classes dim"] | None:
+    """How much wider each feature of each class is than the shared covariance says, for a head of class variances.
+
+    Draws of one width for all classes lie infinitely far from a class in which a feature is constant, and such a head
+    would seem to know nothing.
+    """
+    if head.needs[0] != ("D",) or gaussians.own_variances is None or truth.has_class_covariances:
+        return None
+    pooled = gaussians.pooled_variances()
+    return np.sqrt(gaussians.own_variances / np.where(pooled > 0, pooled, 1.0))
+
+
 def _scored(
-    head: Head, truth: Gaussians, dispersion: float, seed: int
+    head: Head, truth: Gaussians, dispersion: float, seed: int, spread: Float[np.ndarray, "classes dim"] | None = None
 ) -> tuple[Float[np.ndarray, "n classes"], Integer[np.ndarray, " n"]]:
     drawn = _draws(truth, dispersion, seed)
     z = drawn.z.astype(np.float64)
+    if spread is not None:
+        centres = truth.means[drawn.y]
+        z = centres + (z - centres) * spread[drawn.y]
     return (head.scores_for_temperature(z) if dispersion > 1 else head.scores(z)), drawn.y
 
 

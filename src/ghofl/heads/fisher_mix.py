@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
 from ghofl.heads import training
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 
 @dataclass(frozen=True)

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import OWN
+from ghofl.shapes import Float
+from ghofl.workers import each
 
 
 @dataclass(frozen=True)
@@ -64,23 +64,29 @@ class LowRankQDA(Head):
         precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
         offsets = gaussians.log_priors.copy()
         amount = gaussians.eased(OWN) if options.shrinkage is None else options.shrinkage
-        for c in np.flatnonzero(gaussians.counts):
-            v, u = _split(gaussians.by_class(int(c)), rank, amount)
+
+        def fill(c: int) -> None:
+            v, u = _split(gaussians.by_class(c), rank, amount)
             precisions[c] = 1.0 / v
             scaled = u * precisions[c][:, None]
             lower = np.linalg.cholesky(np.eye(rank) + u.T @ scaled)
             directions[c] = scipy.linalg.solve_triangular(lower, scaled.T, lower=True, check_finite=False).T
             offsets[c] -= 0.5 * (np.log(v).sum() + 2.0 * np.log(lower.diagonal()).sum())
+
+        each(fill, np.flatnonzero(gaussians.counts).tolist())
         return cls(gaussians.means, precisions, directions, offsets)
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
         out = np.empty((len(x), len(self.means)))
-        for c, mu in enumerate(self.means):
-            shifted = x - mu
+
+        def fill(c: int) -> None:
+            shifted = x - self.means[c]
             y = shifted @ self.directions[c]
             distance = (shifted * shifted) @ self.precisions[c] - np.einsum("nr,nr->n", y, y)
             out[:, c] = self.offsets[c] - 0.5 * distance
+
+        each(fill, range(len(self.means)))
         return out
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
+from ghofl.workers import each
 
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
 ROWS = 2048
@@ -216,9 +217,12 @@ def whiteners_of(
     """W_c and log π_c − ½ log|Σ_c| for every class; a class nobody has gets W = 0 and −∞."""
     classes, dim = gaussians.means.shape
     whiteners, offsets = np.zeros((classes, dim, dim)), gaussians.log_priors.copy()
-    for c in np.flatnonzero(gaussians.counts):
-        whiteners[c], log_determinant = linalg.whitener(covariance(int(c)), f"the covariance of class {c}")
+
+    def fill(c: int) -> None:
+        whiteners[c], log_determinant = linalg.whitener(covariance(c), f"the covariance of class {c}")
         offsets[c] -= 0.5 * log_determinant
+
+    each(fill, np.flatnonzero(gaussians.counts).tolist())
     return whiteners, offsets
 
 
@@ -230,10 +234,13 @@ def quadratic_scores(
 ) -> Float[np.ndarray, "n classes"]:
     """log π_c − ½ log|Σ_c| − ½ ‖(x − μ_c)ᵀ W_c‖² for every row and class."""
     out = np.empty((len(x), len(means)))
-    for start in range(0, len(x), ROWS):
-        rows = slice(start, start + ROWS)
-        for c in range(len(means)):
+
+    def fill(c: int) -> None:
+        for start in range(0, len(x), ROWS):
+            rows = slice(start, start + ROWS)
             out[rows, c] = offsets[c] - 0.5 * _squared_lengths(x[rows] - means[c], whiteners[c])
+
+    each(fill, range(len(means)))
     return out
 
 

@@ -5,7 +5,6 @@ from functools import partial
 from math import inf
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
@@ -13,6 +12,7 @@ from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores, student_scores
+from ghofl.shapes import Float, Int
 from ghofl.statistics.triangles import apply
 
 

@@ -8,10 +8,10 @@ from ghofl.errors import HeadError
 from ghofl.heads import HEADS
 from ghofl.heads.best import best_head
 from ghofl.heads.options import HeadOptions
+from ghofl.heads.plugins import BEST
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
 
-BEST = "best"
 _SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 _WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
 

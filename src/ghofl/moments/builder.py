@@ -1,24 +1,25 @@
 """Rows that arrive in pieces, added up into the blocks of a layout."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer
 
 from ghofl.errors import EmbeddingsError, LayoutError, MomentsOverflowError
 from ghofl.features import exact_product
 from ghofl.moments.layout import Layout
+from ghofl.shapes import Int, Int64, Integer
 from ghofl.statistics import INT64_MAX, Statistic
 from ghofl.statistics.triangles import is_leading
+from ghofl.workers import each
 
-SMALLEST_BUFFER = 4 * 2**20
+SMALLEST_BUFFER = 8 * 2**20
 
 
 class BlockBuilder:
     """The blocks of rows that arrive in pieces: each statistic adds rows as they come, or many at a time per class.
 
     Rows that wait do so as small integers, until they take a sixteenth of the memory of the statistics (a quarter when
-    there is one matrix per class), or 4 MiB.
+    there is one matrix per class), or 8 MiB.
     """
 
     def __init__(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> None:
@@ -32,6 +33,7 @@ class BlockBuilder:
         self._blocks = {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()}
         self._room = INT64_MAX // layout.largest
         self._immediate = [(record, self._blocks[record.name]) for record in layout.records if not record.is_deferred]
+        assert all(record.is_per_class for record, _ in self._immediate), "threads add different classes at a time"
         self._deferred = [record for record in layout.records if record.is_deferred]
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._buffered = 0
@@ -47,7 +49,7 @@ class BlockBuilder:
         self._check_room(int(self._blocks["N"].sum()) + len(y))
         y = y.astype(np.int64, copy=False)
         small = x.astype(np.int16 if self.layout.bound < 2**15 else np.int32, copy=False)
-        step = max(1, self._budget // max(1, 2 * small.shape[1] * small.itemsize))
+        step = max(1, self._budget // max(1, small.shape[1] * small.itemsize))
         for start in range(0, len(y), step):
             self._add(small[start : start + step], y[start : start + step])
 
@@ -58,26 +60,31 @@ class BlockBuilder:
         return self._blocks
 
     def _add(self, x: np.ndarray, y: np.ndarray) -> None:
-        for c, rows in _by_label(x, y):
-            for record, block in self._immediate:
-                own = self._features(rows, record) if record.is_sketched else rows
-                record.add(own, block[c, ...] if record.is_per_class else block)
-            if self._deferred:
+        of_classes = list(_by_label(x, y))
+        each(lambda part: self._add_now(*part), of_classes)
+        if self._deferred:
+            for c, rows in of_classes:
                 self._buffers.setdefault(c, []).append(rows)
                 self._buffered += rows.nbytes
         if self._buffered >= self._budget:
             self._flush()
 
+    def _add_now(self, c: int, rows: np.ndarray) -> None:
+        for record, block in self._immediate:
+            record.add(self._features(rows, record), block[c, ...])
+
     def _flush(self) -> None:
         for record in self._deferred if self._buffers else []:
             block = self._blocks[record.name]
             if record.is_per_class:
-                for c, parts in self._buffers.items():
-                    record.add(self._features(np.concatenate(parts), record), block[c])
+                each(lambda c: self._add_waiting([c], record, block[c]), self._buffers)  # noqa: B023 - it ends before the next
             else:
-                rows = np.concatenate([rows for parts in self._buffers.values() for rows in parts])
-                record.add(self._features(rows, record), block)
+                self._add_waiting(self._buffers, record, block)
         self._buffers, self._buffered = {}, 0
+
+    def _add_waiting(self, classes: Iterable[int], record: Statistic, out: np.ndarray) -> None:
+        rows = np.concatenate([rows for c in classes for rows in self._buffers[c]])
+        record.add(self._features(rows, record), out)
 
     def _check_room(self, rows: int) -> None:
         if rows > self._room:
@@ -124,6 +131,6 @@ def check_rows(x: np.ndarray, y: np.ndarray, layout: Layout) -> None:
 def _by_label(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     order = np.argsort(y, kind="stable")
     present, starts = np.unique(y[order], return_index=True)
-    ends = [*starts[1:], len(y)]
+    ends, rows = [*starts[1:], len(y)], np.take(x, order, axis=0)
     for c, start, end in zip(present, starts, ends, strict=True):
-        yield int(c), x[order[start:end]]
+        yield int(c), rows[start:end]

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer
 
 from ghofl.errors import LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments.builder import BlockBuilder
 from ghofl.moments.layout import Layout
 from ghofl.notebook import Shown
+from ghofl.shapes import Int, Int64, Integer
 from ghofl.statistics import INT64_MAX, STATISTICS
 from ghofl.statistics.triangles import apply, unpacked
 

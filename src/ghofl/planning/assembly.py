@@ -7,13 +7,13 @@ grid, and privacy last, once. An option that cannot be kept together with anothe
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import fit_grid, flat_features, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
+from ghofl.shapes import Num
 
 DELTA = 1e-5
 TOLERATED_FLAT = 0.1  # of columns; a few dead entries of an encoder are usual

@@ -3,10 +3,10 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Shaped
 
 from ghofl.errors import EmbeddingsError
 from ghofl.names import shown
+from ghofl.shapes import Int64, Shaped
 
 
 def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float32, Int64
 
 from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, Wanted, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
@@ -18,6 +17,7 @@ from ghofl.samples.base import Samples, digest_of
 from ghofl.samples.journal import Journal
 from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.rows import Rows, save_rows
+from ghofl.shapes import Float32, Int64
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from ghofl.encoders import given
 from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
@@ -15,6 +14,7 @@ from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
 from ghofl.samples.rows import Rows, load_rows
 from ghofl.samples.tables import LABEL, pick, read_table
+from ghofl.shapes import Shaped
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name

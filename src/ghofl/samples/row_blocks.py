@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num, Shaped
 from safetensors import SafetensorError, safe_open
 
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
 from ghofl.samples.tables import open_parquet, pick, table_blocks
+from ghofl.shapes import Num, Shaped
 
 EMBEDDING = ("x", "embedding")
 

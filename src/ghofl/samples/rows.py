@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Num, Shaped
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -18,6 +17,7 @@ from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
 from ghofl.recipe.labels import class_numbers
 from ghofl.samples.tables import parquet_columns, pick
+from ghofl.shapes import Int64, Num, Shaped
 
 _NUMERIC = "fiu"
 NAME, FINGERPRINT, VIEWS = "encoder", "encoder_fingerprint", "encoder_views"

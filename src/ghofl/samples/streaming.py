@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl import encoders
 from ghofl.encoders import Runtime, SampleEncoder
@@ -23,6 +22,7 @@ from ghofl.samples.loading import TABLES, Columns, load_samples, samples_in
 from ghofl.samples.row_blocks import holds_rows, open_rows
 from ghofl.samples.rows import check_encoder
 from ghofl.samples.tables import PATHS, pick, table_blocks
+from ghofl.shapes import Int64, Num
 
 BLOCK = 2048
 SAMPLES = 8192  # of a table at a time, which are encoded in batches

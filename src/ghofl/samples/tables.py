@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from ghofl.errors import DatasetError, GhoflError, MissingExtraError
+from ghofl.shapes import Shaped
 
 TEXT = ("text", "sentence", "content", "utterance")
 PATHS = ("path", "file", "filename", "file_name", "image")

@@ -8,6 +8,7 @@ from rich.text import Text
 from ghofl.errors import MissingExtraError
 from ghofl.evaluation.confusion import between
 from ghofl.features import Features
+from ghofl.heads.spec import HeadSpec
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate
@@ -22,9 +23,10 @@ HASH = 32
 FEDAVG_BYTES = 4 * 11_689_512
 
 
-def run(console: Console) -> None:
-    """Print the demo."""
+def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, partition.Parts]:
+    """Print the demo; what it simulated comes back, for a page about it."""
     data = digits()
+    parts = _parts(data, CLIENTS)
     specs = all_heads(sketch=True)
     recipe = recipe_for(data, specs.values(), sketch=16)
     console.print(
@@ -33,12 +35,13 @@ def run(console: Console) -> None:
         highlight=False,
     )
     with console.status("clients compute moments, the server builds heads …"):
-        result = simulate(data, _parts(data, CLIENTS), recipe, specs)
+        result = simulate(data, parts, recipe, specs)
     console.print(_heads_table(result))
     with console.status("the same rows over 1, 10 and 100 clients …"):
         totals = {k: _total(data, recipe, _parts(data, k)) for k in (1, 10, 100)}
     console.print(_invariance_table(totals))
     _unlearning(data, recipe, console)
+    return result, specs, data, parts
 
 
 def digits() -> Dataset:

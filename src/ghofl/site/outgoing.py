@@ -3,11 +3,10 @@
 Command line, Flower, simulation and demo all come through here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.errors import EmbeddingsError
@@ -17,8 +16,10 @@ from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noi
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
+from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.wire.message import Message
+from ghofl.workers import ahead
 
 Progress = Callable[[str, int, int], None]
 BLOCK = 4096
@@ -145,9 +146,18 @@ def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ..
         )  # fmt: skip
         return
     bad += rows.bad
+    done = 0
+    for x, y in ahead(_read(rows)):
+        yield x, y
+        done += len(y)
+        report("rows", done, len(rows.x))
+
+
+def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of rows in memory; those of a file are read here, while earlier ones are worked on."""
     for start in range(0, len(rows.x), BLOCK):
-        yield rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
-        report("rows", min(start + BLOCK, len(rows.x)), len(rows.x))
+        x = rows.x[start : start + BLOCK]
+        yield (np.array(x) if isinstance(x, np.memmap) else x), rows.y[start : start + BLOCK]
 
 
 def has_shared_noise(recipe: Recipe) -> bool:

@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Int, Int64, Integer, Num
+
+from ghofl.shapes import Float, Int, Int64, Integer, Num
+from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
 PANEL = 128
+PIECE = 128  # rows that are looked at together
+LONGEST = 2048  # rows of a product, where a quarter of the columns is not more
+KINDS = (np.float32, np.float64, np.int64)
 
 
 def triangle(dim: int) -> int:
@@ -62,32 +67,41 @@ def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, "
 
     Partial sums of x_i x_j never exceed the largest Σ x_j² (Cauchy–Schwarz), so a block of rows whose column sums of
     squares stay under 2^24 is multiplied in float32, under 2^53 in float64, otherwise in int64: exact in each case.
+    Panels of columns are multiplied on threads of our own.
     """
-    dim = rows.shape[1]
+    dim, starts = rows.shape[1], diagonal(rows.shape[1]).tolist()
     for block, dtype in _exact_blocks(rows):
         x = block.astype(dtype)
-        offset = 0
-        for left in range(0, dim, PANEL):
+
+        def add(left: int, x: np.ndarray = x) -> None:
             right = min(left + PANEL, dim)
-            product = (x[:, left:right].T @ x[:, left:]).astype(np.int64)
+            product = x[:, left:right].T @ x[:, left:]
             for i in range(right - left):
-                width = dim - left - i
-                packed[offset : offset + width] += product[i, i:]
-                offset += width
+                out = packed[starts[left + i] : starts[left + i] + dim - left - i]
+                np.add(out, product[i, i:], out=out, casting="unsafe", dtype=np.int64)
+
+        each(add, range(0, dim, PANEL))
 
 
 def _exact_blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, type]]:
-    """Blocks of rows with the fastest number that multiplies them exactly, each no larger than a part of a panel."""
-    longest = max(512, rows.shape[1] // 4)
-    for start in range(0, len(rows), longest):
-        block = rows[start : start + longest]
-        largest = int(np.einsum("ij,ij->j", block, block, dtype=np.int64).max())
-        if largest <= EXACT_IN_FLOAT32:
-            yield block, np.float32
-        elif largest <= EXACT_IN_FLOAT64:
-            yield block, np.float64
-        else:
-            yield block, np.int64  # a sketch of many dimensions at 16 bits: slow, and as exact as the rest
+    """Blocks of rows with the fastest number that multiplies them exactly: as long as it does, up to a few thousand."""
+    longest, start, kind, squares = max(LONGEST, rows.shape[1] // 4), 0, 0, np.zeros(rows.shape[1])
+    for here in range(0, len(rows), PIECE):
+        x = rows[here : here + PIECE].astype(np.float64)
+        more = np.einsum("ij,ij->j", x, x)  # exact below 2^53, and never below 2^53 where it would not be
+        wanted = max(kind, _kind(more))
+        if here - start >= longest or (here > start and (wanted, _kind(squares + more)) != (kind, kind)):
+            yield rows[start:here], KINDS[kind]
+            start, squares, wanted = here, np.zeros_like(squares), _kind(more)
+        kind, squares = wanted, squares + more
+    if len(rows):
+        yield rows[start:], KINDS[kind]
+
+
+def _kind(squares: np.ndarray) -> int:
+    largest = float(squares.max(initial=0.0))
+    # int64 is for a sketch of many dimensions at 16 bits: slow, and as exact as the rest.
+    return 0 if largest <= EXACT_IN_FLOAT32 else 1 if largest < EXACT_IN_FLOAT64 else 2
 
 
 def is_leading(sketch: Int[np.ndarray, "dim sketch"]) -> bool:

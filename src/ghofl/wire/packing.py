@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int64, UInt8
 
 from ghofl.errors import MessageError
+from ghofl.shapes import Int64, UInt8
 
 CHUNK = 256
 SLAB = 4096
@@ -137,12 +137,11 @@ def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chu
 
 
 def _from_planes(planes: UInt8[np.ndarray, "width chunks entries"], code: int) -> Int64[np.ndarray, "chunks entries"]:
-    width = code % SIGNED
-    wide = np.zeros((*planes.shape[1:], 8), dtype=np.uint8)
-    wide[:, :, :width] = planes.transpose(1, 2, 0)
-    if code >= SIGNED and width < 8:
-        wide[:, :, width:] = np.where(wide[:, :, width - 1 : width] & 0x80, 0xFF, 0).astype(np.uint8)
-    return wide.view("<i8")[:, :, 0]
+    values = planes[-1].view(np.int8 if code >= SIGNED else np.uint8).astype(np.int64)
+    for plane in planes[-2::-1]:
+        values <<= 8
+        values |= plane
+    return values
 
 
 def _check(codes: np.ndarray, data: Sliced, count: int) -> None:

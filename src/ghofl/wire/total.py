@@ -9,12 +9,10 @@ added to it or taken out of it. (Noise of single messages is part of those messa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.errors import MessageError, PrivacyError, RosterError
 from ghofl.features import TOLERATED_CLIPPING
@@ -33,6 +31,7 @@ from ghofl.privacy import (
     without_small_classes,
 )
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 from ghofl.wire import envelope, packing
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
@@ -164,7 +163,7 @@ class Total(Shown):
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
-        return step * sqrt(rounding + noise**2)
+        return step * np.sqrt(rounding + noise**2)
 
     def __add__(self, message: Message) -> "Total":
         aggregator = Aggregator(self.recipe, self)
