@@ -17,7 +17,7 @@ from ghofl.errors import ClippingWarning, EmptyClassWarning
 from ghofl.wire.envelope import seal
 
 COMMANDS = [
-    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "sum", "diagnose", "subtract", "release", "head",
+    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
     "evaluate", "select", "calibrate", "predict", "export", "serve", "report", "simulate", "inspect", "audit", "keeper",
 ]  # fmt: skip
 
@@ -395,6 +395,7 @@ def test_nothing_is_said_about_no_rows(head, capsys):
 JSON_COMMANDS = {
     "recipe": ["recipe", "new.toml", "--classes", "4", "--dim", "6"],
     "moments": ["moments", "north.npz", "-r", "recipe.toml", "-o", "new.ghofl"],
+    "merge": ["merge", "part.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
     "sum": ["sum", "north.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
     "subtract": ["subtract", "total.ghofl", "north.ghofl", "-o", "new.ghofl"],
     "release": ["release", "total.ghofl", "-o", "new.ghofl"],
@@ -428,6 +429,7 @@ def test_json_replaces_a_file_only_by_force(head, command):
     ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
     ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
     ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
+    ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
     (head / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     (head / "kept.json").write_text("precious")
     before = sorted(os.listdir())
@@ -517,8 +519,10 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     assert sorted(os.listdir()) == before
 
 
-def test_the_demo_shows_heads_invariance_and_unlearning():
-    text = ghofl("demo")
+def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
+    pytest.importorskip("plotly")
+    text = ghofl("demo", "--report", tmp_path / "demo.html")
+    assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
     assert "exact unlearning" in text
     lines = [line for line in text.splitlines() if "│" in line]

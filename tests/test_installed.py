@@ -69,6 +69,6 @@ def test_an_installation_helps_with_the_words_of_the_tested_one_and_passes_its_t
 
     done = run(
         installed, "-m", "pytest", ROOT / "tests" / "test_cli.py", "-q", "-p", "no:cacheprovider", "-k", "not demo",
-        "-m", "not slow", cwd=ROOT,
+        "-m", "not slow", "-o", "addopts=--import-mode=importlib", cwd=ROOT,  # as users run it: without type checks
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]

@@ -90,6 +90,15 @@ def missing_of(name: str, encoder: str | None = None) -> Missing | None:
     )
 
 
+def note_of(name: str) -> str:
+    """What a set's file says about itself in an array `note`, e.g. that it holds some of the rows only."""
+    path = path_of(name)
+    if not path.is_file():
+        return ""
+    with np.load(path) as stored:
+        return str(stored["note"]) if "note" in stored.files else ""
+
+
 def load(name: str, encoder: str | None = None, rows: int | None = None) -> Dataset:
     """A set's embeddings; with `rows`, the first so many training rows and a quarter as many test rows."""
     if missing := missing_of(name, encoder):

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ghofl_benchmarks.data import Missing
+from ghofl_benchmarks.data import IMAGES, TEXTS, TITLES, Missing, note_of
 from ghofl_benchmarks.report import add_row, new_result
 
 TABLES = {
@@ -53,6 +53,8 @@ def start(name: str, settings: Settings) -> dict[str, Any]:
         result["notes"].append(
             f"Rows of --rows {settings.rows} are of the first {settings.rows:,} training rows and a quarter as many test rows."
         )
+    told = {name: note_of(name) for name in settings.sets or (*IMAGES, *TEXTS)}
+    result["notes"] += [f"{TITLES[name]}: {note}" for name, note in told.items() if note]
     return result
 
 

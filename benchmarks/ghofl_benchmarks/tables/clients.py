@@ -45,7 +45,8 @@ def run(settings: Settings) -> dict:
                     continue
                 _cell(result, name, rows, title, parts, seen, settings)
                 _baselines(result, name, rows, title, clients, settings)
-        result["notes"].append(f"{data.TITLES[name]}: {len(seen)} different total(s) in all cells.")
+        if seen:
+            result["notes"].append(f"{data.TITLES[name]}: {len(seen)} different total(s) in all cells.")
     return result
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.names import shown
-from ghofl.report.findings import Findings
+from ghofl.report.findings import Findings, HeadLine
 
 BLUE, ORANGE = "#2f6fb0", "#c8641e"
 MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
@@ -48,6 +48,14 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
         "mode": "markers+text",
         "x": [h.payload_bytes for h in heads],
         "y": [100 * (h.accuracy or 0.0) for h in heads],
+        "error_y": {
+            "type": "data",
+            "symmetric": False,
+            "color": BLUE,
+            "thickness": 1,
+            "array": [_reach(h, 1) for h in heads],
+            "arrayminus": [_reach(h, 0) for h in heads],
+        },
         "text": [text(h.name) for h in heads],
         "textposition": "top center",
         "cliponaxis": False,
@@ -55,6 +63,11 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
         "hovertemplate": "%{text}: %{y:.2f} %, %{x:,} bytes<extra></extra>",
     }
     return _figure([points], "bytes that one site sends", "accuracy, %", xaxis={"type": "log"}, showlegend=False)
+
+
+def _reach(head: HeadLine, end: int) -> float:
+    """How far the 95 % interval reaches from the accuracy to its lower (0) or upper end (1), in percent."""
+    return 0.0 if head.interval is None else 100 * abs(head.interval[end] - (head.accuracy or 0.0))
 
 
 def _confusion(findings: Findings) -> dict[str, Any] | None:

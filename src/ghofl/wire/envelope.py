@@ -256,5 +256,12 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if schema > SCHEMA:
         raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
     if header.get("kind") != kind:
-        raise MessageError(f"this file is a {str(header.get('kind'))[:40]!r}, and a {kind!r} was expected.")
+        is_part = header.get("kind") == "part"
+        raise MessageError(
+            f"this file is a {str(header.get('kind'))[:40]!r}, and a {kind!r} was expected."
+            + (
+                " It holds exact sums and must not leave its site, which makes its message with 'ghofl merge'."
+                * is_part
+            )
+        )
     return header

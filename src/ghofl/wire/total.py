@@ -9,7 +9,6 @@ added to it or taken out of it. (Noise of single messages is part of those messa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +142,10 @@ class Total(Shown):
             )
 
     def _facts(self) -> dict[str, object]:
+        sites, classes = some([e.name for e in self.roster]), some(self.recipe.classes)
         noise = {} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}
-        about = {
-            "sites": some([e.name for e in self.roster]),
-            **self.moments._facts(),
-            "classes": some(self.recipe.classes),
-        }
-        return {**about, **noise, "recipe": f"{self.recipe.fingerprint[:12]}…"}
+        about = {"sites": sites, **self.moments._facts(), "classes": classes, **noise}
+        return {**about, "recipe": f"{self.recipe.fingerprint[:12]}…"}
 
     def _picture(self) -> str:
         return bars(self.recipe.classes, self.moments.counts.tolist(), "rows by class")
@@ -167,7 +163,7 @@ class Total(Shown):
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
-        return step * sqrt(rounding + noise**2)
+        return step * np.sqrt(rounding + noise**2)
 
     def __add__(self, message: Message) -> "Total":
         aggregator = Aggregator(self.recipe, self)
