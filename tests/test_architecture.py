@@ -126,4 +126,4 @@ def test_files_and_functions_are_short():
 
 
 def test_few_modules_lie_outside_the_rooms():
-    assert len(list((ROOT / "src" / "ghofl").glob("*.py"))) <= 10
+    assert len([p for p in (ROOT / "src" / "ghofl").glob("*.py") if p.name != "__init__.py"]) <= 10

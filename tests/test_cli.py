@@ -17,7 +17,7 @@ from ghofl.errors import ClippingWarning, EmptyClassWarning
 from ghofl.wire.envelope import seal
 
 COMMANDS = [
-    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "sum", "diagnose", "subtract", "release", "head",
+    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
     "evaluate", "select", "calibrate", "predict", "export", "serve", "report", "simulate", "inspect", "audit", "keeper",
 ]  # fmt: skip
 
@@ -157,6 +157,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     assert len(result["heads"]) == 14
     for name, head in result["heads"].items():
         measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece"}
+        measures |= {"accuracy_interval", "balanced_accuracy_interval"}
         assert set(head) == measures | {"payload_bytes", "fit_seconds", "ms_per_sample"}
         # The released FisherMix starts from random weights and has 320 steps here: it has not arrived anywhere yet.
         assert (0.0 if name == "fisher_mix" else 0.5) < head["accuracy"] <= 1.0
@@ -395,6 +396,7 @@ def test_nothing_is_said_about_no_rows(head, capsys):
 JSON_COMMANDS = {
     "recipe": ["recipe", "new.toml", "--classes", "4", "--dim", "6"],
     "moments": ["moments", "north.npz", "-r", "recipe.toml", "-o", "new.ghofl"],
+    "merge": ["merge", "part.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
     "sum": ["sum", "north.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
     "subtract": ["subtract", "total.ghofl", "north.ghofl", "-o", "new.ghofl"],
     "release": ["release", "total.ghofl", "-o", "new.ghofl"],
@@ -428,6 +430,7 @@ def test_json_replaces_a_file_only_by_force(head, command):
     ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
     ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
     ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
+    ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
     (head / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     (head / "kept.json").write_text("precious")
     before = sorted(os.listdir())
@@ -517,8 +520,10 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     assert sorted(os.listdir()) == before
 
 
-def test_the_demo_shows_heads_invariance_and_unlearning():
-    text = ghofl("demo")
+def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
+    pytest.importorskip("plotly")
+    text = ghofl("demo", "--report", tmp_path / "demo.html")
+    assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
     assert "exact unlearning" in text
     lines = [line for line in text.splitlines() if "│" in line]
@@ -565,3 +570,23 @@ def test_the_server_is_told_which_sites_clipped_most_of_their_entries(folder):
         result = json.loads(done.stdout)
         assert (result["roster"][0] if "roster" in result else result)["clipped"] > 0.9
         assert "fell outside the grid" in " ".join(done.stderr.split())
+
+
+def test_a_folder_of_messages_is_added_up_and_totals_of_folders_are_joined(folder):
+    federation()
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+    os.replace("north.ghofl", "one/north.ghofl")
+    os.replace("south.ghofl", "two/south.ghofl")
+    (folder / "one" / "notes.txt").write_text("not a message")
+    whole = json.loads(ghofl("sum", "one", "two", "-r", "recipe.toml", "-o", "both.ghofl", "--json", "-"))
+    for name in ("one", "two"):
+        ghofl("sum", name, "-r", "recipe.toml", "-o", f"total-{name}.ghofl")
+    totals = ("--to", "total-two.ghofl", "--to", "total-one.ghofl")
+    joined = json.loads(ghofl("sum", *totals, "-o", "joined.ghofl", "--json", "-"))
+    assert joined["total_sha256"] == whole["total_sha256"]
+    assert [e["site"] for e in joined["roster"]] == ["north", "south"]
+    ghofl("sum", *totals[:2], *totals[:2], "-o", "twice.ghofl", code=2)
+    ghofl("sum", "--to", "total-one.ghofl", "-o", "alone.ghofl", code=2)
+    (folder / "empty").mkdir()
+    assert "holds no messages" in _words(ghofl("sum", "empty", "-r", "recipe.toml", "-o", "x.ghofl", code=2))

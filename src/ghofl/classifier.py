@@ -88,14 +88,20 @@ class Classifier(Shown):
 
     @classmethod
     def fit(
-        cls, total: Total, spec: str | HeadSpec = "best", warn: Warn = _warn, dispersion: float | None = None
+        cls,
+        total: Total,
+        spec: str | HeadSpec = "best",
+        warn: Warn = _warn,
+        dispersion: float | None = None,
+        novelty: bool = True,
     ) -> "Classifier":
         """The classifier of a total, with the head that `spec` names.
 
         `dispersion` is how much wider than measured the rows are drawn that probabilities are calibrated on; unless
         given it follows from the dimension (`ghofl.heads.calibration`). `warn` is told of classes that nobody has
         (`EmptyClassWarning`) and of probabilities that cannot be calibrated (`CalibrationWarning`); unless given, it is
-        Python's own way of showing warnings.
+        Python's own way of showing warnings. Without `novelty`, which takes seconds in a thousand dimensions, the
+        classifier cannot tell rows of none of the classes.
         """
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
         spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
@@ -116,7 +122,7 @@ class Classifier(Shown):
         sites, rows = len(total.roster), total.moments.rows
         return cls(
             total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, calibration,
-            {}, Novelty.of(gaussians), features,
+            {}, Novelty.of(gaussians) if novelty else None, features,
         )  # fmt: skip
 
     @property
@@ -170,7 +176,8 @@ class Classifier(Shown):
         if self.novelty_rule is None:
             raise HeadError(
                 "this head cannot tell rows that are none of its classes: its total did not say how rows of a class "
-                "vary (statistics B or D, and more rows than classes), or its file is of an earlier version."
+                "vary (statistics B or D, and more rows than classes), it was fitted without novelty, or its file is of "
+                "an earlier version."
             )
         return self.novelty_rule
 
@@ -213,7 +220,7 @@ class Classifier(Shown):
         return {
             "head": self.head.name + (f"({options})" if options else ""),
             "classes": some(self.recipe.classes),
-            "from": f"{self.rows:,} rows of {self.sites:,} sites",
+            "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
             "temperature": f"{self.temperature:.3g}",
             "recipe": f"{self.recipe.fingerprint[:12]}…",

@@ -76,6 +76,16 @@ def test_a_head_that_knows_no_variance_says_that_it_cannot_tell(rng):
         Classifier.fit(total_of(recipe_of(), x, y), "lda").predict(x, reject=1.5)
 
 
+def test_a_classifier_without_novelty_predicts_the_same_and_says_that_it_cannot_tell(rng):
+    x, y = blobs(rng)
+    total = total_of(recipe_of(), x, y)
+    with_it, without = (Classifier.fit(total, "lda", novelty=told) for told in (True, False))
+    assert np.array_equal(with_it.predict_proba(x), without.predict_proba(x))
+    assert with_it.novelty(x).shape == (len(x),)
+    with pytest.raises(HeadError, match="fitted without novelty"):
+        without.novelty(x)
+
+
 def test_a_head_file_with_a_damaged_novelty_is_a_damaged_head_file(rng, monkeypatch):
     x, y = blobs(rng)
     made = Classifier.fit(total_of(recipe_of(), x, y), "lda")

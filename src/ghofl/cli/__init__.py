@@ -35,6 +35,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "site:moments",
             "At a site: add up the moments of its embeddings and write the one message it sends.",
         ),
+        "merge": (
+            "site:merge",
+            "At a big site: make its one message of parts that were added up apart, as if one process had seen all rows.",
+        ),
         "audit": (
             "audit:audit",
             "Say in words and numbers what a message or a total would reveal to someone who reads it.",
@@ -99,7 +103,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "report:report",
             "Write one self-contained page about a total: who took part, what it holds, how its heads do.",
         ),
-        "inspect": ("server:inspect", "Say what is in a file: recipe, message, total or head."),
+        "inspect": ("inspect:inspect", "Say what is in a file: recipe, message, total or head."),
     },
     EXPERIMENT: {
         "demo": (

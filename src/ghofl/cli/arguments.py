@@ -50,6 +50,12 @@ Preset = Annotated[
     str,
     typer.Option(help="Options not written come from 'default' or 'paper'.", autocompletion=_complete_presets),
 ]
+PageFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE", help="Also write a page about it, one HTML file (needs the report extra)."
+    ),
+]
 LabelsAreNumbers = Annotated[
     bool,
     typer.Option(

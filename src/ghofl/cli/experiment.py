@@ -8,9 +8,11 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, Preset, complete_heads
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads
 from ghofl.cli.options import SpaceOptions, takes_groups
+from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
+from ghofl.evaluation.confusion import between
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
@@ -93,6 +95,7 @@ def simulate(
         Path | None,
         typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel="Sweeps"),
     ] = None,
+    report: PageFile = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -106,7 +109,9 @@ def simulate(
     named = axes.pop("heads")
     settings = list(combinations(axes))
     is_sweep = check_sweep(sweep, output, plot, len(settings), force)
-    console.check_outputs(json, force)
+    if is_sweep and report is not None:
+        raise typer.BadParameter("--report is about one run; a sweep has --plot.")
+    write_page = page_writer(report, force, json)
     first = settings[0].seed
     data, columns = _load(embeddings, table, label, schema, first, privacy)
     anchor, around = load_anchor(space.anchor)
@@ -120,18 +125,23 @@ def simulate(
         return
     found, options = experiment.assemble(data, settings[0], columns)
     _tell(found, space.budget)
-    with console.progress() as report:
-        result = experiment.run(data, settings[0], found, options, report)
+    with console.progress() as progress:
+        result = experiment.run(data, settings[0], found, options, progress)
     result.clipping.warn(found.recipe)
     console.show({**result.to_dict(), "seed": first}, _table(result), json)
+    title = f"{(embeddings or table or Path()).stem} over {console.count(settings[0].clients, 'client')}"
+    write_page(result, experiment.specs(options), data, experiment.split(data, settings[0]), title)
 
 
-def demo() -> None:
+def demo(report: PageFile = None, force: Force = False) -> None:
     """Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.
 
     Example: ghofl demo
     """
-    run(console.out)
+    write_page = page_writer(report, force)
+    write_page(*run(console.out), "Digits over ten clients")
+    if report is None:
+        console.out.print("The same as a page with charts: ghofl demo --report demo.html")
 
 
 def _load(
@@ -192,12 +202,13 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "a client sends", "fit s", "ms per sample"):
+    for name in ("accuracy %", "95 % interval", "a client sends", "fit s", "ms per sample"):
         table.add_column(name, justify="right")
     for name, head in result.heads.items():
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
+            between(head.metrics.confusion.accuracy_interval, 2),
             console.size(head.payload_bytes),
             f"{head.fit_seconds:.2f}",
             f"{head.ms_per_sample:.3f}",

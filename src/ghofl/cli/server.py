@@ -1,9 +1,9 @@
-"""Commands of the server: `sum`, `subtract`, `release`, `head` and `inspect`."""
+"""Commands of the server: `sum`, `subtract`, `release` and `head`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -13,27 +13,25 @@ from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
-from ghofl.errors import MessageError, RecipeError
-from ghofl.features import TOLERATED_CLIPPING
-from ghofl.moments import Layout
-from ghofl.names import shown
-from ghofl.privacy import Guarantee
+from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
-from ghofl.wire.container import ZSTD_MAGIC
-from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
-CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
 
 def add_up(
-    messages: Annotated[list[Path], typer.Argument(help="Message files of sites.")],
     output: TotalOutput,
+    messages: Annotated[
+        list[Path] | None, typer.Argument(help="Message files of sites, or folders of them (NAME.ghofl).")
+    ] = None,
+    *,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
-    to: Annotated[Path | None, typer.Option(help="A total to add late joiners to.")] = None,
+    to: Annotated[
+        list[Path] | None, typer.Option(help="A total to add late joiners to; several totals are joined into one.")
+    ] = None,
     max_share: MaxShare = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
@@ -43,38 +41,63 @@ def add_up(
 ) -> None:
     """At the server: add messages up, one at a time, each site once.
 
+    Totals of some sites each, joined by several --to, are the total of all of them, to the bit.
+
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
     check_max_share(max_share)
-    if (recipe is None) == (to is None):
+    if (recipe is None) == (not to):
         raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
-    start = None if to is None else _load_total(to)
+    paths = _files_in(messages or [])
+    if not paths and len(to or []) < 2:
+        raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
+    start = _joined(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    aside = set_aside(messages, agreed, start, max_share) if quarantine else {}
-    total = _added([path for path in messages if path not in aside], agreed, start)
+    aside = set_aside(paths, agreed, start, max_share) if quarantine else {}
+    total = _added([path for path in paths if path not in aside], agreed, start)
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
     check_shares(total, max_share)
     total.save(output)
-    _warn_of_clipping(total)
-    console.show(_total_result(total, output), _roster_table(total), json)
+    warn_of_clipping(total)
+    console.show(total_result(total, output), _roster_table(total), json)
     tell_aside(aside)
+
+
+def _files_in(paths: Sequence[Path]) -> list[Path]:
+    """The files named, and in place of a folder its messages, in the order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.ghofl")) if path.is_dir() else [path]
+        if not inside:
+            raise typer.BadParameter(f"the folder {path} holds no messages; expected files called NAME.ghofl.")
+        found += inside
+    return found
+
+
+def _joined(paths: Sequence[Path]) -> Total | None:
+    total = None
+    for path in paths:
+        more = _load_total(path)
+        with console.errors_about(path):
+            total = more if total is None else total.join(more)
+    return total
 
 
 def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
     aggregator = Aggregator(recipe, start)
-    holders: dict[int, set[str]] = {}
+    holders: dict[int, str | None] = {}  # by class: the site that alone has it, or nothing where two have
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
             with console.errors_about(path):
                 message = Message.load(path, recipe)
                 aggregator.add(message)
-            for c in np.flatnonzero(message.moments.counts > 0):
-                holders.setdefault(int(c), set()).add(message.name)
+            for c in np.flatnonzero(message.moments.counts > 0).tolist():
+                holders[c] = None if c in holders else message.name
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
-    return replace(aggregator.total(), quarantined=() if start is None else start.quarantined)
+    return replace(aggregator.finish(), quarantined=() if start is None else start.quarantined)
 
 
 def subtract(
@@ -94,7 +117,7 @@ def subtract(
         with console.errors_about(path):
             rest = rest - Message.load(path, rest.recipe)
     rest.save(output)
-    console.show(_total_result(rest, output), _roster_table(rest), json)
+    console.show(total_result(rest, output), _roster_table(rest), json)
 
 
 def release(
@@ -111,16 +134,18 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
-    journal.add(released)
+    own = _load_total(total).release()
+    released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
     released.save(output)
-    together = journal.compose(() if released.guarantee is None else released.guarantee.assumptions)
+    together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
-        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+        more += (
+            f" All {together.releases} releases of this total together, as the file says: {console.promise(together)}"
+        )
     console.say(
-        {**_total_result(released, output), "composed": None if together is None else together.to_dict()},
-        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
+        {**total_result(released, output), "composed": None if together is None else together.to_dict()},
+        f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
 
@@ -146,7 +171,7 @@ def head(
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
     console.say(
-        {**result, **_promise(classifier.guarantee), "revealed": classifier.revealed},
+        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
         + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
@@ -155,104 +180,9 @@ def head(
     )
 
 
-def inspect(
-    file: Annotated[Path, typer.Argument(help="A recipe, message, total or head.")],
-    recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="Check a message against this recipe.")] = None,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Say what is in a file: recipe, message, total or head.
-
-    Example: ghofl inspect total.ghofl
-    """
-    console.check_outputs(json, force)
-    with console.errors_about(file):
-        result = _describe(file, None if recipe is None else Recipe.load(recipe))
-    table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
-    for key, value in result.items():
-        table.add_row(shown(key), shown(value, 300))
-    console.show(result, table, json)
-
-
 def _load_total(path: Path) -> Total:
     with console.errors_about(path):
         return Total.load(path)
-
-
-def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
-    header = peek(file)
-    with open(file, "rb") as opened:
-        is_compressed = opened.read(4) == ZSTD_MAGIC
-    if header is None and not is_compressed:
-        try:
-            return _recipe_result(Recipe.load(file))
-        except RecipeError as error:
-            raise MessageError(f"it is not a ghofl file; as a recipe it fails: {error}") from None
-    if header is None or header.get("kind") == "message":
-        if recipe is None:
-            return {
-                **_printable(header or {"kind": "message", "compressed": True}),
-                "checked": "no: give --recipe to check it",
-            }
-        message = Message.load(file, recipe)
-        about = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
-        if message.clipped is not None and message.clipped > TOLERATED_CLIPPING:
-            console.tell("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
-        return {**about, **_moments_result(message.moments, recipe)}
-    if header.get("kind") == "total":
-        total = Total.load(file)
-        _warn_of_clipping(total)
-        return {"kind": "total", **_total_result(total, file)}
-    classifier = Classifier.load(file)
-    return {
-        "kind": "head",
-        "head": classifier.head.name,
-        "options": classifier.options,
-        "sites": classifier.sites,
-        "rows": classifier.rows,
-        "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
-        **_promise(classifier.guarantee),
-        **({"small classes": classifier.revealed} if classifier.revealed else {}),
-        **{f"recipe {key}": value for key, value in _recipe_result(classifier.recipe).items() if key != "kind"},
-    }
-
-
-def _recipe_result(recipe: Recipe) -> dict[str, Any]:
-    layout = Layout.of(recipe)
-    return {"kind": "recipe", "fingerprint": recipe.fingerprint, **recipe.to_dict(), "entries": layout.entries}
-
-
-def _moments_result(moments: Any, recipe: Recipe) -> dict[str, Any]:
-    counts = {name: int(n) for name, n in zip(recipe.classes, moments.counts, strict=True)}
-    return {
-        "recipe": recipe.fingerprint,
-        "layout": str(moments.layout),
-        "rows": moments.rows,
-        "moments_sha256": moments.sha256,
-        "counts": counts,
-        "classes without rows": int(np.count_nonzero(moments.counts == 0)),
-    }
-
-
-def _total_result(total: Total, path: Path) -> dict[str, Any]:
-    return {
-        "file": str(path),
-        "sites": len(total.roster),
-        "total_sha256": total.moments.sha256,
-        **_moments_result(total.moments, total.recipe),
-        **_promise(total.guarantee),
-        **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
-        "is released": total.is_released,
-        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
-        "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
-    }
-
-
-def _promise(guarantee: Guarantee | None) -> dict[str, Any]:
-    """What noise promises, as plain values; nothing without noise."""
-    if guarantee is None:
-        return {}
-    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
 
 
 def _roster_table(total: Total) -> Table:
@@ -271,21 +201,9 @@ def _roster_table(total: Total) -> Table:
     return table
 
 
-def _warn_of_sole_holders(holders: Mapping[int, set[str]], recipe: Recipe) -> None:
+def _warn_of_sole_holders(holders: Mapping[int, str | None], recipe: Recipe) -> None:
     """Say on standard error which classes one site alone holds: in the total, their sums are that site's."""
-    alone = [f"{recipe.classes[c]!r} ({next(iter(names))})" for c, names in sorted(holders.items()) if len(names) == 1]
+    alone = [f"{recipe.classes[c]!r} ({name})" for c, name in sorted(holders.items()) if name is not None]
     if alone:
         listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
         console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
-
-
-def _warn_of_clipping(total: Total) -> None:
-    """Say on standard error which sites have more clipped entries than is harmless."""
-    over = total.clipped()
-    if over:
-        names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
-        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
-
-
-def _printable(header: dict[str, Any]) -> dict[str, Any]:
-    return {shown(key, 40): value for key, value in header.items()}

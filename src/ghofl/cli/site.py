@@ -1,5 +1,6 @@
 """Commands of the agreement and of a site: `recipe` and `moments`."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +20,9 @@ from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
-from ghofl.site.outgoing import Outgoing, limit_persons, outgoing
+from ghofl.site.outgoing import Embedded, Encodable, Outgoing, limit_persons, outgoing
+from ghofl.site.parts import Part, Place, check_own_rows, part_of
+from ghofl.site.parts import merge as merge_parts
 from ghofl.site.rows import load_embedded, load_encodable
 from ghofl.wire.message import check_not_secure
 
@@ -130,18 +133,28 @@ def moments(
     rows_per_person: Annotated[
         int | None, typer.Option(help="At most so many rows of one person count; as the recipe says unless given.")
     ] = None,
+    part: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only the I-th of N parts of the rows, for 'ghofl merge'.")
+    ] = None,
+    own_file: Annotated[
+        bool, typer.Option("--own-file", help="With --part: the rows given are those of this part alone.")
+    ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """At a site: add up the moments of its embeddings and write the one message it sends.
 
     With --encoder and --data it goes straight from samples to moments, and no embedding is written anywhere.
+    With --part it writes one part instead, exact and not to be sent: 'ghofl merge' makes the message of all parts.
 
     Example: ghofl moments north.npz --recipe recipe.toml --site north -o north.ghofl
     """
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
+    place = None if part is None else Place.parse(part)
+    if own_file and place is None:
+        raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -155,13 +168,70 @@ def moments(
         )  # fmt: skip
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
+    if place is not None and own_file:
+        check_own_rows(agreed, person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, person, rows_per_person)
+    if place is not None:
+        return _write_part(agreed, rows, place, own_file, output, json)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
+    return _write_message(left, output, zstd, json)
+
+
+def merge(
+    parts: Annotated[list[Path], typer.Argument(help="All parts of the site's rows, from 'ghofl moments --part I/N'.")],
+    recipe: RecipeFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
+    *,
+    site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
+    zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")] = False,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At a big site: make its one message of parts that were added up apart, as if one process had seen all rows.
+
+    What the recipe asks of a site, such as noise, is done here and once: it is the same release as 'ghofl moments'.
+
+    Example: ghofl merge part-1.ghofl part-2.ghofl --recipe recipe.toml --site north -o north.ghofl
+    """
+    console.check_outputs(json, force, output)
+    agreed = Recipe.load(recipe)
+    check_not_secure(agreed)
+    counted = merge_parts(_load_parts(parts, agreed), agreed)
+    _write_message(outgoing(agreed, counted, site), output, zstd, json)
+
+
+def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:
+    with console.progress() as report:
+        for i, path in enumerate(paths):
+            report("parts", i, len(paths))
+            with console.errors_about(path):
+                yield Part.load(path, recipe)
+
+
+def _write_part(
+    recipe: Recipe, rows: Embedded | Encodable, place: Place, own_file: bool, output: Path, json: str | None
+) -> None:
+    some, source = (rows, "") if own_file else part_of(rows, place)
+    with console.progress() as report:
+        part = Part.of(recipe, some, place, source, report)
+    counted = part.counted
+    console.list_bad(counted.bad)
+    part.save(output)
+    result = {"part": str(output), "number": place.number, "parts": place.parts, "rows": counted.moments.rows}
+    console.say(
+        result,
+        f"Wrote {output}: part {place.number} of {place.parts}, {counted.moments.rows:,} rows, exact and without noise. Keep "
+        "it at this site; 'ghofl merge' makes the message of all parts, and then the parts can be deleted.",
+        json,
+    )
+
+
+def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -> None:
     console.list_bad(left.counted.bad)
     assert left.message is not None
     sent = left.message.to_bytes(zstd)
-    left.counted.clipping.warn(agreed)
+    left.counted.clipping.warn(left.recipe)
     files.write(output, sent, files.PRIVATE)
     _tell_of_message(left, output, len(sent), json)
 

@@ -13,6 +13,7 @@ from ghofl.cli import console, measures
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
+from ghofl.evaluation.confusion import between
 from ghofl.evaluation.selection import Report, best_of, calibrated
 from ghofl.evaluation.tally import Tally
 from ghofl.samples import rows_for
@@ -81,9 +82,8 @@ def evaluate(
         **measures.per_class(found, classes),
     }
     console.show(result, measures.measures_table(found, classifier.head.name, classes), json)
-    counts = measures.confusion_table(found, classes)
-    if counts is not None and json != "-":
-        console.out.print(counts)
+    if json != "-":
+        console.out.print(measures.confusion_table(found, classes))
 
 
 def select(
@@ -98,11 +98,12 @@ def select(
     console.check_outputs(json, force)
     totals = best_of(Report.load(path) for path in reports)
     table = Table(title=f"{console.count(len(totals), 'head')}, best first")
-    for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
+    for name in ("head", "file's sha256", "sites", "rows", "accuracy %", "95 % interval"):
         table.add_column(name)
     for found in totals:
         rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
-        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy)
+        interval = between(found.confusion.accuracy_interval, 2)
+        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy, interval)
     console.show({"heads": [found.to_dict() for found in totals]}, table, json)
 
 

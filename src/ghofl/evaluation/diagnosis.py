@@ -66,7 +66,8 @@ class SiteDiagnosis:
     `labels` and `features` are distances of its class means from the others', where above 1 is further than chance and
     honest spread explain. `looks_like` are its classes that are nearer to another class of the others than to theirs.
     `width` is its variance within classes beside that of the median site, `repeats` how often its rows seem counted,
-    `head_change` the share of predictions that change when it is left out.
+    `head_change` the share of predictions that change when it is left out; `accuracy` is what it reported of a head, and
+    `expected` what the others' recalls of its classes promise.
     """
 
     name: str
@@ -79,6 +80,8 @@ class SiteDiagnosis:
     head_change: float
     width: float | None = None
     repeats: int = 1
+    accuracy: float | None = None
+    expected: float | None = None
     alone: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 

@@ -64,7 +64,9 @@ class Metrics:
         """The measures as plain values."""
         return {
             "accuracy": self.confusion.accuracy,
+            "accuracy_interval": list(self.confusion.accuracy_interval),
             "balanced_accuracy": self.confusion.balanced_accuracy,
+            "balanced_accuracy_interval": list(self.confusion.balanced_interval),
             "macro_f1": self.confusion.macro_f1,
             "log_loss": self.log_loss,
             "brier": self.brier,

@@ -32,8 +32,15 @@ MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
 MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 
+class _Remembered:
+    """Room beside the fields of a recipe for its fingerprint, which every message asks for."""
+
+    __slots__ = ("_fingerprint",)
+    _fingerprint: str
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class Recipe(Shown):
+class Recipe(_Remembered, Shown):
     """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
@@ -166,8 +173,11 @@ class Recipe(Shown):
         The canonical form is the line ``ghofl recipe 1`` and a JSON object of every field, with sorted keys, no
         spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
         """
-        text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
+        if not hasattr(self, "_fingerprint"):
+            text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            digest = hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
+            object.__setattr__(self, "_fingerprint", digest)
+        return self._fingerprint
 
     def _facts(self) -> dict[str, object]:
         space = "" if self.dim == self.encoder.dim else f", {self.dim:,} features"

@@ -1,7 +1,8 @@
 """What a report tells, as plain values: gathered from totals, messages, heads and labelled rows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,10 @@ from ghofl.errors import GhoflError
 from ghofl.evaluation import Confusion, Metrics
 from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
+from ghofl.heads.spec import HeadSpec
 from ghofl.shapes import Int64, Num
+from ghofl.simulation.partition import Parts
+from ghofl.simulation.simulate import Dataset, Simulation, client_name
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
@@ -38,7 +42,13 @@ class HeadLine:
     name: str
     accuracy: float | None = None
     payload_bytes: int | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Where the accuracy on more rows of this kind lies, with 95 % confidence."""
+        found = self.metrics.get("accuracy_interval")
+        return None if found is None else (found[0], found[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,29 @@ class Findings:
             title, total.recipe.classes, counts, tuple(sites), total.recipe.to_toml(), total.recipe.fingerprint,
             promise_of(total), view=view, notes=notes,
         )  # fmt: skip
+
+    @classmethod
+    def of_simulation(
+        cls, result: Simulation, specs: Mapping[str, HeadSpec], data: Dataset, parts: Parts, title: str
+    ) -> "Findings":
+        """What a simulation found: its heads by bytes and accuracy, the best of them class by class, who holds what."""
+        numbers = len(data.classes)
+        sites = tuple(
+            SiteLine(
+                client_name(i), len(part), counts=tuple(np.bincount(data.y_train[part], minlength=numbers).tolist())
+            )
+            for i, part in enumerate(parts)
+        )
+        lines = tuple(
+            HeadLine(name, found.accuracy, found.payload_bytes, found.metrics.to_dict())
+            for name, found in result.heads.items()
+        )
+        best = max(result.heads, key=lambda name: result.heads[name].accuracy)
+        judged = cls.of_total(result.total, title).with_judged(
+            [Classifier.fit(result.total, specs[best], warn=lambda _: None)], data.x_test, data.y_test
+        )
+        assert judged.judged is not None
+        return replace(judged, sites=sites, heads=lines, judged=replace(judged.judged, head=best))
 
     def with_judged(
         self, classifiers: Sequence[Classifier], x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]

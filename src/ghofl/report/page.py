@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import MissingExtraError
+from ghofl.evaluation.confusion import between
 from ghofl.names import shown
 from ghofl.report.charts import MOST_CELLS, charts_of
 from ghofl.report.findings import Findings
@@ -20,7 +21,10 @@ except ImportError:
     raise MissingExtraError("reports draw with Plotly: pip install 'ghofl[report]'") from None
 
 TITLES = {
-    "payload": ("Accuracy against what a site sends", "One point per head, on a logarithmic axis of bytes."),
+    "payload": (
+        "Accuracy against what a site sends",
+        "One point per head, on a logarithmic axis of bytes; bars are 95 % intervals.",
+    ),
     "view": (
         "The classes in two dimensions",
         "The two directions in which classes differ most. Each outline holds 68 % of a class, as the sums describe it; "
@@ -63,14 +67,15 @@ def page(findings: Findings) -> str:
 
 
 def _summary(findings: Findings) -> str:
-    rows, best = sum(findings.counts), max((h.accuracy or 0.0 for h in findings.heads), default=0.0)
+    rows, best = sum(findings.counts), max(findings.heads, key=lambda head: head.accuracy or 0.0, default=None)
     facts = [
         (f"{len(findings.sites):,}", "site" if len(findings.sites) == 1 else "sites"),
         (f"{rows:,}", "rows"),
         (f"{len(findings.classes):,}", "classes"),
     ]
-    if best:
-        facts.append((f"{100 * best:.1f} %", "best accuracy"))
+    if best is not None and best.accuracy:
+        sure = "" if best.interval is None else f" ({between(best.interval)} with 95 % confidence)"
+        facts.append((f"{100 * best.accuracy:.1f} %", f"best accuracy{sure}"))
     tiles = "".join(f"<div class='tile'><b>{value}</b> {name}</div>" for value, name in facts)
     notes = "".join(f"<p class='note'>{_text(note, 500)}</p>" for note in findings.notes)
     return (
@@ -92,17 +97,20 @@ def _chart(name: str, charts: dict[str, dict[str, Any]]) -> str:
 def _heads(findings: Findings) -> str:
     if not findings.heads:
         return ""
-    measures = sorted({key for head in findings.heads for key in head.metrics if key != "accuracy"})
+    numbers = {key for head in findings.heads for key, value in head.metrics.items() if isinstance(value, float)}
+    measures = sorted(numbers - {"accuracy"})
     rows = [
         (
             head.name,
             _percent(head.accuracy),
+            "" if head.interval is None else between(head.interval, 2),
             _count(head.payload_bytes),
             *(_number(head.metrics.get(m)) for m in measures),
         )
         for head in findings.heads
     ]
-    return _table("Heads", ("head", "accuracy, %", "bytes per site", *(m.replace("_", " ") for m in measures)), rows)
+    columns = ("head", "accuracy, %", "95 % interval", "bytes per site", *(m.replace("_", " ") for m in measures))
+    return _table("Heads", columns, rows)
 
 
 def _classes(findings: Findings) -> str:

@@ -22,7 +22,7 @@ from ghofl.recipe import Table
 from ghofl.recipe.schema import build
 from ghofl.shapes import Num
 from ghofl.simulation.cohort import Cohort
-from ghofl.simulation.partition import split
+from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.runs import Row, Runs, check_format
 from ghofl.simulation.simulate import (
     Dataset,
@@ -99,10 +99,13 @@ class Experiment:
         judge: Callable[[Total, HeadSpec, Dataset], HeadResult] = judge_head,
     ) -> Simulation:  # fmt: skip
         """One simulation under a recipe that `assemble` gave."""
-        rng = np.random.default_rng(setting.seed)
-        parts = split(data.y_train, setting.clients, rng, setting.alpha, setting.classes_per_client)
-        cohort = replace(self.cohort, seed=setting.seed)
+        cohort, parts = replace(self.cohort, seed=setting.seed), self.split(data, setting)
         return simulate(data, parts, found.recipe, self.specs(options), progress, cohort, judge=judge)
+
+    def split(self, data: Dataset, setting: Setting) -> Parts:
+        """The rows that each client has."""
+        rng = np.random.default_rng(setting.seed)
+        return split(data.y_train, setting.clients, rng, setting.alpha, setting.classes_per_client)
 
 
 def sweep(

@@ -9,7 +9,6 @@ added to it or taken out of it. (Noise of single messages is part of those messa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -143,13 +142,10 @@ class Total(Shown):
             )
 
     def _facts(self) -> dict[str, object]:
+        sites, classes = some([e.name for e in self.roster]), some(self.recipe.classes)
         noise = {} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}
-        about = {
-            "sites": some([e.name for e in self.roster]),
-            **self.moments._facts(),
-            "classes": some(self.recipe.classes),
-        }
-        return {**about, **noise, "recipe": f"{self.recipe.fingerprint[:12]}…"}
+        about = {"sites": sites, **self.moments._facts(), "classes": classes, **noise}
+        return {**about, "recipe": f"{self.recipe.fingerprint[:12]}…"}
 
     def _picture(self) -> str:
         return bars(self.recipe.classes, self.moments.counts.tolist(), "rows by class")
@@ -167,7 +163,7 @@ class Total(Shown):
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
-        return step * sqrt(rounding + noise**2)
+        return step * np.sqrt(rounding + noise**2)
 
     def __add__(self, message: Message) -> "Total":
         aggregator = Aggregator(self.recipe, self)
@@ -179,12 +175,14 @@ class Total(Shown):
         check_fingerprint({"recipe": other.recipe.fingerprint}, self.recipe)
         self._check_exact("join")
         other._check_exact("join")
-        twice = sorted({e.site for e in self.roster if e.site} & {e.site for e in other.roster})
-        if twice:
+        both = (self.roster, other.roster)
+        sites, ids = (set.intersection(*({getattr(e, key) for e in r} for r in both)) for key in ("site", "id"))
+        if twice := sorted(sites - {""}) or sorted(ids):
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
         check_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
-        return replace(self, moments=self.moments + other.moments, roster=roster)
+        aside = (*self.quarantined, *other.quarantined)
+        return Total(self.recipe, self.moments + other.moments, roster, self.guarantee, quarantined=aside)
 
     def __sub__(self, message: Message) -> "Total":
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
@@ -229,15 +227,12 @@ class Total(Shown):
         Without its `recipe` at hand it is read by the one it brings, and then it may not unpack to more than a gigabyte
         unless it has a 256th of that itself.
         """
-        layout = None if recipe is None else Layout.of(recipe)
         opened = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
         if recipe is None:
             recipe = recipe_in(opened.header)
-            layout = Layout.of(recipe)
-            check_expansion(layout, len(data))
+            check_expansion(Layout.of(recipe), len(data))
         check_fingerprint(opened.header, recipe)
-        assert layout is not None
-        moments = decode(opened, layout)
+        moments = decode(opened, Layout.of(recipe))
         total = cls(recipe, moments, **kept_in(opened.header, recipe, moments))
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total
