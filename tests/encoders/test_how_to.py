@@ -34,7 +34,7 @@ def test_the_walk_through_of_embedding_runs_line_by_line(checkpoint, language_mo
     (tmp_path / "letters.csv").write_text("text,label\nthe cat sat,cat\na dog ran,dog\n")
     blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("ghofl ")]
-    assert len(lines) == 10
+    assert len(lines) == 15
     for line in lines:
         command, _, refusal = line.partition("# refused: ")
         said = ghofl(*shlex.split(command)[1:], code=2 if refusal else 0) + capsys.readouterr().err
