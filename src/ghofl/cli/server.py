@@ -1,9 +1,9 @@
 """Commands of the server: `sum`, `subtract`, `release` and `head`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -13,14 +13,12 @@ from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
-from ghofl.moments import Moments
-from ghofl.privacy import Guarantee
+from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
-CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
 
@@ -106,16 +104,18 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
-    journal.add(released)
+    own = _load_total(total).release()
+    released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
     released.save(output)
-    together = journal.compose(() if released.guarantee is None else released.guarantee.assumptions)
+    together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
-        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+        more += (
+            f" All {together.releases} releases of this total together, as the file says: {console.promise(together)}"
+        )
     console.say(
         {**total_result(released, output), "composed": None if together is None else together.to_dict()},
-        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
+        f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
 
@@ -155,41 +155,6 @@ def _load_total(path: Path) -> Total:
         return Total.load(path)
 
 
-def moments_result(moments: Moments, recipe: Recipe) -> dict[str, Any]:
-    """What moments hold, as plain values."""
-    counts = {name: int(n) for name, n in zip(recipe.classes, moments.counts, strict=True)}
-    return {
-        "recipe": recipe.fingerprint,
-        "layout": str(moments.layout),
-        "rows": moments.rows,
-        "moments_sha256": moments.sha256,
-        "counts": counts,
-        "classes without rows": int(np.count_nonzero(moments.counts == 0)),
-    }
-
-
-def total_result(total: Total, path: Path) -> dict[str, Any]:
-    """What a total holds, as plain values."""
-    return {
-        "file": str(path),
-        "sites": len(total.roster),
-        "total_sha256": total.moments.sha256,
-        **moments_result(total.moments, total.recipe),
-        **promise_result(total.guarantee),
-        **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
-        "is released": total.is_released,
-        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
-        "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
-    }
-
-
-def promise_result(guarantee: Guarantee | None) -> dict[str, Any]:
-    """What noise promises, as plain values; nothing without noise."""
-    if guarantee is None:
-        return {}
-    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
-
-
 def _roster_table(total: Total) -> Table:
     table = Table(
         title=f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
@@ -212,11 +177,3 @@ def _warn_of_sole_holders(holders: Mapping[int, set[str]], recipe: Recipe) -> No
     if alone:
         listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
         console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
-
-
-def warn_of_clipping(total: Total) -> None:
-    """Say on standard error which sites have more clipped entries than is harmless."""
-    over = total.clipped()
-    if over:
-        names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
-        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
