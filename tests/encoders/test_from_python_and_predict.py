@@ -182,7 +182,9 @@ def test_a_text_that_cannot_be_read_is_named_by_its_row_or_left_out(text_head, m
         assert json.load(file)["left_out"] == [{"row": 5, "reason": "new.csv, row 6 is an empty text."}]
 
 
-def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_is_refused(text_head, language_model, tmp_path):
+def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_is_refused(
+    text_head, language_model, tmp_path
+):
     pandas.DataFrame({"text": TEXTS}).to_csv("new.csv", index=False)
     classifier = ghofl.Classifier.load("head.safetensors")
     named = classifier.recipe.encoder.name.removeprefix("hf:")
