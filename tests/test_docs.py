@@ -145,7 +145,7 @@ def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monke
     )
     monkeypatch.chdir(tmp_path)
     lines = lines_of(ROOT / "docs" / "how-to-simulate.md")
-    said = {line: run(line) for line in lines}
+    said = {line: run(line) for line in [*lines, *lines_of(ROOT / "docs" / "index.md")]}
     totals = [json.loads(text)["total_sha256"] for line, text in said.items() if line.endswith("--json -")]
     assert len(totals) == 3
     assert len(set(totals)) == 1
@@ -209,16 +209,28 @@ def test_the_walk_through_of_tables_runs_line_by_line(
 @pytest.mark.parametrize(
     "page",
     [
-        "index.md", "how-to-python.md", "how-to-unlearn.md", "how-to-simulate.md", "how-to-private-runs.md",
+        "how-to-unlearn.md", "how-to-simulate.md", "how-to-private-runs.md",
         "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as somebody who reads the page would run them."""
     monkeypatch.chdir(tmp_path)
     examples = blocks(ROOT / "docs" / page, "python")
     assert examples
+    names = {"__name__": page}
     for example in examples:
-        exec(compile(example, page, "exec"), {"__name__": page})
+        exec(compile(example, page, "exec"), names)
+
+
+def test_the_story_says_what_its_lines_print(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block of the front page's story is followed by what it shows."""
+    text, names = (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), {}
+    told = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(told) == text.count("```python") == 7
+    for example, shown in told:
+        exec(compile(example, "index.md", "exec"), names)
+        assert capsys.readouterr().out == shown
 
 
 def test_the_signs_in_the_mathematics_page_are_the_library_s() -> None:

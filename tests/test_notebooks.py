@@ -60,3 +60,23 @@ def test_a_notebook_shows_today_what_is_stored_in_it(
         now = _shown(cell)
         assert re.sub(NUMBER, "#", now) == re.sub(NUMBER, "#", then)
         assert _numbers(now) == pytest.approx(_numbers(then), rel=0.05, abs=0.05)
+
+
+def test_a_page_shows_a_notebook_s_cells_and_outputs() -> None:
+    spec = importlib.util.spec_from_file_location("ghofl_docs_notebooks", EXAMPLES.parent / "docs" / "notebooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name in NEEDS:
+        page = EXAMPLES.parent / "docs" / f"notebook-{name}.md"
+        text = module.with_notebooks(page.read_text(encoding="utf-8"), page.parent)
+        assert "<!-- notebook" not in text
+        assert (
+            len(re.findall("^# ", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)) == 1
+        )
+        assert "together" in text
+        assert text.count("```python") == sum(
+            cell.cell_type == "code" for cell in nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4).cells
+        )
+    assert "data:image/png;base64," in module.with_notebooks("<!-- notebook: ../examples/images.ipynb -->", page.parent)
