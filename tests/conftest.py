@@ -1,5 +1,6 @@
 """Shared by all tests: hypothesis settings, small federations, and where real data lies."""
 
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,12 +9,19 @@ import jaxtyping
 import numpy as np
 import order
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "ghofl", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 settings.load_profile("ghofl")
+
+# What a power cut leaves no test sees, and sites in tests write tens of thousands of files that would each wait for the
+# disk. That they ask for it, and when, are tests of its own.
+os.fsync = lambda _: None
+# The command line is the same for every test that runs a command; making it takes as long as many commands do.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 
 @pytest.hookimpl(trylast=True)  # when tests that were not asked for are gone

@@ -8,17 +8,23 @@ import pytest
 
 T = TypeVar("T")
 
-# Seconds on two cores that do nothing else. Federations of real processes mostly wait, so that others can compute.
+# About how many seconds the slow tests of a file take. Federations of real processes mostly wait, so that others can
+# compute.
 SECONDS = {
-    "tests/flower/test_deployment.py": 300,
-    "tests/integration/test_real_best.py": 240,
-    "tests/integration/test_real_embeddings.py": 180,
-    "tests/flower/test_walk_through.py": 80,
-    "tests/test_installed.py": 70,
+    "tests/flower/test_deployment.py": 240,
+    "tests/integration/test_real_best.py": 200,
+    "tests/integration/test_real_embeddings.py": 150,
+    "tests/flower/test_walk_through.py": 70,
+    "tests/test_installed.py": 60,
     "tests/flower/test_simulation.py": 50,
     "tests/secure/test_rounds.py": 40,
-    "tests/test_aggregation.py": 40,
-    "tests/test_simulate.py": 20,
+    "tests/samples/test_embed.py": 40,
+    "tests/test_aggregation.py": 35,
+    "tests/test_docs.py": 25,
+    "tests/encoders/test_views.py": 20,
+    "tests/encoders/test_how_to.py": 15,
+    "tests/test_simulate.py": 15,
+    "tests/test_diagnosis.py": 12,
 }
 
 

@@ -2,7 +2,8 @@
 
 jaxtyping binds the arguments of every call and opens a new scope for the names of its axes, which costs more than most
 functions do. Only functions whose signature names axes need that; the others are given to beartype alone, which checks
-the same annotations and raises the same error.
+the same annotations and raises the same error. Either way the check is written when a function is first called: most
+processes of a test run call few of the two thousand functions.
 """
 
 import dataclasses
@@ -23,14 +24,16 @@ def jaxtyped(what=None, *, typechecker):
     """`jaxtyping.jaxtyped` for what has axes in its signature, beartype for the rest."""
     if what is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
-    if isinstance(what, types.FunctionType) and not names_axes(what):
-        return _without_axes(what)
+    if isinstance(what, types.FunctionType):
+        return _checked_later(
+            what, functools.partial(with_axes, typechecker=typechecker) if names_axes(what) else checked
+        )
     if inspect.isclass(what) and dataclasses.is_dataclass(what):
         made = what.__init__
         if isinstance(made, types.FunctionType) and made.__globals__["__name__"] == __name__:
             return what  # inherited, or written by hand and checked as a function
         if isinstance(made, types.FunctionType) and not hasattr(made, "__wrapped__") and not names_axes(made):
-            what.__init__ = _without_axes(made)
+            what.__init__ = _checked_later(made, checked)
             return what
     return with_axes(what, typechecker=typechecker)
 
@@ -55,15 +58,18 @@ def _has_axes(annotation, names):
     return any(_has_axes(part, names) for part in typing.get_args(annotation))
 
 
-def _without_axes(function):
-    strict = checked(function)
-    if strict is function:
+def _checked_later(function, check):
+    if not function.__annotations__:
         return function
+    strict = None
 
     @functools.wraps(function)
     def wrapped(*args, **kwargs):
+        nonlocal strict
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
+        if strict is None:
+            strict = check(function)
         return strict(*args, **kwargs)
 
     return wrapped

@@ -208,7 +208,7 @@ def test_one_site_cannot_take_over_a_total_whose_recipe_has_a_largest_share():
         with pytest.raises(RosterError, match="'liar' has 10,000 of the 11,000 rows"):
             build()
     assert total - liar == honest, "adding and subtracting go on"
-    assert np.mean(Classifier.fit(total - liar, "lda").predict(x) == y) > 0.8
+    assert np.mean(Classifier.fit(total - liar, "lda").predict_numbers(x) == y) > 0.8
 
 
 def test_the_clipped_share_of_sites_is_told_by_exact_totals_and_not_by_released_ones(messages):

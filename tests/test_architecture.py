@@ -40,6 +40,7 @@ BUILT_IN = {
     "NotImplementedError", "OverflowError", "RuntimeError", "TypeError", "ValueError",
 }  # fmt: skip
 CAUGHT_NEARBY = {
+    "__init__.py": {"AttributeError"},  # how a module says that it has no such name
     "container.py": {"ValueError"},  # hooks of json.loads, whose errors `_json` turns into a MessageError
 }
 
@@ -88,25 +89,21 @@ def command_bodies() -> dict[str, int]:
     """The lines of every command beside its signature and docstring, by the command's words."""
     import inspect
 
-    import typer
     from typer.core import TyperGroup
 
-    from ghofl.cli import app
+    from ghofl.cli import PLACES, load
 
-    out, groups = {}, [("", typer.main.get_command(app))]
-    while groups:
-        prefix, group = groups.pop()
-        assert isinstance(group, TyperGroup)
-        for name, command in group.commands.items():
-            if isinstance(command, TyperGroup):
-                groups.append((f"{name} ", command))
-                continue
+    out = {}
+    for place in PLACES:
+        found = load(place)
+        below = found.commands if isinstance(found, TyperGroup) else {}
+        for name, command in {f"{place} {word}": c for word, c in below.items()}.items() or ((place, found),):
             callback = inspect.unwrap(command.callback)  # type: ignore[arg-type]
             written = next(
                 f for f in functions(Path(sys.modules[callback.__module__].__file__)) if f.name == callback.__name__
             )
             assert ast.get_docstring(written)
-            out[prefix + name] = written.end_lineno - written.body[1].lineno + 1
+            out[name] = written.end_lineno - written.body[1].lineno + 1
     return out
 
 
@@ -129,4 +126,4 @@ def test_files_and_functions_are_short():
 
 
 def test_few_modules_lie_outside_the_rooms():
-    assert len(list((ROOT / "src" / "ghofl").glob("*.py"))) <= 10
+    assert len([p for p in (ROOT / "src" / "ghofl").glob("*.py") if p.name != "__init__.py"]) <= 10

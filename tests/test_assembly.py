@@ -146,3 +146,18 @@ def test_limits_of_one_site_go_into_the_recipe():
     recipe = assemble(wanted, ("cat", "dog"), Encoder(dim=4)).recipe
     assert (recipe.max_rows, recipe.limits.max_share) == (20_000, 0.4)
     assert assemble(RecipeOptions(), ("cat", "dog"), Encoder(dim=4)).recipe.max_rows == 1_000_000
+
+
+def test_columns_that_vanish_on_the_grid_are_named_in_a_note():
+    rng = np.random.default_rng(0)
+    even = rng.normal(size=(200, 96))
+    uneven = even * np.where(np.arange(96) < 24, 1e-4, 1.0)
+    notes = assemble(RecipeOptions(), CLASSES, ENCODER, protected=uneven).notes
+    assert any("25% of the columns" in note and "schema" in note for note in notes), notes
+    assert not any("columns" in note for note in assemble(RecipeOptions(), CLASSES, ENCODER, protected=even).notes)
+
+
+def test_under_an_epsilon_no_protected_row_makes_a_note():
+    uneven = np.random.default_rng(0).normal(size=(200, 96)) * np.where(np.arange(96) < 24, 1e-4, 1.0)
+    options = RecipeOptions(privacy=PrivacyOptions(epsilon=1.0, radius=5.0))
+    assert assemble(options, CLASSES, ENCODER, protected=uneven).notes == assemble(options, CLASSES, ENCODER).notes

@@ -18,7 +18,7 @@ from ghofl.wire.envelope import seal
 
 COMMANDS = [
     "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
-    "evaluate", "select", "calibrate", "predict", "export", "report", "simulate", "inspect", "audit", "keeper",
+    "evaluate", "select", "calibrate", "predict", "export", "serve", "report", "simulate", "inspect", "audit", "keeper",
 ]  # fmt: skip
 
 
@@ -157,6 +157,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     assert len(result["heads"]) == 14
     for name, head in result["heads"].items():
         measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece"}
+        measures |= {"accuracy_interval", "balanced_accuracy_interval"}
         assert set(head) == measures | {"payload_bytes", "fit_seconds", "ms_per_sample"}
         # The released FisherMix starts from random weights and has 320 steps here: it has not arrived anywhere yet.
         assert (0.0 if name == "fisher_mix" else 0.5) < head["accuracy"] <= 1.0
@@ -201,7 +202,7 @@ BAD = [
     (["head", "total.ghofl", "--preset", "best", "-o", "x"], "preset 'best' is unknown"),
     (["head", "north.ghofl", "-o", "x"], "a 'total' was expected"),
     (["evaluate", "total.ghofl", "test.npz"], "a 'head' was expected"),
-    (["predict", "total.ghofl", "test.npz", "-o", "x"], "a 'head' was expected"),
+    (["predict", "total.ghofl", "test.npz", "-o", "x.csv"], "a 'head' was expected"),
     (["recipe", "x", "--dim", "4"], "no classes given"),
     (["recipe", "x", "--classes", "a,b"], "no dimension given"),
     (["recipe", "x", "--classes", "a,b", "--dim", "4", "--statistics", "Q"], "known are N, A, D, B, S"),
@@ -417,7 +418,11 @@ JSON_COMMANDS = {
 
 
 def test_every_command_of_this_list_has_a_rule_for_its_json():
-    assert set(JSON_COMMANDS) == set(COMMANDS) - {"demo", "keeper"}  # a keeper answers until it is stopped
+    assert set(JSON_COMMANDS) == set(COMMANDS) - {
+        "demo",
+        "keeper",
+        "serve",
+    }  # the last two answer until they are stopped
 
 
 @pytest.mark.parametrize("command", JSON_COMMANDS.values(), ids=JSON_COMMANDS)
@@ -515,8 +520,10 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     assert sorted(os.listdir()) == before
 
 
-def test_the_demo_shows_heads_invariance_and_unlearning():
-    text = ghofl("demo")
+def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
+    pytest.importorskip("plotly")
+    text = ghofl("demo", "--report", tmp_path / "demo.html")
+    assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
     assert "exact unlearning" in text
     lines = [line for line in text.splitlines() if "│" in line]

@@ -13,16 +13,13 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import ghofl
 from ghofl import HEADS, Layout
-from ghofl.cli import app
 from ghofl.features import rademacher
 from ghofl.simulation.demo import digits
+from pages import README, ROOT, blocks, lines_of, run, run_lines
 
-ROOT = Path(__file__).parents[1]
-README = ROOT / "README.md"
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLASSES = np.array(["cat", "dog", "bird"])
 
@@ -40,14 +37,6 @@ if not (ROOT / "docs" / "generate.py").exists():
     pytest.skip("the pages are not beside the tests", allow_module_level=True)
 GENERATOR = _generator()
 COMMANDS = GENERATOR.commands()
-
-
-def _blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-
-
-def _commands(text: str) -> list[str]:
-    return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("ghofl ")]
 
 
 def _site(folder: Path, name: str, rows: int, dim: int, rng: np.random.Generator, classes: int = 3) -> None:
@@ -105,7 +94,7 @@ def test_every_command_has_an_example_whose_options_exist(name: str) -> None:
 
 
 def test_the_python_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = _blocks(README, "python")
+    (example,) = blocks(README, "python")
     exec(compile(example, "README.md", "exec"), {})
     accuracy, sha256 = capsys.readouterr().out.split()
     assert float(accuracy) > 0.9
@@ -114,7 +103,7 @@ def test_the_python_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.slow
 def test_the_shell_example_of_the_readme_runs_in_a_real_shell(tmp_path: Path, rng: np.random.Generator) -> None:
-    (script,) = (block for block in _blocks(README, "sh") if "ghofl moments" in block)
+    (script,) = (block for block in blocks(README, "sh") if "ghofl moments" in block)
     for name, rows in (("north", 120), ("south", 60), ("test", 50)):
         _site(tmp_path, name, rows, 64, rng)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -131,11 +120,9 @@ def test_the_walk_through_with_files_runs_line_by_line(
     for name, rows in (("north", 120), ("south", 60), ("east", 30), ("west", 40), ("new", 20), ("test", 50)):
         _site(tmp_path, name, rows, 64, rng)
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in _blocks(ROOT / "docs" / "how-to-files.md", "sh") for line in _commands(block)]
+    lines = lines_of(ROOT / "docs" / "how-to-files.md")
     assert len(lines) > 10
-    for line in lines:
-        command, _, refusal = line.partition("# refused: ")
-        _run(command, refusal)
+    run_lines(lines)
     assert Path("total.ghofl").read_bytes() == Path("back.ghofl").read_bytes()
 
 
@@ -145,10 +132,9 @@ def test_the_walk_through_of_probabilities_runs_line_by_line(
     for name, rows in (("north", 120), ("south", 60), ("new", 20), ("test", 50)):
         _site(tmp_path, name, rows, 64, rng)
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in _blocks(ROOT / "docs" / "how-to-probabilities.md", "sh") for line in _commands(block)]
+    lines = lines_of(ROOT / "docs" / "how-to-probabilities.md")
     assert len(lines) > 10
-    for line in lines:
-        _run(line)
+    run_lines(lines)
 
 
 @pytest.mark.slow
@@ -158,8 +144,8 @@ def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monke
         tmp_path / "digits.npz", x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test
     )
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in _blocks(ROOT / "docs" / "how-to-simulate.md", "sh") for line in _commands(block)]
-    said = {line: _run(line) for line in lines}
+    lines = lines_of(ROOT / "docs" / "how-to-simulate.md")
+    said = {line: run(line) for line in [*lines, *lines_of(ROOT / "docs" / "index.md")]}
     totals = [json.loads(text)["total_sha256"] for line, text in said.items() if line.endswith("--json -")]
     assert len(totals) == 3
     assert len(set(totals)) == 1
@@ -178,11 +164,9 @@ def test_the_walk_through_of_private_runs_runs_line_by_line(
     for name, rows in (("north", slice(0, 700)), ("south", slice(700, None))):
         np.savez(tmp_path / f"{name}.npz", x=data.x_train[rows], y=data.y_train[rows])
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in _blocks(ROOT / "docs" / "how-to-private-runs.md", "sh") for line in _commands(block)]
+    lines = lines_of(ROOT / "docs" / "how-to-private-runs.md")
     assert len(lines) > 15
-    for line in lines:
-        command, _, refusal = line.partition("# refused: ")
-        _run(command, refusal)
+    run_lines(lines)
 
 
 @pytest.mark.filterwarnings("ignore::ghofl.errors.EmptyClassWarning")  # the noise decides whether a class is left empty
@@ -193,10 +177,9 @@ def test_the_walk_through_of_public_rows_runs_line_by_line(tmp_path: Path, monke
     np.savez(tmp_path / "digits.npz", **arrays)
     np.savez(tmp_path / "public.npz", x=data.x_test, y=data.y_test)
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in _blocks(ROOT / "docs" / "how-to-public-rows.md", "sh") for line in _commands(block)]
+    lines = lines_of(ROOT / "docs" / "how-to-public-rows.md")
     assert len(lines) == 5
-    for line in lines:
-        _run(line)
+    run_lines(lines)
 
 
 @pytest.mark.slow
@@ -206,7 +189,7 @@ def test_the_walk_through_of_tables_runs_line_by_line(
 ) -> None:
     """The data dictionary is the page's own, and the rows follow it."""
     page = ROOT / "docs" / "how-to-tables.md"
-    (dictionary,) = _blocks(page, "text")
+    (dictionary,) = blocks(page, "text")
     (tmp_path / "dictionary.csv").write_text(dictionary, encoding="utf-8")
     for name, rows in (("north", 200), ("south", 90), ("test", 60), ("new", 20)):
         lines = ["age,creatinine,ward,diagnosis"]
@@ -218,43 +201,41 @@ def test_the_walk_through_of_tables_runs_line_by_line(
             lines.append(f"{rng.normal(50 + 10 * sick, 9):.0f},{value},{ward},{diagnosis}")
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in _blocks(page, "sh") for line in _commands(block)]
+    lines = lines_of(page)
     assert len(lines) > 10
-    for line in lines:
-        command, _, refusal = line.partition("# refused: ")
-        _run(command, refusal)
-
-
-def _run(command: str, refusal: str = "") -> str:
-    result = CliRunner().invoke(app, shlex.split(command)[1:])
-    if refusal:
-        # What a terminal draws around a usage error breaks lines; words are what counts.
-        said = " ".join(re.sub(r"[^\w.,;:'/-]+", " ", f"{result.output} {result.exception}").split())
-        assert result.exit_code != 0, f"{command} was not refused"
-        assert refusal.strip() in said, f"{command} said {said}"
-    else:
-        assert result.exit_code == 0, f"{command} failed: {result.exception!r} {result.output}"
-    return result.stdout
+    run_lines(lines)
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        "how-to-simulate.md", "how-to-private-runs.md", "how-to-tables.md", "how-to-probabilities.md", "math.md",
-        "message-format.md",
+        "how-to-unlearn.md", "how-to-simulate.md", "how-to-private-runs.md",
+        "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, as somebody who reads the page would run them."""
     monkeypatch.chdir(tmp_path)
-    examples = _blocks(ROOT / "docs" / page, "python")
+    examples = blocks(ROOT / "docs" / page, "python")
     assert examples
+    names = {"__name__": page}
     for example in examples:
-        exec(compile(example, page, "exec"), {"__name__": page})
+        exec(compile(example, page, "exec"), names)
+
+
+def test_the_story_says_what_its_lines_print(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every block of the front page's story is followed by what it shows."""
+    text, names = (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), {}
+    told = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(told) == text.count("```python") == 7
+    for example, shown in told:
+        exec(compile(example, "index.md", "exec"), names)
+        assert capsys.readouterr().out == shown
 
 
 def test_the_signs_in_the_mathematics_page_are_the_library_s() -> None:
     """The page's own few lines of Rademacher signs, written without numpy, give the library's matrices."""
-    (code,) = (block for block in _blocks(ROOT / "docs" / "math.md", "python") if "def signs" in block)
+    (code,) = (block for block in blocks(ROOT / "docs" / "math.md", "python") if "def signs" in block)
     names: dict = {}
     exec(compile(code, "math.md", "exec"), names)
     for rows, columns, purpose in ((2, 4, "projection"), (33, 7, "lift"), (5, 1, "sketch")):
@@ -312,5 +293,5 @@ def test_the_python_interface_lists_every_module_that_users_import() -> None:
     }
     for name in listed:
         importlib.import_module(name)
-    public = {vars(ghofl)[name].__module__ for name in ghofl.__all__ if hasattr(vars(ghofl)[name], "__module__")}
+    public = {value.__module__ for value in map(ghofl.__getattr__, ghofl.__all__) if hasattr(value, "__module__")}
     assert public <= listed

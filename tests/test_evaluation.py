@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 from sklearn.metrics import (
     accuracy_score,
     balanced_accuracy_score,
@@ -19,6 +20,7 @@ from ghofl import Classifier
 from ghofl.cli import app
 from ghofl.errors import HeadError, MessageError
 from ghofl.evaluation import Confusion, Metrics
+from ghofl.evaluation.confusion import wilson
 from ghofl.evaluation.tally import Tally
 
 
@@ -52,11 +54,32 @@ def test_the_measures_are_scikit_learn_s(rng):
     assert found["macro_f1"] == pytest.approx(f1_score(y, p.argmax(axis=1), average="macro"))
     assert found["log_loss"] == pytest.approx(log_loss(y, p))
     assert found["brier"] == pytest.approx(np.mean(np.sum((p - hot) ** 2, axis=1)))
-    assert set(found) == {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece"}
+    shares = {"accuracy", "balanced_accuracy"}
+    assert set(found) == shares | {f"{name}_interval" for name in shares} | {"macro_f1", "log_loss", "brier", "ece"}
     two = Metrics.of(p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), y % 2)
     assert two.auc == pytest.approx(roc_auc_score(y % 2, p[:, 1] / (p[:, 0] + p[:, 1])))
     precision = Metrics.of(p, y).confusion.precisions
     assert precision == pytest.approx(precision_score(y, p.argmax(axis=1), average=None))
+
+
+@pytest.mark.parametrize(("right", "rows"), [(0, 1), (1, 1), (0, 30), (30, 30), (17, 40), (995, 1000)])
+def test_the_interval_of_an_accuracy_is_wilson_s(right, rows):
+    theirs = binomtest(right, rows).proportion_ci(0.95, method="wilson")
+    assert wilson(right, rows) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    y = np.zeros(rows, dtype=int)
+    found = Confusion.of(y, np.where(np.arange(rows) < right, 0, 1), 2)
+    assert found.accuracy_interval == wilson(right, rows)
+    assert found.balanced_interval == pytest.approx(wilson(right, rows))  # with one class it is the same share
+
+
+def test_the_interval_of_a_balanced_accuracy_holds_it_nineteen_times_in_twenty(rng):
+    recalls, rows, inside = np.array([0.95, 0.6, 0.8]), np.array([60, 25, 40]), []
+    for _ in range(2000):
+        right = rng.binomial(rows, recalls)
+        low, high = Confusion(np.diag(right) + np.diag(rows - right)[:, [2, 0, 1]]).balanced_interval
+        inside.append(low <= recalls.mean() <= high)
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.015)  # three deviations of 2,000 trials
+    assert Confusion(np.zeros((3, 3), dtype=np.int64)).balanced_interval == (0.0, 1.0)
 
 
 def test_a_row_without_a_label_counts_as_wrong():
@@ -125,11 +148,11 @@ def test_from_evaluate_to_predict_at_the_command_line(head_and_rows, tmp_path):
     assert Classifier.load(tmp_path / "mended") == both
     (tmp_path / "priors.json").write_text(json.dumps({"class 0": 3, "class 1": 1}))
     for given, expected in (
-        (["--priors", "uniform"], both.with_priors("uniform").predict(x[:300])),
-        (["--priors", "class 0=0.75,class 1=0.25"], both.with_priors([3, 1, 0, 0]).predict(x[:300])),
-        (["--priors", "priors.json"], both.with_priors([3, 1, 0, 0]).predict(x[:300])),
-        (["--threshold", "class 2=0.1"], both.with_thresholds({"class 2": 0.1}).predict(x[:300])),
-        (["--reject", "0.2"], both.predict(x[:300], reject=0.2)),
+        (["--priors", "uniform"], both.with_priors("uniform").predict_numbers(x[:300])),
+        (["--priors", "class 0=0.75,class 1=0.25"], both.with_priors([3, 1, 0, 0]).predict_numbers(x[:300])),
+        (["--priors", "priors.json"], both.with_priors([3, 1, 0, 0]).predict_numbers(x[:300])),
+        (["--threshold", "class 2=0.1"], both.with_thresholds({"class 2": 0.1}).predict_numbers(x[:300])),
+        (["--reject", "0.2"], both.predict_numbers(x[:300], reject=0.2)),
     ):
         command(tmp_path, "predict", "mended", "north.npz", "-o", "out.csv", "--force", *given)
         lines = (tmp_path / "out.csv").read_text().splitlines()

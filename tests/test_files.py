@@ -8,6 +8,7 @@ import pytest
 
 from ghofl import files
 from ghofl.errors import BusyError
+from ghofl.site.memory import FolderMemory
 
 
 def test_a_file_is_written_whole(tmp_path):
@@ -15,6 +16,23 @@ def test_a_file_is_written_whole(tmp_path):
     files.write(tmp_path / "a", b"bytes")
     assert (tmp_path / "a").read_bytes() == b"bytes"
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_content_is_on_the_disk_before_the_file_has_its_name(tmp_path, monkeypatch):
+    done, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: done.append(f"{os.fstat(handle).st_size} bytes on the disk"))
+    monkeypatch.setattr(os, "replace", lambda old, new: (done.append("named"), replace(old, new)))
+    files.write(tmp_path / "a", "text")
+    assert done == ["4 bytes on the disk", "named"]
+
+
+def test_what_a_site_adds_to_a_file_is_on_the_disk_when_it_goes_on(tmp_path, monkeypatch):
+    done = []
+    monkeypatch.setattr(os, "fsync", lambda handle: done.append(os.fstat(handle).st_size))
+    memory = FolderMemory(tmp_path)
+    memory.append("ledger", b"one\n")
+    memory.append("ledger", b"two\n")
+    assert done == [4, 8]
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

@@ -9,7 +9,8 @@ import pytest
 
 import golden_files
 from ghofl import HEADS, Classifier, Message, Total
-from ghofl.wire.envelope import SCHEMA
+from ghofl.recipe.recipe import SCHEMA as RECIPE_SCHEMA
+from ghofl.wire.envelope import SCHEMA, peek
 
 GOLDEN = Path(__file__).parent / "golden"
 NOW = GOLDEN / f"schema-{SCHEMA}"
@@ -87,6 +88,34 @@ def test_heads_of_every_schema_say_what_a_head_made_now_says(path):
     is_trained = name_of(path) in ("fisher_mix", "proto_hyper")
     tolerance = {"rel": 1e-3, "abs": 1e-3} if is_trained else {"rel": 1e-6, "abs": 1e-6}
     assert read.scores(x) == pytest.approx(made.scores(x), **tolerance)
+
+
+def test_the_promise_names_every_schema_and_each_has_its_files():
+    """A new schema comes with files of its own, and those of the old ones stay."""
+    assert [folder.name for folder in EVERY] == [f"schema-{n}" for n in range(1, SCHEMA + 1)]
+    for folder in EVERY:
+        assert {path.stem.split("-")[0] for path in folder.glob("*.safetensors")} == {
+            "message",
+            "total",
+            "released",
+            "head",
+        }
+    page = Path(__file__).parents[1] / "docs" / "message-format.md"
+    if page.exists():
+        known = ", ".join(str(n) for n in range(1, SCHEMA + 1))
+        text = page.read_text(encoding="utf-8")
+        assert f"| message, total, head | {known} | {SCHEMA} |" in text
+        assert f"| recipe | {RECIPE_SCHEMA} | {RECIPE_SCHEMA} |" in text
+
+
+@pytest.mark.parametrize("path", of_schemas("total-B*") + of_schemas("head-lda*"), ids=label)
+def test_an_old_file_that_is_saved_again_is_of_the_newest_schema(path, tmp_path):
+    kind = Total if path.stem.startswith("total") else Classifier
+    read = kind.load(path)
+    read.save(tmp_path / "again")
+    again = kind.load(tmp_path / "again")
+    assert again == read
+    assert peek(tmp_path / "again")["schema"] == SCHEMA
 
 
 def test_there_is_a_golden_file_of_every_head():

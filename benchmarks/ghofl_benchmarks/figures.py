@@ -8,6 +8,7 @@ from ghofl_benchmarks import data, paper, pictures, report
 from ghofl_benchmarks.data import DataMissingError, Missing
 
 FIGURES = {
+    "front": "CIFAR-10 at the strongest skew: accuracy against what one client sends, ours as one line, and everybody else",
     "tradeoff": "Accuracy against the bytes one client sends: ours and every baseline, CIFAR-10 and CIFAR-100, α = 0.05",
     "convergence": "Accuracy by round of methods that train the whole network on images, one message beside them",
     "ablation": "Accuracy by clients and label skew: ours and the spread of baselines",
@@ -49,7 +50,7 @@ def _points(name: str, rows: list[dict], best: list[dict], images: dict | None) 
     ]
     for method, run in (images or {}).get("rounds", {}).get("0.05", {}).items() if name == "cifar10" else ():
         number = len(run["accuracy"])
-        title = f"{method}, whole network, {number} rounds"
+        title = f"{NAMES[method]}, whole network, {number} rounds"
         found.append(
             {
                 "title": title,
@@ -69,13 +70,95 @@ def _scatter(ax: Any, points: list[dict], title: str) -> None:
         ax.semilogx(
             [p["bytes"] for p in own], [p["accuracy"] for p in own], mark, markersize=4, color=colour, label=label
         )
-    for p in points:
-        ax.annotate(p["title"], (p["bytes"], p["accuracy"]), fontsize=5.5, xytext=(3, 2), textcoords="offset points")
+    for group in _alike(points):
+        text = ", ".join(dict.fromkeys(p["title"] for p in group))
+        right = max(group, key=lambda p: p["bytes"])
+        side = {"ha": "right", "xytext": (-4, 2)} if right["bytes"] > 2e7 else {"ha": "left", "xytext": (4, 2)}
+        ax.annotate(text, (right["bytes"], right["accuracy"]), fontsize=5.5, textcoords="offset points", **side)
     ax.set_title(title)
     ax.set_xlabel("a client sends (bytes, all rounds)")
     ax.set_ylabel("test accuracy %")
     ax.grid(alpha=0.3)
-    ax.legend(fontsize=7, loc="lower right")
+    ax.legend(fontsize=7, loc="upper left")
+
+
+def front(folder: Path, path: Path) -> dict[str, Any]:
+    """One panel for a front page: CIFAR-10, α = 0.05."""
+    main = _stored("table-main", folder, "python -m ghofl_benchmarks table main")
+    best, images = report.read("best", folder) or [], report.read("multiround", folder) or {}
+    points = _points("cifar10", main["rows"], best, None)
+    line = _ascending([p for p in points if p["kind"] == "ours"])
+    others = [p for p in points if p["kind"] == "baseline" and not p["title"].startswith("FedProx")]
+    runs = images.get("rounds", {}).get("0.05", {})
+    if pictures.can_draw():
+        with pictures.canvas(path, 1, (8.0, 4.8)) as (ax,):
+            _front(ax, line, others, runs)
+    return {"ours": line, "others": others, "views": _with_views(folder)}
+
+
+def _ascending(points: list[dict]) -> list[dict]:
+    """Those that no cheaper one equals, by bytes."""
+    kept: list[dict] = []
+    for point in sorted(points, key=lambda p: (p["bytes"], -p["accuracy"])):
+        if not kept or point["accuracy"] > kept[-1]["accuracy"]:
+            kept.append(point)
+    return kept
+
+
+def _front(ax: Any, line: list[dict], others: list[dict], runs: dict) -> None:
+    own, other = pictures.COLOURS["ours"], pictures.COLOURS["baseline"]
+    ax.semilogx([p["bytes"] for p in line], [p["accuracy"] for p in line], "o-", color=own, linewidth=2.2)
+    middle = line[len(line) // 2]
+    ax.annotate(
+        "ghofl: one message", (middle["bytes"], middle["accuracy"]), xytext=(-20, 12), textcoords="offset points",
+        color=own, fontweight="bold", ha="center",
+    )  # fmt: skip
+    for group in _alike(others):
+        y = sum(p["accuracy"] for p in group) / len(group)
+        ax.plot([p["bytes"] for p in group], [p["accuracy"] for p in group], "s", color=other, markersize=5)
+        _label(ax, ", ".join(_told(p["title"]) for p in group), max(p["bytes"] for p in group), y, other)
+    for method in ("fedavg", "scaffold"):
+        if method in runs:
+            sent = [(i + 1) * runs[method]["bytes_up"] for i in range(len(runs[method]["accuracy"]))]
+            ax.plot(sent, [100 * a for a in runs[method]["accuracy"]], ".-", color=other, markersize=3, linewidth=0.9)
+            title = f"{NAMES[method]}, whole network,\n{len(sent)} rounds"
+            _label(ax, title, sent[-1], 100 * runs[method]["accuracy"][-1], other)
+    ax.set_xlim(1.5e4, 3e9)
+    ax.set_title("CIFAR-10 on ten clients that have few classes each (Dirichlet 0.05)", loc="left", fontsize=10)
+    ax.set_xlabel("one client sends, all rounds together")
+    ax.set_ylabel("test accuracy %")
+    ax.set_xticks([10**k for k in range(5, 10)], ["100 kB", "1 MB", "10 MB", "100 MB", "1 GB"])
+    ax.grid(alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+
+
+def _told(title: str) -> str:
+    return title.replace(", 10 rounds", ", head only, 10 rounds").replace("FedPFT, ", "FedPFT ")
+
+
+def _label(ax: Any, text: str, x: float, y: float, colour: str) -> None:
+    ax.annotate(text, (x, y), xytext=(6, -3), textcoords="offset points", fontsize=7.5, color=colour, va="center")
+
+
+def _alike(points: list[dict]) -> list[list[dict]]:
+    """Points that would hide each other's names, together."""
+    groups: list[list[dict]] = []
+    for point in sorted(points, key=lambda p: -p["accuracy"]):
+        near = [g for g in groups if _is_near(g[0], point)]
+        near[0].append(point) if near else groups.append([point])
+    return groups
+
+
+def _is_near(one: dict, other: dict) -> bool:
+    alike = one["kind"] == other["kind"] and abs(one["accuracy"] - other["accuracy"]) < 1.0
+    return alike and 0.4 < one["bytes"] / other["bytes"] < 2.5
+
+
+def _with_views(folder: Path) -> float | None:
+    """What `best` reaches with the default views, which change no byte of a message."""
+    sets = (report.read("views", folder) or {"sets": []})["sets"]
+    found = [one["candidates"]["flip 160,224,288"]["best"] for one in sets if one["set"] == "cifar10"]
+    return round(100 * found[0], 2) if found else None
 
 
 def convergence(folder: Path, path: Path) -> dict[str, Any]:
@@ -120,7 +203,7 @@ def _reached(run: dict | None, ours: float) -> dict[str, Any]:
 
 def _curves(ax: Any, runs: dict, distilled: dict, alpha: float) -> None:
     for method, run in runs.items():
-        ax.plot(run["round"], [100 * a for a in run["accuracy"]], "o-", markersize=2, label=method)
+        ax.plot(run["round"], [100 * a for a in run["accuracy"]], "o-", markersize=2, label=NAMES[method])
         known = paper.MAIN.get(f"{NAMES[method]}, 10 rounds")
         if known and alpha in paper.ALPHAS:
             ax.plot(10, known["cifar10"][paper.ALPHAS.index(alpha)], "x", color=ax.lines[-1].get_color())
@@ -160,5 +243,5 @@ def _stored(name: str, folder: Path, how: str) -> dict[str, Any]:
 
 
 DRAW: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "tradeoff": tradeoff, "convergence": convergence, "ablation": ablation, "fisher": fisher
+    "front": front, "tradeoff": tradeoff, "convergence": convergence, "ablation": ablation, "fisher": fisher
 }  # fmt: skip

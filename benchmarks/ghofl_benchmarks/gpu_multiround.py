@@ -35,7 +35,7 @@ from ghofl_benchmarks.baselines.local import (
     state_of,
     train_locally,
 )
-from ghofl_benchmarks.baselines.networks import ImageGenerator, Prepared, mobilenet_v2
+from ghofl_benchmarks.baselines.networks import ImageGenerator, Prepared, mobilenet_v2, small_network
 from ghofl_benchmarks.baselines.rounds import METHODS, Rounds
 from ghofl_benchmarks.one_message import embed, lda_of_moments
 from ghofl_benchmarks.pixels import PixelsError, dirichlet_rows, look_at, read_pixels
@@ -76,9 +76,12 @@ class Bench:
         return [torch.from_numpy(rows).to(self.device) for rows in parts]
 
     def network(self) -> nn.Module:
-        """Pretrained, with a new last layer that is the same for everybody."""
+        """Pretrained or small, with a last layer that is the same for everybody."""
         torch.manual_seed(self.options.seed)
-        model = Prepared(mobilenet_v2(self.options.weights, int(self.labels.max()) + 1), self.options.size)
+        classes = int(self.labels.max()) + 1
+        small = self.options.network == "small"
+        inner = small_network(classes, width=64) if small else mobilenet_v2(self.options.weights, classes)
+        model = Prepared(inner, self.options.size)
         return model.to(self.device, memory_format=torch.channels_last)
 
     def common(self) -> tuple[nn.Module, Callable[[Tensor], Tensor] | None]:
@@ -304,7 +307,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--data", type=Path, required=True, help="folder of x_train*.npy, y_train*.npy, x_test*.npy, y_test*.npy")
-    add("--weights", type=Path, help="mobilenet_v2.safetensors; random weights without")
+    add("--network", default="mobilenet_v2", choices=("mobilenet_v2", "small"), help="small: three convolutions")
+    add("--weights", type=Path, help="mobilenet_v2.safetensors; random weights without, as always with a small network")
     add("--out", type=Path, required=True, help="folder for multiround.json and state/")
     add("--state", type=Path, help="folder for the models of FedAvg, OUT/state unless given")
     add("--device", default="cpu", choices=("cpu", "cuda"))

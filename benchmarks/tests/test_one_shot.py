@@ -36,7 +36,7 @@ def test_fedcgs_is_the_librarys_head_of_that_name():
     data = Dataset(x, y, x, y, ("a", "b", "c"))
     specs = {"fedcgs": HeadSpec.parse("fedcgs")}
     total = simulate(data, [np.arange(600)], recipe_for(data, specs.values(), bits=16), specs).total
-    theirs = Classifier.fit(total, "fedcgs").predict(x)
+    theirs = Classifier.fit(total, "fedcgs").predict_numbers(x)
     assert (fedcgs([(x, y)], 3).scores(x).argmax(axis=1) == theirs).mean() > 0.99  # the grid rounds
 
 

@@ -243,3 +243,13 @@ def test_an_interrupted_table_keeps_the_rows_it_has(tmp_path, monkeypatch, capsy
     assert code == 0
     assert [r["difference"] for r in json.loads((out / "table-main.json").read_text())["rows"]] == [10.0]
     assert "1 rows were measured" in capsys.readouterr().err
+
+
+def test_what_a_file_says_about_its_rows_is_a_note_of_every_table(small_sets, tmp_path):
+    path = small_sets / "text-embeddings" / "ag_news.npz"
+    with np.load(path) as stored:
+        np.savez(path, **{key: stored[key] for key in stored.files}, note="400 of 9,000 training rows")
+    _, out = run(tmp_path, "table", "fisher", "--sets", "ag_news")
+    assert "AG News: 400 of 9,000 training rows" in json.loads((out / "table-fisher.json").read_text())["notes"]
+    _, out = run(tmp_path, "table", "fisher", "--sets", "cifar10", "--fresh")
+    assert not any("AG News" in note for note in json.loads((out / "table-fisher.json").read_text())["notes"])

@@ -1,4 +1,4 @@
-"""A head with its recipe: raw embeddings in, labels out."""
+"""A head with its recipe: rows in, class names out."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int64, Num
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from ghofl import files
+from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
+    EmbeddingsError,
     EmptyClassWarning,
     HeadError,
     MessageError,
@@ -23,12 +24,15 @@ from ghofl.errors import (
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
-from ghofl.heads.calibration import Calibration, calibrate
+from ghofl.heads.calibration import Calibration, calibrate, priors_of
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
+from ghofl.notebook import Shown, some
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
+from ghofl.recipe.labels import class_numbers, labels_of
+from ghofl.shapes import Bool, Float, Int64, Shaped
 from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
@@ -44,9 +48,12 @@ def _warn(warning: Warning) -> None:
     warnings.warn(warning, stacklevel=3)  # the line that asked for the fit
 
 
-@dataclass(frozen=True, slots=True)
-class Classifier:
-    """A head with its recipe: raw embeddings in, class numbers or probabilities out.
+@dataclass(frozen=True, slots=True, repr=False)
+class Classifier(Shown):
+    """A head with its recipe: rows in, class names or probabilities out.
+
+    Rows are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
+    with its columns.
 
     Guarantees
     ----------
@@ -61,7 +68,7 @@ class Classifier:
     >>> q, _ = Features.of(recipe).rows(np.array([[0.0, 1.0], [1.0, 0.0], [3.0, 0.0], [3.5, 1.0]]))
     >>> message = Message.of(Moments.of(q, np.array([0, 0, 1, 1]), Layout.of(recipe)), recipe)
     >>> classifier = Classifier.fit(Total.of([message], recipe), "lda(shrinkage=0.1)")
-    >>> [recipe.classes[c] for c in classifier.predict(np.array([[0.5, 1.0], [3.0, 0.5]]))]
+    >>> classifier.predict([[0.5, 1.0], [3.0, 0.5]]).tolist()
     ['low', 'high']
     """
 
@@ -75,20 +82,26 @@ class Classifier:
     calibration: Calibration = field(default_factory=Calibration)
     thresholds: dict[str, float] = field(default_factory=dict)
     novelty_rule: Novelty | None = None
-    _features: Features | None = field(default=None, repr=False, compare=False)
+    _features: Features | None = field(default=None, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
 
     @classmethod
     def fit(
-        cls, total: Total, spec: str | HeadSpec, warn: Warn = _warn, dispersion: float | None = None
+        cls,
+        total: Total,
+        spec: str | HeadSpec = "best",
+        warn: Warn = _warn,
+        dispersion: float | None = None,
+        novelty: bool = True,
     ) -> "Classifier":
         """The classifier of a total, with the head that `spec` names.
 
         `dispersion` is how much wider than measured the rows are drawn that probabilities are calibrated on; unless
         given it follows from the dimension (`ghofl.heads.calibration`). `warn` is told of classes that nobody has
         (`EmptyClassWarning`) and of probabilities that cannot be calibrated (`CalibrationWarning`); unless given, it is
-        Python's own way of showing warnings.
+        Python's own way of showing warnings. Without `novelty`, which takes seconds in a thousand dimensions, the
+        classifier cannot tell rows of none of the classes.
         """
         spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
         spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
@@ -109,33 +122,51 @@ class Classifier:
         sites, rows = len(total.roster), total.moments.rows
         return cls(
             total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, calibration,
-            {}, Novelty.of(gaussians), features,
+            {}, Novelty.of(gaussians) if novelty else None, features,
         )  # fmt: skip
 
-    def scores(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """One number per row and class; the largest is the prediction."""
-        return self.head.scores(self.features.values(embeddings))
+    @property
+    def classes_(self) -> Shaped[np.ndarray, " classes"]:
+        """The names of the classes, in the order of the columns of `predict_proba`."""
+        return np.array(self.recipe.classes)
 
-    def predict(self, embeddings: Num[np.ndarray, "n dim"], reject: float | None = None) -> Int64[np.ndarray, " n"]:
-        """The number of the class of each row; `recipe.classes` has the names.
+    def scores(self, rows: Data) -> Float[np.ndarray, "n classes"]:
+        """One number per row and class; the largest is the prediction."""
+        return self.head.scores(self._values(rows))
+
+    def predict(self, rows: Data, reject: float | None = None) -> Shaped[np.ndarray, " n"]:
+        """The name of the class of each row, and an empty text for a row of none (see `predict_numbers`)."""
+        return np.array([*self.recipe.classes, ""])[self.predict_numbers(rows, reject)]
+
+    def predict_numbers(self, rows: Data, reject: float | None = None) -> Int64[np.ndarray, " n"]:
+        """The place of the class of each row in the list of classes, from 0.
 
         It is the most probable class, or under thresholds what `decide` makes of the probabilities. With `reject`, a
         share such as 0.05, rows further from all classes than all but that share of their own rows get −1.
         """
-        found = self.decide(self.predict_proba(embeddings))
-        return found if reject is None else np.where(self.is_novel(embeddings, reject), -1, found)
+        rows = embeddings_of(rows, self.recipe.table)
+        found = self.decide(self.predict_proba(rows))
+        return found if reject is None else np.where(self.is_novel(rows, reject), -1, found)
 
-    def predict_proba(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def predict_proba(self, rows: Data) -> Float[np.ndarray, "n classes"]:
         """Probabilities of every class under the priors in force, calibrated as `calibration` says."""
-        return self.calibration.probabilities(self.scores(embeddings))
+        return self.calibration.probabilities(self.scores(rows))
 
-    def novelty(self, embeddings: Num[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
+    def score(self, rows: Data, labels: Any, labels_are_numbers: bool = False) -> float:
+        """The share of rows whose label is predicted; labels are class names, or numbers where classes are 0, 1, 2 …"""
+        y = class_numbers(labels_of(labels), self.recipe.classes, labels_are_numbers)
+        found = self.predict_numbers(rows)
+        if len(y) != len(found) or not len(y):
+            raise EmbeddingsError(f"{len(y)} labels for {len(found)} rows; give one label per row, and at least one.")
+        return float(np.mean(found == y))
+
+    def novelty(self, rows: Data) -> Float[np.ndarray, " n"]:
         """How little each row is of any class: its relative Mahalanobis distance (`ghofl.heads.novelty`)."""
-        return self._novelty().scores(self.features.values(embeddings))
+        return self._novelty().scores(self._values(rows))
 
-    def is_novel(self, embeddings: Num[np.ndarray, "n dim"], rate: float) -> Bool[np.ndarray, " n"]:
+    def is_novel(self, rows: Data, rate: float) -> Bool[np.ndarray, " n"]:
         """Whether a row is further from all classes than all but this share of the rows that are of them."""
-        return self.novelty(embeddings) > self.novelty_threshold(rate)
+        return self.novelty(rows) > self.novelty_threshold(rate)
 
     def novelty_threshold(self, rate: float) -> float:
         """The novelty that this share of the rows of the classes exceeds: of draws, or of rows at sites."""
@@ -145,7 +176,8 @@ class Classifier:
         if self.novelty_rule is None:
             raise HeadError(
                 "this head cannot tell rows that are none of its classes: its total did not say how rows of a class "
-                "vary (statistics B or D, and more rows than classes), or its file is of an earlier version."
+                "vary (statistics B or D, and more rows than classes), it was fitted without novelty, or its file is of "
+                "an earlier version."
             )
         return self.novelty_rule
 
@@ -169,7 +201,7 @@ class Classifier:
         `priors` are the word "uniform", or a number from 0 on per class: a sequence in the order of the recipe, or a
         mapping from names, in which classes that are left out have 0. Only their proportions count.
         """
-        return replace(self, calibration=self.calibration.under(_priors(priors, self.recipe.classes)))
+        return replace(self, calibration=self.calibration.under(priors_of(priors, self.recipe.classes)))
 
     def with_thresholds(self, thresholds: Mapping[str, float]) -> "Classifier":
         """The classifier that predicts these classes from these probabilities on (see `decide`)."""
@@ -179,6 +211,20 @@ class Classifier:
                     f"threshold {shown(name, 40)}={value} is not a class of the head with a probability above 0 and up to 1."
                 )
         return replace(self, thresholds=dict(thresholds))
+
+    def _values(self, rows: Data) -> Float[np.ndarray, "n features"]:
+        return self.features.values(embeddings_of(rows, self.recipe.table))
+
+    def _facts(self) -> dict[str, object]:
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return {
+            "head": self.head.name + (f"({options})" if options else ""),
+            "classes": some(self.recipe.classes),
+            "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
+            **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
+            "temperature": f"{self.temperature:.3g}",
+            "recipe": f"{self.recipe.fingerprint[:12]}…",
+        }
 
     @property
     def temperature(self) -> float:
@@ -261,25 +307,6 @@ _UNCALIBRATED = (
 )
 
 
-def _priors(
-    given: str | Mapping[str, float] | Sequence[float], classes: tuple[str, ...]
-) -> Float[np.ndarray, " classes"]:
-    """The priors that a user wrote, in the order of the classes."""
-    if isinstance(given, str):
-        if given != "uniform":
-            raise HeadError(f"priors {shown(given, 40)!r} are unknown; write 'uniform', or a number per class.")
-        return np.ones(len(classes))
-    if isinstance(given, Mapping):
-        strangers = [name for name in given if name not in classes]
-        if strangers:
-            raise HeadError(f"there is no class {shown(strangers[0], 40)!r} to give a prior to; see the head's recipe.")
-        given = [given.get(name, 0.0) for name in classes]
-    try:
-        return np.asarray(given, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise HeadError(f"priors are one number per class, not {shown(given, 60)}.") from None
-
-
 def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
     """The names of classes without a row, but for those of which a minimum count tells already."""
     known = set() if total.small_classes is None else set(total.small_classes.small)
@@ -308,7 +335,10 @@ def check_statistics(spec: HeadSpec, total: Total) -> None:
 def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
     """The head that these arrays make."""
     if name not in HEADS:
-        raise HeadError(f"head {name[:40]!r} is unknown; known are {', '.join(HEADS)}")
+        raise HeadError(
+            f"head {name[:40]!r} is unknown; known here are {', '.join(HEADS)}; "
+            "a head of another distribution needs that distribution"
+        )
     try:
         return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})
     except ValueError as error:

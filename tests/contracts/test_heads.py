@@ -36,7 +36,7 @@ def fitted(name, x, y, sites=1, **overrides) -> Classifier:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_head_classifies_separable_blobs(name, rng):
     x, y = blobs(rng, spread=8.0)
-    assert np.mean(fitted(name, x, y).predict(x) == y) > 0.9
+    assert np.mean(fitted(name, x, y).predict_numbers(x) == y) > 0.9
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -66,7 +66,7 @@ def test_a_class_nobody_has_is_never_predicted_and_nothing_is_nan(name, rng):
     assert np.all(scores[:, 4:] == -np.inf)
     assert np.isfinite(scores[:, :4]).all()
     assert not probabilities[:, 4:].any()
-    assert head.predict(x).max() < 4
+    assert head.predict_numbers(x).max() < 4
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,7 +98,7 @@ def test_one_row_of_each_class_is_enough_for_every_head(name, dim, rng):
         told: list[Warning] = []
         head = Classifier.fit(total, name, told.append)
         assert np.isfinite(head.scores(x)).all()
-        assert np.mean(head.predict(x) == y) > 0.8
+        assert np.mean(head.predict_numbers(x) == y) > 0.8
         assert head.predict_proba(x).sum(axis=1) == pytest.approx(np.ones(8))
         assert head.temperature == 1.0
         is_measured = total.moments.layout.has("B")
@@ -119,7 +119,7 @@ def test_a_single_row_in_all_makes_a_head_or_an_error_of_ghofl(name, rng):
         head = Classifier.fit(total_of(recipe_for(name), x, y), name, told.append)
     except (HeadError, NotPositiveDefiniteError):
         return
-    assert head.predict(x) == 0
+    assert head.predict_numbers(x) == 0
     assert EmptyClassWarning in map(type, told)
 
 
@@ -152,7 +152,7 @@ def test_fewer_rows_than_dimensions_work_with_default_options(name, rng):
     x, y = blobs(rng, rows=40, dim=30)
     head = fitted(name, x, y, dim=30)
     assert np.isfinite(head.scores(x)).all()
-    assert np.mean(head.predict(x) == y) > 0.6
+    assert np.mean(head.predict_numbers(x) == y) > 0.6
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -161,7 +161,7 @@ def test_a_constant_feature_is_harmless(name, rng):
     x[:, 2] = 1.0
     head = fitted(name, x, y)
     assert np.isfinite(head.scores(x)).all()
-    assert np.mean(head.predict(x) == y) > 0.8
+    assert np.mean(head.predict_numbers(x) == y) > 0.8
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -171,10 +171,10 @@ def test_probabilities_are_probabilities_and_agree_with_the_prediction(name, rng
     probabilities = head.predict_proba(x)
     assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(x)))
     assert np.all(probabilities >= 0)
-    assert np.array_equal(probabilities.argmax(axis=1), head.predict(x))
+    assert np.array_equal(probabilities.argmax(axis=1), head.predict_numbers(x))
     even = np.concatenate([np.flatnonzero(y == c)[:60] for c in range(4)])
     alike = fitted(name, x[even], y[even])  # where classes are equally common, the largest score decides
-    assert np.array_equal(alike.scores(x).argmax(axis=1), alike.predict(x))
+    assert np.array_equal(alike.scores(x).argmax(axis=1), alike.predict_numbers(x))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -196,13 +196,13 @@ def test_scaling_all_embeddings_and_the_grid_changes_no_prediction(name, rng):
     """Heads know no absolute size (naive Bayes' floor apart, which these rows do not reach)."""
     x, y = blobs(rng)
     small, large = fitted(name, x, y, scale=32.0), fitted(name, x * 16, y, scale=2.0)
-    assert np.array_equal(small.predict(x), large.predict(x * 16))
+    assert np.array_equal(small.predict_numbers(x), large.predict_numbers(x * 16))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_rows_give_no_predictions(name, rng):
     x, y = blobs(rng)
-    assert fitted(name, x, y).predict(x[:0]).shape == (0,)
+    assert fitted(name, x, y).predict_numbers(x[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -212,7 +212,7 @@ def test_every_alternative_in_needs_is_enough(name, rng):
     for need in HEADS[name].needs:
         recipe = sketched_recipe() if "Z" in need else recipe_of(statistics=need)
         assert HeadSpec(name).is_possible(Layout.of(recipe), recipe)
-        predictions.append(Classifier.fit(total_of(recipe, x, y), name).predict(x))
+        predictions.append(Classifier.fit(total_of(recipe, x, y), name).predict_numbers(x))
     assert all(np.mean(p == y) > 0.8 for p in predictions)
     if name == "spherical":  # the one head for which its alternatives tell the same
         assert all(np.array_equal(predictions[0], p) for p in predictions)

@@ -1,8 +1,8 @@
-"""The page on embedding is run line by line."""
+"""The pages on embedding, photos and texts are run line by line."""
 
-import re
 import shlex
 import shutil
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,32 +10,72 @@ import pytest
 from PIL import Image
 from test_cli import ghofl
 
-from ghofl import cli
+from ghofl import Recipe, cli
+from pages import DOCS, lines_of, run_lines
 
-PAGE = Path(__file__).parents[2] / "docs" / "how-to-embed.md"
+PAGE = DOCS / "how-to-embed.md"
+
+
+def _photos(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for i in range(6):
+        kind = folder / ("cat", "dog")[i % 2]
+        kind.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(256, size=(32, 32, 3)).astype(np.uint8)).save(kind / f"{i}.png")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
-def test_the_walk_through_of_embedding_runs_line_by_line(checkpoint, language_model, tmp_path, monkeypatch, capsys):
+def test_the_walk_throughs_of_embedding_and_photos_run_line_by_line(
+    checkpoint, language_model, tmp_path, monkeypatch, capsys
+):
     """A line that ends in `# refused: TEXT` must fail, and say TEXT."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cli.console.err, "width", 1000, raising=False)
     shutil.copy(checkpoint, "mobilenet_v2.safetensors")
     shutil.copytree(language_model, "minilm")
-    rng = np.random.default_rng(0)
-    for i in range(6):
-        folder = tmp_path / "photos" / ("cat", "dog")[i % 2]
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(256, size=(32, 32, 3)).astype(np.uint8)).save(folder / f"{i}.png")
+    _photos(tmp_path / "photos")
     shutil.copytree("photos", "photos-with-a-broken-one")
     (tmp_path / "photos-with-a-broken-one" / "dog" / "broken.png").write_bytes(b"broken")
     (tmp_path / "letters.csv").write_text("text,label\nthe cat sat,cat\na dog ran,dog\n")
-    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if line.startswith("ghofl ")]
-    assert len(lines) == 10
+    lines = lines_of(PAGE)
+    assert len(lines) == 15
     for line in lines:
         command, _, refusal = line.partition("# refused: ")
         said = ghofl(*shlex.split(command)[1:], code=2 if refusal else 0) + capsys.readouterr().err
         assert refusal in " ".join(said.split()), f"{command} said {said}"
+    _photos_page(lines)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
+def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(language_model, "minilm")
+    Path("letters.csv").write_text("text,label\n" + "the cat sat,question\na dog ran,complaint\na cat,question\n" * 3)
+    Path("new.csv").write_text("number,text\nA-1,the dog sat\nA-2,a cat\n")
+    lines = lines_of(DOCS / "how-to-texts.md")
+    assert len(lines) == 6
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of a network with random weights, and of few rows
+        run_lines(lines)
+    assert "A-2" in Path("labels.csv").read_text()
+
+
+def _photos_page(done: list[str]) -> None:
+    """Lines of the page on photos, but for one that was run here before: the export of the network.
+
+    Its weights are random here, so the scale of its rows is that of the recipe which the other page fitted to them.
+    """
+    lines = lines_of(DOCS / "how-to-photos.md")
+    assert len(lines) == 8
+    shutil.copytree("photos", "new-photos")
+    scale = f"--scale {Recipe.load('recipe.toml').grid.scale}"
+    for name in ("recipe.toml", "north.ghofl"):
+        Path(name).unlink()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        run_lines(line.replace("--scale 20", scale) for line in lines if line not in done)
+    assert len(lines) - len(set(lines) - set(done)) == 1
+    assert Path("labels.csv").read_text().count(".png") == 6

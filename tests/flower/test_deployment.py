@@ -92,7 +92,7 @@ def test_the_total_over_tls_is_the_simulated_one_to_the_bit(hospitals, tmp_path,
         assert f"sites {'sent their message' if app == 'plain' else 'revealed shares'}: {name}" in lines
     with np.load(hospitals.folder / "site-0.npz") as rows:
         head = Classifier.load(tmp_path / "run" / "heads" / "lda.ghofl")
-        assert (head.predict(rows["x"]) == rows["y"]).mean() > 0.8
+        assert (head.predict_numbers(rows["x"]) == rows["y"]).mean() > 0.8
 
 
 def test_a_dead_node_a_wrong_recipe_and_a_stranger_do_not_stop_the_others(hospitals, tmp_path):

@@ -23,7 +23,7 @@ from ghofl.recipe import Limits, Privacy, Recipe
 from ghofl.site.answers import answer
 from ghofl.site.history import History
 from ghofl.site.letter import Letter
-from ghofl.site.parcel import remembered
+from ghofl.site.parcel import recall
 from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -669,7 +669,7 @@ def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vecto
         run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     assert np.array_equal(made[0], made[1])
-    assert not np.array_equal(made[0], remembered(Site.load(paths[0]).memory(), SHARED).vector)
+    assert not np.array_equal(made[0], recall(Site.load(paths[0]).memory(), SHARED).vector)
 
 
 def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch):
@@ -874,6 +874,7 @@ def test_a_client_whose_bytes_cannot_be_taken_in_is_left_out(tmp_path, monkeypat
     assert len(outcome.total.roster) == (5 if stage in ("endorse", "reveal") else 4)
 
 
+@pytest.mark.slow
 def test_hostile_bytes_at_any_stage_leave_a_site_out_and_the_folder_free(tmp_path):
     rng = np.random.default_rng(5)
     for case, stage in enumerate(secure.STAGES * 2):

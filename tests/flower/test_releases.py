@@ -1,6 +1,8 @@
 """Noisy totals that a server draws are counted and composed: in a run's folder, and beside a total file."""
 
 import json
+import stat
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from federations import blobs, total_of
+from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import FederationError
 from ghofl.flower.server.federation import run
+from ghofl.flower.server.report import told_of, write_html
 from ghofl.privacy import compose, plan_of
 from ghofl.recipe import Privacy
+from ghofl.wire.total import Total
 from sites import PLAIN, InProcess, make_sites, settings
 
 CENTRAL = replace(PLAIN, privacy=Privacy(radius=4.0, epsilon=1.0, delta=1e-6))
@@ -29,6 +34,7 @@ def test_four_releases_of_a_run_s_folder_are_four_and_compose(tmp_path):
         found = told(tmp_path / "run")["guarantee"]
         assert found["releases"] == number
         assert found["epsilon"] == pytest.approx(compose([promised] * number).epsilon)
+        assert Total.load(tmp_path / "run" / "released.ghofl").guarantee.releases == number
     assert "in 4 releases" in (tmp_path / "run" / "report.md").read_text()
     assert json.loads((tmp_path / "run" / "report.json").read_text())["guarantee"]["releases"] == 4
     run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
@@ -36,6 +42,41 @@ def test_four_releases_of_a_run_s_folder_are_four_and_compose(tmp_path):
     (tmp_path / "run" / "total.ghofl").unlink()
     run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
     assert told(tmp_path / "run")["guarantee"]["releases"] == 4
+
+
+def test_the_page_of_a_run_shows_the_noisy_total_and_what_all_releases_promise(tmp_path):
+    pytest.importorskip("plotly")
+    paths = make_sites(tmp_path, 3, CENTRAL)
+    for sites in (2, 3):
+        run(InProcess(paths[:sites]), CENTRAL, settings(tmp_path / "run"))
+    assert "shows this run in a browser" in write_html(tmp_path / "run")
+    text = (tmp_path / "run" / "report.html").read_text()
+    assert "in 2 releases" in text
+    assert stat.S_IMODE((tmp_path / "run" / "report.html").stat().st_mode) == 0o600
+    exact, (shown, _) = Total.load(tmp_path / "run" / "total.ghofl"), told_of(tmp_path / "run")
+    assert shown.is_released
+    assert shown.moments != exact.moments
+    words = ["report", str(tmp_path / "run"), "-o", str(tmp_path / "again.html")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "in 2 releases" in (tmp_path / "again.html").read_text()
+
+
+def test_a_failed_run_leaves_no_page_of_the_run_before(tmp_path):
+    paths = make_sites(tmp_path, 3)
+    run(InProcess(paths[:2]), PLAIN, settings(tmp_path / "run"))
+    (tmp_path / "run" / "report.html").write_text("of the run before")
+    with pytest.raises(FederationError):
+        run(InProcess(paths[:2]), PLAIN, settings(tmp_path / "run", min_sites=3))
+    assert not (tmp_path / "run" / "report.html").exists()
+
+
+def test_without_the_report_extra_a_run_says_how_to_get_its_page(tmp_path, monkeypatch):
+    for name in ("ghofl.report.page", "plotly", "plotly.offline"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    run(InProcess(make_sites(tmp_path, 2)), PLAIN, settings(tmp_path / "run"))
+    assert "pip install 'ghofl[report]'" in write_html(tmp_path / "run")
+    assert not (tmp_path / "run" / "report.html").exists()
 
 
 def test_a_journal_of_releases_that_is_damaged_stops_the_run(tmp_path):
@@ -66,5 +107,8 @@ def test_releases_of_a_total_file_are_counted_beside_it(tmp_path):
     for number in range(1, 5):
         done = CliRunner().invoke(app, [*words, str(tmp_path / f"{number}.ghofl"), "--json", "-"])
         assert json.loads(done.output)["composed"]["releases"] == number
+        kept = Total.load(tmp_path / f"{number}.ghofl")
+        assert kept.guarantee.releases == number
+        assert Classifier.fit(kept, "lda").guarantee.releases == number, "and so do the heads built from it"
     seen = CliRunner().invoke(app, [*words, str(tmp_path / "5.ghofl")])
-    assert "All 5 releases of this total together" in seen.output
+    assert "All 5 releases of this total together" in " ".join(seen.output.split())

@@ -44,3 +44,4 @@ def test_the_total_of_simulated_clients_is_that_of_simulate(laptop, tmp_path, re
     assert report["total_sha256"] == expected.total.moments.sha256, lines
     assert report["counted"] == clients
     assert set(report["sites"].values()) == {"counted"}
+    assert "The run in run" in (tmp_path / "run" / "report.html").read_text()

@@ -20,11 +20,11 @@ from ghofl.recipe import Encoder, Limits, Privacy, Recipe
 from ghofl.secure import RingError
 from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
-from ghofl.site.answers import ACTIONS, answer, told_outside
+from ghofl.site.answers import ACTIONS, answer, text_for_outside
 from ghofl.site.binding import is_signed, load_public_key, sign
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
-from ghofl.site.parcel import ready
+from ghofl.site.parcel import prepare_parcel
 from ghofl.site.policy import Policy, load_peers
 from ghofl.site.site import Site
 from ghofl.wire.message import Message
@@ -153,14 +153,14 @@ def test_whole_number_labels_are_places_in_the_list_of_classes_only_where_the_si
 
 def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
     site = Site.load(make_sites(tmp_path)[0])
-    first = ready(site, PLAIN, site.memory())
+    first = prepare_parcel(site, PLAIN, site.memory())
     (tmp_path / "0.npz").unlink()
-    again = ready(site, PLAIN, site.memory())
+    again = prepare_parcel(site, PLAIN, site.memory())
     assert again.content == first.content
     assert Message.from_bytes(again.content, PLAIN).id == first.message_id
     (tmp_path / "memory-0" / "outbox" / f"{PLAIN.fingerprint}.bin").write_bytes(b"something else")
     with pytest.raises(ValueError, match="damaged; remove it there"):
-        ready(site, PLAIN, site.memory())
+        prepare_parcel(site, PLAIN, site.memory())
 
 
 def test_what_a_site_remembers_only_its_owner_reads(tmp_path):
@@ -183,6 +183,7 @@ def ask_at(start, path, out):
     out.write_bytes(reply.payload)
 
 
+@pytest.mark.slow
 def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
     """Each packed a message of its own, with an id of its own: two messages of one site, or two draws of noise."""
     path, spawn = make_sites(tmp_path)[0], multiprocessing.get_context("spawn")
@@ -331,11 +332,11 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
     path = make_sites(tmp_path, policy="confirm = true\n")[0]
     invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")
     site = Site.load(path)
-    assert ready(site, PLAIN, site.memory()).rows
+    assert prepare_parcel(site, PLAIN, site.memory()).rows
     again = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--again")
     assert "waits for --confirm" in again.output
     with pytest.raises(PolicyError, match="has not approved"):
-        ready(site, PLAIN, site.memory())
+        prepare_parcel(site, PLAIN, site.memory())
 
 
 def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):
@@ -439,13 +440,14 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
 
 
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
-    assert told_outside(PolicyError("min_count of 5")) == "min_count of 5"
-    assert "secret" not in told_outside(ValueError("secret"))
+    assert text_for_outside(PolicyError("min_count of 5")) == "min_count of 5"
+    assert "secret" not in text_for_outside(ValueError("secret"))
     assert (
-        told_outside(RingError("an entry of 5178 is beyond 4096")) == "this site's rows do not fit the recipe's limits."
+        text_for_outside(RingError("an entry of 5178 is beyond 4096"))
+        == "this site's rows do not fit the recipe's limits."
     )
-    assert "/data/north" not in told_outside(FileNotFoundError("/data/north"))
-    assert "Rows or labels" in told_outside(type(SiteError("x"))("x")) or "configuration" in told_outside(
+    assert "/data/north" not in text_for_outside(FileNotFoundError("/data/north"))
+    assert "Rows or labels" in text_for_outside(type(SiteError("x"))("x")) or "configuration" in text_for_outside(
         SiteError("x")
     )
 

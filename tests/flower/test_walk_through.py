@@ -55,6 +55,7 @@ def help_of(*command):
     return subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_options_of_the_engine_exist(page):
     found = lines(page, "flower-superlink", "flower-supernode", "flwr run", "flwr supernode register")
@@ -125,6 +126,7 @@ def test_a_page_ends_no_process_by_its_name_and_installs_from_the_checkout(page)
     assert "pip install '.[flower" in text
 
 
+@pytest.mark.slow
 def test_the_hash_that_the_page_promises_is_the_one_of_its_commands(tmp_path, monkeypatch):
     page = "how-to-thousand-clients.md"
     monkeypatch.chdir(tmp_path)

@@ -47,7 +47,7 @@ def test_every_head_tells_rows_of_no_class_from_those_of_the_classes(name, rng):
     strangers = x[1000:] + 3.0 * rng.normal(size=(1000, 6)) + 4.0
     values = np.r_[classifier.novelty(x[1000:]), classifier.novelty(strangers)]
     assert _auc(values, np.repeat([0, 1], 1000)) > 0.8
-    kept = classifier.predict(x[1000:], reject=0.05)
+    kept = classifier.predict_numbers(x[1000:], reject=0.05)
     assert 0.01 < np.mean(kept == -1) < 0.12
     assert np.array_equal(kept == -1, classifier.is_novel(x[1000:], 0.05))
 
@@ -74,6 +74,16 @@ def test_a_head_that_knows_no_variance_says_that_it_cannot_tell(rng):
         classifier.novelty(x)
     with pytest.raises(HeadError, match="between 0 and 1"):
         Classifier.fit(total_of(recipe_of(), x, y), "lda").predict(x, reject=1.5)
+
+
+def test_a_classifier_without_novelty_predicts_the_same_and_says_that_it_cannot_tell(rng):
+    x, y = blobs(rng)
+    total = total_of(recipe_of(), x, y)
+    with_it, without = (Classifier.fit(total, "lda", novelty=told) for told in (True, False))
+    assert np.array_equal(with_it.predict_proba(x), without.predict_proba(x))
+    assert with_it.novelty(x).shape == (len(x),)
+    with pytest.raises(HeadError, match="fitted without novelty"):
+        without.novelty(x)
 
 
 def test_a_head_file_with_a_damaged_novelty_is_a_damaged_head_file(rng, monkeypatch):

@@ -173,7 +173,7 @@ def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
     alone = Student.fit(Gaussians.estimate(plain.moments, Features.of(both).unit))
     of_z = dict(blend.head.parts)["z.student"]
     assert of_z.whiteners == pytest.approx(alone.whiteners)
-    assert np.mean(blend.predict(x) == y) > 0.9
+    assert np.mean(blend.predict_numbers(x) == y) > 0.9
 
 
 def test_a_saved_blend_over_a_sketch_scores_the_same(rng, tmp_path):

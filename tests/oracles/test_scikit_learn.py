@@ -85,7 +85,7 @@ def test_qda_is_the_log_density_of_its_gaussians(data):
 def test_naive_bayes_agrees_with_scikit_learn(data):
     values, y, gaussians = data
     theirs = GaussianNB(var_smoothing=0.0).fit(values, y)
-    ours = NaiveBayes.fit(gaussians)
+    ours = NaiveBayes.fit(gaussians, NaiveBayes.Options(shrinkage=0.0))
     assert ours.predict_proba(values) == pytest.approx(theirs.predict_proba(values), abs=1e-9)
 
 
@@ -154,7 +154,7 @@ def test_low_rank_qda_of_rank_zero_is_naive_bayes(data):
     zero = LowRankQDA.fit(gaussians, LowRankQDA.Options(rank=0, shrinkage=0.0))
     unbiased = gaussians.variances() * (gaussians.counts / (gaussians.counts - 1))[:, None]
     diagonal = Gaussians(gaussians.counts, gaussians.means, None, unbiased)
-    expected = NaiveBayes.fit(diagonal).scores(values)
+    expected = NaiveBayes.fit(diagonal, NaiveBayes.Options(shrinkage=0.0)).scores(values)
     assert relative(zero.scores(values)) == pytest.approx(relative(expected), rel=1e-4, abs=1e-3)
 
 

@@ -101,6 +101,7 @@ def test_a_radius_under_one_step_and_rows_beyond_exact_arithmetic_are_refused():
         clip_rows(np.array([[2**30]]), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", STATISTICS)
 def test_one_record_moves_the_moments_by_at_most_the_sensitivity(statistics):
     rng = np.random.default_rng(1)
@@ -124,6 +125,7 @@ def test_the_packed_integers_alone_reach_the_same_worst_case(statistics):
     assert np.linalg.norm(packed) == pytest.approx(sensitivity(layout, RADIUS).value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", STATISTICS)
 def test_one_replaced_record_moves_the_moments_by_at_most_the_sensitivity(statistics):
     rng = np.random.default_rng(2)
@@ -133,8 +135,9 @@ def test_one_replaced_record_moves_the_moments_by_at_most_the_sensitivity(statis
     pairs = [(x, -x) for x in rows] + [(x, rows[rng.integers(len(rows))]) for x in rows]
     pairs += [(RADIUS * np.eye(DIM, dtype=int)[i], RADIUS * np.eye(DIM, dtype=int)[1 - i]) for i in (0, 1)]
     for x, other in pairs:
+        moved = of(x, 0, layout)
         for c in (0, 1):
-            worst = max(worst, length(of(x, 0, layout) - of(other, c, layout)))
+            worst = max(worst, length(moved - of(other, c, layout)))
     assert worst <= bound <= 2 * sensitivity(layout, RADIUS).value
     loose = (("N", "A", "D"), ("N", "A", "D", "D3", "D4"), ("N", "A", "S", "D3", "D4"))
     if statistics not in loose:  # there the bound lets odd powers point apart while even ones differ: valid

@@ -10,10 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from exported_heads import CLASSES, RECIPE, classifier_of, rows
-from ghofl import Total
+from ghofl import HeadSpec, Total
 from ghofl.cli import app
-from ghofl.report.findings import Findings, judge
+from ghofl.report.charts import charts_of
+from ghofl.report.findings import Findings, HeadLine, judge
 from ghofl.report.page import page
+from ghofl.simulation.simulate import Dataset, simulate
 from ghofl.site.outgoing import Embedded, outgoing
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -103,13 +105,11 @@ def browser():
     driver.quit()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
-def test_in_a_browser_nothing_fails_nothing_is_fetched_and_tables_sort(findings, browser, tmp_path, width, scheme):
+def opened(browser, text, path, width, scheme):
+    """Open a page in a window, and return the ids of its charts once nothing failed and nothing was fetched."""
     from selenium.webdriver.common.by import By
 
-    path = tmp_path / "report.html"
-    path.write_text(page(findings), encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -117,12 +117,20 @@ def test_in_a_browser_nothing_fails_nothing_is_fetched_and_tables_sort(findings,
     browser.get_log("performance")
     browser.get(path.as_uri())
     drawn = browser.find_elements(By.CSS_SELECTOR, ".chart .main-svg")
-    assert len({svg.find_element(By.XPATH, "ancestor::div[@class and @id]").get_attribute("id") for svg in drawn}) == 5
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    return {svg.find_element(By.XPATH, "ancestor::div[@class and @id]").get_attribute("id") for svg in drawn}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_in_a_browser_nothing_fails_nothing_is_fetched_and_tables_sort(findings, browser, tmp_path, width, scheme):
+    from selenium.webdriver.common.by import By
+
+    assert len(opened(browser, page(findings), tmp_path / "report.html", width, scheme)) == 5
     ink = browser.execute_script("return getComputedStyle(document.body).color")
     assert ink == ("rgb(27, 31, 36)" if scheme == "light" else "rgb(230, 233, 236)")
     (table,) = [t for t in browser.find_elements(By.TAG_NAME, "table") if "rows behind" in t.text]
@@ -134,3 +142,65 @@ def test_in_a_browser_nothing_fails_nothing_is_fetched_and_tables_sort(findings,
         seen.append([int(cell.get_attribute("textContent").replace(",", "") or 0) for cell in cells])
     assert seen[0] == sorted(seen[0])
     assert seen[1] == sorted(seen[1], reverse=True)
+
+
+def simulated(rng, clients=3):
+    x, y = rows(rng)
+    recipe = replace(RECIPE, classes=CLASSES[:4])
+    data = Dataset(x[:400], y[:400], x[400:], y[400:], recipe.classes)
+    specs = HeadSpec.parse_list("lda, nb, rda(blend=0.5)")
+    parts = np.array_split(np.arange(400), clients)
+    return simulate(data, parts, recipe, specs), specs, data, parts
+
+
+def test_findings_of_a_simulation_are_its_own_figures(rng):
+    result, specs, data, parts = simulated(rng)
+    found = Findings.of_simulation(result, specs, data, parts, "Animals")
+    assert {line.name: line.accuracy for line in found.heads} == {
+        name: head.accuracy for name, head in result.heads.items()
+    }
+    assert [line.payload_bytes for line in found.heads] == [head.payload_bytes for head in result.heads.values()]
+    assert found.judged.accuracy == max(head.accuracy for head in result.heads.values())
+    assert found.judged.head in result.heads
+    assert np.array([site.counts for site in found.sites]).sum(axis=0).tolist() == list(found.counts)
+    assert [site.rows for site in found.sites] == [len(part) for part in parts]
+
+
+@pytest.mark.slow
+def test_the_page_of_a_simulation_works_in_a_browser(rng, browser, tmp_path):
+    text = page(Findings.of_simulation(*simulated(rng), "Animals"))
+    charts = opened(browser, text, tmp_path / "simulation.html", 1200, "light")
+    assert charts == {"payload", "confusion", "calibration", "view", "labels"}
+
+
+def test_simulate_and_demo_write_a_page_where_one_is_asked_for_and_only_there(rng, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, y = rows(rng)
+    np.savez("animals.npz", x_train=x[:400], y_train=y[:400], x_test=x[400:], y_test=y[400:])
+    words = ["simulate", "--embeddings", "animals.npz", "--clients", "3", "--heads", "lda,nb"]
+    done = CliRunner().invoke(app, [*words, "--report", "page.html", "--json", "-"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["heads"].keys() == {"lda", "nb"}
+    assert "animals over 3 clients" in (tmp_path / "page.html").read_text()
+    refused = CliRunner().invoke(app, [*words, "--report", "page.html"])
+    assert refused.exit_code == 2
+    assert "exists already" in refused.output
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"animals.npz", "page.html"}
+
+
+def test_the_demo_says_how_to_get_its_page(monkeypatch):
+    monkeypatch.setattr("ghofl.cli.experiment.run", lambda _: ())
+    done = CliRunner().invoke(app, ["demo"])
+    assert done.exit_code == 0, done.output
+    assert "ghofl demo --report demo.html" in done.output
+
+
+def test_labels_of_heads_that_would_cover_each_other_are_one(findings):
+    accuracies = {"qda": 0.99, "student": 0.985, "lda": 0.8, "nb": 0.5, "rda": 0.984, "ridge": 0.983}
+    sizes = {"lda": 4000, "nb": 900}
+    lines = tuple(HeadLine(name, value, sizes.get(name, 9000)) for name, value in accuracies.items())
+    (points,) = charts_of(replace(findings, heads=lines))["payload"]["data"]
+    assert points["text"] == ["qda, student, rda and 1 more", "", "lda", "nb", "", ""]
+    assert points["hovertext"] == list(accuracies)
+    assert points["textposition"] == ["middle left"] * 3 + ["middle right"] + ["middle left"] * 2

@@ -245,16 +245,19 @@ def test_reading_ahead_gives_the_same_items_and_the_same_error():
 # --------------------------------------------------------------------------------------------------- real processes
 
 
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("photos")
+def make_photos(folder, count):
     rng = np.random.default_rng(0)
-    for i in range(64):
+    for i in range(count):
         (folder / f"class {i % 4}").mkdir(exist_ok=True)
         Image.fromarray(rng.integers(256, size=(32, 32, 3)).astype(np.uint8)).save(
             folder / f"class {i % 4}" / f"{i}.png"
         )
     return folder
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return make_photos(tmp_path_factory.mktemp("photos"), 64)
 
 
 @pytest.fixture(scope="module")
@@ -302,13 +305,15 @@ def test_after_kill_nine_the_file_is_the_same_to_the_byte(photos, network, tmp_p
 
 
 @pytest.mark.slow
-def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(photos, network, tmp_path, monkeypatch):
+def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(network, tmp_path, monkeypatch):
     import torch
     from safetensors.torch import save_file
     from test_cli import ghofl
     from torchvision import models
 
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    photos = make_photos(tmp_path / "photos", 16)
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", network]
     ghofl("embed", *encoder, "--data", photos, "--cache", "cache", "-o", "photos.npz")
     ghofl(

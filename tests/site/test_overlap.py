@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ghofl.errors import PolicyError
 from ghofl.site.known import Known, sum_over, sums_of
-from ghofl.site.overlap import isolated
+from ghofl.site.overlap import find_isolated
 
 
 def over(sites, version=""):
@@ -29,7 +29,7 @@ def by_trying(sums, fewest, most=3):
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=3), min_size=1, max_size=4), st.integers(1, 4))
 def test_a_group_is_isolated_exactly_when_some_combination_of_the_sums_shows_it(cohorts, fewest):
     sums = list({over(cohort) for cohort in cohorts})
-    shown = isolated(sums, fewest)
+    shown = find_isolated(sums, fewest)
     # With up to four 0/1 rows, by Hadamard's bound the coefficients of such a combination are at most 3.
     assert bool(shown) == by_trying(sums, fewest)
     assert len(shown) < max(fewest, 1)
@@ -48,31 +48,33 @@ def test_a_group_is_isolated_exactly_when_some_combination_of_the_sums_shows_it(
     ],
 )
 def test_the_known_attacks_and_their_limits(cohorts, fewest, shown):
-    assert "".join(isolated([over(cohort) for cohort in cohorts], fewest)) == shown
+    assert "".join(find_isolated([over(cohort) for cohort in cohorts], fewest)) == shown
 
 
 def test_one_row_more_at_one_site_is_a_difference_of_that_site_alone():
     before, after = over("ab") | over("c", "0"), over("ab") | over("c", "1")
-    assert isolated([before, after], 2) == ("c",)
-    assert isolated([before, before], 2) == ()
+    assert find_isolated([before, after], 2) == ("c",)
+    assert find_isolated([before, before], 2) == ()
 
 
 def test_a_thousand_sites_in_many_cohorts_are_checked_quickly():
     rng = np.random.default_rng(0)
     names = [f"s{i}" for i in range(1000)]
     sums = [over(np.array(names)[rng.random(1000) < 0.9]) for _ in range(4)]
-    assert isolated(sums, 3) == ()
-    assert isolated([*sums, sums[0] - over(["s0"]) if ("s0", "") in sums[0] else sums[0] | over(["s0"])], 3) == ("s0",)
+    assert find_isolated(sums, 3) == ()
+    assert find_isolated([*sums, sums[0] - over(["s0"]) if ("s0", "") in sums[0] else sums[0] | over(["s0"])], 3) == (
+        "s0",
+    )
 
 
 def test_what_is_too_much_to_check_is_refused():
     many = [over([f"s{j}" for j in range(8) if i >> j & 1]) for i in range(1, 80)]
     with pytest.raises(PolicyError, match="79 different sums"):
-        isolated(many, 3)
+        find_isolated(many, 3)
     rng = np.random.default_rng(1)
     wide = [over(np.array([f"s{i}" for i in range(900)])[rng.random(900) < 0.5]) for _ in range(12)]
     with pytest.raises(PolicyError, match="too many to check"):
-        isolated(wide, 3)
+        find_isolated(wide, 3)
 
 
 def test_what_sites_tell_each_other_is_put_together_by_round():
@@ -81,9 +83,9 @@ def test_what_sites_tell_each_other_is_put_together_by_round():
     told = {name: Known(0, (first,)) for name in "cd"} | {name: Known(0, (second,)) for name in "ef"}
     sums = sums_of(told)
     assert len(sums) == 2
-    assert isolated([*sums, sum_over("cdef", told)], 3) == ("a", "b")
+    assert find_isolated([*sums, sum_over("cdef", told)], 3) == ("a", "b")
     changed = told | {"e": Known(1, (second,))}
-    assert isolated([*sums_of(changed), sum_over("abef", changed)], 3) == ("e",)
+    assert find_isolated([*sums_of(changed), sum_over("abef", changed)], 3) == ("e",)
 
 
 @pytest.mark.parametrize("text", ["[", "[1]", '[0, [["r", "ab"]]]', '["0", []]', 5, "[0, 3]", "x" * 40_000, "[" * 9000])

@@ -13,7 +13,7 @@ from ghofl.flower.server.federation import run
 from ghofl.privacy import epsilon_of
 from ghofl.recipe import Privacy
 from ghofl.site.answers import answer
-from ghofl.site.budget import Release, check_budget, composed, in_words, promise_of
+from ghofl.site.budget import Release, check_budget, compose_releases, in_words, promise_of
 from ghofl.site.history import History
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
@@ -183,7 +183,7 @@ def test_a_budget_is_spent_by_all_recipes_together_as_the_accountant_composes_th
     mu = promise_of(LOCAL).mu
     fits = max(n for n in range(1, 201) if epsilon_of(1 / (mu * n**0.5), 1e-5) <= 3.0 * (1 + 1e-6))
     assert len(releases) == fits > 1
-    together = composed(releases, 1e-5)
+    together = compose_releases(releases, 1e-5)
     assert (together.releases, together.epsilon <= 3.0 * (1 + 1e-6)) == (fits, True)
     assert f"in {fits} releases" in in_words(releases)
 
@@ -212,7 +212,7 @@ def test_what_does_not_compose_is_refused_under_a_budget(earlier, then, why):
 
 def test_one_exact_release_makes_the_composed_guarantee_none():
     releases = [Release(r.fingerprint, r.fingerprint, "", True, promise_of(r)) for r in (LOCAL, PLAIN)]
-    assert composed(releases) is None
+    assert compose_releases(releases) is None
     assert in_words(releases).startswith("None: 1 of 2 releases were exact")
     check_budget(Policy(), [releases[1]], replace(PLAIN, classes=("a", "b")))
 

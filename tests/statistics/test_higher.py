@@ -137,7 +137,7 @@ def test_noisy_powers_are_sent_released_and_read_again(noise):
     released = Total.of([message], recipe).release(stream)
     assert Total.from_bytes(released.to_bytes()).moments == released.moments
     assert set(released.guarantee.sigmas) == set(released.moments.blocks)
-    assert Classifier.fit(released, "nb").predict(x[:5]).shape == (5,)
+    assert Classifier.fit(released, "nb").predict_numbers(x[:5]).shape == (5,)
 
 
 def test_powers_are_not_rounded():

@@ -13,17 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ghofl_benchmarks.baselines.distillation import (
-    Course,
-    Distillation,
-    Ensemble,
-    Pool,
-    disagreement,
-    draw_classes,
-    ensemble_of,
-    run_epochs,
-    teach,
-)
+from ghofl_benchmarks.baselines.distillation import Course, Distillation, Ensemble, disagreement, distil
 from ghofl_benchmarks.baselines.local import autocast
 
 STEP = 0.1  # of the ensemble's weights, divided by the number of networks
@@ -39,30 +29,13 @@ def coboosting(
     seed: int = 0,
 ) -> Course:
     """Teach the student in place; `evaluate` measures it."""
-    ensemble = ensemble_of(networks, how.bfloat16)
-    device = ensemble.weights.device
-    random = torch.Generator().manual_seed(seed)
-    artist = torch.optim.Adam(generator.parameters(), how.generator_rate, betas=(0.5, 0.999))
-    optimizer = torch.optim.SGD(student.parameters(), how.student_rate, momentum=0.9)
-    pool = Pool(how.kept)
 
-    def epoch() -> None:
-        generator.train()
-        for _ in range(how.generator_steps):
-            z, y = draw_classes(how, classes, generator.noise, random, device)
-            x = generator(z, y)
-            loss = hard_sample_loss(ensemble, student, x, y, how)
-            artist.zero_grad(set_to_none=True)
-            loss.backward()
-            artist.step()
-            pool.add(x, y)
-        for _ in range(how.student_steps):
-            x, y = pool.draw(random)
-            harder = harden(ensemble, x, how.reach, random)
-            ensemble.weights = reweighted(ensemble.weights, ensemble_scores(ensemble, harder), y)
-            teach(student, ensemble, harder, optimizer, how)
+    def prepare(ensemble: Ensemble, x: Tensor, y: Tensor, random: torch.Generator) -> Tensor:
+        harder = harden(ensemble, x, how.reach, random)
+        ensemble.weights = reweighted(ensemble.weights, ensemble_scores(ensemble, harder), y)
+        return harder
 
-    return run_epochs(epoch, how, evaluate, ensemble)
+    return distil(networks, student, generator, classes, evaluate, how, seed, hard_sample_loss, prepare)
 
 
 def hard_sample_loss(ensemble: Ensemble, student: nn.Module, x: Tensor, y: Tensor, how: Distillation) -> Tensor:

@@ -11,17 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from ghofl_benchmarks.baselines.distillation import (
-    Course,
-    Distillation,
-    Ensemble,
-    Pool,
-    disagreement,
-    draw_classes,
-    ensemble_of,
-    run_epochs,
-    teach,
-)
+from ghofl_benchmarks.baselines.distillation import Course, Distillation, Ensemble, disagreement, distil
 from ghofl_benchmarks.baselines.local import autocast
 
 
@@ -35,27 +25,7 @@ def dense(
     seed: int = 0,
 ) -> Course:
     """Teach the student in place; `evaluate` measures it."""
-    ensemble = ensemble_of(networks, how.bfloat16)
-    device = ensemble.weights.device
-    random = torch.Generator().manual_seed(seed)
-    artist = torch.optim.Adam(generator.parameters(), how.generator_rate, betas=(0.5, 0.999))
-    optimizer = torch.optim.SGD(student.parameters(), how.student_rate, momentum=0.9)
-    pool = Pool(how.kept)
-
-    def epoch() -> None:
-        generator.train()
-        for _ in range(how.generator_steps):
-            z, y = draw_classes(how, classes, generator.noise, random, device)
-            x = generator(z, y)
-            loss = _loss(ensemble, student, x, y, how)
-            artist.zero_grad(set_to_none=True)
-            loss.backward()
-            artist.step()
-            pool.add(x, y)
-        for _ in range(how.student_steps):
-            teach(student, ensemble, pool.draw(random)[0], optimizer, how)
-
-    return run_epochs(epoch, how, evaluate, ensemble)
+    return distil(networks, student, generator, classes, evaluate, how, seed, _loss, lambda _, x, *__: x)
 
 
 def _loss(ensemble: Ensemble, student: nn.Module, x: torch.Tensor, y: torch.Tensor, how: Distillation) -> torch.Tensor:

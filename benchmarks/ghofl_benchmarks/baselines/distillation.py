@@ -175,6 +175,42 @@ def draw_classes(
     return z.to(device), y.to(device)
 
 
+def distil(
+    networks: Sequence[nn.Module],
+    student: nn.Module,
+    generator: nn.Module,
+    classes: int,
+    evaluate: Callable[[], float],
+    how: Distillation,
+    seed: int,
+    loss_of: Callable[[Ensemble, nn.Module, Tensor, Tensor, Distillation], Tensor],
+    prepare: Callable[[Ensemble, Tensor, Tensor, torch.Generator], Tensor],
+) -> Course:
+    """Epochs of a generator that minimises `loss_of`, each followed by a student that learns what `prepare` makes."""
+    ensemble = ensemble_of(networks, how.bfloat16)
+    device = ensemble.weights.device
+    random = torch.Generator().manual_seed(seed)
+    artist = torch.optim.Adam(generator.parameters(), how.generator_rate, betas=(0.5, 0.999))
+    optimizer = torch.optim.SGD(student.parameters(), how.student_rate, momentum=0.9)
+    pool = Pool(how.kept)
+
+    def epoch() -> None:
+        generator.train()
+        for _ in range(how.generator_steps):
+            z, y = draw_classes(how, classes, generator.noise, random, device)
+            x = generator(z, y)
+            loss = loss_of(ensemble, student, x, y, how)
+            artist.zero_grad(set_to_none=True)
+            loss.backward()
+            artist.step()
+            pool.add(x, y)
+        for _ in range(how.student_steps):
+            x, y = pool.draw(random)
+            teach(student, ensemble, prepare(ensemble, x, y, random), optimizer, how)
+
+    return run_epochs(epoch, how, evaluate, ensemble)
+
+
 def run_epochs(
     epoch: Callable[[], None], how: Distillation, evaluate: Callable[[], float], ensemble: Ensemble
 ) -> Course:

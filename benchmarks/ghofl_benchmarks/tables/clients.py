@@ -1,7 +1,8 @@
 """The same rows over 10 to 100 clients, by Dirichlet shares or by classes per client: ours, and how baselines spread.
 
 Ours is computed anew from every split's own clients: the sha256 of each total is compared, and the accuracy of a total
-that was seen before is that total's.
+that was seen before is that total's. Baselines are means over `--seeds` splits, with their range; `--methods` and
+`--rows` let them run on fewer rows than ours, and every row of the table says on how many.
 """
 
 from pathlib import Path
@@ -43,7 +44,9 @@ def run(settings: Settings) -> dict:
                     result["notes"].append(f"{name}, {title}, {clients} clients: {error}")
                     continue
                 _cell(result, name, rows, title, parts, seen, settings)
-        result["notes"].append(f"{data.TITLES[name]}: {len(seen)} different total(s) in all cells.")
+                _baselines(result, name, rows, title, clients, settings)
+        if seen:
+            result["notes"].append(f"{data.TITLES[name]}: {len(seen)} different total(s) in all cells.")
     return result
 
 
@@ -52,6 +55,7 @@ def _cell(
     settings: Settings,
 ) -> None:  # fmt: skip
     fields = {"set": name, "split": title, "clients": len(parts), "empty_clients": empty(parts)}
+    fields |= {"train_rows": len(rows.y_train)}
     if wanted := {head: spec for head, spec in HEADS.items() if settings.wants(head)}:
         recipe = recipe_for(rows, [HeadSpec.parse(spec) for spec in wanted.values()], power=0.5)
         moments = ours.total_of(rows, parts, recipe)
@@ -59,7 +63,7 @@ def _cell(
         if digest not in seen:
             total = Total.of([Message.of(moments, recipe, "all")], recipe)
             seen[digest] = {
-                head: float((Classifier.fit(total, spec).predict(rows.x_test) == rows.y_test).mean())
+                head: float((Classifier.fit(total, spec).predict_numbers(rows.x_test) == rows.y_test).mean())
                 for head, spec in wanted.items()
             }
         for head, accuracy in seen[digest].items():
@@ -69,17 +73,28 @@ def _cell(
                 else None
             )
             add_row(result, "ours", accuracy, known, **fields, method=head, total=digest[:16])
-    fit = Fit(epochs=5, least_steps=50)
-    for method, baseline in (("Client ensemble", ensemble(fit)), ("FedPFT, diagonal", mixtures("diagonal", 1, fit))):
-        if settings.wants(method):
-            add_row(result, "baseline", baseline(rows, parts, settings.seed).accuracy, None, **fields, method=method)
-    if has_torch():
-        from ghofl_benchmarks.baselines import heads
 
-        method = f"FedAvg, {settings.rounds} rounds"
-        if settings.wants(method):
-            found, _, _ = heads.rounds("fedavg", rows, parts, settings.seed, settings.rounds, settings.device)
-            add_row(result, "baseline", found[-1], None, **fields, method=method)
+
+def _baselines(result: dict, name: str, rows: Dataset, title: str, clients: int, settings: Settings) -> None:
+    """Means over splits, and how far apart the splits are."""
+    fit = Fit(epochs=5, least_steps=50)
+    methods = {"Client ensemble": ensemble(fit), "FedPFT, diagonal": mixtures("diagonal", 1, fit)}
+    wanted = [method for method in (*methods, f"FedAvg, {settings.rounds} rounds") if settings.wants(method)]
+    for method in wanted:
+        found = []
+        for seed in range(settings.seed, settings.seed + settings.seeds):
+            parts = ours.parts_of(rows, clients, seed, **SPLITS[title])
+            if method in methods:
+                found.append(methods[method](rows, parts, seed).accuracy)
+            elif has_torch():
+                from ghofl_benchmarks.baselines import heads
+
+                accuracies, _, _ = heads.rounds("fedavg", rows, parts, seed, settings.rounds, settings.device)
+                found.append(accuracies[-1])
+        if found:
+            fields = {"set": name, "split": title, "clients": clients, "method": method, "seeds": len(found)}
+            fields |= {"range": round(100 * (max(found) - min(found)), 2), "train_rows": len(rows.y_train)}
+            add_row(result, "baseline", sum(found) / len(found), None, **fields)
 
 
 def draw(result: dict, path: Path) -> bool:

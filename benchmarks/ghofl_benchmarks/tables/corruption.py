@@ -51,7 +51,7 @@ def _rows_of(result: dict, name: str, path: Path, settings: Settings) -> None:
     for title, spec in specs.items():
         classifier = Classifier.fit(total, spec)
         blocks = np.split(x, len(names))
-        found = [float((classifier.predict(b) == rows.y_test[: len(b)]).mean()) for b in blocks]
+        found = [float((classifier.predict_numbers(b) == rows.y_test[: len(b)]).mean()) for b in blocks]
         known = paper.CORRUPTION[title] if name == "cifar100" else None
         add_row(result, "ours", float(np.mean(found)), known, set=f"{name}-c", method=title, alpha=0.1)
 

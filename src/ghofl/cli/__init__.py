@@ -1,62 +1,162 @@
-"""The command line: every command parses, calls one library function, and prints."""
+"""The command line: every command parses, calls one library function, and prints.
 
-from typing import Annotated
+A command's module is imported when the command is called or its help is asked for; the list of all comes from a table.
+"""
 
+import importlib
+from typing import Annotated, Any
+
+import click
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 import ghofl
-from ghofl.cli import (
-    audit,
-    console,
-    diagnose,
-    embed,
-    experiment,
-    export,
-    flower,
-    keeper,
-    ledger,
-    report,
-    schema,
-    secure,
-    server,
-    site,
-    use,
-)
+from ghofl.cli import console
+
+SITE = "At a site: from samples to one message"
+SERVER = "At the server: from messages to a head"
+USE = "With a head: predictions and what they are worth"
+EXPERIMENT = "On one machine: trying things out"
+
+# Where each command is, and the first sentence of its help, in the order of the story.
+COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
+    SITE: {
+        "recipe": ("site:recipe", "Write the recipe that all sites of a federation share."),
+        "schema": ("schema:schema", "Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'."),
+        "export-encoder": (
+            "embed:export_encoder",
+            "Write an encoder as one ONNX file that sites run without torch, checked against the original.",
+        ),
+        "embed": (
+            "embed:embed",
+            "At a site: turn samples into a file of embeddings. Killed and started again, it goes on where it stopped.",
+        ),
+        "moments": (
+            "site:moments",
+            "At a site: add up the moments of its embeddings and write the one message it sends.",
+        ),
+        "merge": (
+            "site:merge",
+            "At a big site: make its one message of parts that were added up apart, as if one process had seen all rows.",
+        ),
+        "audit": (
+            "audit:audit",
+            "Say in words and numbers what a message or a total would reveal to someone who reads it.",
+        ),
+        "keeper": (
+            "keeper:keeper",
+            "At a site: guard its rows, keys, policy and ledger, and answer a federation's letters on a Unix socket.",
+        ),
+        "ledger": (
+            "ledger:app",
+            "Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
+        ),
+    },
+    SERVER: {
+        "sum": ("server:add_up", "At the server: add messages up, one at a time, each site once."),
+        "diagnose": (
+            "diagnose:diagnose",
+            "At the server: say which site's message does not fit the others', and why. "
+            "The exit code is 3 if one does not.",
+        ),
+        "subtract": (
+            "server:subtract",
+            "Take sites out of a total, exactly: the result is the total that never had them.",
+        ),
+        "release": (
+            "server:release",
+            "Make a total that others may see: with the noise the recipe promises, and without its small classes.",
+        ),
+        "head": ("server:head", "Build a head from a total. The file carries the recipe, so raw embeddings go in."),
+        "select": (
+            "use:select",
+            "At the server: add up the sites' counts of right and wrong predictions and name the best head.",
+        ),
+        "calibrate": (
+            "use:calibrate",
+            "At the server: calibrate a head's probabilities and its novelty on the rows that sites reported on.",
+        ),
+        "secure": (
+            "secure:app",
+            "Secure aggregation with files alone: the server learns the sum of the sites' moments and nothing else.",
+        ),
+        "flower": (
+            "flower:app",
+            "Run a federation on Flower: write its app, and see at a site what would leave.",
+        ),
+    },
+    USE: {
+        "predict": (
+            "predict:predict",
+            "Predict labels of embeddings, tables, images or texts, a block at a time in bounded memory.",
+        ),
+        "evaluate": ("use:evaluate", "Compare a head's predictions with labels."),
+        "export": (
+            "export:export",
+            "Write a head, alone or behind its encoder, as one ONNX file: label, probabilities and scores come out of it.",
+        ),
+        "serve": (
+            "serve:serve",
+            "Answer POST /predict over HTTP from an exported file, until Ctrl-C; nothing of a request is kept.",
+        ),
+        "report": (
+            "report:report",
+            "Write one self-contained page about a total: who took part, what it holds, how its heads do.",
+        ),
+        "inspect": ("inspect:inspect", "Say what is in a file: recipe, message, total or head."),
+    },
+    EXPERIMENT: {
+        "demo": (
+            "experiment:demo",
+            "Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.",
+        ),
+        "simulate": (
+            "experiment:simulate",
+            "Split training rows over clients, run every message through bytes, and score heads of the total.",
+        ),
+    },
+}  # fmt: skip
+PLACES = {name: place for commands in COMMANDS.values() for name, (place, _) in commands.items()}
+
+
+def load(name: str) -> click.Command:
+    """The command, or group of commands, of this name, from its module."""
+    module, _, attribute = PLACES[name].partition(":")
+    found = getattr(importlib.import_module(f"ghofl.cli.{module}"), attribute)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(rich_markup_mode="rich", add_completion=False)
+        alone.command(name=name)(found)
+        found = alone
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+class Story(TyperGroup):
+    """The commands as a list of names and sentences; the one that is called is loaded."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for panel, commands in COMMANDS.items():
+            for name, (_, sentence) in commands.items():
+                self.add_command(TyperCommand(name, help=sentence, rich_help_panel=panel))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that the arguments begin with, whole, and the arguments left for it."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None or name is None else load(name), rest
+
 
 app = typer.Typer(
+    cls=Story,
     help="One-shot federated learning: every site sends one message, the server builds one classifier.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-app.command(name="demo")(experiment.demo)
-app.command(name="recipe")(site.recipe)
-app.command(name="schema")(schema.schema)
-app.command(name="export-encoder")(embed.export_encoder)
-app.command(name="embed")(embed.embed)
-app.command(name="moments")(site.moments)
-app.command(name="merge")(site.merge)
-app.command(name="sum")(server.add_up)
-app.command(name="diagnose")(diagnose.diagnose)
-app.command(name="subtract")(server.subtract)
-app.command(name="release")(server.release)
-app.command(name="head")(server.head)
-app.command(name="evaluate")(use.evaluate)
-app.command(name="select")(use.select)
-app.command(name="calibrate")(use.calibrate)
-app.command(name="predict")(use.predict)
-app.command(name="export")(export.export)
-app.command(name="report")(report.report)
-app.command(name="simulate")(experiment.simulate)
-app.command(name="inspect")(server.inspect)
-app.command(name="audit")(audit.audit)
-app.add_typer(flower.app, name="flower")
-app.command(name="keeper")(keeper.keeper)
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(secure.app, name="secure")
 
 
 def _version(asked: bool) -> bool:

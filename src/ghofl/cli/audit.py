@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of

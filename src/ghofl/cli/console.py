@@ -24,9 +24,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ghofl import files
 from ghofl.errors import EmbeddingsError, GhoflError, MessageError, RosterError
-from ghofl.privacy import Guarantee
 
 # Names in what is printed come from others: nothing in them is markup or an emoji.
 out = Console(markup=False, emoji=False, highlight=False)
@@ -63,7 +61,7 @@ def report_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error that takes (what, done, of); `rate` adds how many per second."""
+    """A progress bar on standard error that takes (what, done, of), 0 for an unknown end; `rate` adds how many per second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -77,7 +75,7 @@ def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
 
         def report(what: str, done: int, of: int) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what, total=of)
+                tasks[what] = bar.add_task(what, total=of or None)
             bar.update(tasks[what], completed=done)
 
         yield report
@@ -99,6 +97,8 @@ def show(result: dict[str, Any], table: Table | None, json_path: str | None) -> 
     if table is not None:
         out.print(table)
     if json_path is not None:
+        from ghofl import files  # it imports numpy, which `ghofl --help` does without
+
         files.write(json_path, json.dumps(result, indent=2) + "\n")
 
 
@@ -117,7 +117,7 @@ def list_bad(bad: Sequence[tuple[object, str]]) -> None:
         tell("Left out", f"{len(bad) - 20} more.")
 
 
-def promise(guarantee: Guarantee | None) -> str:
+def promise(guarantee: object) -> str:
     """A guarantee in one line."""
     return "no noise, so no differential privacy" if guarantee is None else str(guarantee).splitlines()[0]
 

@@ -8,10 +8,12 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.errors import RosterError
 from ghofl.evaluation import diagnosis
-from ghofl.evaluation.diagnosis import Diagnosis, Part
+from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis
+from ghofl.evaluation.reported import with_reports
+from ghofl.evaluation.selection import Report
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
@@ -60,6 +62,10 @@ def diagnose(
     files: Annotated[list[Path], typer.Argument(help="Message files of sites, or totals of disjoint cohorts.")],
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")],
     max_share: MaxShare = None,
+    report: Annotated[
+        list[Path] | None,
+        typer.Option(help="A site's report on a head ('ghofl evaluate --site NAME --json FILE'); repeat for others."),
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -72,6 +78,7 @@ def diagnose(
     agreed = Recipe.load(recipe)
     with console.err.status("comparing sites"):
         found = diagnosis.diagnose(PartFiles(files, agreed), agreed, max_share)
+        found = with_reports(found, map(Report.load, report or ()))
     console.show(found.to_dict(), _table(found), json)
     if json != "-":
         for sentence in found.sentences():
@@ -118,16 +125,21 @@ def check_max_share(max_share: float | None) -> None:
         raise typer.BadParameter(f"--max-share is {max_share:g}; it is a share of all rows above 0 and at most 1.")
 
 
+def _accuracy(site: SiteDiagnosis) -> str:
+    beside = "" if site.expected is None else f" of {site.expected:.1%}"
+    return "–" if site.accuracy is None else f"{site.accuracy:.1%}{beside}"
+
+
 def _table(found: Diagnosis) -> Table:
     table = Table(title=f"{console.count(len(found.sites), 'site')}, {len(found.flagged)} flagged")
     table.add_column("site")
-    for name in ("rows", "share", "labels", "features", "width", "clipped", "head changes"):
+    for name in ("rows", "share", "labels", "features", "width", "clipped", "head changes", "accuracy"):
         table.add_column(name, justify="right")
     table.add_column("flagged")
     for site in sorted(found.sites, key=lambda s: (not s.flags, -max(s.labels, s.features))):
         table.add_row(
             site.name, f"{site.rows:,}", f"{site.share:.1%}", f"{site.labels:.2f}", f"{site.features:.2f}",
             "–" if site.width is None else f"{site.width:.2f}", "–" if site.clipped is None else f"{site.clipped:.2%}",
-            f"{site.head_change:.2%}", "yes" if site.flags else "",
+            f"{site.head_change:.2%}", _accuracy(site), "yes" if site.flags else "",
         )  # fmt: skip
     return table

@@ -8,7 +8,8 @@ from rich.table import Table
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli.options import EncoderName, EncoderOptions, Force, Json, SampleOptions, takes_groups
+from ghofl.cli.arguments import EncoderName, Force, Json
+from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
 from ghofl.cli.views import PANEL, ViewOptions
 from ghofl.encoders.base import doorway
 from ghofl.samples import embed as embedding

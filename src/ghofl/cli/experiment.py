@@ -4,21 +4,22 @@ import re
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 from rich.table import Table
 
-from ghofl.classifier import HeadSpec
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, Preset, SpaceOptions, takes_groups
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads
+from ghofl.cli.options import SpaceOptions, takes_groups
+from ghofl.cli.report import page_writer
+from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
+from ghofl.evaluation.confusion import between
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
 from ghofl.secure import STAGES
-from ghofl.simulation import partition
 from ghofl.simulation.demo import run
-from ghofl.simulation.simulate import BEST_BUDGET, Cohort, Dataset, Simulation, all_heads, assembly_for
-from ghofl.simulation.simulate import simulate as run_simulation
+from ghofl.simulation.simulate import BEST_BUDGET, Cohort, Dataset, Simulation
+from ghofl.simulation.sweep import Experiment, combinations
 from ghofl.simulation.tables import table_dataset
 
 DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
@@ -26,8 +27,10 @@ DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
 @takes_groups
 def simulate(
-    clients: Annotated[int, typer.Option(help="How many clients the training rows are split over.")],
     *,
+    clients: Annotated[
+        list[int] | None, typer.Option(help="How many clients the training rows are split over; repeat for a sweep.")
+    ] = None,
     embeddings: Annotated[
         Path | None, typer.Option(help="An .npz with x_train, y_train, x_test and y_test; or give --table.")
     ] = None,
@@ -38,19 +41,29 @@ def simulate(
     schema: Annotated[
         Path | None, typer.Option(help="With --table: its schema; drafted from the training rows unless given.")
     ] = None,
-    alpha: Annotated[float | None, typer.Option(help="Dirichlet skew of classes over clients.")] = None,
-    classes_per_client: Annotated[int | None, typer.Option(help="Classes each client has.")] = None,
+    alpha: Annotated[
+        list[float] | None, typer.Option(help="Dirichlet skew of classes over clients; repeat for a sweep.")
+    ] = None,
+    classes_per_client: Annotated[
+        list[int] | None, typer.Option(help="Classes each client has; repeat for a sweep.")
+    ] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
     heads: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Heads separated by commas, with options in brackets, or 'all'. 'best' alone is the strongest within "
-            f"--budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need."
+            help="Heads separated by commas, with options in brackets, or 'all'; lda unless given. 'best' alone is the "
+            f"strongest within --budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need.",
+            autocompletion=complete_heads,
         ),
-    ] = "lda",
+    ] = None,
     preset: Preset = "default",
     space: SpaceOptions,
-    seed: Annotated[int, typer.Option(help="Seed of the split, the public matrices and who vanishes.")] = 0,
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Seed of the split, the public matrices and who vanishes; 0 unless given; repeat for a sweep."
+        ),
+    ] = None,
     privacy: PrivacyOptions,
     drop: Annotated[
         list[str] | None,
@@ -61,6 +74,28 @@ def simulate(
     ] = None,
     assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
     assume_corruption: Annotated[float, typer.Option(help="Share of clients that may work with the server.")] = 0.1,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Run every combination of the settings in this file, e.g. clients = [10, 50] and project = [64, 128].",
+            rich_help_panel="Sweeps",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel="Sweeps",
+            help="A .csv, .parquet or .json with a row per run and head. Runs that are in it are not run again.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel="Sweeps"),
+    ] = None,
+    report: PageFile = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -68,29 +103,45 @@ def simulate(
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
-    console.check_seed(seed)
-    console.check_outputs(json, force)
-    data, columns = _load(embeddings, table, label, schema, seed, privacy)
-    specs = _specs(heads, preset, space)
-    parts = _parts(data.y_train, clients, alpha, classes_per_client, iid, np.random.default_rng(seed))
-    cohort = Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption, seed)
+    axes = axes_of(
+        sweep, {"clients": clients, "alpha": alpha, "classes_per_client": classes_per_client, "seed": seed}, heads, iid
+    )
+    named = axes.pop("heads")
+    settings = list(combinations(axes))
+    is_sweep = check_sweep(sweep, output, plot, len(settings), force)
+    if is_sweep and report is not None:
+        raise typer.BadParameter("--report is about one run; a sweep has --plot.")
+    write_page = page_writer(report, force, json)
+    first = settings[0].seed
+    data, columns = _load(embeddings, table, label, schema, first, privacy)
     anchor, around = load_anchor(space.anchor)
-    privacy = cohort.fill_in(privacy, clients)
-    wanted = space.for_recipe(anchor, privacy, seed, site_rows=len(data.y_train) // max(1, clients), table=columns)
-    found = assembly_for(data, specs.values(), wanted, load_public(space.public, around, columns)[0])
+    experiment = Experiment(
+        named, preset, space.for_recipe(anchor, privacy, first), load_public(space.public, around, columns)[0],
+        Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption),
+    )  # fmt: skip
+    if is_sweep:
+        source = data if table is None else lambda seed: _load(embeddings, table, label, schema, seed, privacy)
+        show_sweep(source, experiment, axes, (embeddings or table or Path()).name, output, plot, json, force)
+        return
+    found, options = experiment.assemble(data, settings[0], columns)
     _tell(found, space.budget)
-    with console.progress() as report:
-        result = run_simulation(data, parts, found.recipe, specs, report, cohort)
+    with console.progress() as progress:
+        result = experiment.run(data, settings[0], found, options, progress)
     result.clipping.warn(found.recipe)
-    console.show({**result.to_dict(), "seed": seed}, _table(result), json)
+    console.show({**result.to_dict(), "seed": first}, _table(result), json)
+    title = f"{(embeddings or table or Path()).stem} over {console.count(settings[0].clients, 'client')}"
+    write_page(result, experiment.specs(options), data, experiment.split(data, settings[0]), title)
 
 
-def demo() -> None:
+def demo(report: PageFile = None, force: Force = False) -> None:
     """Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.
 
     Example: ghofl demo
     """
-    run(console.out)
+    write_page = page_writer(report, force)
+    write_page(*run(console.out), "Digits over ten clients")
+    if report is None:
+        console.out.print("The same as a page with charts: ghofl demo --report demo.html")
 
 
 def _load(
@@ -105,16 +156,6 @@ def _load(
     return Dataset.load(path), None
 
 
-def _specs(heads: str, preset: str, space: SpaceOptions) -> dict[str, HeadSpec]:
-    if heads == "all":
-        return all_heads(preset, lift=space.lift is not None, sketch=space.sketch is not None)
-    specs = HeadSpec.parse_list(heads, preset)
-    needs_sketch = any("Z" in need for spec in specs.values() for need in spec.needs)
-    if needs_sketch and space.sketch is None and space.budget is None:
-        raise typer.BadParameter("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
-    return specs
-
-
 def _tell(found: Assembly, budget: str | None) -> None:
     """Say on standard error what was chosen for the user."""
     if found.proposal is not None:
@@ -122,14 +163,6 @@ def _tell(found: Assembly, budget: str | None) -> None:
         console.err.print(f"Recipe for {size}: {found.proposal.why}.", highlight=False, soft_wrap=True)
     for note in found.notes:
         console.err.print(note, highlight=False, soft_wrap=True)
-
-
-def _parts(
-    y: np.ndarray, clients: int, alpha: float | None, count: int | None, iid: bool, rng: np.random.Generator
-) -> partition.Parts:
-    if (alpha is not None) + (count is not None) + iid > 1:
-        raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
-    return partition.split(y, clients, rng, alpha, count)
 
 
 def _drops(texts: list[str], secure: bool) -> dict[str, float]:
@@ -169,12 +202,13 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "a client sends", "fit s", "ms per sample"):
+    for name in ("accuracy %", "95 % interval", "a client sends", "fit s", "ms per sample"):
         table.add_column(name, justify="right")
     for name, head in result.heads.items():
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
+            between(head.metrics.confusion.accuracy_interval, 2),
             console.size(head.payload_bytes),
             f"{head.fit_seconds:.2f}",
             f"{head.ms_per_sample:.3f}",

@@ -8,7 +8,7 @@ import typer
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.cli.use import HeadFile
 from ghofl.samples import load_rows
 
@@ -47,7 +47,7 @@ def export(
     files.write(output, data)
     if card is not None:
         files.write(card, model_card(classifier, name=output.stem))
-    inputs = [given.name for given in model.graph.input]
+    inputs, outputs = ([given.name for given in side] for side in (model.graph.input, model.graph.output))
     told = (
         ""
         if not compared
@@ -58,7 +58,6 @@ def export(
     )
     console.say(
         {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared},
-        f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to label, probabilities and scores."
-        + told,
+        f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}." + told,
         json,
     )

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, RecipeFile
+from ghofl.cli.arguments import Force, Json, RecipeFile
 from ghofl.flower.new import write_app
 from ghofl.flower.server import report
 from ghofl.names import shown
@@ -24,7 +24,9 @@ MOST_LINES, LONGEST = 30, 1000  # of what is shown
 SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 
 app = typer.Typer(
-    help="Run a federation on Flower: write its app, and see at a site what would leave.", no_args_is_help=True
+    help="Run a federation on Flower: write its app, and see at a site what would leave.",
+    no_args_is_help=True,
+    add_completion=False,
 )
 
 

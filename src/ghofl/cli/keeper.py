@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.errors import MissingExtraError
 
 try:

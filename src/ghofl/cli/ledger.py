@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.errors import SiteError
 from ghofl.names import shown
 from ghofl.site.budget import in_words
@@ -20,6 +20,7 @@ from ghofl.site.site import Site
 app = typer.Typer(
     help="Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
     no_args_is_help=True,
+    add_completion=False,
 )
 SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 SHOWN = ("action", "round", "recipe", "survivors", "cohort", "rounds", "id", "status", "bytes", "why", "data")

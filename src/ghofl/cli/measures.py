@@ -10,9 +10,11 @@ from ghofl import files
 from ghofl.cli import console
 from ghofl.errors import MissingExtraError
 from ghofl.evaluation import Metrics
+from ghofl.evaluation.confusion import between
 
 MOST_CLASSES = 20  # whose confusion matrix fits a terminal
 LOWEST = 3
+WORST = 10
 
 
 def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
@@ -28,13 +30,15 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
     table = Table(title=f"{head} on {found.confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("value", justify="right")
-    for name, value in (
-        ("accuracy %", found.confusion.accuracy),
-        ("balanced accuracy %", found.confusion.balanced_accuracy),
-        ("macro F1 %", found.confusion.macro_f1),
-        ("expected calibration error %", found.ece),
+    table.add_column("95 % interval", justify="right")
+    counts = found.confusion
+    for name, value, interval in (
+        ("accuracy %", counts.accuracy, counts.accuracy_interval),
+        ("balanced accuracy %", counts.balanced_accuracy, counts.balanced_interval),
+        ("macro F1 %", counts.macro_f1, None),
+        ("expected calibration error %", found.ece, None),
     ):
-        table.add_row(name, f"{100 * value:.2f}")
+        table.add_row(name, f"{100 * value:.2f}", "" if interval is None else between(interval, 2))
     table.add_row("log loss", f"{found.log_loss:.4f}")
     table.add_row("Brier score", f"{found.brier:.4f}")
     if found.auc is not None:
@@ -46,16 +50,32 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
     return table
 
 
-def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table | None:
-    """How often each class was predicted as each; None where there are too many for a terminal."""
+def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
+    """How often each class was predicted as each; where there are too many for a terminal, the worst mistakes."""
     if len(classes) > MOST_CLASSES:
-        return None
+        return _mistakes(found, classes)
     table = Table(title="rows of a class, by the class that was predicted")
     table.add_column("class")
     for name in classes:
         table.add_column(name, justify="right")
     for name, row in zip(classes, found.confusion.counts, strict=True):
         table.add_row(name, *(f"{count:,}" if count else "·" for count in row))
+    return table
+
+
+def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
+    """The pairs of classes that were mistaken most often."""
+    counts = found.confusion.counts.copy()
+    np.fill_diagonal(counts, 0)
+    worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
+    title = f"most often mistaken; --json has the whole matrix of {len(classes):,} classes, --plot draws it"
+    table = Table(title=title)
+    for name in ("rows of", "predicted as"):
+        table.add_column(name, overflow="fold")
+    table.add_column("rows", justify="right")
+    for i, j in zip(*np.unravel_index(worst, counts.shape), strict=True):
+        if counts[i, j]:
+            table.add_row(classes[i], classes[j], f"{counts[i, j]:,}")
     return table
 
 

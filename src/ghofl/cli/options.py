@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once: single ones, and groups that a command takes as one value."""
+"""Groups of options that several commands share, each of which a command takes as one value."""
 
 import inspect
 from collections.abc import Callable
@@ -14,22 +14,6 @@ from ghofl.encoders import Runtime
 from ghofl.planning.assembly import DELTA, SITE_ROWS, PrivacyOptions, RecipeOptions
 from ghofl.recipe import Grid, Limits, Projection, Table
 from ghofl.samples import Columns
-
-Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
-Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
-RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
-TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
-Preset = Annotated[str, typer.Option(help="Options not written come from 'default' or 'paper'.")]
-LabelsAreNumbers = Annotated[
-    bool,
-    typer.Option(
-        "--labels-are-numbers", help="Whole-number labels are places in the recipe's list of classes, from 0."
-    ),
-]
-EncoderName = Annotated[
-    str,
-    typer.Option("--encoder", help="torchvision:NAME, timm:NAME, hf:NAME_OR_FOLDER, onnx:FILE or precomputed:NAME."),
-]
 
 
 def _option(help_text: str, *names: str, **more: Any) -> Any:

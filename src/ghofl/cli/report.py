@@ -1,19 +1,20 @@
 """The command that writes a page about a federation: `report`."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.flower.server.report import told_of
 from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
-
-RUN_TOTAL = "total.ghofl"
 
 
 def report(
@@ -43,9 +44,10 @@ def report(
     if heads and rows is None:
         raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
     with console.errors_about(run):
-        total = Total.load(run / RUN_TOTAL if run.is_dir() else run)
+        total, promise = told_of(run) if run.is_dir() else (Total.load(run), "")
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, title or f"The federation in {run.name}", sent)
+    findings = replace(findings, guarantee=promise or findings.guarantee)
     if rows is not None:
         loaded = load_rows(rows, split)
         assert loaded.y is not None
@@ -63,3 +65,18 @@ def report(
         f"Wrote {output}: open it in a browser; it needs no network.",
         json,
     )
+
+
+def page_writer(output: Path | None, force: bool, json: str | None = None) -> Callable[..., None]:
+    """What writes the page of a simulation, once it is sure that it can; nothing where no file was asked for."""
+    console.check_outputs(json, force, *([] if output is None else [output]))
+    if output is None:
+        return lambda *_: None
+    from ghofl.report.findings import Findings
+    from ghofl.report.page import page
+
+    def write(*simulated: Any) -> None:
+        files.write(output, page(Findings.of_simulation(*simulated)))
+        console.tell("Wrote", f"{output}: open it in a browser; it needs no network.", "green", mark="")
+
+    return write

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
 from ghofl.samples.from_schema import columns_of
 
@@ -57,7 +57,7 @@ def schema(
     advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they were read off rows."
     console.say(
         result,
-        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of a {result['source']} give "
-        f"{made.table.dim} numbers a row.{advice}",
+        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "
+        f"{made.table.dim} numbers per row.{advice}",
         json,
     )

@@ -7,7 +7,7 @@ import typer
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.options import Force, Json
+from ghofl.cli.arguments import Force, Json
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS, answered
 from ghofl.mail.round_folder import LEAST, Options, RoundFolder, Standing
@@ -18,6 +18,7 @@ from ghofl.wire.total import Total
 app = typer.Typer(
     help="Secure aggregation with files alone: the server learns the sum of the sites' moments and nothing else.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the round, at the server.")]

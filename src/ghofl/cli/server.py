@@ -1,9 +1,9 @@
-"""Commands of the server: `sum`, `subtract`, `release`, `head` and `inspect`."""
+"""Commands of the server: `sum`, `subtract`, `release` and `head`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -11,21 +11,14 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
-from ghofl.cli.options import Force, Json, Preset, TotalOutput
-from ghofl.errors import MessageError, RecipeError
-from ghofl.features import TOLERATED_CLIPPING
-from ghofl.moments import Layout
-from ghofl.names import shown
-from ghofl.privacy import Guarantee
+from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
-from ghofl.wire.container import ZSTD_MAGIC
-from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
-CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
 
@@ -66,8 +59,8 @@ def add_up(
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
     check_shares(total, max_share)
     total.save(output)
-    _warn_of_clipping(total)
-    console.show(_total_result(total, output), _roster_table(total), json)
+    warn_of_clipping(total)
+    console.show(total_result(total, output), _roster_table(total), json)
     tell_aside(aside)
 
 
@@ -124,7 +117,7 @@ def subtract(
         with console.errors_about(path):
             rest = rest - Message.load(path, rest.recipe)
     rest.save(output)
-    console.show(_total_result(rest, output), _roster_table(rest), json)
+    console.show(total_result(rest, output), _roster_table(rest), json)
 
 
 def release(
@@ -141,16 +134,18 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
-    journal.add(released)
+    own = _load_total(total).release()
+    released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
     released.save(output)
-    together = journal.composed(() if released.guarantee is None else released.guarantee.assumptions)
+    together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
-        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+        more += (
+            f" All {together.releases} releases of this total together, as the file says: {console.promise(together)}"
+        )
     console.say(
-        {**_total_result(released, output), "composed": None if together is None else together.to_dict()},
-        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
+        {**total_result(released, output), "composed": None if together is None else together.to_dict()},
+        f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
 
@@ -158,7 +153,10 @@ def release(
 def head(
     total: TotalFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
-    head: Annotated[str, typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.")] = "lda",
+    head: Annotated[
+        str,
+        typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.", autocompletion=complete_heads),
+    ] = "lda",
     preset: Preset = "default",
     force: Force = False,
     json: Json = None,
@@ -173,7 +171,7 @@ def head(
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
     console.say(
-        {**result, **_promise(classifier.guarantee), "revealed": classifier.revealed},
+        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
         + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
@@ -182,104 +180,9 @@ def head(
     )
 
 
-def inspect(
-    file: Annotated[Path, typer.Argument(help="A recipe, message, total or head.")],
-    recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="Check a message against this recipe.")] = None,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Say what is in a file: recipe, message, total or head.
-
-    Example: ghofl inspect total.ghofl
-    """
-    console.check_outputs(json, force)
-    with console.errors_about(file):
-        result = _describe(file, None if recipe is None else Recipe.load(recipe))
-    table = Table(title=f"{file.name}: a {result['kind']}", show_header=False)
-    for key, value in result.items():
-        table.add_row(shown(key), shown(value, 300))
-    console.show(result, table, json)
-
-
 def _load_total(path: Path) -> Total:
     with console.errors_about(path):
         return Total.load(path)
-
-
-def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
-    header = peek(file)
-    with open(file, "rb") as opened:
-        is_compressed = opened.read(4) == ZSTD_MAGIC
-    if header is None and not is_compressed:
-        try:
-            return _recipe_result(Recipe.load(file))
-        except RecipeError as error:
-            raise MessageError(f"it is not a ghofl file; as a recipe it fails: {error}") from None
-    if header is None or header.get("kind") == "message":
-        if recipe is None:
-            return {
-                **_printable(header or {"kind": "message", "compressed": True}),
-                "checked": "no: give --recipe to check it",
-            }
-        message = Message.load(file, recipe)
-        about = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
-        if message.clipped is not None and message.clipped > TOLERATED_CLIPPING:
-            console.tell("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
-        return {**about, **_moments_result(message.moments, recipe)}
-    if header.get("kind") == "total":
-        total = Total.load(file)
-        _warn_of_clipping(total)
-        return {"kind": "total", **_total_result(total, file)}
-    classifier = Classifier.load(file)
-    return {
-        "kind": "head",
-        "head": classifier.head.name,
-        "options": classifier.options,
-        "sites": classifier.sites,
-        "rows": classifier.rows,
-        "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
-        **_promise(classifier.guarantee),
-        **({"small classes": classifier.revealed} if classifier.revealed else {}),
-        **{f"recipe {key}": value for key, value in _recipe_result(classifier.recipe).items() if key != "kind"},
-    }
-
-
-def _recipe_result(recipe: Recipe) -> dict[str, Any]:
-    layout = Layout.of(recipe)
-    return {"kind": "recipe", "fingerprint": recipe.fingerprint, **recipe.to_dict(), "entries": layout.entries}
-
-
-def _moments_result(moments: Any, recipe: Recipe) -> dict[str, Any]:
-    counts = {name: int(n) for name, n in zip(recipe.classes, moments.counts, strict=True)}
-    return {
-        "recipe": recipe.fingerprint,
-        "layout": str(moments.layout),
-        "rows": moments.rows,
-        "moments_sha256": moments.sha256,
-        "counts": counts,
-        "classes without rows": int(np.count_nonzero(moments.counts == 0)),
-    }
-
-
-def _total_result(total: Total, path: Path) -> dict[str, Any]:
-    return {
-        "file": str(path),
-        "sites": len(total.roster),
-        "total_sha256": total.moments.sha256,
-        **_moments_result(total.moments, total.recipe),
-        **_promise(total.guarantee),
-        **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
-        "is released": total.is_released,
-        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
-        "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
-    }
-
-
-def _promise(guarantee: Guarantee | None) -> dict[str, Any]:
-    """What noise promises, as plain values; nothing without noise."""
-    if guarantee is None:
-        return {}
-    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
 
 
 def _roster_table(total: Total) -> Table:
@@ -304,15 +207,3 @@ def _warn_of_sole_holders(holders: Mapping[int, str | None], recipe: Recipe) -> 
     if alone:
         listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
         console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
-
-
-def _warn_of_clipping(total: Total) -> None:
-    """Say on standard error which sites have more clipped entries than is harmless."""
-    over = total.clipped()
-    if over:
-        names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
-        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
-
-
-def _printable(header: dict[str, Any]) -> dict[str, Any]:
-    return {shown(key, 40): value for key, value in header.items()}

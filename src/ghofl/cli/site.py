@@ -10,16 +10,8 @@ import typer
 
 from ghofl import encoders, files
 from ghofl.cli import console
-from ghofl.cli.options import (
-    EncoderOptions,
-    Force,
-    Json,
-    LabelsAreNumbers,
-    RecipeFile,
-    SampleOptions,
-    SpaceOptions,
-    takes_groups,
-)
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, complete_encoders, complete_statistics
+from ghofl.cli.options import EncoderOptions, SampleOptions, SpaceOptions, takes_groups
 from ghofl.cli.views import ViewOptions
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
@@ -28,7 +20,7 @@ from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
-from ghofl.site.outgoing import Embedded, Encodable, Outgoing, limited, outgoing
+from ghofl.site.outgoing import Embedded, Encodable, Outgoing, limit_persons, outgoing
 from ghofl.site.parts import Part, Place, check_own_rows, part_of
 from ghofl.site.parts import merge as merge_parts
 from ghofl.site.rows import load_embedded, load_encodable
@@ -43,9 +35,16 @@ def recipe(
         str | None, typer.Option(help="Class names separated by commas, or how many classes there are.")
     ] = None,
     dim: Annotated[int | None, typer.Option(help="Numbers in one embedding.")] = None,
-    encoder: Annotated[str, typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.")] = "unnamed",
+    encoder: Annotated[
+        str,
+        typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.", autocompletion=complete_encoders),
+    ] = "unnamed",
     statistics: Annotated[
-        str | None, typer.Option(help="What sites send beside counts and sums: any of D,B,S,D3,D4; B unless given.")
+        str | None,
+        typer.Option(
+            help="What sites send beside counts and sums: any of D,B,S,D3,D4; B unless given.",
+            autocompletion=complete_statistics,
+        ),
     ] = None,
     space: SpaceOptions,
     seed: Annotated[int, typer.Option(help="Seed of the public random matrices.")] = 0,
@@ -122,7 +121,10 @@ def moments(
     zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")] = False,
     data: Annotated[str | None, typer.Option(help="With --encoder: samples, as in 'ghofl embed'.")] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="With --data: encode with this encoder, as in 'ghofl embed'.")
+        str | None,
+        typer.Option(
+            help="With --data: encode with this encoder, as in 'ghofl embed'.", autocompletion=complete_encoders
+        ),
     ] = None,
     model: EncoderOptions,
     samples: SampleOptions,
@@ -168,7 +170,7 @@ def moments(
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
     if place is not None and own_file:
         check_own_rows(agreed, person)
-    rows = limited(rows, agreed, str(embeddings or data), split, person, rows_per_person)
+    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, rows_per_person)
     if place is not None:
         return _write_part(agreed, rows, place, own_file, output, json)
     with console.progress(rate=data is not None) as report:

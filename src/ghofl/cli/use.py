@@ -1,9 +1,5 @@
-"""Commands for a finished head: `evaluate`, `select`, `calibrate` and `predict`."""
+"""Commands for judging a finished head: `evaluate`, `select` and `calibrate`."""
 
-import csv
-import io
-import sys
-from collections.abc import Callable
 from json import loads
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +8,12 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.options import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
+from ghofl.evaluation.confusion import between
 from ghofl.evaluation.selection import Report, best_of, calibrated
 from ghofl.evaluation.tally import Tally
 from ghofl.samples import rows_for
@@ -66,7 +62,7 @@ def evaluate(
     """
     console.check_outputs(json, force)
     measures.check_picture(plot, force)
-    classifier = _used(_load_head(head), priors, threshold)
+    classifier = used(load_head(head), priors, threshold)
     rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
     if not len(rows.x):
         raise EmbeddingsError(
@@ -86,9 +82,8 @@ def evaluate(
         **measures.per_class(found, classes),
     }
     console.show(result, measures.measures_table(found, classifier.head.name, classes), json)
-    counts = measures.confusion_table(found, classes)
-    if counts is not None and json != "-":
-        console.out.print(counts)
+    if json != "-":
+        console.out.print(measures.confusion_table(found, classes))
 
 
 def select(
@@ -103,11 +98,12 @@ def select(
     console.check_outputs(json, force)
     totals = best_of(Report.load(path) for path in reports)
     table = Table(title=f"{console.count(len(totals), 'head')}, best first")
-    for name in ("head", "file's sha256", "sites", "rows", "accuracy %"):
+    for name in ("head", "file's sha256", "sites", "rows", "accuracy %", "95 % interval"):
         table.add_column(name)
     for found in totals:
         rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
-        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy)
+        interval = between(found.confusion.accuracy_interval, 2)
+        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy, interval)
     console.show({"heads": [found.to_dict() for found in totals]}, table, json)
 
 
@@ -123,7 +119,7 @@ def calibrate(
     Example: ghofl calibrate lda.safetensors north.json south.json -o calibrated.safetensors
     """
     console.check_outputs(json, force, output)
-    classifier = _load_head(head)
+    classifier = load_head(head)
     made, total = calibrated(head, classifier, [Report.load(path) for path in reports])
     made.save(output)
     result = {"file": str(output), "rows": total.confusion.rows, "sites": len(total.sites)}
@@ -136,69 +132,7 @@ def calibrate(
     )
 
 
-def predict(
-    head: HeadFile,
-    embeddings: EmbeddingsFile,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="The CSV to write: row, label, probability, under --reject novelty; '-' for standard output.",
-        ),
-    ],
-    split: Annotated[str, typer.Option(help="Read x_SPLIT.")] = "",
-    priors: Priors = None,
-    threshold: Threshold = None,
-    reject: Annotated[
-        float | None,
-        typer.Option(
-            help="Leave the label empty for rows that are none of the classes, at the cost of this share of those that "
-            "are, e.g. 0.05."
-        ),
-    ] = None,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Predict labels of embeddings.
-
-    Example: ghofl predict lda.safetensors new.npz -o predictions.csv
-    """
-    to_standard_output = str(output) == "-"
-    if to_standard_output and json == "-":
-        raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
-    console.check_outputs(json, force, *([] if to_standard_output else [output]))
-    classifier = _used(_load_head(head), priors, threshold)
-    rows = rows_for(classifier.recipe, embeddings, split, labelled=False)
-    probabilities = _probabilities(classifier, rows.x)
-    best, novelty = classifier.decide(probabilities), None
-    if reject is not None:
-        novelty = _in_blocks(classifier.novelty, rows.x, np.zeros(0))
-        best = np.where(novelty > classifier.novelty_threshold(reject), -1, best)
-    text = _table_of(classifier.recipe.classes, best, probabilities, novelty)
-    left = int(np.sum(best < 0))
-    result = {"file": str(output), "rows": len(best), "head": classifier.head.name, "without_label": left}
-    if to_standard_output:
-        sys.stdout.write(text)
-        console.show(result, None, json)
-        return
-    files.write(output, text)
-    told = f", {left:,} of them without a label" if left else ""
-    console.say(result, f"Wrote {output}: {len(best):,} predictions of {classifier.head.name}{told}.", json)
-
-
-def _table_of(classes: tuple[str, ...], best: np.ndarray, probabilities: np.ndarray, novelty: np.ndarray | None) -> str:
-    """Predictions as CSV; a row that is none of the classes has no label, and its largest probability."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "label", "probability", *([] if novelty is None else ["novelty"])])
-    for i, c in enumerate(best):
-        label, probability = (classes[c], probabilities[i, c]) if c >= 0 else ("", probabilities[i].max())
-        writer.writerow([i, label, f"{probability:.6f}", *([] if novelty is None else [f"{novelty[i]:.4f}"])])
-    return text.getvalue()
-
-
-def _used(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
+def used(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
     """The classifier under the priors and thresholds of the command line."""
     if priors is not None:
         classifier = classifier.with_priors(priors if priors == "uniform" else _named_numbers(priors, "--priors"))
@@ -231,19 +165,16 @@ def _named_numbers(text: str, option: str) -> dict[str, float]:
     return found
 
 
-def _load_head(path: Path) -> Classifier:
+def load_head(path: Path) -> Classifier:
+    """The head in a file; errors say which."""
     with console.errors_about(path):
         return Classifier.load(path)
 
 
 def _probabilities(classifier: Classifier, x: np.ndarray) -> np.ndarray:
-    return _in_blocks(classifier.predict_proba, x, np.zeros((0, len(classifier.recipe.classes))))
-
-
-def _in_blocks(of_rows: Callable[[np.ndarray], np.ndarray], x: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    parts = [empty]
+    parts = [np.zeros((0, len(classifier.recipe.classes)))]
     with console.progress() as report:
         for start in range(0, len(x), BLOCK):
-            parts.append(of_rows(x[start : start + BLOCK]))
+            parts.append(classifier.predict_proba(x[start : start + BLOCK]))
             report("rows", min(start + BLOCK, len(x)), len(x))
     return np.concatenate(parts)

@@ -10,10 +10,10 @@ from types import ModuleType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Num
 
 from ghofl import recipe
 from ghofl.errors import EncoderError, MissingExtraError
+from ghofl.shapes import Float, Num
 
 # An image as (height, width, 3) bytes, a text, or a row that is an embedding already.
 Sample: TypeAlias = np.ndarray | str

@@ -35,9 +35,9 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     name, described = f"onnx:{path.name}", description_of(data, path)
     if described is not None and described.kind == "text":
         tokens = Tokens.of(described.tokenizer, described.longest)
-        forward = _TokenForward(_session(data, path, runtime))
+        forward = _TokenForward(open_session(data, path, runtime))
         return TextEncoder(name, described.dim, described.fingerprint, described.pooling, tokens, forward)
-    session = _session(data, path, runtime, threads=1)
+    session = open_session(data, path, runtime, threads=1)
     workers = cores() if runtime.device == "cpu" else 0
     if described is None:
         return _foreign(name, data, session, path, workers)
@@ -79,7 +79,8 @@ class _TokenForward:
         return self.session.run(None, dict(zip(self.inputs, (ids, mask), strict=True)))[0]
 
 
-def _session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any:
+def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any:
+    """A network ready to run; weights in files beside it are not found."""
     device = runtime.device.partition(":")[0]
     if PROVIDERS.get(device) not in onnxruntime.get_available_providers():
         raise EncoderError(

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64
 
 from ghofl.errors import DatasetError, SampleError
 from ghofl.names import shown
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
+from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0
 JUDGED_FROM = 20  # values of a column from which on most of them outside means another unit

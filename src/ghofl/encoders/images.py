@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Float32, UInt8
 
 from ghofl.encoders.base import Sample
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.views import Views
 from ghofl.errors import SampleError
+from ghofl.shapes import Float, Float32, UInt8
 
 # Activations of one image in a convolutional network, in planes of its input size.
 PLANES = 400

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.encoders.base import Sample, fingerprint
 from ghofl.errors import SampleError
+from ghofl.shapes import Float
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,12 @@
 """A projection made from the encoder's own public classifier."""
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.encoders.base import SampleEncoder
 from ghofl.encoders.images import ImageEncoder
 from ghofl.errors import EncoderError
 from ghofl.recipe import Projection
+from ghofl.shapes import Float, Int64
 
 # Eleven bits: an entry of a unit vector is known to about a hundredth of itself, and products stay exact in float32.
 LARGEST = 1023

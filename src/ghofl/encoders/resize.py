@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, UInt8
 
 from ghofl.encoders.base import doorway
 from ghofl.errors import EncoderError
+from ghofl.shapes import Float32, UInt8
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

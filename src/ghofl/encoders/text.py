@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64
 
 from ghofl.encoders.base import Sample
 from ghofl.encoders.tokens import Tokens, encode_by_length
 from ghofl.errors import SampleError
+from ghofl.shapes import Float, Float32, Int64
 
 # A batch is sorted by length and run in smaller groups, so it costs little memory and should be large.
 TEXT_BYTES = 2**20

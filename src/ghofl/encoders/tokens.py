@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.encoders.base import doorway
+from ghofl.shapes import Float, Int64
 
 # Texts of one forward pass: enough to keep cores busy, few enough that a long text pads few others.
 TEXTS_AT_ONCE = 32
@@ -45,7 +45,7 @@ def encode_by_length(
     numbers = tokens.numbers(texts)
     x = np.empty((len(texts), dim), dtype=np.float32)
     for group in _groups([len(ids) for ids in numbers]):
-        x[group] = forward(*_padded([numbers[i] for i in group]))
+        x[group] = forward(*padded([numbers[i] for i in group]))
     return x
 
 
@@ -58,7 +58,7 @@ def _groups(lengths: Sequence[int]) -> Iterator[np.ndarray]:
         start = stop
 
 
-def _padded(numbers: Sequence[Sequence[int]]) -> tuple[Int64[np.ndarray, "n t"], Int64[np.ndarray, "n t"]]:
+def padded(numbers: Sequence[Sequence[int]]) -> tuple[Int64[np.ndarray, "n t"], Int64[np.ndarray, "n t"]]:
     """Token numbers as a rectangle, and which of its places hold one. What stands in the others is never looked at."""
     width = max(1, *map(len, numbers)) if numbers else 1
     ids, mask = np.zeros((2, len(numbers), width), dtype=np.int64)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import nn
 
 from ghofl.encoders.base import Runtime
@@ -16,6 +15,7 @@ from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_forward import ImageForward, fingerprint_of
 from ghofl.encoders.views import Views, Wanted
 from ghofl.errors import EncoderError
+from ghofl.shapes import Float
 
 
 def image_encoder(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, UInt8
 
 from ghofl.encoders.resize import KERNELS, Preprocessing
 from ghofl.errors import EncoderError
+from ghofl.shapes import Float32, UInt8
 
 POOLS = ("mean", "mean+std")
 QUALITIES = ("paper", "quick", "default", "best")

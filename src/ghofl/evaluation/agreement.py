@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float
-from scipy.special import chdtri
+import scipy
+
+from ghofl.shapes import Bool, Float
 
 CHANCE = 1e-4  # of one site's means being beyond the quantile, were rows Gaussian
 LABELS, FEATURES = (
@@ -163,7 +164,7 @@ class Agreement:
 
     def _by_class(self, spread: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
         gaps, chance = self.gaps, CHANCE / self.counts.shape[1]
-        limits = [float(chdtri(k, chance)) / k for k in gaps.directions]
+        limits = [float(scipy.special.chdtri(k, chance)) / k for k in gaps.directions]
         return (
             gaps.labels / (gaps.variance + spread[0]) / (LABELS * limits[0]),
             gaps.features / (gaps.variance + spread[1]) / (FEATURES * limits[1]),

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer
+
+from ghofl.shapes import Float, Int64, Integer
 
 BINS = 15
+Z = 1.959963984540054  # deviations of a Gaussian that 95 % lie within
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,11 +60,57 @@ class Confusion:
         return float(np.nanmean(self.recalls)) if self.rows else 0.0
 
     @property
+    def accuracy_interval(self) -> tuple[float, float]:
+        """Where the accuracy on more rows of this kind lies, with 95 % confidence (see `wilson`)."""
+        return wilson(int(np.trace(self.counts)), self.rows)
+
+    @property
+    def balanced_interval(self) -> tuple[float, float]:
+        """Where the mean recall on more rows lies, with 95 % confidence.
+
+        The distances of the classes' own limits from their recalls add up in squares, as those of independent shares
+        do (Zou & Donner 2008)::
+
+            mean − √Σ (r_c − l_c)² / C      mean + √Σ (u_c − r_c)² / C
+        """
+        pairs = [(int(row[c]), int(row.sum())) for c, row in enumerate(self.counts) if row.sum()]
+        if not pairs:
+            return 0.0, 1.0
+        shares, limits = np.array([right / rows for right, rows in pairs]), np.array([wilson(*pair) for pair in pairs])
+        down, up = (float(np.sqrt(((limits[:, i] - shares) ** 2).sum()) / len(pairs)) for i in (0, 1))
+        return max(0.0, self.balanced_accuracy - down), min(1.0, self.balanced_accuracy + up)
+
+    @property
     def macro_f1(self) -> float:
         """The mean over classes of 2·right / (rows + predictions); a class with neither does not count."""
         both = self.counts.sum(axis=0) + self.counts.sum(axis=1)
         seen = both > 0
         return float(np.mean(2.0 * np.diag(self.counts)[seen] / both[seen])) if self.rows else 0.0
+
+
+def wilson(right: int, rows: int) -> tuple[float, float]:
+    """The 95 % interval of a share of which `right` of `rows` independent ones were seen (Wilson 1927)::
+
+        (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n)
+
+    >>> [round(end, 3) for end in wilson(95, 100)], wilson(0, 0)
+    ([0.888, 0.978], (0.0, 1.0))
+    """
+    if not rows:
+        return 0.0, 1.0
+    share, square = right / rows, Z * Z / rows
+    middle, reach = share + square / 2, Z * np.sqrt(share * (1 - share) / rows + square / (4 * rows))
+    low, high = float((middle - reach) / (1 + square)), float((middle + reach) / (1 + square))
+    return (0.0 if not right else low), (1.0 if right == rows else high)
+
+
+def between(interval: tuple[float, float], digits: int = 1) -> str:
+    """An interval of shares in percent, for people.
+
+    >>> between((0.8883, 0.9784))
+    '88.8–97.8'
+    """
+    return "–".join(f"{100 * end:.{digits}f}" for end in interval)
 
 
 def expected_calibration_error(probabilities: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"]) -> float:

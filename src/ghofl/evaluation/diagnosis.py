@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError, RosterError
 from ghofl.evaluation.agreement import CENTRE, Agreement
@@ -25,6 +24,7 @@ from ghofl.heads import LDA
 from ghofl.moments import Moments
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
+from ghofl.shapes import Float
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
@@ -66,7 +66,8 @@ class SiteDiagnosis:
     `labels` and `features` are distances of its class means from the others', where above 1 is further than chance and
     honest spread explain. `looks_like` are its classes that are nearer to another class of the others than to theirs.
     `width` is its variance within classes beside that of the median site, `repeats` how often its rows seem counted,
-    `head_change` the share of predictions that change when it is left out.
+    `head_change` the share of predictions that change when it is left out; `accuracy` is what it reported of a head, and
+    `expected` what the others' recalls of its classes promise.
     """
 
     name: str
@@ -79,6 +80,8 @@ class SiteDiagnosis:
     head_change: float
     width: float | None = None
     repeats: int = 1
+    accuracy: float | None = None
+    expected: float | None = None
     alone: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -179,7 +182,9 @@ def _described(
 
 def _check(parts: Sequence[Part], recipe: Recipe) -> None:
     if len(parts) < FEWEST:
-        raise RosterError(f"{len(parts)} sites are too few to compare: of two that differ, either may be right.")
+        raise RosterError(
+            f"{len(parts)} of {FEWEST} sites are there; with fewer, of two that differ either may be right."
+        )
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
         raise PrivacyError(

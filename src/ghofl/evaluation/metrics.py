@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer
 
 from ghofl.evaluation.confusion import Confusion, expected_calibration_error
+from ghofl.shapes import Float, Int64, Integer
 
 SMALLEST = float(np.finfo(np.float64).eps)  # what a probability of 0 for the true class counts as
 
@@ -64,7 +64,9 @@ class Metrics:
         """The measures as plain values."""
         return {
             "accuracy": self.confusion.accuracy,
+            "accuracy_interval": list(self.confusion.accuracy_interval),
             "balanced_accuracy": self.confusion.balanced_accuracy,
+            "balanced_accuracy_interval": list(self.confusion.balanced_interval),
             "macro_f1": self.confusion.macro_f1,
             "log_loss": self.log_loss,
             "brier": self.brier,

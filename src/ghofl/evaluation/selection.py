@@ -62,6 +62,7 @@ class Report:
             "sites": list(self.sites),
             "rows": self.confusion.rows,
             "accuracy": self.confusion.accuracy,
+            "accuracy_interval": list(self.confusion.accuracy_interval),
             "confusion": self.confusion.counts.tolist(),
             **({} if self.tally is None else {"tally": self.tally.to_dict()}),
         }

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int64, Integer
 
 from ghofl.classifier import Classifier
 from ghofl.errors import HeadError, MessageError
 from ghofl.heads.novelty import LEVELS, Novelty
+from ghofl.shapes import Float, Int64, Integer
 
 RATIOS = 2.0 ** (np.arange(-32, 33) / 8.0)  # temperatures to try, over the head's own
 UNIT = 2**20  # log losses are counted in this share of a nat

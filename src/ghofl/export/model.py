@@ -9,14 +9,13 @@ import numpy as np
 from ghofl.classifier import Classifier
 from ghofl.encoders.onnx_file import DESCRIPTION, Description, description_of
 from ghofl.errors import EncoderError
+from ghofl.export.exported import METADATA
 from ghofl.export.features import add_features
 from ghofl.export.graph import IR_VERSION, OPSET, Graph  # before onnx: its error has the install line
 from ghofl.export.heads import add_novelty, add_scores
 
 import onnx  # isort: skip
 from onnx import TensorProto, compose, helper, version_converter  # isort: skip
-
-METADATA = "ghofl.classifier"
 
 
 def export_head(classifier: Classifier) -> Any:
@@ -46,11 +45,19 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
     if described is None:
         raise EncoderError(f"{encoder} was not written by 'ghofl export-encoder', so nobody knows what it encodes.")
     _check_same_encoder(described, classifier)
-    front = version_converter.convert_version(onnx.load_from_string(data), OPSET)
+    if described.views:
+        raise EncoderError(
+            f"{encoder} averages over views ({described.views}), which are made outside of its network; export the head "
+            "alone, or an encoder with one view ('ghofl export-encoder --quality paper') and a head built from its rows."
+        )
+    front = onnx.load_from_string(data)
+    if _opset(front).version < OPSET:
+        front = version_converter.convert_version(front, OPSET)
     graph, width = Graph(), classifier.recipe.encoder.dim
     x = helper.make_tensor_value_info("embeddings", TensorProto.FLOAT, ["n", width])
     back = _finish(graph, graph.op("Cast", "embeddings", to=TensorProto.DOUBLE), [x], classifier)
-    front.ir_version = back.ir_version = IR_VERSION
+    _opset(back).version = _opset(front).version  # the operations of heads are the same in every later set
+    front.ir_version = back.ir_version = max(IR_VERSION, front.ir_version)
     rows = front.graph.output[0].name
     del front.metadata_props[:]
     merged = compose.merge_models(front, back, io_map=[(rows, "embeddings")], prefix1="encoder/", prefix2="")
@@ -59,6 +66,10 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
     helper.set_model_props(merged, {METADATA: _metadata(classifier), DESCRIPTION: _description(data)})
     onnx.checker.check_model(merged)
     return merged
+
+
+def _opset(model: Any) -> Any:
+    return next(entry for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
 
 
 def _finish(graph: Graph, x: str, inputs: list[Any], classifier: Classifier) -> Any:
@@ -95,6 +106,7 @@ def _metadata(classifier: Classifier) -> str:
             "sites": classifier.sites,
             "rows": classifier.rows,
             "guarantee": None if classifier.guarantee is None else classifier.guarantee.to_dict(),
+            "novelty_levels": None if classifier.novelty_rule is None else classifier.novelty_rule.levels.tolist(),
         },
         ensure_ascii=False,
         sort_keys=True,
@@ -130,5 +142,5 @@ def largest_difference(model: Any, classifier: Classifier, x: np.ndarray) -> tup
 
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     labels, probabilities, *_ = session.run(None, {"embeddings": np.ascontiguousarray(x, dtype=np.float64)})
-    names = np.array(classifier.recipe.classes, dtype=object)[classifier.predict(x)]
-    return float(np.mean(labels == names)), float(np.abs(probabilities - classifier.predict_proba(x)).max(initial=0.0))
+    apart = np.abs(probabilities - classifier.predict_proba(x)).max(initial=0.0)
+    return float(np.mean(labels == classifier.predict(x))), float(apart)

@@ -19,13 +19,13 @@ The public signs of R come from `rademacher`, a bit stream anyone can write agai
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Float, Int, Int16, Num
 
 from ghofl.errors import EmbeddingsError
 from ghofl.features.grid import Clipped, Clipping, radius_of, shift_of, unit_of
 from ghofl.features.radius import clip_rows
 from ghofl.features.signs import exact_product, rademacher
 from ghofl.recipe import Recipe
+from ghofl.shapes import Float, Int, Int16, Num
 from ghofl.workers import each
 
 BLOCK = 4096  # rows that a grid is fitted to

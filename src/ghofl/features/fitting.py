@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.features.features import BLOCK, Features, check_rows, transform
 from ghofl.features.grid import round_down, unit_of
 from ghofl.recipe import Recipe
+from ghofl.shapes import Num
 
 HEADROOM = 0.75
 
@@ -39,6 +39,22 @@ def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4,
         return replace(recipe, projection=replace(recipe.projection, shift=shift))
     assert recipe.lift is not None
     return replace(recipe, lift=replace(recipe.lift, shift=shift))
+
+
+def flat_features(recipe: Recipe, x: Num[np.ndarray, "n dim"]) -> float:
+    """The share of entries that differ between these rows, and that the grid rounds to one value all the same.
+
+    >>> from ghofl.recipe import Encoder, Grid
+    >>> recipe = Recipe(("a", "b"), Encoder(dim=2), grid=Grid(scale=1.0))
+    >>> flat_features(recipe, np.array([[0.01, 50.0], [0.02, 60.0]]))
+    0.5
+    """
+    x = check_rows(x[:BLOCK], recipe.encoder.dim)
+    if len(x) < 2:
+        return 0.0
+    q, _ = Features.of(replace(recipe, projection=None, lift=None, sketch=None)).on_grid(transform(x, recipe))
+    varies = np.ptp(x, axis=0) > 0
+    return float(np.mean(np.ptp(q, axis=0)[varies] == 0)) if varies.any() else 0.0
 
 
 def usual_length(recipe: Recipe) -> float:

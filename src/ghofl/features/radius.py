@@ -3,9 +3,9 @@
 from math import isfinite
 
 import numpy as np
-from jaxtyping import Float, Integer
 
 from ghofl.errors import PrivacyError
+from ghofl.shapes import Float, Integer
 
 BLOCK = 256  # rows clipped at a time: their temporaries stay in the cache
 LEVELS = 16  # roundings tried by `clip_rows`: from the nearest integer (8/16) to towards zero (16/16)

@@ -3,9 +3,9 @@
 import hashlib
 
 import numpy as np
-from jaxtyping import Int, Num
 
 from ghofl.errors import EmbeddingsError
+from ghofl.shapes import Int, Num
 from ghofl.statistics.triangles import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64
 
 

@@ -11,6 +11,7 @@ from ghofl.errors import GhoflError
 from ghofl.flower.engine import GridEngine, return_large_blocks
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import INCOMING
+from ghofl.flower.server.report import write_html
 from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Recipe
 
@@ -45,5 +46,6 @@ def make_app(recipe: str | Path) -> ServerApp:
         return_large_blocks()
         settings = Settings.of_config(context.run_config)
         run(GridEngine(grid, Path(settings.folder) / INCOMING), Recipe.load(recipe), settings)
+        log.info(write_html(settings.folder))
 
     return app

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.gaussians import linalg
 from ghofl.privacy import noise_shrinkage
+from ghofl.shapes import Float, Int64
 from ghofl.statistics import triangles
 
 FAR = 1e3  # the square of a mean over the class's variance from which float32 products lose too many digits

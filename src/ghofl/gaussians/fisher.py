@@ -8,12 +8,12 @@ means. With S_W = L Lᵀ and M = L⁻¹ [√π_c (μ_c − m)]_c, they are V = L
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import linalg
 from ghofl.gaussians.gaussians import Gaussians
+from ghofl.shapes import Float
 
 SHRINKAGE = 0.05
 EPSILON = 1e-6

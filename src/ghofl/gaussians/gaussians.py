@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ghofl.errors import MissingStatisticError
 from ghofl.features import Features
@@ -14,13 +13,15 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Shrunk
 from ghofl.gaussians.sums import Sums
 from ghofl.moments import Moments
+from ghofl.notebook import Shown
+from ghofl.shapes import Float, Int
 from ghofl.wire.total import Total
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, eq=False)
-class Gaussians:
+@dataclass(frozen=True, eq=False, repr=False)
+class Gaussians(Shown):
     """One Gaussian per class, as far as the moments tell; heads score with it and synthesis samples from it.
 
     A field that the moments do not determine is None, and asking for it through a method raises
@@ -70,6 +71,12 @@ class Gaussians:
         if features.sketch is not None and total.moments.layout.has("Z"):
             inside = Sketched(features.sketch, lambda: cls.of_sums(Sums.of_sketch(total, features)))
         return cls.of_sums(Sums.of_total(total, features), inside)
+
+    def _facts(self) -> dict[str, object]:
+        known = {"shared": self.shared, "variances": self.own_variances, "by class": self.covariances}
+        covariances = ", ".join(name for name, value in known.items() if value is not None) or "none"
+        size = {"classes": len(self.counts), "features": self.means.shape[1]}
+        return {"rows": f"{self.counts.sum():,.0f}", **size, "covariances": covariances}
 
     def mapped(self, basis: Float[np.ndarray, "dim k"], dtype: type[np.floating] = np.float64) -> "Gaussians":
         """The Gaussians of z = basisᵀ x. Variances along new directions need S (or, with one for all, B).

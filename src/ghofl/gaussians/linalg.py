@@ -1,10 +1,10 @@
 """The few matrix operations that heads share: shrinkage, Cholesky with a helpful failure, whitening."""
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.errors import HeadError, NotPositiveDefiniteError
+from ghofl.shapes import Float
 
 
 def shrink(sigma: Float[np.ndarray, "d d"], amount: float) -> Float[np.ndarray, "d d"]:

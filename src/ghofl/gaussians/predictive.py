@@ -8,14 +8,14 @@ s is cut to √max(s² − t, 0). A head fitted on rows redrawn from that guess 
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float, Float32, Int64
+import scipy
 
 from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances
 from ghofl.gaussians.gaussians import Gaussians, Sketched
 from ghofl.gaussians.sums import Sums
 from ghofl.gaussians.synthesis import draw
+from ghofl.shapes import Float, Float32, Int64
 
 
 def denoised(gaussians: Gaussians, own: bool = False) -> Gaussians:

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int64, Num
 
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.features import Features
@@ -31,6 +30,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Exact, Repaired, noise_amount
 from ghofl.moments import Moments
 from ghofl.privacy import diagonal_shrinkage, repair
+from ghofl.shapes import Float, Int64, Num
 from ghofl.wire.total import Total
 
 

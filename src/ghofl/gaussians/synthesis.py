@@ -10,12 +10,12 @@
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.special
-from jaxtyping import Float, Float32, Int64
+import scipy
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import linalg
 from ghofl.gaussians.gaussians import Gaussians
+from ghofl.shapes import Float, Float32, Int64
 
 METHODS = ("plain", "matched", "quasi")
 

@@ -1,11 +1,12 @@
 """Heads: one file per family, with its formula in the docstring and its options beside it.
 
-`HEADS` maps the name of every head to its class.
+`HEADS` maps the name of every head to its class, also of those that other distributions offer.
 """
 
 from ghofl.heads.base import Head as Head
 from ghofl.heads.options import HeadOptions as HeadOptions
 from ghofl.heads.options import option as option
+from ghofl.heads.plugins import Heads
 
 # isort: off
 # One line per head, in the order that heads are listed in: a new head is one more line.
@@ -25,6 +26,6 @@ from ghofl.heads.proto_hyper import ProtoHyper as ProtoHyper
 from ghofl.heads.blend import Blend as Blend
 # isort: on
 
-HEADS: dict[str, type[Head]] = {
-    value.name: value for value in list(vars().values()) if isinstance(value, type) and Head in value.__mro__[1:]
-}
+HEADS = Heads(
+    {value.name: value for value in list(vars().values()) if isinstance(value, type) and Head in value.__mro__[1:]}
+)

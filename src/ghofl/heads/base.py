@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol, get_type_hints, runtime_checkable
 
 import numpy as np
-import scipy.special
-from jaxtyping import Float, Int64
+import scipy
 
+from ghofl import notebook
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.options import HeadOptions
+from ghofl.shapes import Float, Int64, axes_of
 
 
 @runtime_checkable
@@ -41,6 +42,13 @@ class Head(Protocol):
         return mine.keys() == theirs.keys() and all(np.array_equal(a, theirs[name]) for name, a in mine.items())
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
+
+    def __repr__(self) -> str:
+        return notebook.line(self, {name: array.shape for name, array in self.arrays().items()})
+
+    def _repr_html_(self) -> str:
+        facts = {name: f"{array.dtype} {array.shape}" for name, array in self.arrays().items()}
+        return notebook.table(self, {"head": self.name, **facts})
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: Any = ...) -> "Head":
@@ -89,11 +97,11 @@ def check_arrays(
     expected = {f.name for f in dataclasses.fields(kind)} - set(left_out)
     if set(arrays) != expected:
         raise HeadError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
-    hints, sizes = get_type_hints(kind), dict(axes)
+    hints, sizes = get_type_hints(kind, include_extras=True), dict(axes)
     for name, array in arrays.items():
         if array.dtype.kind not in "fi" or np.isnan(array).any():
             raise HeadError(f"its {name} hold something other than numbers")
-        names = hints[name].dim_str.split()
+        names = axes_of(hints[name])
         same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
         if array.ndim != len(names) or not all(same):
             raise HeadError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")

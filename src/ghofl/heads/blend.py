@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
@@ -14,6 +13,7 @@ from ghofl.heads.nearest_mean import NearestMean
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import QDA, RDA, Student
 from ghofl.heads.ridge import Ridge
+from ghofl.shapes import Float, Int
 from ghofl.statistics.triangles import apply
 
 TWO = 2  # classes, whose standardised scores would all be the same
@@ -33,7 +33,7 @@ class BlendOptions(HeadOptions, head="blend"):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Blend(Head):
     """The mean of the standardised scores of several heads.
 

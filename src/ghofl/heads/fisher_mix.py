@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
 from ghofl.heads import training
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class FisherMixOptions(HeadOptions, head="fisher_mix"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FisherMix(Head):
     """A softmax head W z + b in the Fisher space z = Vᵀ(x − m), trained by cross-entropy on synthetic rows.
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class FedCGSOptions(HeadOptions, head="fedcgs"):
     """Nothing: the head is as published."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LDA(Head):
     """Linear head: the covariance within classes is shared by all of them.
 
@@ -68,7 +68,7 @@ class LDA(Head):
         return linear_scores(x, self.weights, self.bias)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FedCGS(Head):
     """FedCGS as published: a linear head whose covariance is that of all rows, classes ignored, without shrinkage.
 

@@ -4,15 +4,14 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import scipy.linalg
-import scipy.sparse.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.naive_bayes import FLOOR
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import OWN
+from ghofl.shapes import Float
 from ghofl.workers import each
 
 
@@ -26,7 +25,7 @@ class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LowRankQDA(Head):
     """Diagonal plus low rank: Σ̃_c ≈ diag(v_c) + U_c U_cᵀ with U_c of rank r.
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions
+from ghofl.shapes import Float
 
 SMALLEST = 1e-12  # σ² over the variance between classes
 
@@ -22,7 +22,7 @@ class SphericalOptions(HeadOptions, head="spherical"):
     """Nothing: the variance follows from the total."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class NearestMean(Head):
     """The class whose mean points the same way: cosine of the angle between row and mean.
 
@@ -58,7 +58,7 @@ class NearestMean(Head):
         return linear_scores(_unit(x), self.directions, self.offsets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Spherical(Head):
     """The nearest mean under one variance for all classes and features, with priors.
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float, Float32
+import scipy
 
 from ghofl.errors import HeadError, NotPositiveDefiniteError
 from ghofl.gaussians import Gaussians, draw, linalg
+from ghofl.shapes import Float, Float32
 
 PREFIX = "novelty."
 LEVELS = 500  # quantiles of the distance of rows that are of the classes
@@ -96,9 +96,7 @@ class Novelty:
 
     def threshold(self, rate: float) -> float:
         """The distance that this share of the rows of the classes exceeds."""
-        if not 0 < rate < 1:
-            raise HeadError(f"the share of rows to turn away is {rate}; it lies between 0 and 1, e.g. 0.05.")
-        return float(np.interp(1.0 - rate, (np.arange(len(self.levels)) + 0.5) / len(self.levels), self.levels))
+        return threshold_of(self.levels, rate)
 
     def measured_by(self, levels: Float[np.ndarray, " levels"]) -> "Novelty":
         """The same distance, with quantiles of real rows."""
@@ -127,6 +125,13 @@ class Novelty:
             raise HeadError(f"its novelty has the wrong shape: {', '.join(wrong) or 'levels'}")
         singles = {name: own[name].astype(np.float32) for name in FIELDS[:-1]}
         return cls(**singles, levels=own["levels"].astype(np.float64), measured=bool(own["measured"][0]))
+
+
+def threshold_of(levels: Float[np.ndarray, " levels"], rate: float) -> float:
+    """The distance that this share exceeds, by quantiles in rising order."""
+    if not 0 < rate < 1:
+        raise HeadError(f"the share of rows to turn away is {rate}; it lies between 0 and 1, e.g. 0.05.")
+    return float(np.interp(1.0 - rate, (np.arange(len(levels)) + 0.5) / len(levels), levels))
 
 
 def _difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim k"]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
@@ -13,9 +12,10 @@ from ghofl.gaussians.fisher import SHRINKAGE
 from ghofl.heads import training
 from ghofl.heads.base import Head, check_arrays, group_by_prefix, with_prefix
 from ghofl.heads.lda import LDA, LDAOptions
-from ghofl.heads.naive_bayes import NaiveBayes
+from ghofl.heads.naive_bayes import NaiveBayes, NaiveBayesOptions
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import QDA, QDAOptions
+from ghofl.shapes import Float, Int64
 
 BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
 
@@ -48,7 +48,7 @@ class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ProtoHyper(Head):
     """A Gaussian base in the Fisher space plus a residual of rank r, trained to please labels and a teacher.
 
@@ -159,7 +159,7 @@ class _Distillation:
 def _base(inside: Gaussians, name: str) -> Head:
     if name == "nb":
         variances = np.stack([inside.finest(c).diagonal() for c in range(len(inside.means))])
-        return NaiveBayes.fit(replace(inside, own_variances=variances))
+        return NaiveBayes.fit(replace(inside, own_variances=variances), NaiveBayesOptions(shrinkage=0.0))
     if name == "qda" and not inside.has_class_covariances:
         raise HeadError("base 'qda' needs class covariances (statistics = ['S']); write base=lda.")
     return LDA.fit(inside, LDAOptions(0.0)) if name == "lda" else QDA.fit(inside, QDAOptions(0.0))

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 from ghofl.workers import each
 
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
@@ -55,7 +55,7 @@ class StudentOptions(HeadOptions, head="student"):
     dof: float = option(100.0, "ν, the degrees of freedom", above=0)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class QDA(Head):
     """Quadratic head: every class has its own covariance.
 
@@ -96,7 +96,7 @@ class QDA(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RDA(Head):
     """Regularised discriminant analysis: class covariances blended with the shared one, then shrunk.
 
@@ -137,7 +137,7 @@ class RDA(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Student(Head):
     """RDA with heavy tails: a multivariate Student t per class instead of a Gaussian.
 

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float
+import scipy
 
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
+from ghofl.shapes import Float
 
 LARGEST = 1024  # dimensions that are decomposed into eigenvectors
 START, STRIDE = 30, 8  # where the walk on the grid begins, and its first step
@@ -27,7 +27,7 @@ class RidgeOptions(HeadOptions, head="ridge"):
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Ridge(Head):
     """Ridge regression on one-hot labels. Fed3R (before its normalisation) and AFL are this head.
 

@@ -5,7 +5,6 @@ from functools import partial
 from math import inf
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
@@ -13,6 +12,7 @@ from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores, student_scores
+from ghofl.shapes import Float, Int
 from ghofl.statistics.triangles import apply
 
 
@@ -29,7 +29,7 @@ class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
     dof: float = option(100.0, "ν, the degrees of freedom; 0 for Gaussian tails", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SketchedQDA(Head):
     """Class covariances of a k-dimensional public sketch z = Rᵀx only; everything else shared.
 

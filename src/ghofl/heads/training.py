@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float, Int64
+import scipy
 
 from ghofl.gaussians import Fisher, Gaussians, linalg
 from ghofl.gaussians.fisher import EPSILON, SHRINKAGE
+from ghofl.shapes import Float, Int64
 from ghofl.workers import one_thread
 
 LARGEST = 128  # directions of Fisher, and directions beside them

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer
 
 from ghofl.errors import EmbeddingsError, LayoutError, MomentsOverflowError
 from ghofl.features import exact_product
 from ghofl.moments.layout import Layout
+from ghofl.shapes import Int, Int64, Integer
 from ghofl.statistics import INT64_MAX, Statistic
 from ghofl.statistics.triangles import is_leading
 from ghofl.workers import each

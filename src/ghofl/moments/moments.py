@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer
 
 from ghofl.errors import LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments.builder import BlockBuilder
 from ghofl.moments.layout import Layout
+from ghofl.notebook import Shown
+from ghofl.shapes import Int, Int64, Integer
 from ghofl.statistics import INT64_MAX, STATISTICS
 from ghofl.statistics.triangles import apply, unpacked
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Moments(Shown):
     """The sums of one site, or of many: a value with `zeros`, `of`, `+`, `-` and `==`.
 
     Guarantees
@@ -76,6 +77,10 @@ class Moments:
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside; `sha256` is the name of a value
+
+    def _facts(self) -> dict[str, object]:
+        blocks = " ".join(self.layout.shapes)
+        return {"rows": f"{self.rows:,}", "classes": self.layout.classes, "features": self.layout.dim, "holds": blocks}
 
     @property
     def sha256(self) -> str:

@@ -12,9 +12,9 @@ Both measures are ratios in which the powers of n cancel, as do the units of the
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float, Shaped
 
 from ghofl.moments.moments import Moments
+from ghofl.shapes import Float, Shaped
 
 
 def skewness(moments: Moments) -> Float[np.ndarray, "classes dim"]:

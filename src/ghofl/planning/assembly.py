@@ -7,15 +7,16 @@ grid, and privacy last, once. An option that cannot be kept together with anothe
 from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import fit_grid, unit_scale, usual_length
+from ghofl.features import fit_grid, flat_features, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
+from ghofl.shapes import Num
 
 DELTA = 1e-5
+TOLERATED_FLAT = 0.1  # of columns; a few dead entries of an encoder are usual
 SITE_ROWS = 5000
 GRID_ROWS = 4096
 TABLE_BITS = 12  # tables have few numbers a row, and ranges much wider than what rows usually have
@@ -125,7 +126,9 @@ def assemble(
     space = replace(space, transform=transform)
     if learnt is not None:
         space = with_public_space(space, learnt)
-    recipe = _with_grid(space, options, fitting, protected)
+    rows = protected if fitting is None and options.privacy.epsilon is None else fitting
+    recipe = _with_grid(space, options, rows, protected)
+    notes = (*notes, *_notes_on_grid(recipe, rows))
     if learnt is not None and options.privacy.epsilon is not None and options.privacy.radius is None:
         options = replace(options, privacy=replace(options.privacy, radius=usual_public_length(recipe, learnt)))
     promise = options.privacy if isinstance(options.privacy, Privacy) else options.privacy.section(recipe)
@@ -200,12 +203,11 @@ def _check_budget(options: RecipeOptions) -> None:
 def _with_grid(
     recipe: Recipe,
     options: RecipeOptions,
-    public: Num[np.ndarray, "p dim"] | None,
+    rows: Num[np.ndarray, "p dim"] | None,
     protected: Num[np.ndarray, "n dim"] | None,
 ) -> Recipe:
-    """The recipe with the scale of its grid; under an epsilon it was chosen without looking at protected rows."""
-    is_private = options.privacy.epsilon is not None
-    scale, rows = options.scale, protected if public is None and not is_private else public
+    """The recipe with the scale of its grid; under an epsilon `rows` are public, and no protected row is looked at."""
+    is_private, scale = options.privacy.epsilon is not None, options.scale
     if scale is not None:
         recipe = replace(recipe, grid=replace(recipe.grid, scale=scale))
     if rows is not None:
@@ -222,6 +224,17 @@ def _with_grid(
             "length (--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
     return recipe
+
+
+def _notes_on_grid(recipe: Recipe, rows: Num[np.ndarray, "p dim"] | None) -> tuple[str, ...]:
+    """What to say of raw columns: the grid has one scale, which the largest of them sets."""
+    share = 0.0 if rows is None else flat_features(recipe, rows)
+    if share <= TOLERATED_FLAT:
+        return ()
+    return (
+        f"{share:.0%} of the columns are so small beside the largest that the grid rounds them to one value, and they tell "
+        "heads nothing: bring columns to one size, or give them ranges by a schema ('ghofl schema', --table).",
+    )
 
 
 def _radius_scale(recipe: Recipe, radius: float) -> float:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Float64, Int64, Num, Shaped
 
 from ghofl.errors import RecipeError
 from ghofl.features import Features, transform
 from ghofl.features.features import check_rows
 from ghofl.recipe import Projection, Recipe, Transform
+from ghofl.shapes import Float64, Int64, Num, Shaped
 
 # Entries of the integer matrix: whitened directions differ a hundredfold in size, and the smallest keep two digits.
 LARGEST = 8191

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from jaxtyping import Int
 
 from ghofl.features.radius import SLACK, check_radius
 from ghofl.moments import Layout, Moments
 from ghofl.privacy.errors import PrivacyError
+from ghofl.shapes import Int
 from ghofl.statistics import STATISTICS
 from ghofl.statistics.triangles import diagonal
 

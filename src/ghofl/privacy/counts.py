@@ -6,10 +6,10 @@ The sum of one row is that row. With two rows, their sum and their second moment
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Int64
 
 from ghofl.moments import Moments
 from ghofl.privacy.errors import PrivacyError
+from ghofl.shapes import Bool, Int64
 from ghofl.statistics import STATISTICS
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from math import exp, expm1, isclose, isfinite, log, sqrt
 from typing import Any
 
-from scipy.special import log_ndtr
+import scipy
 
 from ghofl.privacy.bounds import NEIGHBOURS, UNITS
 from ghofl.privacy.errors import CompositionError, PrivacyError
@@ -29,7 +29,7 @@ def delta_of(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
     1e-05
     """
     mu = sensitivity / sigma
-    upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
+    upper, lower = (float(scipy.special.log_ndtr(m / 2 - epsilon / mu)) for m in (mu, -mu))
     # Φ(a) − e^ε Φ(b) as a product keeps its digits where both terms are small.
     return max(0.0, -exp(upper) * expm1(min(0.0, epsilon + lower - upper)))
 

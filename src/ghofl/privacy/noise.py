@@ -24,9 +24,9 @@ from math import ceil, log, sqrt
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
-from jaxtyping import Bool, Int64, UInt64
 
 from ghofl.privacy.errors import PrivacyError
+from ghofl.shapes import Bool, Int64, UInt64
 
 LARGEST_SIGMA = 2.0**50
 STRETCHES = 20  # beyond 20σ lies less than 2⁻²⁸⁸ of the distribution

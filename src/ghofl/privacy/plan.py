@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.errors import LayoutError
 from ghofl.moments import Layout, Moments
@@ -25,6 +24,7 @@ from ghofl.privacy.errors import PrivacyError
 from ghofl.privacy.guarantee import Guarantee, sigma_for
 from ghofl.privacy.noise import LARGEST_SIGMA, NoiseStream, discrete_gaussian, reach
 from ghofl.recipe import Privacy
+from ghofl.shapes import Int64
 from ghofl.statistics import Statistic
 from ghofl.statistics.triangles import diagonal
 

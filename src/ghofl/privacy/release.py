@@ -14,7 +14,6 @@ from functools import lru_cache
 from math import ceil
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.features import Features, radius_of
 from ghofl.moments import Layout, Moments
@@ -24,6 +23,7 @@ from ghofl.privacy.noise import NoiseStream, reach
 from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
 from ghofl.privacy.rounding import restore, round_moments
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 
 
 def shifts_of(recipe: Recipe) -> dict[str, int]:

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from math import log, sqrt
 
 import numpy as np
-from jaxtyping import Float, Int, Num
 
 from ghofl.moments import Moments
 from ghofl.privacy.errors import PrivacyError
+from ghofl.shapes import Float, Int, Num
 from ghofl.statistics import Statistic
 from ghofl.statistics.triangles import unpacked
 

@@ -12,12 +12,12 @@ or `noise_plan`. Rounding a message that already has its whole (local) noise is 
 from collections.abc import Mapping
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.errors import MomentsOverflowError
 from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.privacy.noise import NoiseStream
+from ghofl.shapes import Int64
 
 LARGEST_SHIFT = 40
 

@@ -10,7 +10,6 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import tomli_w
 from ghofl import files
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
+from ghofl.notebook import Shown, some
 from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
@@ -32,8 +32,15 @@ MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
 MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
 
 
-@dataclass(frozen=True)
-class Recipe:
+class _Remembered:
+    """Room beside the fields of a recipe for its fingerprint, which every message asks for."""
+
+    __slots__ = ("_fingerprint",)
+    _fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Recipe(_Remembered, Shown):
     """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
@@ -159,15 +166,36 @@ class Recipe:
         """The most rows that one site may have."""
         return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """The sha256 of the canonical form, in hexadecimal.
 
         The canonical form is the line ``ghofl recipe 1`` and a JSON object of every field, with sorted keys, no
         spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
         """
-        text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
+        if not hasattr(self, "_fingerprint"):
+            text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            digest = hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
+            object.__setattr__(self, "_fingerprint", digest)
+        return self._fingerprint
+
+    def _facts(self) -> dict[str, object]:
+        space = "" if self.dim == self.encoder.dim else f", {self.dim:,} features"
+        promise = self.privacy
+        noise = (
+            ()
+            if promise.epsilon is None
+            else (f"ε = {promise.epsilon:g} for one {promise.unit}, {promise.noise} noise",)
+        )
+        asked = (*noise, *(("secure",) if promise.secure else ()))
+        return {
+            "classes": some(self.classes),
+            "encoder": f"{self.encoder.name}, {self.encoder.dim:,} numbers{space}",
+            "sends": " ".join(self.statistics) + (f" and a sketch of {self.sketch.dim}" if self.sketch else ""),
+            "grid": f"{self.grid.bits} bits at scale {self.grid.scale:g}",
+            **({"privacy": ", ".join(asked)} if asked else {}),
+            "fingerprint": f"{self.fingerprint[:12]}…",
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as plain values, without the fields that are not set."""

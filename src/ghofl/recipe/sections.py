@@ -6,12 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
 
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.schema import coerce
+from ghofl.shapes import Int
 
 MAX_DIM = 65_536
 

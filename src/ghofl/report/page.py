@@ -3,13 +3,14 @@
 import dataclasses
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from ghofl.errors import MissingExtraError
+from ghofl.evaluation.confusion import between
 from ghofl.names import shown
 from ghofl.report.charts import MOST_CELLS, charts_of
 from ghofl.report.findings import Findings
@@ -19,8 +20,12 @@ try:
 except ImportError:
     raise MissingExtraError("reports draw with Plotly: pip install 'ghofl[report]'") from None
 
+WITH_INTERVAL = ("balanced_accuracy",)  # measures that have one, beside the accuracy itself
 TITLES = {
-    "payload": ("Accuracy against what a site sends", "One point per head, on a logarithmic axis of bytes."),
+    "payload": (
+        "Accuracy against what a site sends",
+        "One point per head, on a logarithmic axis of bytes; bars are 95 % intervals.",
+    ),
     "view": (
         "The classes in two dimensions",
         "The two directions in which classes differ most. Each outline holds 68 % of a class, as the sums describe it; "
@@ -63,14 +68,15 @@ def page(findings: Findings) -> str:
 
 
 def _summary(findings: Findings) -> str:
-    rows, best = sum(findings.counts), max((h.accuracy or 0.0 for h in findings.heads), default=0.0)
+    rows, best = sum(findings.counts), max(findings.heads, key=lambda head: head.accuracy or 0.0, default=None)
     facts = [
         (f"{len(findings.sites):,}", "site" if len(findings.sites) == 1 else "sites"),
         (f"{rows:,}", "rows"),
         (f"{len(findings.classes):,}", "classes"),
     ]
-    if best:
-        facts.append((f"{100 * best:.1f} %", "best accuracy"))
+    if best is not None and best.accuracy:
+        sure = "" if best.interval is None else f" ({between(best.interval)} with 95 % confidence)"
+        facts.append((f"{100 * best.accuracy:.1f} %", f"best accuracy{sure}"))
     tiles = "".join(f"<div class='tile'><b>{value}</b> {name}</div>" for value, name in facts)
     notes = "".join(f"<p class='note'>{_text(note, 500)}</p>" for note in findings.notes)
     return (
@@ -92,17 +98,29 @@ def _chart(name: str, charts: dict[str, dict[str, Any]]) -> str:
 def _heads(findings: Findings) -> str:
     if not findings.heads:
         return ""
-    measures = sorted({key for head in findings.heads for key in head.metrics if key != "accuracy"})
+    numbers = {key for head in findings.heads for key, value in head.metrics.items() if isinstance(value, float)}
+    measures = sorted(numbers - {"accuracy"})
     rows = [
         (
             head.name,
             _percent(head.accuracy),
+            "" if head.interval is None else between(head.interval, 2),
             _count(head.payload_bytes),
-            *(_number(head.metrics.get(m)) for m in measures),
+            *(cell for m in measures for cell in _measure(head.metrics, m)),
         )
         for head in findings.heads
     ]
-    return _table("Heads", ("head", "accuracy, %", "bytes per site", *(m.replace("_", " ") for m in measures)), rows)
+    others = (
+        name for m in measures for name in (m.replace("_", " "), *(["95 % interval"] if m in WITH_INTERVAL else []))
+    )
+    return _table("Heads", ("head", "accuracy, %", "95 % interval", "bytes per site", *others), rows)
+
+
+def _measure(metrics: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A measure, and beside it its interval where it is a kind of accuracy."""
+    interval = metrics.get(f"{name}_interval")
+    beside = ("" if interval is None else "–".join(f"{end:.4f}" for end in interval),) if name in WITH_INTERVAL else ()
+    return _number(metrics.get(name)), *beside
 
 
 def _classes(findings: Findings) -> str:

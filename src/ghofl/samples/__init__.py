@@ -8,12 +8,13 @@
     embed          samples → rows, through an encoder (in ghofl.samples.embed)
 """
 
+from ghofl.recipe.labels import class_numbers, classes_of
 from ghofl.samples.anchor import load_anchor
 from ghofl.samples.base import Samples
 from ghofl.samples.from_schema import rows_for, table_rows
 from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.public import load_public
-from ghofl.samples.rows import Rows, check_encoder, class_numbers, classes_of, load_rows, save_rows, without_bad
+from ghofl.samples.rows import Rows, check_encoder, load_rows, save_rows, without_bad
 
 __all__ = [
     "Columns",

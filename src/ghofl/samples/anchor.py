@@ -5,10 +5,10 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.errors import EmbeddingsError
 from ghofl.samples.rows import load_rows
+from ghofl.shapes import Num
 
 
 def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p dim"] | None]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from ghofl.errors import DatasetError, SampleError
 from ghofl.samples.images import decode
+from ghofl.shapes import Shaped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
 
 from ghofl.encoders.from_table import text_of
 from ghofl.errors import DatasetError
 from ghofl.names import is_name
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
+from ghofl.shapes import Float64
 
 RARE = 10  # rows that a level needs to be drafted
 MOST_LEVELS = 50

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float32, Int64
 
 from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, Wanted, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
+from ghofl.recipe.labels import class_numbers
 from ghofl.samples.base import Samples, digest_of
 from ghofl.samples.journal import Journal
 from ghofl.samples.loading import Columns, load_encoder, load_samples
-from ghofl.samples.rows import Rows, class_numbers, save_rows
+from ghofl.samples.rows import Rows, save_rows
+from ghofl.shapes import Float32, Int64
 
 Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
@@ -149,14 +150,32 @@ def encode_labelled(
     bad: list[Bad] | None = None,
 ) -> Iterator[tuple[Float32[np.ndarray, "n dim"], Int64[np.ndarray, " n"]]]:
     """Embeddings and class numbers of samples, batch by batch, written nowhere; those left out are added to `bad`."""
-    check_kind(encoder, samples.kind)
     y = _class_numbers(samples, classes, labels_are_numbers)
+    blocks = encode_samples(
+        samples, encoder, runtime=runtime, batch_size=batch_size, skip_bad=skip_bad, progress=progress, bad=bad
+    )
+    for x, kept in blocks:
+        yield x, y[kept]
+
+
+def encode_samples(
+    samples: Samples,
+    encoder: SampleEncoder,
+    *,
+    runtime: Runtime | None = None,
+    batch_size: int = 0,
+    skip_bad: bool = False,
+    progress: Progress | None = None,
+    bad: list[Bad] | None = None,
+) -> Iterator[tuple[Float32[np.ndarray, "n dim"], Int64[np.ndarray, " n"]]]:
+    """Embeddings of samples and the places of these, batch by batch, written nowhere; those left out are added to `bad`."""
+    check_kind(encoder, samples.kind)
     size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
     starts = range(0, len(samples), size)
     for start, (x, left_out) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
-        yield x, y[np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in left_out])]
         if bad is not None:
             bad += left_out
+        yield x, np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in left_out])
         if progress is not None:
             progress("samples", min(start + size, len(samples)), len(samples))
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
+from ghofl.encoders import given
 from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
 from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
 from ghofl.samples.rows import Rows, load_rows
 from ghofl.samples.tables import LABEL, pick, read_table
+from ghofl.shapes import Shaped
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name
@@ -57,8 +58,8 @@ def table_rows(
     if encoded.bad and not skip_bad:
         raise SampleError(_broken(data, encoded))
     for i, why in encoded.bad:
-        warnings.warn(f"left out: {_place(data, i)}: {why}", ClippingWarning, stacklevel=2)
-    _warn_of_outside(encoded, where)
+        warnings.warn(f"left out: {place_of(data, i)}: {why}", ClippingWarning, stacklevel=2)
+    given.warn_of_outside(encoded.outside, where)
     y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
     kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
     return Rows(encoded.x[kept], None if y is None else y[kept], table.encoder)
@@ -70,14 +71,9 @@ def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
         if not Path(data).is_file():
             raise FileNotFoundError(2, "No such file", str(data))
         return read_table(Path(data))
-    if isinstance(data, Mapping):
-        return data
-    if hasattr(data, "to_pydict"):  # pyarrow
-        return data.to_pydict()
-    if hasattr(data, "columns") and hasattr(data, "__getitem__"):
-        names = list(data.columns)
-        lists = (data[name].to_list() for name in names)
-        return {str(name): values for name, values in zip(names, lists, strict=True)}
+    found = given.columns_of(data)
+    if found is not None:
+        return found
     raise DatasetError(f"a table is a file, a DataFrame or columns by name, not {type(data).__name__}.")
 
 
@@ -97,17 +93,17 @@ def labels_of(
     labels = [text_of(value) for value in columns[name]]
     empty = next((i for i, text in enumerate(labels) if not text), None)
     if empty is not None:
-        raise SampleError(f"{_place(data, empty)}: column {name!r} has no label; every row needs one.")
+        raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
     return np.array(labels, dtype=np.str_)
 
 
 def _broken(data: Any, encoded: EncodedTable) -> str:
     i, why = encoded.bad[0]
     more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
-    return f"{_place(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
+    return f"{place_of(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
 
 
-def _place(data: Any, row: int) -> str:
+def place_of(data: Any, row: int) -> str:
     """How people find a row: by its line in a text file, and by its number elsewhere."""
     if not isinstance(data, str | Path):
         return f"row {row}"
@@ -121,14 +117,3 @@ def _place(data: Any, row: int) -> str:
             line = lines.line_num + 1
             next(lines)
     return f"{path}, line {line}"
-
-
-def _warn_of_outside(encoded: EncodedTable, where: str) -> None:
-    if encoded.outside:
-        some = ", ".join(f"{name} ({count})" for name, count in list(encoded.outside.items())[:10])
-        warnings.warn(
-            f"{where}: {sum(encoded.outside.values())} values lie outside their column's range or levels and count as "
-            f"its nearest end or as none of the levels: {some}.",
-            ClippingWarning,
-            stacklevel=3,
-        )

@@ -15,13 +15,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 
 from ghofl.errors import MissingExtraError, SampleError
+from ghofl.shapes import UInt8
 
 
-def decode(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
-    """The pixels of an image as bytes, in RGB; anything that Pillow cannot read to its end is a bad sample."""
+def decode(data: bytes, name: str, most_pixels: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
+    """The pixels of an image as bytes, in RGB; anything that Pillow cannot read to its end is a bad sample.
+
+    So is an image of more than `most_pixels`, where a limit is given; Pillow's own is always there.
+    """
     try:
         from PIL import Image
     except ModuleNotFoundError:
@@ -29,6 +32,9 @@ def decode(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
     try:
         # A decompression bomb, a damaged EXIF: nothing that should pass in silence.
         with _strictly(), Image.open(io.BytesIO(data)) as image:
+            pixels = image.width * image.height
+            if most_pixels is not None and pixels > most_pixels:
+                raise SampleError(f"it has {pixels:,} pixels, and {most_pixels:,} are allowed")
             return np.asarray(image.convert("RGB"))
     # Pillow's readers raise whatever their format's parser does, SyntaxError and struct.error among them.
     except Exception as error:

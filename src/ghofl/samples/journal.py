@@ -8,10 +8,10 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 import numpy as np
-from jaxtyping import Float32
 
 from ghofl import files
 from ghofl.errors import EmbeddingsError
+from ghofl.shapes import Float32
 
 ROWS, BATCHES, PLAN = "rows.f32", "batches.jsonl", "plan.json"
 

@@ -11,6 +11,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -129,10 +130,16 @@ def _file(path: Path, split: str, columns: Columns) -> Samples:
 
 
 def _table(path: Path, columns: Columns) -> Samples:
-    table = tables.read_table(path)
-    labels = tables.read_labels(table, columns.label, path)
+    return samples_in(tables.read_table(path), columns, path)
+
+
+def samples_in(
+    table: dict[str, list[Any]], columns: Columns, path: Path, first: int = 0, labelled: bool = True
+) -> Samples:
+    """The samples in some rows of a table: texts, or images by the path of their file; `first` is the place of the first."""
+    labels = tables.read_labels(table, columns.label, path) if labelled else None
     if not columns.path and (text := tables.pick(table, columns.text, tables.TEXT)):
-        return base.of_texts(table[text], labels, [f"{path}, row {i + 1}" for i in range(len(table[text]))])
+        return base.of_texts(table[text], labels, [f"{path}, row {first + i + 1}" for i in range(len(table[text]))])
     if file := tables.pick(table, columns.path, tables.PATHS):
         return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
     asked = columns.text or columns.path

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Num
 
 from ghofl.planning.public import PublicRows
 from ghofl.recipe import Encoder, Table
 from ghofl.samples.from_schema import TABLES, table_rows
 from ghofl.samples.rows import load_rows
+from ghofl.shapes import Num
 
 
 def load_public(

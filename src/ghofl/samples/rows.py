@@ -1,4 +1,4 @@
-"""Files of embeddings and labels, and labels as class numbers."""
+"""Files of embeddings and labels."""
 
 import zipfile
 from collections.abc import Mapping
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Num, Shaped
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -16,7 +15,9 @@ from ghofl import files
 from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
+from ghofl.recipe.labels import class_numbers
 from ghofl.samples.columnar import SUFFIXES, read_columns
+from ghofl.shapes import Int64, Num, Shaped
 
 _NUMERIC = "fiu"
 NAME, FINGERPRINT, VIEWS = "encoder", "encoder_fingerprint", "encoder_views"
@@ -51,19 +52,19 @@ def load_rows(
     try:
         with ExitStack() as opened:
             arrays = _read(path, column, label, opened)
-            suffix = _suffix(list(arrays), split, path)
+            suffix = suffix_in(list(arrays), split, path)
             has_labels = "y" + suffix in arrays
             if labelled and not has_labels:
                 raise EmbeddingsError(_without_labels(path, suffix))
             x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
-            encoder = _encoder(arrays, x)
+            encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     except EmbeddingsError:
         raise
     except (ValueError, zipfile.BadZipFile, EOFError, SafetensorError):
         raise EmbeddingsError(
             f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
         ) from None
-    _check_shapes(x, y, path)
+    check_shapes(x, y, path)
     return Rows(x, y, encoder)
 
 
@@ -114,74 +115,6 @@ def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
     return (Rows(rows.x[finite], None if rows.y is None else rows.y[finite], rows.encoder) if bad else rows), bad
 
 
-def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
-    """The classes that labels name: the names in order, or 0 … C−1 for whole numbers up to C−1.
-
-    >>> classes_of(np.array(["dog", "cat"])), classes_of(np.array([2, 0]))
-    (('cat', 'dog'), ('0', '1', '2'))
-    """
-    if labels.dtype.kind in "iu":
-        if labels.min(initial=0) < 0:
-            raise EmbeddingsError(f"labels start at {labels.min()}; class numbers start at 0.")
-        return tuple(map(str, range(int(labels.max(initial=0)) + 1)))
-    return tuple(sorted(set(_names(labels))))
-
-
-def class_numbers(
-    labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...], labels_are_numbers: bool = False
-) -> Int64[np.ndarray, " n"]:
-    """Labels as positions in `classes`: texts are looked up, whole numbers are positions already.
-
-    Whole numbers are taken where the classes are called 0 … C−1 in this order, or where the caller says that
-    `labels_are_numbers`: a list of names in another order would make other classes of them without a word.
-
-    >>> class_numbers(np.array(["dog", "cat"]), ("cat", "dog"))
-    array([1, 0])
-    >>> class_numbers(np.array([1, 0]), ("cat", "dog"), labels_are_numbers=True)
-    array([1, 0])
-    """
-    if labels.dtype.kind in "iu":
-        if not labels_are_numbers and classes != tuple(map(str, range(len(classes)))):
-            raise EmbeddingsError(
-                f"labels are whole numbers and the recipe's classes have names ({_some(classes)}); write names, or say "
-                "that 0 is the first class of the recipe, 1 the second and so on: --labels-are-numbers, or "
-                "labels_are_numbers = true in the site file."
-            )
-        numbers = labels.astype(np.int64)
-        outside = (numbers < 0) | (numbers >= len(classes))
-    else:
-        position = {name: i for i, name in enumerate(classes)}
-        numbers = np.array([position.get(name, -1) for name in _names(labels)], dtype=np.int64)
-        outside = numbers < 0
-    if outside.any():
-        raise EmbeddingsError(
-            f"label {labels[outside].tolist()[0]!r} of row {int(outside.argmax())} is not in the recipe's "
-            f"{len(classes)} classes ({_some(classes)}); {int(outside.sum())} rows have such a label."
-        )
-    return numbers
-
-
-def _some(classes: tuple[str, ...]) -> str:
-    return ", ".join(classes[:5]) + (", …" if len(classes) > 5 else "")
-
-
-def _names(labels: Shaped[np.ndarray, " n"]) -> list[str]:
-    """Labels that are class names, as texts."""
-    if labels.dtype.kind in "UT":
-        return [str(label) for label in labels]
-    if labels.dtype.kind != "O":
-        raise EmbeddingsError(
-            f"labels have dtype {labels.dtype}; write class numbers (integers) or class names (texts)."
-        )
-    for i, label in enumerate(labels):
-        if not isinstance(label, str):
-            raise EmbeddingsError(
-                f"label {label!r} of row {i} is a {type(label).__name__} among objects, where only texts are class "
-                "names; write all labels as texts, or all as integers in an integer array."
-            )
-    return [str(label) for label in labels]
-
-
 def _without_labels(path: Path, suffix: str) -> str:
     if path.suffix != ".npy":
         return f"{path} holds x{suffix} without its labels y{suffix}; save both with numpy.savez."
@@ -212,14 +145,16 @@ def _labels_beside(path: Path) -> Path:
     return path.with_suffix(".labels.npy")
 
 
-def _encoder(arrays: Mapping[str, Any], x: np.ndarray) -> Encoder | None:
-    if NAME not in arrays or FINGERPRINT not in arrays or x.ndim != 2 or not x.shape[1]:
+def encoder_in(arrays: Mapping[str, Any], dim: int) -> Encoder | None:
+    """The encoder that a file says its rows of `dim` numbers are from, where it does."""
+    if NAME not in arrays or FINGERPRINT not in arrays or not dim:
         return None
     views = str(arrays[VIEWS]) if VIEWS in arrays else ""
-    return Encoder(x.shape[1], str(arrays[NAME]) or "unnamed", str(arrays[FINGERPRINT]), views)
+    return Encoder(dim, str(arrays[NAME]) or "unnamed", str(arrays[FINGERPRINT]), views)
 
 
-def _suffix(names: list[str], split: str, path: Path) -> str:
+def suffix_in(names: list[str], split: str, path: Path) -> str:
+    """What the names of a split's arrays end in; without a split, nothing or _train."""
     wanted = [f"_{split}"] if split else ["", "_train"]
     for suffix in wanted:
         if "x" + suffix in names:
@@ -227,7 +162,8 @@ def _suffix(names: list[str], split: str, path: Path) -> str:
     raise EmbeddingsError(f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}.")
 
 
-def _check_shapes(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
+def check_shapes(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
+    """Raise `EmbeddingsError` unless x has numbers, one row per sample, and y as many labels."""
     if x.ndim != 2 or x.dtype.kind not in _NUMERIC:
         raise EmbeddingsError(
             f"{path}: embeddings have shape {x.shape} and dtype {x.dtype}; expected numbers, one row per sample."

@@ -3,31 +3,51 @@
 import csv
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
 
 from ghofl.errors import DatasetError, GhoflError, MissingExtraError
+from ghofl.shapes import Shaped
 
 TEXT = ("text", "sentence", "content", "utterance")
 PATHS = ("path", "file", "filename", "file_name", "image")
 LABEL = ("label", "class", "intent", "y")
+BLOCK = 8192  # rows of a table at a time
 
 
 def read_table(path: Path) -> dict[str, list[Any]]:
     """The columns of a table, in the order of the file."""
+    columns: dict[str, list[Any]] = {}
+    for block in table_blocks(path):
+        for name, values in block.items():
+            columns.setdefault(name, []).extend(values)
+    return columns
+
+
+def table_blocks(path: Path, rows: int = BLOCK) -> Iterator[dict[str, list[Any]]]:
+    """The columns of a table, so many rows at a time; at least one block, which may have no rows."""
     if path.suffix == ".parquet":
-        return parquet_columns(path, DatasetError)
+        yield from _parquet_blocks(path, rows)
+        return
     try:
-        return _json_lines(path) if path.suffix == ".jsonl" else _delimited(path)
+        yield from (_json_lines if path.suffix == ".jsonl" else _delimited)(path, rows)
     except UnicodeDecodeError as error:
         raise DatasetError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8.") from None
 
 
 def parquet_columns(path: Path, error: type[GhoflError]) -> dict[str, list[Any]]:
     """The columns of a parquet file, by name; `error` is raised for a file that cannot be read."""
+    with open_parquet(path, error) as file:
+        return file.read().to_pydict()
+
+
+@contextmanager
+def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator[Any]:
+    """An open parquet file; `error` is raised where it cannot be read, in the block as well."""
     try:
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
@@ -35,11 +55,19 @@ def parquet_columns(path: Path, error: type[GhoflError]) -> dict[str, list[Any]]
             f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
         ) from None
     try:
-        return parquet.read_table(path).to_pydict()
+        with parquet.ParquetFile(path) as file:
+            yield file
     except FileNotFoundError:
         raise
     except (ArrowException, OSError) as damage:  # pyarrow tells a damaged page as an OSError
         raise error(f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}).") from None
+
+
+def _parquet_blocks(path: Path, rows: int) -> Iterator[dict[str, list[Any]]]:
+    with open_parquet(path) as file:
+        yield {name: [] for name in file.schema_arrow.names}
+        for batch in file.iter_batches(rows):
+            yield batch.to_pydict()
 
 
 def pick(columns: Any, asked: str, usual: tuple[str, ...]) -> str | None:
@@ -63,7 +91,7 @@ def read_labels(table: dict[str, list[Any]], asked: str, path: Path) -> Shaped[n
     return np.array([str(value) for value in values])
 
 
-def _delimited(path: Path) -> dict[str, list[Any]]:
+def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
@@ -74,7 +102,7 @@ def _delimited(path: Path) -> dict[str, list[Any]]:
             columns: dict[str, list[Any]] = {name: [] for name in header}
             if len(columns) < len(header):
                 raise DatasetError(f"{path} names a column twice in its first line; every column has its own name.")
-            for row in rows:
+            for count, row in enumerate(rows, start=1):
                 if len(row) != len(header):
                     raise DatasetError(
                         f"{path}, line {rows.line_num} has {len(row)} fields and the header names {len(header)}; "
@@ -82,12 +110,15 @@ def _delimited(path: Path) -> dict[str, list[Any]]:
                     )
                 for name, value in zip(header, row, strict=True):
                     columns[name].append(value)
+                if count % size == 0:
+                    yield columns
+                    columns = {name: [] for name in header}
+            yield columns
         except csv.Error as error:
             raise DatasetError(f"{path}, line {rows.line_num}: {error}; repair the quotes there.") from None
-    return columns
 
 
-def _json_lines(path: Path) -> dict[str, list[Any]]:
+def _json_lines(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
     columns: dict[str, list[Any]] = {}
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(filter(str.strip, file), start=1):
@@ -99,4 +130,7 @@ def _json_lines(path: Path) -> dict[str, list[Any]]:
                 raise DatasetError(f"{path}, record {number} has other fields than the first; every line has the same.")
             for name, value in values.items():
                 columns.setdefault(name, []).append(value)
-    return columns
+            if number % size == 0:
+                yield columns
+                columns = {name: [] for name in columns}
+    yield columns

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int64, Num
 
 from ghofl.encoders import Runtime, SampleEncoder, Views, identity
 from ghofl.errors import DatasetError, EncoderError
@@ -19,6 +18,7 @@ from ghofl.planning.assembly import RecipeOptions, assemble
 from ghofl.recipe import Encoder
 from ghofl.samples.base import Samples
 from ghofl.samples.embed import Progress, embed
+from ghofl.shapes import Bool, Int64, Num
 
 TRIED_ROWS = 1000
 FOLDS = 5

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from jaxtyping import Int64
 
 from ghofl.secure import keys, refusals
 from ghofl.secure.errors import WireError
@@ -39,6 +38,7 @@ from ghofl.secure.refusals import RoundRules, refuse
 from ghofl.secure.rounds import Agreement
 from ghofl.secure.sharing import SHARE_BYTES, Share, split
 from ghofl.secure.wire import from_bytes, to_bytes
+from ghofl.shapes import Int64
 
 CLIENT_STAGES = ("advertised", "shared", "masked", "endorsed", "revealed")
 MAX_STATE_BYTES = 2**30

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool
 
 from ghofl.secure.errors import PlanError
 from ghofl.secure.masking import Ring
+from ghofl.shapes import Bool
 
 MIN_CLIENTS = 3
 MAX_CLIENTS = 100_000

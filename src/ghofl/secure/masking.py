@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from jaxtyping import Int64, UInt
 
 from ghofl.secure.errors import RingError, WireError
+from ghofl.shapes import Int64, UInt
 
 RING_BITS = (32, 40, 48, 56, 64)
 CHUNK = 2**15  # entries masked at a time: vector, stream and zeros stay in the second-level cache together

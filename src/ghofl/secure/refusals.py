@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
-from jaxtyping import Bool
 
 from ghofl.secure.errors import RefusedError
 from ghofl.secure.graph import portion
 from ghofl.secure.keys import is_signed
 from ghofl.secure.messages import Advertisement, Box, Endorsement
 from ghofl.secure.rounds import Agreement, Participant
+from ghofl.shapes import Bool
 
 
 @dataclass(frozen=True, slots=True)

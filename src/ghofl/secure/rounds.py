@@ -32,12 +32,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from jaxtyping import Bool
 
 from ghofl.secure.errors import PlanError, WireError
 from ghofl.secure.graph import Graph, Plan, arrange
 from ghofl.secure.keys import KEY_BYTES, commitment, pair_key
 from ghofl.secure.wire import from_bytes, to_bytes
+from ghofl.shapes import Bool
 
 MAX_NAME_BYTES = 64
 MAX_ENTRIES = 2**32

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.secure import keys
 from ghofl.secure.errors import RoundFailedError, WireError
@@ -35,6 +34,7 @@ from ghofl.secure.messages import (
 from ghofl.secure.rounds import Agreement
 from ghofl.secure.unmasking import Blame, masks_left, recover
 from ghofl.secure.wire import from_bytes, to_bytes
+from ghofl.shapes import Int64
 
 Sender = Advertisement | Shares | MaskedVector | Endorsement | Reveal | Opened
 SERVER_STAGES = ("advertising", "sharing", "masking", "endorsing", "revealing")

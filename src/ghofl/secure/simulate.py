@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.secure import client, server
 from ghofl.secure.client import ClientState
@@ -17,6 +16,7 @@ from ghofl.secure.refusals import RoundRules
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.secure.server import ServerState
 from ghofl.secure.unmasking import Blame
+from ghofl.shapes import Int64
 
 STAGES = ("advertise", "share", "mask", "endorse", "reveal")
 

@@ -6,7 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl.errors import MissingExtraError
+from ghofl.evaluation.confusion import between
 from ghofl.features import Features
+from ghofl.heads.spec import HeadSpec
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate
@@ -21,9 +23,10 @@ HASH = 32
 FEDAVG_BYTES = 4 * 11_689_512
 
 
-def run(console: Console) -> None:
-    """Print the demo."""
+def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, partition.Parts]:
+    """Print the demo; what it simulated comes back, for a page about it."""
     data = digits()
+    parts = _parts(data, CLIENTS)
     specs = all_heads(sketch=True)
     recipe = recipe_for(data, specs.values(), sketch=16)
     console.print(
@@ -32,12 +35,13 @@ def run(console: Console) -> None:
         highlight=False,
     )
     with console.status("clients compute moments, the server builds heads …"):
-        result = simulate(data, _parts(data, CLIENTS), recipe, specs)
+        result = simulate(data, parts, recipe, specs)
     console.print(_heads_table(result))
     with console.status("the same rows over 1, 10 and 100 clients …"):
         totals = {k: _total(data, recipe, _parts(data, k)) for k in (1, 10, 100)}
     console.print(_invariance_table(totals))
     _unlearning(data, recipe, console)
+    return result, specs, data, parts
 
 
 def digits() -> Dataset:
@@ -70,17 +74,16 @@ def _total(data: Dataset, recipe: Recipe, parts: partition.Parts) -> Total:
 
 def _heads_table(result: Simulation) -> Table:
     table = Table(title="One message a client, one classifier")
-    table.add_column("head")
-    table.add_column("accuracy %", justify="right")
+    table.add_column("head", no_wrap=True)
+    table.add_column("accuracy %, and\n95 % interval", justify="right", no_wrap=True)
     table.add_column("from 50 %", min_width=10, no_wrap=True)
     table.add_column("a client sends", justify="right")
     table.add_column("of FedAvg", justify="right")
     for name, head in result.heads.items():
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         share = head.payload_bytes / FEDAVG_BYTES
-        table.add_row(
-            name, f"{100 * head.accuracy:.1f}", Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}"
-        )
+        accuracy = f"{100 * head.accuracy:.1f} ({between(head.metrics.confusion.accuracy_interval)})"
+        table.add_row(name, accuracy, Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}")
     table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round."
     return table
 

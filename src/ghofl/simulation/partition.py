@@ -4,9 +4,9 @@ Clients without rows are allowed; they are part of what skewed splits look like.
 """
 
 import numpy as np
-from jaxtyping import Int64, Integer, Shaped
 
 from ghofl.errors import PartitionError
+from ghofl.shapes import Int64, Integer, Shaped
 
 Parts = list[Int64[np.ndarray, " _"]]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
@@ -25,6 +24,7 @@ from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
+from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.partition import Parts, empty
 from ghofl.site.cohorts import check_cohort
@@ -126,11 +126,13 @@ def simulate(
     progress: Progress | None = None,
     cohort: Cohort | None = None,
     stream: NoiseStream | None = None,
+    judge: Callable[[Total, HeadSpec, Dataset], HeadResult] | None = None,
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
 
     What the recipe's [privacy] asks for is done on the way. `cohort` is for recipes with privacy.secure; `stream` is
-    where noise comes from, the operating system's entropy unless given.
+    where noise comes from, the operating system's entropy unless given. `judge` fits and scores a head, `judge_head`
+    unless given.
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(60, dtype=np.int64) % 3
@@ -152,7 +154,8 @@ def simulate(
     results = {}
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
-        results[name] = _judge(total, spec, data, sites.payload(need_of(spec, recipe), secure_round))
+        payload = sites.payload(need_of(spec, recipe), secure_round)
+        results[name] = replace((judge or judge_head)(total, spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
     return Simulation(total, len(parts), empty(parts), sites.clipping, results, secure_round)
 
@@ -166,6 +169,7 @@ class _Sites:
         self._data, self._parts, self._recipe, self._report = data, parts, recipe, report
         self._features = Features.of(recipe)
         self._sizes: dict[tuple[str, ...], list[int]] = {need: [] for need in needs}
+        self._alone = {need: _needing(recipe, need) for need in self._sizes}
         self.clipping = Clipping()
 
     def total(self, stream: NoiseStream | None) -> Total:
@@ -176,7 +180,8 @@ class _Sites:
             assert message is not None, "a plain recipe gives messages"
             sent = message.to_bytes()
             if left.counted.moments.rows:
-                _measure(self._sizes, message, self._features, len(sent))
+                for need, own in self._alone.items():
+                    self._sizes[need].append(_size(own, message, self._features, len(sent)))
             aggregator.add(Message.from_bytes(sent, self._recipe, is_own=True))
         return aggregator.total()
 
@@ -184,7 +189,7 @@ class _Sites:
         """The total of one secure round, in which the cohort's clients vanish."""
         recipe = self._recipe
         vectors = {  # the noise of a client is in its vector before it is masked
-            _name(client): left.vector(stream) for client, left in enumerate(self._outgoing(stream))
+            client_name(client): left.vector(stream) for client, left in enumerate(self._outgoing(stream))
         }
         bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)
@@ -203,20 +208,21 @@ class _Sites:
         if secure_round is None:
             sizes = self._sizes[need]
             return round(sum(sizes) / max(1, len(sizes)))
-        fewer = Layout.of(self._recipe).entries - Layout.of(_needing(self._recipe, need)).entries
+        fewer = Layout.of(self._recipe).entries - Layout.of(self._alone[need]).entries
         return round(secure_round.sent_bytes - fewer * secure_round.plan.ring.width)
 
     def _outgoing(self, stream: NoiseStream | None) -> Iterator[Outgoing]:
         for client, rows in enumerate(self._parts):
             self._report("clients", client, len(self._parts))
             embedded = Embedded(self._data.x_train[rows], self._data.y_train[rows])
-            left = outgoing(self._recipe, embedded, _name(client), stream=stream, features=self._features)
+            left = outgoing(self._recipe, embedded, client_name(client), stream=stream, features=self._features)
             self.clipping += left.counted.clipping
             yield left
         self._report("clients", len(self._parts), len(self._parts))
 
 
-def _name(client: int) -> str:
+def client_name(client: int) -> str:
+    """The name of a client by its number."""
     return f"client-{client:05d}"
 
 
@@ -310,17 +316,14 @@ def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple
     return stored(tuple(sorted(first)))
 
 
-def _measure(sizes: Mapping[tuple[str, ...], list[int]], message: Message, features: Features, whole: int) -> None:
-    """Note, for every set of statistics, how many bytes a message with only those would have."""
-    for need, counted in sizes.items():
-        own = _needing(features.recipe, need)
-        if Layout.of(own) == message.moments.layout:
-            counted.append(whole)
-        else:
-            part = round_moments(message.moments.restricted(Layout.of(own), features.sketch), shifts_of(own))
-            header = {"kind": "message", "recipe": own.fingerprint, "id": message.id, "site": message.site}
-            header |= {"clipped": message.clipped}
-            counted.append(len(encode(part, header)))
+def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
+    """How many of its `whole` bytes a message would have with the statistics of another recipe only."""
+    layout = Layout.of(own)
+    if layout == message.moments.layout:
+        return whole
+    part = round_moments(message.moments.restricted(layout, features.sketch), shifts_of(own))
+    header = {"kind": "message", "recipe": message.fingerprint, "id": message.id, "site": message.site}
+    return len(encode(part, header | {"clipped": message.clipped}))
 
 
 def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
@@ -329,12 +332,13 @@ def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
     return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 
-def _judge(total: Total, spec: HeadSpec, data: Dataset, payload: int) -> HeadResult:
+def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
+    """Fit a head on a total and score it on the test rows; who sends how much is not known here, and 0."""
     started = time.perf_counter()
-    classifier = Classifier.fit(total, spec)
+    classifier = Classifier.fit(total, spec, novelty=False)  # the test rows are all of the classes
     fitted = time.perf_counter()
     probabilities = classifier.predict_proba(data.x_test)
     scored = time.perf_counter()
     metrics = Metrics.of(probabilities, data.y_test)
     per_sample = 1000.0 * (scored - fitted) / max(1, len(data.y_test))
-    return HeadResult(metrics, payload, fitted - started, per_sample)
+    return HeadResult(metrics, 0, fitted - started, per_sample)

@@ -7,9 +7,9 @@ to the bit, the same scores to rounding. It knows the grid and one matrix of sec
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Float, Int64
 
 from ghofl.recipe import Recipe
+from ghofl.shapes import Float, Int64
 
 Sums = tuple[Int64[np.ndarray, " classes"], Int64[np.ndarray, "classes dim"], Int64[np.ndarray, "classes dim dim"]]
 

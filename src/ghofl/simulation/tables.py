@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.errors import DatasetError, RecipeError
 from ghofl.recipe import Schema, Table
+from ghofl.recipe.labels import class_numbers
 from ghofl.samples.drafting import columns_with_missing, schema_of_rows
 from ghofl.samples.from_schema import columns_of, labels_of, table_rows
-from ghofl.samples.rows import class_numbers
+from ghofl.shapes import Int64
 from ghofl.simulation.simulate import Dataset
 
 TEST_SHARE = 0.3

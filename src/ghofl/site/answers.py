@@ -40,7 +40,7 @@ from ghofl.site.known import Known
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
-from ghofl.site.parcel import ready
+from ghofl.site.parcel import prepare_parcel
 from ghofl.site.site import Custodian
 
 log = logging.getLogger("flwr")
@@ -78,10 +78,10 @@ def refusal(error: Exception, name: str = "") -> Letter:
     """What leaves a site when something went wrong; the whole of it goes to the site's own log."""
     is_expected = isinstance(error, GhoflError | OSError)
     log.error("%s does not answer: %s", name or "This node", error, exc_info=None if is_expected else error)
-    return Letter({"status": "refused", "why": told_outside(error)} | ({"site": name} if name else {}))
+    return Letter({"status": "refused", "why": text_for_outside(error)} | ({"site": name} if name else {}))
 
 
-def told_outside(error: Exception) -> str:
+def text_for_outside(error: Exception) -> str:
     """What others may know of an error: the texts of policies and of refused letters, and of all else only the kind."""
     if isinstance(error, PolicyError | RefusedError | WireError):
         return str(error)
@@ -98,7 +98,7 @@ def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe = _recipe(query)
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; what it asks for leaves in secure rounds only.")
-    parcel = ready(site, recipe, memory)
+    parcel = prepare_parcel(site, recipe, memory)
     if parcel.message_id in query.fields.get("counted", []):
         return Letter({"status": "counted", "site": site.name})
     if memory.is_lasting:
@@ -122,7 +122,7 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         # Its signature for another recipe would let peers mask under that one beside what this site masks.
         raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one.")
     if memory.is_lasting:  # what is wrong with the rows is found before the round, not in the middle of it
-        parcel = ready(site, recipe, memory, round_id=round_id)
+        parcel = prepare_parcel(site, recipe, memory, round_id=round_id)
         data = parcel.data
         History.load(memory).check_reveal(round_id, recipe.fingerprint, data)
         _tell(site, parcel.sentences, len(parcel.content))
@@ -172,7 +172,7 @@ def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
     def masked(state: ClientState) -> tuple[ClientState, bytes]:
         cohort = [p.name for p in state.agreement.participants]
-        parcel = ready(site, recipe, memory, cohort, round_id)
+        parcel = prepare_parcel(site, recipe, memory, cohort, round_id)
         if memory.is_lasting and parcel.data != _kept_data(memory, round_id):
             raise PolicyError(f"what this site sends was made anew after it joined round {round_id!r}; start another.")
         vector = parcel.vector

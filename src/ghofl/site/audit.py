@@ -15,15 +15,14 @@ from math import ceil, pi, sqrt
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from jaxtyping import Float, Int, Int64, Num
-from scipy.special import ndtr
+import scipy
 
 from ghofl.errors import EmbeddingsError
 from ghofl.features import Features
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import Guarantee, NoisePlan, NoiseStream, add_noise, plan_of
 from ghofl.recipe import Privacy, Recipe
+from ghofl.shapes import Float, Int, Int64, Num
 
 FEW = 3
 BLOCK = 256  # angles tried at a time
@@ -186,7 +185,7 @@ def memberships(
     exact = replace(private, privacy=Privacy(radius=private.privacy.radius))
     plan = plan_of(private)
     assert plan is not None
-    limit = float(2 * ndtr(plan.guarantee.mu / 2) - 1)
+    limit = float(2 * scipy.special.ndtr(plan.guarantee.mu / 2) - 1)
     says = f"epsilon = {private.privacy.epsilon:g}" + ("" if private is recipe else " (if the recipe had it)")
     q, _ = Features.of(exact).rows(x)
     parts = _thirds(y, counts, np.random.default_rng(seed))

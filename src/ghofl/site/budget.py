@@ -40,7 +40,7 @@ def promise_of(recipe: Recipe) -> Guarantee | None:
     return None if plan is None else plan.guarantee
 
 
-def composed(releases: Sequence[Release], delta: float | None = None) -> Guarantee | None:
+def compose_releases(releases: Sequence[Release], delta: float | None = None) -> Guarantee | None:
     """The guarantee of all releases of a folder together; nothing when there are none, or one of them is exact.
 
     Raises `CompositionError` for promises about different units, which do not add up.
@@ -57,7 +57,7 @@ def in_words(releases: Sequence[Release]) -> str:
     if exact:
         return f"None: {exact} of {len(releases)} releases were exact, so there is no differential privacy."
     try:
-        together = composed(releases)
+        together = compose_releases(releases)
     except CompositionError as error:
         return f"None that is one: {error}"
     return str(together).splitlines()[0]

@@ -18,7 +18,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise SiteError(f"{path} is not TOML: {error}") from None
 
 
-def built(cls: type, values: Mapping[str, Any], where: str | Path) -> Any:
+def build_from(cls: type, values: Mapping[str, Any], where: str | Path) -> Any:
     """An instance of a dataclass from plain values, every key and type checked."""
     try:
         return build(cls, values, "")

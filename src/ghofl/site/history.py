@@ -17,7 +17,7 @@ from ghofl.site.budget import Release
 from ghofl.site.known import Known, sum_over, sums_of
 from ghofl.site.ledger import Ledger, Line
 from ghofl.site.memory import Memory
-from ghofl.site.overlap import isolated
+from ghofl.site.overlap import find_isolated
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class History:
             )
         told = {**(others or {}), site: self.known(site, data, round_id)}
         known = sums_of(told)
-        shown = isolated([*known, sum_over(survivors, told)], fewest) if known else ()
+        shown = find_isolated([*known, sum_over(survivors, told)], fewest) if known else ()
         if shown:
             raise PolicyError(
                 f"beside what this site knows to have left, a sum over these sites would show {', '.join(shown)} by "

@@ -17,8 +17,8 @@ from ghofl.site.parcel import (
     is_approved,
     is_outdated,
     pack,
+    recall,
     remember,
-    remembered,
     rows_now,
     smallest_class,
 )
@@ -129,7 +129,7 @@ def inspect(
     site.conditions().peer_keys()
     memory = site.memory()
     with memory.alone():  # a node may be answering a query just now
-        rows, parcel = rows_now(site, recipe), None if again else remembered(memory, recipe)
+        rows, parcel = rows_now(site, recipe), None if again else recall(memory, recipe)
         rules = () if rows is None else site.conditions().disclosure.verdicts(rows.moments, recipe)
         if tell is not None and recipe.privacy.epsilon is None:  # what leaves says less; this is for the administrator
             for verdict in rules:
@@ -157,7 +157,7 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
     site.check_recipe(recipe)
     memory = site.memory()
     with memory.alone():
-        history, parcel = History.load(memory), remembered(memory, recipe)
+        history, parcel = History.load(memory), recall(memory, recipe)
         if not history.reveals:
             raise SiteError("nothing was revealed from this folder yet; its first round needs no re-opening.")
         if parcel is None:

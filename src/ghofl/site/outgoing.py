@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Int64, Num
 
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.errors import EmbeddingsError
@@ -18,6 +17,7 @@ from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noi
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
+from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.wire.message import Message
 from ghofl.workers import ahead
@@ -122,7 +122,7 @@ def count(features: Features, rows: Embedded | Encodable, progress: Progress | N
     return Counted(builder.moments(), clipping, tuple(bad))
 
 
-def limited(
+def limit_persons(
     rows: Embedded | Encodable, recipe: Recipe, source: str, split: str, column: str, own: int | None
 ) -> Embedded | Encodable:
     """The rows of which at most so many are about one person, as a column of their file says; all without a column."""

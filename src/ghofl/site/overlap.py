@@ -21,7 +21,7 @@ MOST_SUMS = 64
 MOST_LOOKS = 100_000
 
 
-def isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
+def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
     """Sites, fewer than `fewest`, whose own sum follows from some sums; none when no combination shows so few.
 
     A site whose rows changed between two sums is two parts of one site: their difference is what changed at that site.
@@ -34,11 +34,11 @@ def isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
     --------
     >>> def over(*sites):
     ...     return frozenset((site, "") for site in sites)
-    >>> isolated([over("1", "2", "3", "4", "5"), over("1", "2", "3", "4")], fewest=3)
+    >>> find_isolated([over("1", "2", "3", "4", "5"), over("1", "2", "3", "4")], fewest=3)
     ('5',)
-    >>> isolated([over(*"1234"), over(*"1256"), over(*"3456")], fewest=3)
+    >>> find_isolated([over(*"1234"), over(*"1256"), over(*"3456")], fewest=3)
     ('1', '2')
-    >>> isolated([over(*"1234"), over(*"1256"), over(*"3456")], fewest=2)
+    >>> find_isolated([over(*"1234"), over(*"1256"), over(*"3456")], fewest=2)
     ()
     """
     distinct = list(dict.fromkeys(sums))

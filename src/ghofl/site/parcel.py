@@ -73,7 +73,7 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
     content = left.message.to_bytes() if left.message else as_vector(left.moments, recipe).astype("<i8").tobytes()
     sentences = site.audit(left)
     if is_secure:
-        sentences += (site.conditions().told_of_rounds(),)
+        sentences += (site.conditions().describe_rounds(),)
     return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share)
 
 
@@ -120,7 +120,7 @@ def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:
     return None if rows is None or not parcel.data else rows.moments.sha256 != parcel.data
 
 
-def remembered(memory: Memory, recipe: Recipe) -> Parcel | None:
+def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
     """The parcel that was packed for this recipe before, if the memory holds one."""
     told, content = memory.get(_key(recipe, "json")), memory.get(_key(recipe, "bin"))
     if told is None or content is None:
@@ -150,13 +150,13 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
     memory.put(_key(recipe, "json"), json.dumps(told, indent=1, ensure_ascii=False).encode())
 
 
-def ready(
+def prepare_parcel(
     site: Custodian, recipe: Recipe, memory: Memory, cohort: Iterable[str] | None = None, round_id: str = ""
 ) -> Parcel:
     """The parcel that leaves, packed once; within the site's budget, and approved where the policy asks for it."""
     site.check_recipe(recipe)
     history, policy = History.load(memory), site.conditions()
-    parcel = remembered(memory, recipe) if memory.is_lasting else None
+    parcel = recall(memory, recipe) if memory.is_lasting else None
     if memory.is_lasting:
         check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
     if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64, Shaped
 
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
 from ghofl.samples.tables import read_table
+from ghofl.shapes import Int64, Shaped
 
 ARRAYS = ".npz"
 

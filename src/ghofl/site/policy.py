@@ -11,7 +11,7 @@ from ghofl.recipe import Recipe
 from ghofl.secure import RoundRules
 from ghofl.site.binding import load_public_key
 from ghofl.site.cohorts import fewest_survivors
-from ghofl.site.configuration import built, read_toml
+from ghofl.site.configuration import build_from, read_toml
 from ghofl.site.disclosure import Disclosure
 
 _ORACLE = (
@@ -115,7 +115,7 @@ class Policy:
             values["peers"] = str(Path(path).parent / values["peers"])
         if isinstance(values.get("disclosure"), str):  # disclosure = "usual" is short for its table with a preset alone
             values["disclosure"] = {"preset": values["disclosure"]}
-        return built(cls, values, path)
+        return build_from(cls, values, path)
 
     def check_recipe(self, recipe: Recipe) -> None:
         """Raise `PolicyError` unless the recipe promises what the policy asks for."""
@@ -196,7 +196,7 @@ class Policy:
             raise SiteError(f'{self.peers} names no site; write name = "ecdsa-sha2-nistp384 AAAA…" lines.')
         return keys
 
-    def told_of_rounds(self) -> str:
+    def describe_rounds(self) -> str:
         """Who learns what in a secure round, in a sentence for people."""
         if self.peers:
             return (

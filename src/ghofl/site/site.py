@@ -20,9 +20,9 @@ from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import Columns
 from ghofl.site.audit import audit
-from ghofl.site.configuration import built, read_toml
+from ghofl.site.configuration import build_from, read_toml
 from ghofl.site.memory import FolderMemory, Memory
-from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limited
+from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limit_persons
 from ghofl.site.policy import Policy
 from ghofl.site.rows import load_embedded, load_encodable
 
@@ -108,7 +108,7 @@ class Site:
         So do the file of ``encoder = "onnx:FILE"``, and samples and ``hf:`` folders where they are there: both may
         also be names that are known elsewhere.
         """
-        site: Site = built(cls, read_toml(path), path)
+        site: Site = build_from(cls, read_toml(path), path)
         folder = Path(path).parent
         moved = {key: str(folder / getattr(site, key)) for key in PATHS if getattr(site, key)}
         if site.data and (folder / site.data).exists():
@@ -128,7 +128,7 @@ class Site:
             return cls.load(path)
         known = {f.name for f in dataclasses.fields(cls)}
         values = {key.replace("-", "_"): value for key, value in config.items()}
-        return built(cls, {key: value for key, value in values.items() if key in known}, "--node-config")
+        return build_from(cls, {key: value for key, value in values.items() if key in known}, "--node-config")
 
     def memory(self) -> Memory:
         """What the site remembers, on disk."""
@@ -169,10 +169,10 @@ class Site:
             found = load_embedded(
                 recipe, self.embeddings, self.split, label=self.label_column, labels_are_numbers=numbers
             )
-            return limited(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
+            return limit_persons(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
         columns = Columns(self.text_column, self.path_column, "", self.label_column)
         rows = load_encodable(
             recipe, self.data, self.encoder, self.split, columns=columns, runtime=Runtime(self.device),
             weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None, labels_are_numbers=numbers,
         )  # fmt: skip
-        return limited(rows, recipe, self.data, self.split, self.person, self.rows_per_person)
+        return limit_persons(rows, recipe, self.data, self.split, self.person, self.rows_per_person)

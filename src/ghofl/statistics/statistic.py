@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from math import prod
 
 import numpy as np
-from jaxtyping import Int, Int64, Integer
+
+from ghofl.shapes import Int, Int64, Integer
 
 Rows = Integer[np.ndarray, "n dim"]
 Block = Int64[np.ndarray, "..."]

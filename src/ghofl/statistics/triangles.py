@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from functools import cache
 
 import numpy as np
-from jaxtyping import Float, Int, Int64, Integer, Num
 
+from ghofl.shapes import Float, Int, Int64, Integer, Num
 from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24

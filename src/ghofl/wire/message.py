@@ -24,6 +24,7 @@ from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
+from ghofl.notebook import Shown, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
@@ -36,14 +37,15 @@ ID_DIGITS = 32
 AT_ONCE = 2**20  # bytes of a message that is read in one go
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+@dataclass(frozen=True, slots=True, repr=False)
+class Message(Shown):
     """The moments of one site under one recipe, with an id that is counted once.
 
     Guarantees
     ----------
     ``Message.from_bytes(message.to_bytes(), recipe) == message``. Bytes that are not a message of this recipe raise
-    `MessageError` with what came, what was expected and what to do.
+    `MessageError` with what came, what was expected and what to do. `recipe` is the one it was made or read with; it
+    does not travel, only its fingerprint does.
 
     Examples
     --------
@@ -60,8 +62,9 @@ class Message:
     id: str
     site: str
     moments: Moments
-    shifts: Mapping[str, int] = field(default_factory=dict, repr=False)
+    shifts: Mapping[str, int] = field(default_factory=dict)
     clipped: float | None = None
+    recipe: Recipe | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -97,7 +100,7 @@ class Message:
         left = protect(moments, recipe, stream)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
         share = clipping.share if clipping is not None and tells else None
-        return cls(recipe.fingerprint, secrets.token_hex(16), site, left, shifts_of(recipe), share)
+        return cls(recipe.fingerprint, secrets.token_hex(16), site, left, shifts_of(recipe), share, recipe)
 
     @property
     def rows(self) -> int:
@@ -108,6 +111,12 @@ class Message:
     def name(self) -> str:
         """How people tell this message from others."""
         return self.site or self.id[:8]
+
+    def _facts(self) -> dict[str, object]:
+        return {"site": self.name, **self.moments._facts(), "recipe": f"{self.fingerprint[:12]}…"}
+
+    def _picture(self) -> str:
+        return "" if self.recipe is None else bars(self.recipe.classes, self.moments.counts.tolist(), "rows by class")
 
     def to_bytes(self, zstd: bool = False) -> bytes:
         """The message as bytes, smaller (and slower) when `zstd` is asked for."""
@@ -131,7 +140,7 @@ class Message:
         check_plausible(moments, recipe)
         if not is_own:
             check_possible(moments, recipe)
-        return cls(header["recipe"], header["id"], header["site"], moments, shifts, header.get("clipped"))
+        return cls(header["recipe"], header["id"], header["site"], moments, shifts, header.get("clipped"), recipe)
 
     def save(self, path: str | Path, zstd: bool = False) -> None:
         """Write the message to a file."""

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int, Int64, UInt8
 
 from ghofl.errors import MessageError
+from ghofl.shapes import Int, Int64, UInt8
 
 CHUNK = 256
 SLAB = 4096

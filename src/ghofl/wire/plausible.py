@@ -9,7 +9,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from ghofl.errors import MessageError
 from ghofl.features import Features, radius_of

@@ -8,11 +8,12 @@ from typing import Any
 from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
 from ghofl.moments import Moments
 from ghofl.names import is_hex, is_site_name, look_alike, shown
-from ghofl.privacy import Guarantee, MinCount, plan_of
+from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
 
 WHY_LENGTH = 1000  # characters of a reason to leave a message out
+MAX_RELEASES = 10_000  # of one total, or in one run's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,16 @@ def _is_aside(line: Any) -> bool:
     return is_hex(line[0], ID_DIGITS) and is_site_name(line[1]) and isinstance(line[2], str)
 
 
+def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict[str, Any]:
+    """What a total's header says beside its recipe and moments, under the names of the fields of `Total`."""
+    return {
+        "roster": roster_in(header, moments),
+        "guarantee": guarantee_in(header, recipe),
+        "small_classes": small_in(header, len(recipe.classes)),
+        "quarantined": quarantined_in(header),
+    }
+
+
 def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
     if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
@@ -103,7 +114,7 @@ def recipe_in(header: Mapping[str, Any]) -> Recipe:
 
 
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
-    """The guarantee in a header, which must be the one that the recipe's noise gives."""
+    """The guarantee in a header, which must be the one that the recipe's noise gives in as many releases."""
     values, plan = header.get("guarantee"), plan_of(recipe)
     if values is None:
         return None
@@ -111,10 +122,13 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
         guarantee = Guarantee.from_dict(values)
     except PrivacyError as error:
         raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
-    if plan is None or not guarantee.agrees_with(plan.guarantee):
+    own = None if plan is None or not 1 <= guarantee.releases <= MAX_RELEASES else plan.guarantee
+    if own is None or not guarantee.agrees_with(
+        own if guarantee.releases == 1 else compose([own] * guarantee.releases)
+    ):
         raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
     # The sentences about what it rests on are ours: agreement is about numbers, and the file's may say anything.
-    return replace(guarantee, assumptions=plan.guarantee.assumptions)
+    return replace(guarantee, assumptions=own.assumptions)
 
 
 def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:

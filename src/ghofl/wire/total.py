@@ -9,18 +9,17 @@ added to it or taken out of it. (Noise of single messages is part of those messa
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int64
 
 from ghofl.errors import MessageError, PrivacyError, RosterError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import check_look_alike, skeleton
+from ghofl.notebook import Shown, bars, some
 from ghofl.privacy import (
     Guarantee,
     MinCount,
@@ -32,23 +31,14 @@ from ghofl.privacy import (
     without_small_classes,
 )
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 from ghofl.wire import envelope, packing
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
 from ghofl.wire.message import FIELDS as MESSAGE_FIELDS
 from ghofl.wire.message import MAX_HEADER, Message, check_header
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import (
-    Aside,
-    Entry,
-    check_look_alikes,
-    guarantee_in,
-    list_names,
-    quarantined_in,
-    recipe_in,
-    roster_in,
-    small_in,
-)
+from ghofl.wire.roster import Aside, Entry, check_look_alikes, kept_in, list_names, recipe_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
 _FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
@@ -56,8 +46,8 @@ FIELDS = {1: _FIELDS, 2: _FIELDS}
 OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
-@dataclass(frozen=True, slots=True)
-class Total:
+@dataclass(frozen=True, slots=True, repr=False)
+class Total(Shown):
     """The sum of some sites' moments, with the recipe they share and the roster of who is inside.
 
     Guarantees
@@ -151,6 +141,15 @@ class Total:
                 f"{verb.capitalize()} the exact total, and release the result: a release of its own."
             )
 
+    def _facts(self) -> dict[str, object]:
+        sites, classes = some([e.name for e in self.roster]), some(self.recipe.classes)
+        noise = {} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}
+        about = {"sites": sites, **self.moments._facts(), "classes": classes, **noise}
+        return {**about, "recipe": f"{self.recipe.fingerprint[:12]}…"}
+
+    def _picture(self) -> str:
+        return bars(self.recipe.classes, self.moments.counts.tolist(), "rows by class")
+
     def clipped(self) -> tuple[Entry, ...]:
         """The sites of which more entries fell outside the grid than is harmless, the worst first."""
         over = [e for e in self.roster if e.clipped is not None and e.clipped > TOLERATED_CLIPPING]
@@ -164,7 +163,7 @@ class Total:
         noise = 0.0
         if plan is not None and self.guarantee is not None:
             noise = plan.deviation(statistic, messages, off_diagonal)
-        return step * sqrt(rounding + noise**2)
+        return step * np.sqrt(rounding + noise**2)
 
     def __add__(self, message: Message) -> "Total":
         aggregator = Aggregator(self.recipe, self)
@@ -234,9 +233,7 @@ class Total:
             check_expansion(Layout.of(recipe), len(data))
         check_fingerprint(opened.header, recipe)
         moments = decode(opened, Layout.of(recipe))
-        roster, guarantee = roster_in(opened.header, moments), guarantee_in(opened.header, recipe)
-        small, aside = small_in(opened.header, moments.layout.classes), quarantined_in(opened.header)
-        total = cls(recipe, moments, roster, guarantee, small, aside)
+        total = cls(recipe, moments, **kept_in(opened.header, recipe, moments))
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total
 

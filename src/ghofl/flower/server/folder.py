@@ -40,10 +40,10 @@ from ghofl.wire.total import Total
 
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
 RELEASES = "releases.jsonl"
-REPORT, PAGE, REFUSED, RUNNING = "report.json", "report.md", "refused.json", ".running"
+REPORT, PAGE, HTML, REFUSED, RUNNING = "report.json", "report.md", "report.html", "refused.json", ".running"
 ROSTER, GUARANTEE = "roster.json", "guarantee.json"
 FOLDERS = ("messages", "removed", "heads", "old-heads")
-FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, REFUSED)
+FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, HTML, REFUSED)
 MOMENT = 0.2  # seconds that a lock may be held by whoever only looks whether a server is at work
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
@@ -195,11 +195,10 @@ class RunFolder:
         if path.exists():
             there = Total.load(path)
             if not self.releases.path.exists():
-                self.releases.add(there)  # of an earlier version, which did not count
+                self.releases.count(there)  # of an earlier version, which did not count
             if {entry.id for entry in there.roster} == ids:
                 return there
-        made = total.release()
-        self.releases.add(made)  # before it is written: a release that nobody counts is none that may be seen
+        made = self.releases.count(total.release())  # before it is written: what nobody counts may not be seen
         if made is not total:
             made.save(path)
             files.close_to_others(path)

@@ -2,13 +2,24 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ghofl import files
-from ghofl.errors import FederationError
-from ghofl.flower.server.folder import GUARANTEE, PAGE, REFUSED, REPORT, ROSTER, RUNNING, RunFolder
+from ghofl.errors import FederationError, MissingExtraError
+from ghofl.flower.server.folder import (
+    GUARANTEE,
+    HTML,
+    PAGE,
+    REFUSED,
+    RELEASED,
+    REPORT,
+    ROSTER,
+    RUNNING,
+    TOTAL,
+    RunFolder,
+)
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
@@ -51,7 +62,7 @@ def promised(folder: RunFolder, released: Total) -> Guarantee | None:
     """What all releases of this folder promise together; nothing where a total is exact."""
     if released.guarantee is None or released.guarantee.mechanism == "local":
         return released.guarantee
-    return folder.releases.composed(released.guarantee.assumptions)
+    return folder.releases.compose(released.guarantee.assumptions)
 
 
 def write_failure(folder: RunFolder, recipe: Recipe, sites: Mapping[str, str], why: str) -> None:
@@ -61,6 +72,31 @@ def write_failure(folder: RunFolder, recipe: Recipe, sites: Mapping[str, str], w
     lines = ["# The run was not completed", "", _cell(why), "", *_table(sites)]
     folder.write(PAGE, "\n".join(lines) + "\n")
     folder.discard(REFUSED)
+    folder.discard(HTML)  # it would show the run before
+
+
+def told_of(folder: Path) -> tuple[Total, str]:
+    """What a run's heads were built from, the noisy total where there is one, and what all its releases promise."""
+    total = Total.load(folder / RELEASED if (folder / RELEASED).exists() else folder / TOTAL)
+    try:
+        words = json.loads((folder / GUARANTEE).read_text(encoding="utf-8"))["in_words"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FederationError(f"{folder} has no whole {GUARANTEE}; run again, and it is written anew.") from None
+    return total, str(words)
+
+
+def write_html(folder: str | Path) -> str:
+    """Write the page about a run for a browser, where the report extra is installed; a sentence says what was done."""
+    path = Path(folder) / HTML
+    try:
+        from ghofl.report.findings import Findings
+        from ghofl.report.page import page
+    except MissingExtraError as error:
+        return f"There is no {HTML}: {error}, and then 'ghofl report {folder} -o {path}'"
+    total, promise = told_of(path.parent)
+    findings = replace(Findings.of_total(total, f"The run in {path.parent.name}"), guarantee=promise)
+    files.write(path, page(findings), files.PRIVATE)
+    return f"{path} shows this run in a browser"
 
 
 def write_refusal(folder: RunFolder, why: str) -> None:

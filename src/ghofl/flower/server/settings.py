@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ghofl.errors import SiteError
-from ghofl.site.configuration import built
+from ghofl.site.configuration import build_from
 
 _LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
 
@@ -64,7 +64,7 @@ class Settings:
             if name not in cls.__slots__:
                 raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
             values[name] = _names(value) if name == "remove" else value
-        return built(cls, values, "run-config")
+        return build_from(cls, values, "run-config")
 
 
 def _names(text: Any) -> list[str]:

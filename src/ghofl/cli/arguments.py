@@ -1,0 +1,72 @@
+"""Single options that several commands share, each declared once, and what a shell completes them to."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl.cli import console
+
+
+def _completed(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """What a shell asks for: the known words that what is written begins; after a comma, those of the next in a list."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, word = incomplete.rpartition(",")
+        return [before + comma + name for name in known() if name.startswith(word)]
+
+    return complete
+
+
+def _heads() -> list[str]:
+    from ghofl.heads import HEADS
+    from ghofl.heads.plugins import BEST
+
+    return [*HEADS, BEST]
+
+
+def _encoders() -> list[str]:
+    from ghofl.encoders import ENCODERS
+
+    named = [example for example in ENCODERS.values() if example.partition(":")[2].islower()]
+    return [*(f"{family}:" for family in ENCODERS), *named]
+
+
+def _statistics() -> list[str]:
+    from ghofl.statistics import STATISTICS
+
+    return [name for name, record in STATISTICS.items() if name not in ("N", "A") and not record.is_sketched]
+
+
+complete_heads, complete_encoders, complete_statistics = map(_completed, (_heads, _encoders, _statistics))
+_complete_presets = _completed(lambda: ("default", "paper"))
+
+Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
+Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
+RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
+TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
+Preset = Annotated[
+    str,
+    typer.Option(help="Options not written come from 'default' or 'paper'.", autocompletion=_complete_presets),
+]
+PageFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--report", metavar="FILE", help="Also write a page about it, one HTML file (needs the report extra)."
+    ),
+]
+LabelsAreNumbers = Annotated[
+    bool,
+    typer.Option(
+        "--labels-are-numbers", help="Whole-number labels are places in the recipe's list of classes, from 0."
+    ),
+]
+EncoderName = Annotated[
+    str,
+    typer.Option(
+        "--encoder",
+        help="torchvision:NAME, timm:NAME, hf:NAME_OR_FOLDER, onnx:FILE or precomputed:NAME.",
+        autocompletion=complete_encoders,
+    ),
+]

@@ -1,0 +1,163 @@
+"""The command that says what is in a file, for people and as JSON: `inspect`."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json
+from ghofl.cli.facts import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
+from ghofl.errors import MessageError, RecipeError
+from ghofl.features import TOLERATED_CLIPPING
+from ghofl.moments import Layout
+from ghofl.names import shown
+from ghofl.recipe import Recipe
+from ghofl.wire.container import ZSTD_MAGIC
+from ghofl.wire.envelope import peek
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
+
+LISTED = 20  # names, numbers or rows of a table that are written out
+LONG = 300
+
+
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A recipe, message, total or head.")],
+    recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="Check a message against this recipe.")] = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Say what is in a file: recipe, message, total or head.
+
+    Example: ghofl inspect total.ghofl
+    """
+    console.check_outputs(json, force)
+    with console.errors_about(file):
+        result = _describe(file, None if recipe is None else Recipe.load(recipe))
+    first, *others = tables_of(result, f"{file.name}: a {result['kind']}")
+    console.show(result, first, json)
+    for table in others if json != "-" else ():
+        console.out.print(table)
+
+
+def tables_of(result: Mapping[str, Any], title: str) -> Iterator[Table]:
+    """Plain values as tables for people: one of facts, and one for every list of records or counts by class."""
+    table = Table(title=title, show_header=False)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")  # what is long goes on in the next line, whole
+    lists: dict[str, Any] = {}
+    for name, value in _facts(result, "", lists):
+        table.add_row(name, value)
+    yield table
+    for name, value in lists.items():
+        yield _counts(name, value) if isinstance(value, Mapping) else _records(name, value)
+
+
+def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and texts of plain values; what needs a table of its own goes to `lists`."""
+    for key, value in values.items():
+        name = f"{prefix} {shown(key, 40).replace('_', ' ')}".strip()
+        if name == "layout" and isinstance(value, str):  # the recipe says it in words
+            continue
+        if name == "guarantee":  # its promise is a line already
+            value = {key: value[key] for key in ("sigmas", "assumptions")}
+        if name == "counts" or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
+            lists[name] = value
+        elif name == "arrays" and isinstance(value, Mapping):
+            yield from ((f"array {shown(each, 40)}", " × ".join(map(str, shape))) for each, shape in value.items())
+        elif isinstance(value, Mapping) and value:
+            yield from _facts(value, name, lists)
+        elif name.endswith("assumptions"):
+            yield name, "\n".join(shown(text, LONG) for text in value)
+        else:
+            yield name, _text(value, name)
+
+
+def _text(value: Any, name: str) -> str:
+    """A plain value as people write it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "not known"}[value]
+    if isinstance(value, list | tuple | Mapping) and not value:
+        return "none"
+    if isinstance(value, list | tuple):
+        told = ", ".join(_text(each, "") for each in value[:LISTED])
+        more = f", … {len(value):,} in all" if len(value) > LISTED else ""
+        return told + more
+    if isinstance(value, float):
+        return f"{value:.3%}" if name.split(" ")[-1] in ("clipped", "share") else f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else shown(value, LONG)
+
+
+def _counts(name: str, counts: Mapping[str, int]) -> Table:
+    """Rows by class, all of them or the largest."""
+    most = sorted(counts, key=lambda each: -counts[each])[:LISTED] if len(counts) > LISTED else list(counts)
+    left = f", the {LISTED} largest of {len(counts):,} classes" if len(counts) > LISTED else ""
+    table = Table(title=f"rows by class{left}")
+    table.add_column("class", overflow="fold")
+    table.add_column("rows", justify="right")
+    for each in most:
+        table.add_row(shown(each, LONG), f"{counts[each]:,}")
+    return table
+
+
+def _records(name: str, records: Sequence[Mapping[str, Any]]) -> Table:
+    """Records of one kind, such as the sites of a roster: one line each."""
+    columns = list(dict.fromkeys(key for record in records for key in record))
+    table = Table(title=name, caption=f"and {len(records) - LISTED:,} more" if len(records) > LISTED else None)
+    for key in columns:
+        table.add_column(key.replace("_", " "), overflow="fold")
+    for record in records[:LISTED]:
+        table.add_row(*(_text(record[key], key) if key in record else "" for key in columns))
+    return table
+
+
+def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
+    header = peek(file)
+    with open(file, "rb") as opened:
+        is_compressed = opened.read(4) == ZSTD_MAGIC
+    if header is None and not is_compressed:
+        try:
+            return recipe_result(Recipe.load(file))
+        except RecipeError as error:
+            raise MessageError(f"it is not a ghofl file; as a recipe it fails: {error}") from None
+    if header is None or header.get("kind") == "message":
+        if recipe is None:
+            return {
+                **_printable(header or {"kind": "message", "compressed": True}),
+                "checked": "no: give --recipe to check it",
+            }
+        message = Message.load(file, recipe)
+        about = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
+        if message.clipped is not None and message.clipped > TOLERATED_CLIPPING:
+            console.tell("Warning", f"{message.clipped:.2%} of its entries fell outside the grid; {CLIPPED}")
+        return {**about, **moments_result(message.moments, recipe)}
+    if header.get("kind") == "total":
+        total = Total.load(file)
+        warn_of_clipping(total)
+        return {"kind": "total", **total_result(total, file)}
+    from ghofl.classifier import Classifier  # with every head; the other kinds do without
+
+    classifier = Classifier.load(file)
+    return {
+        "kind": "head",
+        "head": classifier.head.name,
+        "options": classifier.options,
+        "sites": classifier.sites,
+        "rows": classifier.rows,
+        "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
+        **promise_result(classifier.guarantee),
+        **({"small classes": classifier.revealed} if classifier.revealed else {}),
+        **{f"recipe {key}": value for key, value in recipe_result(classifier.recipe).items() if key != "kind"},
+    }
+
+
+def recipe_result(recipe: Recipe) -> dict[str, Any]:
+    layout = Layout.of(recipe)
+    return {"kind": "recipe", "fingerprint": recipe.fingerprint, **recipe.to_dict(), "entries": layout.entries}
+
+
+def _printable(header: dict[str, Any]) -> dict[str, Any]:
+    return {shown(key, 40): value for key, value in header.items()}

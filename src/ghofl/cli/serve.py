@@ -1,0 +1,59 @@
+"""The command that answers over HTTP: `serve`."""
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(help="An ONNX file written by 'ghofl export'.")],
+    host: Annotated[str, typer.Option(help="The address to listen at; others reach 0.0.0.0.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            help="Give no label to samples that are none of the classes, at the cost of this share of those that are."
+        ),
+    ] = None,
+    max_samples: Annotated[int, typer.Option(help="The most samples of one request.", min=1)] = 256,
+    max_body: Annotated[str, typer.Option(help="The most bytes of one request, e.g. 16MB.")] = "16MB",
+    at_once: Annotated[int, typer.Option(help="The most requests at once; others are told to wait.", min=1)] = 32,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Answer POST /predict over HTTP from an exported file, until Ctrl-C; nothing of a request is kept.
+
+    It knows no passwords and no TLS: let a reverse proxy in front of it have those, or keep it on this machine.
+
+    Example: ghofl serve rda.onnx --port 8000 --reject 0.05
+    """
+    console.check_outputs(json, force)
+    limit = console.bytes_of(max_body)
+    from ghofl.export.service import ServiceLimits, service  # its error has the install line
+
+    import uvicorn  # isort: skip
+
+    from ghofl.export.exported import Exported
+
+    exported = Exported.load(model)
+    app = service(exported, reject, ServiceLimits(max_samples, limit))
+    try:
+        listening = socket.create_server((host, port))
+    except OSError as error:
+        raise typer.BadParameter(f"cannot listen at {host}:{port} ({error.strerror}); choose another --port.") from None
+    with listening:
+        url = f"http://{host}:{listening.getsockname()[1]}"
+        console.say(
+            {"url": url, "head": exported.about.get("head"), "classes": len(exported.classes), "takes": exported.kind},
+            f"Serving {model} at {url}: POST {url}/predict, and {url}/docs says how. Ctrl-C ends it.",
+            json,
+        )
+        settings = uvicorn.Config(
+            app, log_level="warning", access_log=False, limit_concurrency=at_once, server_header=False
+        )
+        uvicorn.Server(settings).run(sockets=[listening])

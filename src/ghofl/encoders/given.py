@@ -1,0 +1,121 @@
+"""Rows that a user hands over in Python: arrays, lists, DataFrames, and tables that a recipe's schema reads."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ghofl.encoders.from_table import TableEncoder
+from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError
+from ghofl.names import shown
+from ghofl.recipe import Table
+from ghofl.shapes import Num
+
+Data = Any  # an array, a list of rows, a DataFrame of pandas, polars or pyarrow, or columns by name
+
+
+def embeddings_of(data: Data, table: Table | None = None) -> Num[np.ndarray, "n dim"]:
+    """The embeddings of rows as a user has them; a DataFrame goes through a recipe's `table` where there is one.
+
+    >>> embeddings_of([[1, 2], [3, 4.5]])
+    array([[1. , 2. ], [3. , 4.5]])
+    """
+    columns = columns_of(data, as_lists=table is not None)
+    if columns is not None and table is not None:
+        return _through_schema(columns, table)
+    x = _array(data) if columns is None else _matrix(columns)
+    if x.ndim != 2 or x.dtype.kind not in "fiu":
+        raise EmbeddingsError(
+            f"rows are {type(data).__name__} of shape {x.shape} and {x.dtype}; give numbers, one row per sample: an array "
+            "of two dimensions (x[None] for a single row), a list of rows or a DataFrame."
+        )
+    return x
+
+
+def columns_of(data: Data, as_lists: bool = True) -> dict[str, Any] | None:
+    """The columns of a DataFrame by name, as lists or as arrays; None for what is not a table."""
+    found = _columns(data)
+    if found is None:
+        return None
+    if isinstance(data, Mapping):
+        if not as_lists:
+            return {name: np.asarray(values) for name, values in found.items()}
+        return {
+            name: values if isinstance(values, list | np.ndarray) else list(values) for name, values in found.items()
+        }
+    return {name: each.to_list() if as_lists else each.to_numpy() for name, each in found.items()}
+
+
+def _columns(data: Data) -> dict[str, Any] | None:
+    """The columns of a DataFrame by name, as narwhals has them."""
+    if isinstance(data, np.ndarray | list | tuple):
+        return None
+    if isinstance(data, Mapping):
+        return {str(name): values for name, values in data.items()}
+    import narwhals
+
+    frame = narwhals.from_native(data, eager_only=True, pass_through=True)
+    if not isinstance(frame, narwhals.DataFrame):
+        return None
+    return {str(each.name): each for each in frame.iter_columns()}
+
+
+def column_of(data: Data, name: str) -> list[Any]:
+    """The values in a column of a DataFrame, or `EmbeddingsError` where it has none of that name."""
+    columns = _columns(data) or {}
+    if name not in columns:
+        has = f"a table with the columns {shown(', '.join(columns), 200)}" if columns else f"a {type(data).__name__}"
+        raise EmbeddingsError(
+            f"rows are {has}, without a column {name!r}; name a column of a DataFrame, or give one value per row."
+        )
+    return columns[name].to_list() if hasattr(columns[name], "to_list") else list(columns[name])
+
+
+def warn_of_outside(outside: Mapping[str, int], where: str) -> None:
+    """Warn of values outside their column's range, and of levels that the schema does not list, counted by column."""
+    if outside:
+        some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
+        warnings.warn(
+            f"{where}: {sum(outside.values())} values lie outside their column's range or levels and count as "
+            f"its nearest end or as none of the levels: {some}.",
+            ClippingWarning,
+            stacklevel=3,
+        )
+
+
+def _through_schema(columns: Mapping[str, Sequence[Any]], table: Table) -> Num[np.ndarray, "n dim"]:
+    encoded = TableEncoder(table).embed(columns)
+    if encoded.bad:
+        i, why = encoded.bad[0]
+        more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
+        raise SampleError(f"row {i}: {why}{more}")
+    warn_of_outside(encoded.outside, "the table")
+    return encoded.x
+
+
+def _array(data: Data) -> np.ndarray:
+    if isinstance(data, np.ndarray) and data.dtype.kind != "O":
+        return data
+    try:
+        x = np.asarray(data)
+        # A column of lists, or of numbers that may be missing: objects to numpy.
+        return np.array(list(x), dtype=np.float64) if x.dtype == object and x.ndim else x
+    except (ValueError, TypeError):
+        raise EmbeddingsError(
+            f"rows are {shown(data, 60)}; give numbers, as many in each row as in the first."
+        ) from None
+
+
+def _matrix(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Columns of numbers beside each other; a single column of lists is one embedding per row."""
+    if len(columns) == 1:
+        (only,) = columns.values()
+        return _array(only) if only.dtype == object else only[:, None]
+    for name, values in columns.items():
+        if values.ndim != 1 or values.dtype.kind not in "fiu":
+            raise EmbeddingsError(
+                f"column {shown(name, 40)!r} holds {values.dtype}; the columns of embeddings hold numbers. Leave it out, "
+                "or name it where labels or persons are asked for."
+            )
+    return np.column_stack(list(columns.values())) if columns else np.zeros((0, 0))

@@ -1,0 +1,103 @@
+"""Labels as a recipe knows them: names, or places in its list of classes."""
+
+from typing import Any
+
+import numpy as np
+
+from ghofl.errors import EmbeddingsError
+from ghofl.names import shown
+from ghofl.shapes import Int64, Shaped
+
+
+def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:
+    """Labels that a user hands over (a list, an array, a column of a DataFrame) as texts, or as whole numbers.
+
+    >>> labels_of(["cat", "dog"]).tolist(), labels_of(np.array([1, 0], dtype=object)).dtype.kind
+    (['cat', 'dog'], 'i')
+    """
+    if isinstance(values, str) or not hasattr(values, "__len__"):
+        raise EmbeddingsError(f"{what}s are {type(values).__name__}; give one {what} per row, as a list or an array.")
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise EmbeddingsError(f"{what}s have shape {values.shape}; give one {what} per row.")
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iuUT":
+        return values
+    listing = next((way for way in ("tolist", "to_list", "to_pylist") if hasattr(values, way)), "")
+    found = getattr(values, listing)() if listing else list(values)  # numpy, pandas; polars; pyarrow
+    numbers = [isinstance(label, int | np.integer) and not isinstance(label, bool) for label in found]
+    if found and all(numbers):
+        return np.array(found, dtype=np.int64)
+    for i, label in enumerate(found):
+        if not isinstance(label, str):
+            raise EmbeddingsError(
+                f"{what} {shown(label, 40)} of row {i} is of type {type(label).__name__}; {what}s are all names (texts), or "
+                "all whole numbers, and no row goes without."
+            )
+    return np.array(found, dtype=np.str_)
+
+
+def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
+    """The classes that labels name: the names in order, or 0 … C−1 for whole numbers up to C−1.
+
+    >>> classes_of(np.array(["dog", "cat"])), classes_of(np.array([2, 0]))
+    (('cat', 'dog'), ('0', '1', '2'))
+    """
+    if labels.dtype.kind in "iu":
+        if labels.min(initial=0) < 0:
+            raise EmbeddingsError(f"labels start at {labels.min()}; class numbers start at 0.")
+        return tuple(map(str, range(int(labels.max(initial=0)) + 1)))
+    return tuple(sorted(set(_names(labels))))
+
+
+def class_numbers(
+    labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...], labels_are_numbers: bool = False
+) -> Int64[np.ndarray, " n"]:
+    """Labels as positions in `classes`: texts are looked up, whole numbers are positions already.
+
+    Whole numbers are taken where the classes are called 0 … C−1 in this order, or where the caller says that
+    `labels_are_numbers`: a list of names in another order would make other classes of them without a word.
+
+    >>> class_numbers(np.array(["dog", "cat"]), ("cat", "dog"))
+    array([1, 0])
+    >>> class_numbers(np.array([1, 0]), ("cat", "dog"), labels_are_numbers=True)
+    array([1, 0])
+    """
+    if labels.dtype.kind in "iu":
+        if not labels_are_numbers and classes != tuple(map(str, range(len(classes)))):
+            raise EmbeddingsError(
+                f"labels are whole numbers and the recipe's classes have names ({_some(classes)}); write names, or say "
+                "that 0 is the first class of the recipe, 1 the second and so on: --labels-are-numbers, or "
+                "labels_are_numbers = true in the site file."
+            )
+        numbers = labels.astype(np.int64)
+        outside = (numbers < 0) | (numbers >= len(classes))
+    else:
+        position = {name: i for i, name in enumerate(classes)}
+        numbers = np.array([position.get(name, -1) for name in _names(labels)], dtype=np.int64)
+        outside = numbers < 0
+    if outside.any():
+        raise EmbeddingsError(
+            f"label {labels[outside].tolist()[0]!r} of row {int(outside.argmax())} is not in the recipe's "
+            f"{len(classes)} classes ({_some(classes)}); {int(outside.sum())} rows have such a label."
+        )
+    return numbers
+
+
+def _some(classes: tuple[str, ...]) -> str:
+    return ", ".join(classes[:5]) + (", …" if len(classes) > 5 else "")
+
+
+def _names(labels: Shaped[np.ndarray, " n"]) -> list[str]:
+    """Labels that are class names, as texts."""
+    if labels.dtype.kind in "UT":
+        return [str(label) for label in labels]
+    if labels.dtype.kind != "O":
+        raise EmbeddingsError(
+            f"labels have dtype {labels.dtype}; write class numbers (integers) or class names (texts)."
+        )
+    for i, label in enumerate(labels):
+        if not isinstance(label, str):
+            raise EmbeddingsError(
+                f"label {label!r} of row {i} is a {type(label).__name__} among objects, where only texts are class "
+                "names; write all labels as texts, or all as integers in an integer array."
+            )
+    return [str(label) for label in labels]

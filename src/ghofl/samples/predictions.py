@@ -1,0 +1,165 @@
+"""Predictions of a stream of rows as a table, a block at a time: CSV, JSON lines or Parquet."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ghofl import files
+from ghofl.classifier import Classifier
+from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.samples.streaming import Block, Stream
+
+Columns = dict[str, list[Any]]
+Write = Callable[[Columns], None]
+Progress = Callable[[str, int, int], None]
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
+DIGITS = 6  # of a probability in a text
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a table of predictions says beside the label and its probability.
+
+    The `top` most probable classes, the probability of `every` class, and with `reject` (a share such as 0.05) the
+    novelty; rows that are none of the classes then have no label.
+    """
+
+    top: int = 0
+    every: bool = False
+    reject: float | None = None
+
+
+def predict_stream(
+    classifier: Classifier, stream: Stream, write: Write, asked: Asked, progress: Progress | None = None
+) -> tuple[int, int]:
+    """Write the predictions of all rows; how many there are, and how many of them have no label."""
+    nothing = Block(np.zeros((0, classifier.recipe.encoder.dim)), np.zeros(0, dtype=np.int64), [])
+    columns = _columns(classifier, nothing, stream.key, asked)
+    _check_names(columns, classifier, stream.key, asked)
+    write(columns)  # the header is there even without rows
+    rows = without = 0
+    for block in stream.blocks:
+        columns = _columns(classifier, block, stream.key, asked)
+        write(columns)
+        rows += len(columns["row"])
+        without += columns["label"].count("")
+        if progress is not None:
+            progress("rows", rows, stream.rows or 0)
+    return rows, without
+
+
+@contextmanager
+def open_table(path: Path) -> Iterator[Write]:
+    """Where columns go, block after block: a file that is there whole or not at all, or '-' for standard output."""
+    if str(path) == "-":
+        yield _delimited(sys.stdout, ",")
+        sys.stdout.flush()
+        return
+    with files.replacing(path) as file:
+        if path.suffix == ".parquet":
+            with _parquet(file, path) as write:
+                yield write
+            return
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
+        yield _json_lines(text) if path.suffix == ".jsonl" else _delimited(text, "\t" if path.suffix == ".tsv" else ",")
+        text.detach()
+
+
+def _columns(classifier: Classifier, block: Block, key: str, asked: Asked) -> Columns:
+    """The columns of some rows. A row that is none of the classes has no label, and its largest probability."""
+    names, probabilities = [*classifier.recipe.classes, ""], classifier.predict_proba(block.x)
+    best, novelty, n = classifier.decide(probabilities), None, len(block.x)
+    if asked.reject is not None:
+        novelty = classifier.novelty(block.x)
+        best = np.where(novelty > classifier.novelty_threshold(asked.reject), -1, best)
+    of_best = np.where(best < 0, probabilities.max(axis=1), probabilities[np.arange(n), best])
+    out: Columns = {"row": block.rows.tolist()}
+    if key:
+        out[key] = list(block.ids or [])
+    out |= {"label": [names[c] for c in best.tolist()], "probability": of_best.tolist()}
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, : asked.top]
+    for i in range(order.shape[1]):
+        out[f"label_{i + 1}"] = [names[c] for c in order[:, i].tolist()]
+        out[f"probability_{i + 1}"] = probabilities[np.arange(n), order[:, i]].tolist()
+    if asked.every:
+        out |= {f"p_{name}": probabilities[:, c].tolist() for c, name in enumerate(classifier.recipe.classes)}
+    return out | ({} if novelty is None else {"novelty": novelty.tolist()})
+
+
+def _check_names(columns: Columns, classifier: Classifier, key: str, asked: Asked) -> None:
+    """Raise where two columns would have one name: an id called like one of ours, or like a class's probability."""
+    top = min(asked.top, len(classifier.recipe.classes))
+    expected = 3 + bool(key) + 2 * top + (asked.reject is not None)
+    expected += len(classifier.recipe.classes) if asked.every else 0
+    if len(columns) != expected:
+        raise DatasetError(
+            f"ids are called {key!r}, as is a column of the predictions; rename that column of the data, or choose another."
+        )
+
+
+def _delimited(text: Any, delimiter: str) -> Write:
+    writer, is_begun = csv.writer(text, delimiter=delimiter, lineterminator="\n"), []
+
+    def write(columns: Columns) -> None:
+        if not is_begun:
+            writer.writerow(columns)
+            is_begun.append(True)
+        shown = [_shown(values) for values in columns.values()]
+        writer.writerows(zip(*shown, strict=True))
+
+    return write
+
+
+def _shown(values: list[Any]) -> list[Any]:
+    return [f"{value:.{DIGITS}f}" for value in values] if values and isinstance(values[0], float) else values
+
+
+def _json_lines(text: Any) -> Write:
+    def write(columns: Columns) -> None:
+        for row in zip(*columns.values(), strict=True):
+            text.write(json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n")
+
+    return write
+
+
+@contextmanager
+def _parquet(file: Any, path: Path) -> Iterator[Write]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
+        ) from None
+    writers: list[Any] = []
+    held: list[Columns] = []  # the columns without rows, until some tell of which type the ids are
+
+    def write(columns: Columns) -> None:
+        held[:] = [columns]
+        if not columns["row"]:
+            return
+        try:
+            table = pyarrow.table(columns, schema=writers[0].schema if writers else None)
+        except pyarrow.ArrowException:
+            raise DatasetError(
+                f"{path}: ids are numbers in some rows and texts in others; write a .csv instead."
+            ) from None
+        if not writers:
+            writers.append(parquet.ParquetWriter(file, table.schema))
+        writers[0].write_table(table)
+
+    try:
+        yield write
+        if not writers:
+            parquet.write_table(pyarrow.table(held[0]), file)
+    finally:
+        for writer in writers:
+            writer.close()

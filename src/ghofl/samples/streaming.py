@@ -1,0 +1,250 @@
+"""Rows on their way to a head, a block at a time: embeddings, tables by a schema, samples through an encoder."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ghofl import encoders
+from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.encoders.from_table import TableEncoder, text_of
+from ghofl.encoders.given import warn_of_outside
+from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
+from ghofl.recipe import Recipe
+from ghofl.samples.base import Samples
+from ghofl.samples.embed import Bad, encode_samples
+from ghofl.samples.from_schema import place_of
+from ghofl.samples.loading import TABLES, Columns, load_samples, samples_in
+from ghofl.samples.row_blocks import holds_rows, open_rows
+from ghofl.samples.rows import check_encoder
+from ghofl.samples.tables import PATHS, pick, table_blocks
+from ghofl.shapes import Int64, Num
+
+BLOCK = 2048
+SAMPLES = 8192  # of a table at a time, which are encoded in batches
+FILE = "file"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Some rows of a source, their places in it from 0, and their ids where it has any."""
+
+    x: Num[np.ndarray, "n dim"] = field(repr=False)
+    rows: Int64[np.ndarray, " n"] = field(repr=False)
+    ids: Sequence[Any] | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stream:
+    """Rows on their way: their blocks, how many there are where that is known, and what their ids are called.
+
+    `bad` fills up while blocks are taken: the places of samples that were left out, and why.
+    """
+
+    blocks: Iterator[Block] = field(repr=False)
+    rows: int | None = None
+    key: str = ""
+    bad: list[Bad] = field(default_factory=list, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How samples are encoded: an encoder's name (the recipe's unless given), its options, and how it runs."""
+
+    encoder: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    runtime: Runtime = field(default_factory=Runtime)
+    batch_size: int = 0
+
+    def check_unused(self, columns: Columns, where: str | Path) -> None:
+        """Raise where rows need no encoder and something was said about one."""
+        said = self.encoder or self.batch_size or self.runtime != Runtime() or columns.text or columns.path
+        if said or any(value is not None for value in self.options.values()):
+            raise DatasetError(
+                f"{where} needs no encoder; leave out --encoder, --weights, --pooling, --fit, --text-column, "
+                "--path-column, --device, --precision and --batch-size, which are about samples."
+            )
+
+
+@contextmanager
+def open_stream(
+    recipe: Recipe,
+    data: str,
+    split: str = "",
+    *,
+    columns: Columns | None = None,
+    ids: str = "",
+    encoding: Encoding | None = None,
+    skip_bad: bool = False,
+) -> Iterator[Stream]:
+    """The rows of a folder, a file or a set of the hub under a recipe, in order, in bounded memory.
+
+    A table goes through the recipe's schema where it has one; files of embeddings are read as they are; everything else
+    is samples, through `encoding`. `ids` is the column of ids to keep; the files of an image folder, and those that a
+    column names, are ids by themselves.
+
+    Guarantees
+    ----------
+    Rows of an encoder whose fingerprint is not the recipe's are refused before the first one. Which rows come does not
+    depend on the size of blocks.
+    """
+    columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
+    split = "" if path != Path(data) else split
+    if recipe.table is not None and path.suffix in TABLES:
+        encoding.check_unused(columns, path)
+        if split or columns.row:
+            raise DatasetError(f"{path} is one table; it has no split {split!r} and no column of embeddings.")
+        yield _of_table(recipe, path, ids, skip_bad)
+    elif (
+        not encoding.encoder and not (columns.text or columns.path) and path.is_file() and holds_rows(path, columns.row)
+    ):
+        encoding.check_unused(columns, path)
+        with open_rows(path, BLOCK, split, columns.row, ids) as found:
+            check_encoder(found.encoder, recipe, path)
+            if found.dim not in (None, recipe.encoder.dim):
+                raise EmbeddingsError(
+                    f"{path} holds rows of {found.dim} numbers and the recipe expects rows of {recipe.encoder.dim} numbers; "
+                    "encode with the recipe's encoder."
+                )
+            bad: list[Bad] = []
+            yield Stream(_numbered(found.blocks, path, skip_bad, bad), found.rows, ids, bad)
+    elif path.is_file() and path.suffix in TABLES:
+        if split:
+            raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
+        yield _of_table_of_samples(recipe, path, columns, ids, encoding, skip_bad)
+    else:
+        yield _of_samples(recipe, data, split, columns, ids, encoding, skip_bad)
+
+
+def _file(data: str, split: str) -> Path:
+    """The path of some data; in a folder of tables, the one that a split names."""
+    path = Path(data)
+    named = [path / f"{split}{suffix}" for suffix in TABLES] if split and path.is_dir() else []
+    return next((each for each in named if each.is_file()), path)
+
+
+def _numbered(blocks: Any, path: Path, skip_bad: bool, bad: list[Bad]) -> Iterator[Block]:
+    """Blocks of embeddings with their places; rows that are not finite are left out where that was asked for."""
+    first = 0
+    for x, ids in blocks:
+        places = np.arange(first, first + len(x))
+        first += len(x)
+        keep = np.isfinite(x).all(axis=1) if x.dtype.kind == "f" else np.ones(len(x), dtype=bool)
+        if not keep.all():
+            found = [(int(i), f"{path} row {i} holds a number that is not finite") for i in places[~keep]]
+            if not skip_bad:
+                raise EmbeddingsError(f"{found[0][1]}. Repair or drop it, or leave such rows out with --skip-bad.")
+            bad += found
+            x, places, ids = x[keep], places[keep], None if ids is None else ids[keep]
+        yield Block(x, places, None if ids is None else ids.tolist())
+
+
+def _of_table(recipe: Recipe, path: Path, ids: str, skip_bad: bool) -> Stream:
+    assert recipe.table is not None
+    encoder, bad = TableEncoder(recipe.table), []
+
+    def blocks() -> Iterator[Block]:
+        first, outside = 0, Counter()
+        for columns in table_blocks(path, BLOCK):
+            encoded = encoder.embed(columns, str(path))
+            left_out = [i for i, _ in encoded.bad]
+            if encoded.bad and not skip_bad:
+                i, why = encoded.bad[0]
+                raise SampleError(
+                    f"{place_of(path, first + i)}: {why} Repair the row, or leave such rows out with --skip-bad."
+                )
+            bad.extend((first + i, f"{place_of(path, first + i)}: {why}") for i, why in encoded.bad)
+            outside.update(encoded.outside)
+            kept = np.delete(np.arange(len(encoded.x)), left_out)
+            yield Block(encoded.x[kept], first + kept, _ids_in(columns, ids, kept, path))
+            first += len(encoded.x)
+        warn_of_outside(outside, str(path))
+
+    return Stream(blocks(), None, ids, bad)
+
+
+def _of_table_of_samples(
+    recipe: Recipe, path: Path, columns: Columns, ids: str, encoding: Encoding, skip_bad: bool
+) -> Stream:
+    """Texts or files of images in a table; without other ids, the files are."""
+    loaded, bad = _loaded(recipe, encoding, path), []
+    first_block = next(table_blocks(path, 1))
+    key = ids or (pick(first_block, columns.path, PATHS) or "" if loaded.kind == "image" else "")
+
+    def blocks() -> Iterator[Block]:
+        first = 0
+        for table in table_blocks(path, SAMPLES):
+            samples = samples_in(table, columns, path, first, labelled=False)
+            for x, kept, left_out in _encoded(samples, loaded, encoding, skip_bad):
+                bad.extend((first + i, why) for i, why in left_out)
+                yield Block(x, first + kept, _ids_in(table, key, kept, path))
+            first += len(samples)
+
+    return Stream(blocks(), None, key, bad)
+
+
+def _of_samples(
+    recipe: Recipe, data: str, split: str, columns: Columns, ids: str, encoding: Encoding, skip_bad: bool
+) -> Stream:
+    """Images of a folder, whose files are their ids, and sets of the Hugging Face hub."""
+    if ids:
+        raise DatasetError(f"{data} has no column {ids!r} of ids that could be kept; leave out --id-column.")
+    samples, bad = load_samples(data, split, columns), []
+    loaded, files = _loaded(recipe, encoding, data), _files_in(Path(data), samples)
+
+    def blocks() -> Iterator[Block]:
+        for x, kept, left_out in _encoded(samples, loaded, encoding, skip_bad):
+            bad.extend(left_out)
+            yield Block(x, kept, None if files is None else [files[int(i)] for i in kept])
+
+    return Stream(blocks(), len(samples), "" if files is None else FILE, bad)
+
+
+def _encoded(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_bad: bool):
+    """Rows of a batch, their places, and the samples that were left out since the batch before."""
+    left_out: list[Bad] = []
+    for x, kept in encode_samples(
+        samples, loaded, runtime=encoding.runtime, batch_size=encoding.batch_size, skip_bad=skip_bad, bad=left_out
+    ):
+        yield x, kept, left_out[:]
+        left_out.clear()
+
+
+def _loaded(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEncoder:
+    """The encoder that was asked for, or the recipe's own, with the recipe's views; raise unless it is the recipe's."""
+    spec = encoding.encoder or recipe.encoder.name
+    if not encoding.encoder and spec.partition(":")[0] not in ("torchvision", "timm", "hf", "onnx"):
+        raise EncoderError(
+            f"{where} holds samples, and the head's recipe says its encoder is {spec!r}, which cannot be loaded by that; "
+            "name it by --encoder, e.g. onnx:FILE."
+        )
+    views = encoders.agreed_views(spec, recipe.encoder)
+    loaded = encoders.load(spec, encoding.runtime, views=views, **encoding.options)
+    check_encoder(encoders.identity(loaded), recipe, where)
+    return loaded
+
+
+def _files_in(folder: Path, samples: Samples) -> list[str] | None:
+    """The files of an image folder, from that folder on; None for samples that are not files of one."""
+    if samples.kind != "image" or not folder.is_dir():
+        return None
+    try:
+        return [Path(name).relative_to(folder).as_posix() for name in samples.names]
+    except ValueError:
+        return None
+
+
+def _ids_in(table: Mapping[str, Sequence[Any]], key: str, kept: np.ndarray, path: Path) -> list[Any] | None:
+    if not key:
+        return None
+    if key not in table:
+        raise DatasetError(f"{path} has the columns {', '.join(table)} and no ids {key!r}; check --id-column.")
+    return [_id_of(table[key][int(i)]) for i in kept]
+
+
+def _id_of(value: Any) -> str | int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else text_of(value)

@@ -1,0 +1,268 @@
+"""The short path: a recipe, a message per site, their total and a classifier, a line each.
+
+::
+
+    recipe = ghofl.recipe_for(["cat", "dog"], x)               # agreed on once
+    north = ghofl.message(recipe, "north", x, y)               # at each site
+    classifier = ghofl.fit(ghofl.total([north, south]))        # at the server
+    classifier.predict(x)                                      # class names
+
+Every function is a door to the same rooms that the command line uses; nothing is decided here.
+"""
+
+import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ghofl import encoders
+from ghofl.classifier import Classifier, HeadSpec
+from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
+from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
+from ghofl.errors import EmbeddingsError, MessageError, RecipeError
+from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
+from ghofl.planning.public import PublicRows
+from ghofl.privacy import NoiseStream
+from ghofl.recipe import Encoder, Recipe, Schema
+from ghofl.recipe.labels import class_numbers, classes_of, labels_of
+from ghofl.samples.embed import encode_samples
+from ghofl.samples.given import samples_of
+from ghofl.shapes import Float32, Num
+from ghofl.site.outgoing import Embedded, outgoing
+from ghofl.site.persons import first_rows, rows_per_person
+from ghofl.wire.message import Message, check_not_secure
+from ghofl.wire.total import Total
+
+BUDGET = 5_000_000  # bytes of a message that a recipe is proposed for, unless it is said what sites send
+SPACE = ("statistics", "project", "lift", "sketch")
+
+
+def recipe_for(
+    classes: Any = None,
+    x: Data | None = None,
+    *,
+    encoder: str | Encoder | SampleEncoder | None = None,
+    schema: Schema | str | Path | None = None,
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
+    **options: Any,
+) -> Recipe:
+    """The recipe for rows like `x`: who the classes are, what sites send, on which grid, with which privacy.
+
+    `classes` are names, or labels that they are read off. `options` are the fields of `RecipeOptions` and
+    `PrivacyOptions`, such as ``statistics=("S",)``, ``budget=800_000`` or ``epsilon=1.0, unit_length=True``; without a
+    word on what sites send, it is the best that fits messages of 5 MB. `encoder` is a name such as
+    ``onnx:model.onnx``, which is loaded, or one that is loaded already, and puts its fingerprint into the recipe. A
+    `schema` (or its file) is for rows of a table.
+
+    Guarantees
+    ----------
+    Under an `epsilon` the recipe does not depend on `x`, but for its width and, where you give labels, the classes in
+    them; only `public` rows teach it more. Every option is in the recipe, or an error says which cannot be.
+
+    Examples
+    --------
+    >>> recipe_for(["cat", "dog"], [[0.5, 1.0], [2.0, 0.0]], statistics=("B",)).statistics
+    ('N', 'A', 'B')
+    """
+    schema = Schema.load(schema) if isinstance(schema, str | Path) else schema
+    private = {f.name for f in fields(PrivacyOptions)}
+    privacy = PrivacyOptions(**{name: options.pop(name) for name in list(options) if name in private})
+    strange = sorted(set(options) - {f.name for f in fields(RecipeOptions)})
+    if strange:
+        known = ", ".join(sorted({f.name for f in fields(RecipeOptions)} | private))
+        raise RecipeError(f"there is no option {strange[0]!r} of a recipe; there are {known}.")
+    if not any(options.get(name) is not None for name in SPACE):
+        options.setdefault("budget", BUDGET)
+    options = {"privacy": privacy, **options, **({} if schema is None else {"table": schema.table})}
+    rows = None if x is None or schema is not None else embeddings_of(x)
+    made_by = schema.table.encoder if schema is not None else _identity(encoder, rows)
+    return assemble(RecipeOptions(**options), _classes(classes, schema), made_by, public=public, protected=rows).recipe
+
+
+def message(
+    recipe: Recipe,
+    site: str,
+    x: Data,
+    y: Any = None,
+    *,
+    person: Any = None,
+    rows_per_person: int | None = None,
+    labels_are_numbers: bool = False,
+    stream: NoiseStream | None = None,
+) -> Message:
+    """The one message of a site: its rows added up, with all that the recipe asks of a site.
+
+    `x` are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
+    with its columns. `y` has a class name per row, or a class number where the classes are called 0, 1, 2 … or
+    `labels_are_numbers`; it may be the name of a column of the DataFrame. `person` says who each row is about, in the
+    same two ways, for recipes that limit the rows of one person.
+
+    Guarantees
+    ----------
+    It is what `ghofl moments` writes of the same rows: `ghofl.site.outgoing` decides what leaves. A recipe for secure
+    aggregation raises, because nobody may see a message there.
+
+    Examples
+    --------
+    >>> recipe = Recipe(classes=("cat", "dog"), encoder=Encoder(dim=2))
+    >>> message(recipe, "north", [[0.5, 1.0], [2.0, 0.0]], ["cat", "dog"])
+    <Message: site north; rows 2; classes 2; features 2; holds N A B; recipe 637afec858c9…>
+    """
+    check_not_secure(recipe)
+    x, labels, persons = _taken_apart(x, recipe, y, person)
+    if labels is None:
+        raise EmbeddingsError("there are no labels; give one per row, or the name of the column that holds them.")
+    rows = embeddings_of(x, recipe.table)
+    numbers = class_numbers(labels_of(labels), recipe.classes, labels_are_numbers)
+    if len(numbers) != len(rows):
+        raise EmbeddingsError(f"{len(numbers)} labels for {len(rows)} rows; give one label per row.")
+    left = outgoing(recipe, _limited(rows, numbers, recipe, persons, rows_per_person), site, stream=stream)
+    left.counted.clipping.warn(recipe)
+    assert left.message is not None, "only secure recipes give none"
+    return left.message
+
+
+def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | None = None) -> Total:
+    """The sum of messages, which come as they are, as bytes, or as files; each site counts once.
+
+    The recipe is that of the first message. Bytes and files carry its fingerprint alone, so give it along with them.
+
+    Examples
+    --------
+    >>> recipe = Recipe(classes=("cat", "dog"), encoder=Encoder(dim=1))
+    >>> total([message(recipe, "north", [[1.0]], ["cat"]), message(recipe, "south", [[2.0]], ["dog"])]).moments.rows
+    2
+    """
+    if isinstance(messages, Message | bytes | str | Path):
+        raise MessageError(f"messages are one {type(messages).__name__}; give a list of them.")
+    coming = iter(messages)
+    first = next(coming, None)
+    if recipe is None:
+        recipe = first.recipe if isinstance(first, Message) else None
+    if recipe is None:
+        raise MessageError(
+            "no recipe is known: give it as total(messages, recipe)."
+            if first is not None
+            else "there are no messages to add up; give at least one, or a recipe for the total of nobody."
+        )
+    return Total.of((_read(each, recipe) for each in chain(() if first is None else (first,), coming)), recipe)
+
+
+def fit(total: Total, head: str | HeadSpec = "best") -> Classifier:
+    """The classifier of a total: the strongest head that it allows, or the one that `head` names, with options.
+
+    A recipe with central noise promises it for the total: `Total.release` adds it, once, and `fit` takes what it gives.
+
+    Examples
+    --------
+    >>> recipe = Recipe(classes=("low", "high"), encoder=Encoder(dim=1))
+    >>> north = message(recipe, "north", [[0.0], [1.0], [3.0], [4.0]], ["low", "low", "high", "high"])
+    >>> fit(total([north]), "lda(shrinkage=0.1)").predict([[0.5], [3.5]]).tolist()
+    ['low', 'high']
+    """
+    return Classifier.fit(total, head, lambda warning: warnings.warn(warning, stacklevel=4))
+
+
+def encode(
+    samples: Any,
+    encoder: str | SampleEncoder,
+    *,
+    views: Views | Wanted | str | None = None,
+    device: str = "cpu",
+    precision: str = "fp32",
+    batch_size: int = 0,
+    **options: Any,
+) -> Float32[np.ndarray, "n dim"]:
+    """The embeddings of images or texts, a row each.
+
+    `samples` are a list of texts, or of images (files, Pillow images, arrays of bytes), or a `Path` that ``ghofl embed
+    --data`` would take. `encoder` is a name as there (``torchvision:resnet18``, ``hf:FOLDER``, ``onnx:FILE``), with
+    its `options` (weights, pooling, fit) and `views`, or one that `ghofl.encoders.load` has loaded.
+
+    Guarantees
+    ----------
+    The same rows as `ghofl embed` with the same options, and in the order of the samples. A sample that cannot be read
+    raises and is named.
+    """
+    runtime = Runtime(device, precision)
+    loaded = _loaded(encoder, runtime, views, options)
+    found = encode_samples(samples_of(samples, loaded), loaded, runtime=runtime, batch_size=batch_size)
+    return np.concatenate([np.zeros((0, loaded.dim), dtype=np.float32), *(x for x, _ in found)])
+
+
+def _loaded(
+    encoder: str | SampleEncoder, runtime: Runtime | None = None, views: Any = None, options: Any = None
+) -> SampleEncoder:
+    if isinstance(encoder, str):
+        return encoders.load(encoder, runtime, views=Wanted() if views is None else views, **(options or {}))
+    if views is not None or options:
+        raise RecipeError(
+            f"{encoder.name} is loaded already; give views and {', '.join(options or ['options'])} there."
+        )
+    return encoder
+
+
+def _identity(encoder: str | Encoder | SampleEncoder | None, rows: np.ndarray | None) -> Encoder:
+    if isinstance(encoder, Encoder):
+        return encoder
+    if encoder is None and rows is None:
+        raise RecipeError("no rows and no encoder say how long a row is; give x, encoder=Encoder(dim=512) or a schema.")
+    if encoder is None:
+        assert rows is not None
+        return Encoder(dim=rows.shape[1])
+    return encoders.identity(_loaded(encoder))
+
+
+def _classes(classes: Any, schema: Schema | None) -> tuple[str, ...]:
+    if classes is not None:
+        return tuple(classes) if _are_names(classes) else classes_of(labels_of(classes))
+    if schema is None or not schema.classes:
+        raise RecipeError("no classes are given; name them, or give labels to read them off.")
+    return schema.classes
+
+
+def _are_names(classes: Any) -> bool:
+    """Whether they are a list of different names, whose order counts; labels repeat, or are numbers."""
+    is_listed = isinstance(classes, list | tuple) and all(isinstance(name, str) for name in classes)
+    return is_listed and len(set(classes)) == len(classes)
+
+
+def _taken_apart(x: Data, recipe: Recipe, labels: Any, persons: Any) -> tuple[Data, Any, Any]:
+    """Rows, labels and persons; what is named as a column of the rows is taken out of them."""
+    if labels is None and recipe.table is not None and columns_of(x) is not None:
+        labels = recipe.table.label or None
+    named = [each for each in (labels, persons) if isinstance(each, str)]
+    labels, persons = (column_of(x, each) if isinstance(each, str) else each for each in (labels, persons))
+    if named and recipe.table is None:
+        x = {name: values for name, values in (columns_of(x, as_lists=False) or {}).items() if name not in named}
+    return x, labels, persons
+
+
+def _limited(rows: np.ndarray, numbers: np.ndarray, recipe: Recipe, persons: Any, own: int | None) -> Embedded:
+    if persons is None:
+        if own is not None:
+            raise EmbeddingsError("rows_per_person needs to know who each row is about; give person too.")
+        return Embedded(rows, numbers)
+    who, most = labels_of(persons, "person"), rows_per_person(recipe, own)
+    if len(who) != len(rows):
+        raise EmbeddingsError(f"{len(who)} persons for {len(rows)} rows; give one id per row.")
+    keep = first_rows(who, most)
+    return Embedded(rows[keep], numbers[keep], (), most)
+
+
+def _read(each: Message | bytes | str | Path, recipe: Recipe) -> Message:
+    if isinstance(each, Message):
+        return each
+    if isinstance(each, bytes):
+        return Message.from_bytes(each, recipe)
+    if not isinstance(each, str | os.PathLike):
+        raise MessageError(f"a message is a {type(each).__name__}; give Message, bytes or the path of a file.")
+    try:
+        return Message.load(each, recipe)
+    except MessageError as error:
+        raise MessageError(f"{each}: {error}") from None

@@ -1,0 +1,212 @@
+"""A tidy table of runs: one row per run and head with every setting, version and measure, as a file and as a picture."""
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ghofl import files
+from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.samples.tables import parquet_columns
+
+Row = dict[str, Any]
+SETTINGS = (
+    "data", "clients", "alpha", "classes_per_client", "seed", "preset", "power", "unit_length", "bits", "scale", "project",
+    "lift", "sketch", "budget", "epsilon", "delta", "noise", "unit", "secure", "head",
+)  # fmt: skip
+MEASURES = (
+    "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "auc", "payload_bytes", "fit_seconds",
+    "ms_per_sample",
+)  # fmt: skip
+FORMATS = (".csv", ".parquet", ".json")
+_TEXTS = {
+    "run", "data", "data_sha256", "preset", "noise", "unit", "head", "heads", "recipe", "total_sha256", "date", "ghofl",
+    "numpy", "python",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Rows of runs, each a dictionary with the same keys; `run` is what tells one run from all others.
+
+    Examples
+    --------
+    >>> runs = Runs(({"run": "a", "head": "lda", "clients": 10, "seed": 0, "accuracy": 0.75},
+    ...              {"run": "b", "head": "lda", "clients": 10, "seed": 1, "accuracy": 0.25}))
+    >>> runs.summary()[0]["accuracy"], runs.summary()[0]["seeds"]
+    (0.5, 2)
+    """
+
+    rows: tuple[Row, ...] = ()
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Runs":
+        """The rows of a file that `save` wrote."""
+        path = Path(path)
+        check_format(path)
+        rows = _READ[path.suffix](path)
+        if not all(isinstance(row, dict) and {"run", "head", "accuracy"} <= set(row) for row in rows):
+            raise DatasetError(f"{path} is not a table of runs: it lacks the columns run, head or accuracy.")
+        return cls(tuple(rows))
+
+    def save(self, path: str | Path) -> None:
+        """Write all rows to a .csv, .parquet or .json file, whole or not at all."""
+        path = Path(path)
+        check_format(path)
+        files.write(path, _WRITE[path.suffix](self.rows))
+
+    def with_rows(self, rows: Iterable[Row]) -> "Runs":
+        """These rows and more."""
+        return Runs((*self.rows, *rows))
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The runs that are in the table."""
+        return frozenset(row["run"] for row in self.rows)
+
+    @property
+    def varied(self) -> tuple[str, ...]:
+        """The settings that have more than one value."""
+        return tuple(name for name in SETTINGS if len({row.get(name) for row in self.rows}) > 1)
+
+    def summary(self) -> list[Row]:
+        """Means over seeds: a row per combination of the other settings, with the spread of the accuracy."""
+        groups: dict[tuple, list[Row]] = {}
+        for row in self.rows:
+            groups.setdefault(tuple(row.get(name) for name in SETTINGS if name != "seed"), []).append(row)
+        return [
+            {
+                **{name: group[0].get(name) for name in SETTINGS if name != "seed"},
+                "seeds": len(group),
+                **{name: _mean([row.get(name) for row in group]) for name in MEASURES},
+                "accuracy_sd": statistics.stdev([row["accuracy"] for row in group]) if len(group) > 1 else 0.0,
+            }
+            for group in groups.values()
+        ]
+
+    def plot(self, path: str | Path, x: str | None = None, y: str = "accuracy") -> None:
+        """Draw a measure against a setting, means over seeds with their range, a line per head and other settings.
+
+        Without `x` it is the number that has the most values.
+        """
+        try:
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise MissingExtraError("a picture of runs needs matplotlib: pip install matplotlib") from None
+        path, x = Path(path), x or self._most_varied()
+        if not self.rows or x not in SETTINGS or y not in MEASURES:
+            raise DatasetError(
+                f"cannot draw {y!r} against {x!r} for {len(self.rows)} rows; settings are {', '.join(SETTINGS)}, and "
+                f"measures {', '.join(MEASURES)}."
+            )
+        figure = Figure(figsize=(7.0, 4.2), layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        places = sorted({row.get(x) for row in self.rows}, key=lambda value: (value is None, str(type(value)), value))
+        for name, points in self._lines(x, y).items():
+            at = [places.index(place) for place in points]
+            low, high = ([pick(values) for values in points.values()] for pick in (min, max))
+            means = [statistics.fmean(values) for values in points.values()]
+            axes.plot(at, means, "o-", markersize=3, linewidth=1, label=name)
+            axes.fill_between(at, low, high, alpha=0.15)
+        axes.set_xticks(range(len(places)), [_shown(place) for place in places])
+        axes.set_xlabel(x.replace("_", " "))
+        axes.set_ylabel(f"{y.replace('_', ' ')}, mean over seeds and range")
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize=6)
+        with files.replacing(path) as file:
+            figure.savefig(file, format=path.suffix.lstrip(".") or "png")
+
+    def _most_varied(self) -> str:
+        numbers = [name for name in self.varied if name not in _TEXTS and name != "seed"]
+        return max(numbers, key=lambda name: len({row.get(name) for row in self.rows}), default="seed")
+
+    def _lines(self, x: str, y: str) -> dict[str, dict[Any, list[float]]]:
+        """The values of a measure by line and by place on the axis."""
+        others = [name for name in self.varied if name not in (x, "seed", "head")]
+        out: dict[str, dict[Any, list[float]]] = {}
+        for row in sorted(self.rows, key=lambda row: (row.get(x) is None, str(type(row.get(x))), row.get(x) or 0)):
+            name = ", ".join([row["head"], *(f"{n.replace('_', ' ')} {_shown(row.get(n))}" for n in others)])
+            if row.get(y) is not None:
+                out.setdefault(name, {}).setdefault(row.get(x), []).append(row[y])
+        return out
+
+
+def check_format(path: Path) -> None:
+    """Raise unless the name ends in something that runs can be written as."""
+    if path.suffix not in FORMATS:
+        raise DatasetError(f"{path} ends in {path.suffix!r}; a table of runs ends in {', '.join(FORMATS)}.")
+
+
+def _shown(value: Any) -> str:
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _to_csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _from_csv(path: Path) -> list[Row]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [{key: _value(key, text) for key, text in row.items()} for row in csv.DictReader(file, strict=True)]
+    except (csv.Error, UnicodeDecodeError, ValueError) as damage:
+        raise DatasetError(f"{path} is not a table of runs ({damage}).") from None
+
+
+def _value(key: str | None, text: Any) -> Any:
+    if key is None or not isinstance(text, str):
+        raise DatasetError(f"a row has more or fewer columns than the first line: {text!r}")
+    if key in _TEXTS or text == "":
+        return text if key in _TEXTS else None
+    if text in ("True", "False"):
+        return text == "True"
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def _to_parquet(rows: Sequence[Row]) -> bytes:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtraError("parquet files need pyarrow: pip install pyarrow; or write a .csv.") from None
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    table = pyarrow.table({key: [row.get(key) for row in rows] for key in keys})
+    target = pyarrow.BufferOutputStream()
+    parquet.write_table(table, target)
+    return target.getvalue().to_pybytes()
+
+
+def _from_parquet(path: Path) -> list[Row]:
+    columns = parquet_columns(path, DatasetError)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _from_json(path: Path) -> list[Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as damage:
+        raise DatasetError(f"{path} is not a table of runs ({damage}).") from None
+    if not isinstance(found, list):
+        raise DatasetError(f"{path} is not a table of runs: it is not a list of rows.")
+    return found
+
+
+_READ: Mapping[str, Any] = {".csv": _from_csv, ".parquet": _from_parquet, ".json": _from_json}
+_WRITE: Mapping[str, Any] = {
+    ".csv": _to_csv, ".parquet": _to_parquet, ".json": lambda rows: json.dumps(rows, indent=1) + "\n"
+}  # fmt: skip

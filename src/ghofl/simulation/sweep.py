@@ -1,0 +1,273 @@
+"""Many simulations in one go: every combination of some settings, as one tidy table that a later run goes on with."""
+
+import hashlib
+import itertools
+import json
+import platform
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ghofl.classifier import HeadSpec
+from ghofl.errors import HeadError, RecipeError
+from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
+from ghofl.planning.public import PublicRows
+from ghofl.recipe import Table
+from ghofl.recipe.schema import build
+from ghofl.shapes import Num
+from ghofl.simulation.cohort import Cohort
+from ghofl.simulation.partition import Parts, split
+from ghofl.simulation.runs import Row, Runs, check_format
+from ghofl.simulation.simulate import (
+    Dataset,
+    HeadResult,
+    Progress,
+    Simulation,
+    all_heads,
+    assembly_for,
+    judge_head,
+    simulate,
+)  # fmt: skip
+from ghofl.wire.total import Total
+
+SAVE_SECONDS = 2.0  # between two saves of the table while runs go on
+Source = Dataset | Callable[[int], tuple[Dataset, Table | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What may differ between the runs of a sweep; None is what a run does where nothing is given."""
+
+    clients: int = 10
+    alpha: float | None = None
+    classes_per_client: int | None = None
+    seed: int = 0
+    power: float | None = None
+    unit_length: bool | None = None
+    bits: int | None = None
+    scale: float | None = None
+    project: int | None = None
+    lift: int | None = None
+    sketch: int | None = None
+    budget: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    noise: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Experiment:
+    """What all runs of a sweep have in common: heads, the options of the recipe, public rows, who vanishes."""
+
+    heads: str = "lda"
+    preset: str = "default"
+    options: RecipeOptions = field(default_factory=RecipeOptions)
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None
+    cohort: Cohort = field(default_factory=Cohort)
+
+    def specs(self, options: RecipeOptions) -> dict[str, HeadSpec]:
+        """The heads to score in a space; 'all' is every head that the space has statistics for."""
+        if self.heads == "all":
+            return all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
+        specs = HeadSpec.parse_list(self.heads, self.preset)
+        needs_sketch = any("Z" in need for spec in specs.values() for need in spec.needs)
+        if needs_sketch and options.sketch is None and options.budget is None:
+            raise HeadError("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
+        return specs
+
+    def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
+        """The recipe of one run, and the options that it follows."""
+        options = self.options
+        given = {f.name: getattr(setting, f.name) for f in fields(setting)}
+        own = {k: v for k, v in given.items() if v is not None and k in RecipeOptions.__dataclass_fields__}
+        private = {k: v for k, v in given.items() if v is not None and k in PrivacyOptions.__dataclass_fields__}
+        promise = replace(options.privacy, **private)
+        if isinstance(promise, PrivacyOptions):
+            promise = self.cohort.fill_in(promise, setting.clients)
+        rows = len(data.y_train) // max(1, setting.clients)
+        options = replace(options, **own, privacy=promise, site_rows=rows, table=table or options.table)
+        return assembly_for(data, self.specs(options).values(), options, self.public), options
+
+    def run(
+        self, data: Dataset, setting: Setting, found: Assembly, options: RecipeOptions, progress: Progress | None = None,
+        judge: Callable[[Total, HeadSpec, Dataset], HeadResult] = judge_head,
+    ) -> Simulation:  # fmt: skip
+        """One simulation under a recipe that `assemble` gave."""
+        cohort, parts = replace(self.cohort, seed=setting.seed), self.split(data, setting)
+        return simulate(data, parts, found.recipe, self.specs(options), progress, cohort, judge=judge)
+
+    def split(self, data: Dataset, setting: Setting) -> Parts:
+        """The rows that each client has."""
+        rng = np.random.default_rng(setting.seed)
+        return split(data.y_train, setting.clients, rng, setting.alpha, setting.classes_per_client)
+
+
+def sweep(
+    data: Source,
+    heads: str = "lda",
+    *,
+    experiment: Experiment | None = None,
+    output: str | Path | None = None,
+    fresh: bool = False,
+    name: str = "",
+    progress: Progress | None = None,
+    **axes: Any,
+) -> Runs:
+    """Simulate every combination of the settings that are given as one value or several; see `Setting` for their names.
+
+    Values of `alpha` and of `classes_per_client` are splits one beside the other; everything else is combined with
+    everything. `output` is a .csv, .parquet or .json file: runs that are in it already are not run again and rows of
+    other sweeps stay, both unless `fresh`; it is written anew as runs go on. `name` is what the table calls the data;
+    `data` may be a function from a seed to rows and their schema.
+
+    Guarantees
+    ----------
+    A run is known by the rows, the recipe, the split, the heads and the version of the library: a run that differs in
+    any of them is another one. Heads of totals that are equal to the bit are scored once.
+
+    Examples
+    --------
+    >>> from ghofl.simulation.demo import digits
+    >>> runs = sweep(digits(), "nb,lda", clients=[5, 20], alpha=[0.1, None], seed=0)
+    >>> len(runs.rows), len({row["total_sha256"] for row in runs.rows})
+    (8, 1)
+    """
+    experiment = replace(experiment or Experiment(), heads=heads)
+    settings, runs = list(combinations(axes)), Runs()
+    if output is not None:
+        check_format(Path(output))
+        runs = Runs.load(output) if Path(output).exists() and not fresh else runs
+    report = progress or (lambda *_: None)
+    saved, known = time.monotonic(), _Memory(data)
+    try:
+        for i, setting in enumerate(settings):
+            report("runs", i, len(settings))
+            rows = known.rows_of(experiment, setting, runs, name, report)
+            runs = runs.with_rows(rows)
+            if rows and output is not None and time.monotonic() - saved > SAVE_SECONDS:
+                runs.save(output)
+                saved = time.monotonic()
+        report("runs", len(settings), len(settings))
+    finally:  # also where somebody stops it
+        if output is not None and runs.rows:
+            runs.save(output)
+    return runs
+
+
+def combinations(axes: Mapping[str, Any]) -> Iterator[Setting]:
+    """Every combination of the values of some settings, checked; the last named changes fastest."""
+    lists = {key: _several(values) for key, values in axes.items()}
+    for key, values in lists.items():
+        if not values:
+            raise RecipeError(f"sweep.{key} has no values; give one or more.")
+    # A split is by α or by classes per client: both lists together are the splits, one after the other.
+    splits = [{key: value} for key in ("alpha", "classes_per_client") for value in lists.pop(key, ())] or [{}]
+    for part in splits:
+        for values in itertools.product(*lists.values()):
+            yield build(Setting, {**part, **dict(zip(lists, values, strict=True))}, "sweep.")
+
+
+def read_axes(path: str | Path) -> dict[str, Any]:
+    """The settings of a sweep from a TOML file: a value or a list for each, the text "none" for leaving it out."""
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            found = tomllib.load(file)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} is not TOML ({error}); write e.g. clients = [10, 50].") from None
+    return {key.replace("-", "_"): [_none(v) for v in _several(value)] for key, value in found.items()}
+
+
+class _Memory:
+    """Rows, their fingerprint, and what was scored already, for the runs of one sweep."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._loaded: tuple[int | None, Dataset, Table | None, str] | None = None
+        self._judged: dict[tuple[str, str, str], HeadResult] = {}
+
+    def rows_of(self, experiment: Experiment, setting: Setting, runs: Runs, name: str, report: Progress) -> list[Row]:
+        """The rows of one run, none where the table has them."""
+        data, table, digest = self._load(setting.seed)
+        found, options = experiment.assemble(data, setting, table)
+        own = {"data": name, "data_sha256": digest, **_settings(setting, found), "preset": experiment.preset}
+        own |= {"heads": experiment.heads, "recipe": found.recipe.fingerprint, **_versions()}
+        text = json.dumps([own, repr(experiment.cohort)], sort_keys=True)
+        run = hashlib.sha256(text.encode()).hexdigest()[:16]
+        if run in runs.ids:
+            return []
+        result = experiment.run(data, setting, found, options, report, self._judge)
+        result.clipping.warn(found.recipe)
+        told = {key: result.to_dict()[key] for key in ("empty_clients", "rows", "clipped_share", "total_sha256")}
+        told |= {"test_rows": len(data.y_test), "dim": data.x_train.shape[1], "classes": len(data.classes)}
+        date = datetime.now(UTC).isoformat(timespec="seconds")
+        return [
+            {"run": run, **own, **told, "date": date, "head": head, "auc": None, **_columns(measures)}
+            for head, measures in result.to_dict()["heads"].items()
+        ]
+
+    def _load(self, seed: int) -> tuple[Dataset, Table | None, str]:
+        wanted = None if isinstance(self._source, Dataset) else seed
+        if self._loaded is None or self._loaded[0] != wanted:
+            data, table = (self._source, None) if isinstance(self._source, Dataset) else self._source(seed)
+            self._loaded = (wanted, data, table, _digest(data))
+        return self._loaded[1:]
+
+    def _judge(self, total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
+        key = (total.recipe.fingerprint, total.moments.sha256, repr(spec) + (self._loaded or ("",) * 4)[3])
+        if key not in self._judged:
+            self._judged[key] = judge_head(total, spec, data)
+        return self._judged[key]
+
+
+def _settings(setting: Setting, found: Assembly) -> Row:
+    """The settings of a run as it was made: what was left open is what the recipe came to."""
+    recipe = found.recipe
+    is_public = recipe.projection is not None and bool(recipe.projection.matrix)
+    return {
+        "clients": setting.clients, "alpha": setting.alpha, "classes_per_client": setting.classes_per_client,
+        "seed": setting.seed, "power": recipe.transform.power, "unit_length": recipe.transform.unit_length,
+        "bits": recipe.grid.bits, "scale": recipe.grid.scale,
+        "project": None if recipe.projection is None else recipe.projection.dim, "public_projection": is_public,
+        "lift": None if recipe.lift is None else recipe.lift.dim,
+        "sketch": None if recipe.sketch is None else recipe.sketch.dim, "budget": setting.budget,
+        "epsilon": recipe.privacy.epsilon, "delta": recipe.privacy.delta, "noise": recipe.privacy.noise,
+        "unit": recipe.privacy.unit, "secure": recipe.privacy.secure,
+    }  # fmt: skip
+
+
+def _columns(measures: Row) -> Row:
+    """One number per column: an interval becomes its two ends, such as accuracy_low and accuracy_high."""
+    ends = {key.removesuffix("_interval"): value for key, value in measures.items() if key.endswith("_interval")}
+    plain = {key: value for key, value in measures.items() if not key.endswith("_interval")}
+    return plain | {
+        f"{key}_{end}": v for key, both in ends.items() for end, v in zip(("low", "high"), both, strict=True)
+    }
+
+
+def _versions() -> Row:
+    from ghofl import __version__
+
+    return {"ghofl": __version__, "numpy": np.__version__, "python": platform.python_version()}
+
+
+def _digest(data: Dataset) -> str:
+    digest = hashlib.sha256(repr((data.classes, data.x_train.shape, data.x_train.dtype)).encode())
+    for rows in (data.x_train, data.y_train, data.x_test, data.y_test):
+        digest.update(np.ascontiguousarray(rows).data)
+    return digest.hexdigest()[:16]
+
+
+def _several(values: Any) -> list[Any]:
+    is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
+    return list(values) if is_list else [values]
+
+
+def _none(value: Any) -> Any:
+    return None if value == "none" else value

@@ -1,0 +1,172 @@
+"""What commands show people: files in words, whole fingerprints, intervals beside accuracies, who is mistaken for whom."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import ghofl
+from federations import blobs, recipe_of
+from ghofl.cli import app, console, measures
+from ghofl.evaluation import Metrics
+from ghofl.evaluation.confusion import between, wilson
+from ghofl.privacy import NoiseStream
+from ghofl.recipe import Column, Privacy, Schema, Table
+from ghofl.report.findings import Findings
+from ghofl.report.page import page
+
+NAMES = np.array([f"class {c}" for c in range(4)])
+NUMBER = r"\d+\.\d+–\d+\.\d+"
+
+
+@pytest.fixture
+def folder(tmp_path, rng, monkeypatch):
+    """A recipe, a message, a total, a released total with noise, a head and a test set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console.out, "width", 120, raising=False)
+    x, y = blobs(rng, rows=400)
+    recipe = recipe_of()
+    recipe.save("recipe.toml")
+    message = ghofl.message(recipe, "north", x[:300], NAMES[y[:300]])
+    message.save("north.ghofl")
+    total = ghofl.total([message])
+    total.save("total.ghofl")
+    ghofl.fit(total, "rda(blend=0.5)").save("head.safetensors")
+    promise = Privacy(epsilon=8.0, delta=1e-5, radius=8.0)
+    noisy = replace(recipe_of(statistics=("B",)), privacy=promise)
+    sent = ghofl.message(noisy, "north", x[:300], NAMES[y[:300]])
+    ghofl.total([sent]).release(NoiseStream(b"a test")).save("released.ghofl")
+    np.savez("test.npz", x=x[300:], y=NAMES[y[300:]])
+    np.savez("all.npz", x_train=x[:300], y_train=y[:300], x_test=x[300:], y_test=y[300:])
+    return tmp_path
+
+
+def run(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, f"{done.output} {done.exception!r}"
+    return done.output
+
+
+FILES = ("recipe.toml", "north.ghofl", "total.ghofl", "released.ghofl", "head.safetensors")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_inspect_speaks_to_people_and_cuts_no_fingerprint(folder, name):
+    words = ("inspect", name, *(("--recipe", "recipe.toml") if name == "north.ghofl" else ()))
+    text, values = run(*words), json.loads(run(*words, "--json", "-"))
+    assert not re.search(r"[{}\[\]]|'\w+':|True|False|None", text), text
+    whole = [value for value in _leaves(values) if re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{32}", str(value))]
+    assert whole
+    for fingerprint in whole:
+        assert fingerprint in text
+    assert "class 0" in text
+
+
+def _leaves(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for each in value for leaf in _leaves(each)] if isinstance(value, list) else [value]
+
+
+def test_a_narrow_terminal_folds_a_fingerprint_and_loses_none_of_it(folder, monkeypatch):
+    monkeypatch.setattr(console.out, "width", 50, raising=False)
+    fingerprint = ghofl.Recipe.load("recipe.toml").fingerprint
+    digits = "".join(re.findall(r"│ *([0-9a-f]{8,}) *│\n", run("inspect", "recipe.toml")))
+    assert fingerprint in digits
+
+
+def test_inspect_says_rows_by_class_who_took_part_and_what_is_promised(folder):
+    text = run("inspect", "total.ghofl")
+    counts = ghofl.Total.load("total.ghofl").moments.counts
+    for name, count in zip(NAMES, counts, strict=True):
+        assert re.search(rf"│ {name} +│ +{count} │", text)
+    assert re.search(r"│ north │ [0-9a-f]{32} │ 300 +│ 0\.\d{3}% +│", text)
+    assert re.search(r"is released +│ no ", text)
+    text = " ".join(run("inspect", "released.ghofl").replace("│", " ").split())
+    assert "(ε = 8, δ = 1e-05)-differential privacy of one record" in text
+    assert "guarantee sigmas" in text
+    assert re.search("is released yes", text)
+    assert "options blend 0.5" in " ".join(run("inspect", "head.safetensors").replace("│", " ").split())
+
+
+def test_inspect_lists_the_columns_of_a_table_and_cuts_long_lists_with_a_word(folder):
+    columns = tuple(Column(f"c{i}", "number", low=0, high=1) for i in range(25))
+    ghofl.recipe_for(schema=Schema(Table(columns, "y"), ("a", "b")), statistics=("B",)).save("table.toml")
+    text = run("inspect", "table.toml")
+    assert re.search(r"│ c19 +│ number", text)
+    assert "and 5 more" in text
+    many = ghofl.recipe_for([f"k{i}" for i in range(100)], [[1.0, 2.0]], anchor=(0.5, 0.25), statistics=("B",))
+    many.save("many.toml")
+    text = run("inspect", "many.toml")
+    assert "k19, … 100 in all" in " ".join(text.replace("│", " ").split())
+    message = ghofl.message(many, "north", np.ones((30, 2)), ["k7"] * 30)
+    message.save("many.ghofl")
+    assert "the 20 largest of 100 classes" in " ".join(run("inspect", "many.ghofl", "-r", "many.toml").split())
+
+
+def test_evaluate_shows_intervals_and_who_is_mistaken_for_whom(folder):
+    command = ("evaluate", "head.safetensors", "test.npz")
+    text, values = run(*command), json.loads(run(*command, "--json", "-"))
+    right = int(np.trace(np.array(values["confusion"])))
+    assert values["accuracy_interval"] == list(wilson(right, 100))
+    low, high = values["balanced_accuracy_interval"]
+    assert low < values["balanced_accuracy"] < high
+    assert re.search(rf"│ accuracy % +│ +{100 * values['accuracy']:.2f} │ +{between(wilson(right, 100), 2)} │", text)
+    assert re.search(rf"│ balanced accuracy % +│ +\d+\.\d+ │ +{NUMBER} │", text)
+    for i, row in enumerate(values["confusion"]):
+        cells = " │ +".join(str(count) if count else "·" for count in row)
+        assert re.search(rf"│ class {i} │ +{cells} │", text)
+
+
+def test_with_many_classes_the_worst_mistakes_are_listed():
+    classes = tuple(f"c{i}" for i in range(30))
+    y = np.repeat(np.arange(30), 10)
+    predicted = np.where((y == 4) & (np.arange(300) % 10 < 6), 9, y)
+    predicted[0] = 1
+    table = measures.confusion_table(Metrics.of(np.eye(30)[predicted], y, predicted), classes)
+    with console.out.capture() as shown:
+        console.out.print(table)
+    lines = [line.split("│")[1:4] for line in shown.get().splitlines() if "│ c" in line]
+    assert [[cell.strip() for cell in line] for line in lines] == [["c4", "c9", "6"], ["c0", "c1", "1"]]
+    assert "--json has the whole matrix" in " ".join(shown.get().split())
+
+
+def test_select_and_simulate_show_intervals_too(folder):
+    run("evaluate", "head.safetensors", "test.npz", "--site", "north", "--json", "north.json")
+    text, values = run("select", "north.json"), json.loads(run("select", "north.json", "--json", "-"))
+    assert re.search(rf"│ {NUMBER} +│", text)
+    assert values["heads"][0]["accuracy_interval"] == json.loads(Path("north.json").read_text())["accuracy_interval"]
+    command = ("simulate", "--embeddings", "all.npz", "--clients", 3, "--heads", "lda,nb")
+    text, values = run(*command), json.loads(run(*command, "--json", "-"))
+    for head in values["heads"].values():
+        assert between(tuple(head["accuracy_interval"]), 2) in text
+
+
+def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
+    head, total = ghofl.Classifier.load("head.safetensors"), ghofl.Total.load("total.ghofl")
+    rows = np.load("test.npz")
+    y = np.searchsorted(NAMES, rows["y"])
+    found = Findings.of_total(total, "A run").with_judged([head], rows["x"], y)
+    expected = Metrics.of(head.predict_proba(rows["x"]), y).confusion.accuracy_interval
+    assert found.heads[0].interval == expected
+    text = page(found)
+    assert f"best accuracy ({between(expected)} with 95 % confidence)" in text
+    assert f"<td>{between(expected, 2)}</td>" in text
+    balanced = "–".join(f"{end:.4f}" for end in found.heads[0].metrics["balanced_accuracy_interval"])
+    assert f"<td>{balanced}</td>" in text
+    assert text.count("<button>95 % interval</button>") == 2
+
+
+def test_bars_of_a_chart_reach_to_the_ends_of_the_interval(folder):
+    from ghofl.report.charts import charts_of
+    from ghofl.report.findings import HeadLine
+
+    found = Findings.of_total(ghofl.Total.load("total.ghofl"), "A run")
+    lines = (HeadLine("lda", 0.9, 1000, {"accuracy_interval": [0.8, 0.95]}), HeadLine("nb", 0.7, 500))
+    bars = charts_of(replace(found, heads=lines))["payload"]["data"][0]["error_y"]
+    assert bars["array"] == pytest.approx([5.0, 0.0])
+    assert bars["arrayminus"] == pytest.approx([10.0, 0.0])

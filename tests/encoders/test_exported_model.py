@@ -1,0 +1,159 @@
+"""An encoder and a head in one ONNX file say what the two say in ghofl: samples in, the same labels out."""
+
+import base64
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+from typer.testing import CliRunner
+
+from exported_heads import DIM, RECIPE, classifier_of
+from ghofl import Classifier, Encoder, Recipe, Total, encoders
+from ghofl.cli import app
+from ghofl.encoders import Preprocessing
+from ghofl.encoders.export import export, seal
+from ghofl.encoders.onnx_file import DESCRIPTION, Description
+from ghofl.encoders.tokens import padded
+from ghofl.errors import EncoderError
+from ghofl.export.exported import Exported
+from ghofl.export.model import export_with_encoder
+from ghofl.export.service import service
+from ghofl.features import fit_grid
+from ghofl.site.outgoing import Embedded, outgoing
+
+pytestmark = pytest.mark.slow
+CLASSES = ("dark", "red", "light")
+MARGIN = 1e-3  # between the best and the second probability: nearer ones may change places
+
+
+def photos(rng: np.random.Generator, n: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Noisy images of three shades, and which shade each has."""
+    y = np.arange(n) % 3
+    shades = np.array([[70, 70, 70], [150, 90, 90], [170, 170, 170]])[y]
+    return [np.clip(rng.normal(shade, 60, size=(32, 32, 3)), 0, 255).astype(np.uint8) for shade in shades], y
+
+
+def texts(rng: np.random.Generator, n: int) -> tuple[list[str], np.ndarray]:
+    """Made-up sentences of three sets of words, which overlap."""
+    y = np.arange(n) % 3
+    words = ("the cat sat on a mat far", "a dog ran on the long road", "very far away home the mat")
+    return [" ".join(rng.choice(words[c].split(), size=rng.integers(2, 9))) for c in y], y
+
+
+def rows_of(encoder, samples):
+    return next(iter(encoder.encode([samples])))
+
+
+def fitted(encoder, samples, y, head: str) -> Classifier:
+    x = rows_of(encoder, samples)
+    recipe = fit_grid(Recipe(CLASSES, encoders.identity(encoder), ("S",)), x)
+    return Classifier.fit(Total.of([outgoing(recipe, Embedded(x, y), "north").message], recipe), head)
+
+
+def run(model, inputs):
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True))
+
+
+def check_same(found, classifier: Classifier, x: np.ndarray) -> None:
+    expected = classifier.predict_proba(x)
+    ordered = np.sort(expected, axis=1)
+    is_clear = ordered[:, -1] - ordered[:, -2] > MARGIN
+    assert is_clear.mean() > 0.9
+    names = np.array(CLASSES, dtype=object)[expected.argmax(axis=1)]
+    assert (found["label"] == names)[is_clear].all()
+    assert (
+        np.mean(np.abs(found["probabilities"] - expected).max(axis=1) < 1e-2) > 0.95
+    )  # a step of the grid here and there
+    assert np.median(np.abs(found["probabilities"] - expected)) < 1e-4
+
+
+@pytest.fixture(scope="module")
+def of_images(vision_model, tmp_path_factory):
+    original = encoders.load(f"hf:{vision_model}")
+    file = tmp_path_factory.mktemp("images") / "vit.onnx"
+    export(original, file)
+    return original, file
+
+
+@pytest.mark.parametrize("head", ["lda", "rda"])
+@pytest.mark.parametrize("with_novelty", [True, False])
+def test_an_image_encoder_and_a_head_in_one_file_label_images_as_the_two_do(of_images, rng, head, with_novelty):
+    original, file = of_images
+    classifier = fitted(original, *photos(rng, 240), head)
+    if not with_novelty:
+        classifier = replace(classifier, novelty_rule=None)
+    samples = photos(rng, 120)[0]
+    planes = original.preprocessing.planes(np.stack(samples))
+    found = run(export_with_encoder(classifier, file), {_input_of(file): planes})
+    x = rows_of(original, samples)
+    check_same(found, classifier, x)
+    assert ("novelty" in found) == with_novelty
+    if with_novelty:
+        assert found["novelty"] == pytest.approx(classifier.novelty(x), rel=0.05, abs=0.5)
+
+
+def _input_of(file: Path) -> str:
+    return onnxruntime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"]).get_inputs()[0].name
+
+
+def test_a_text_encoder_and_a_head_in_one_file_label_texts_as_the_two_do(language_model, rng, tmp_path):
+    original = encoders.load(f"hf:{language_model}")
+    export(original, tmp_path / "bert.onnx")
+    classifier = fitted(original, *texts(rng, 300), "lda")
+    samples = texts(rng, 120)[0]
+    model = export_with_encoder(classifier, tmp_path / "bert.onnx")
+    ids, mask = padded(original.tokens.numbers(samples))
+    found = run(model, dict(zip([given.name for given in model.graph.input], (ids, mask), strict=True)))
+    check_same(found, classifier, rows_of(original, samples))
+    described = json.loads(next(entry.value for entry in model.metadata_props if entry.key == DESCRIPTION))
+    assert described["kind"] == "text"
+    (tmp_path / "whole.onnx").write_bytes(model.SerializeToString())
+    again = Exported.load(tmp_path / "whole.onnx").predict(samples)
+    assert (again.label == found["label"]).mean() > 0.98  # run in smaller groups
+
+
+def test_an_encoder_with_views_is_not_put_into_one_file(rng, tmp_path):
+    described = Description("vit", DIM, "f" * 64, "image", Preprocessing(), views="flip")
+    (tmp_path / "views.onnx").write_bytes(seal(b"network", described))
+    with pytest.raises(EncoderError, match=r"averages over views \(flip\).*export the head alone"):
+        export_with_encoder(classifier_of("lda", RECIPE, rng), tmp_path / "views.onnx")
+
+
+def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothing(of_images, rng, tmp_path):
+    original, file = of_images
+    classifier = fitted(original, *photos(rng, 60), "lda")
+    other = replace(classifier.recipe, encoder=Encoder(dim=24, name="other", fingerprint="f" * 64))
+    with pytest.raises(EncoderError, match="the head was built for other"):
+        export_with_encoder(replace(classifier, recipe=other), file)
+    (tmp_path / "foreign.onnx").write_bytes(b"not sealed")
+    with pytest.raises(EncoderError, match="was not written by 'ghofl export-encoder'"):
+        export_with_encoder(classifier, tmp_path / "foreign.onnx")
+    classifier.save(tmp_path / "head.safetensors")
+    arguments = ["export", tmp_path / "head.safetensors", "--encoder", file, "-o", tmp_path / "whole.onnx"]
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json", "-"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["inputs"] == [_input_of(file)]
+
+
+def test_a_service_of_the_whole_file_takes_images_as_they_are(of_images, rng, tmp_path):
+    original, file = of_images
+    classifier = fitted(original, *photos(rng, 240), "lda")
+    (tmp_path / "whole.onnx").write_bytes(export_with_encoder(classifier, file).SerializeToString())
+    samples = [*photos(rng, 40)[0], np.full((50, 20, 3), 90, np.uint8)]
+    sent = []
+    for sample in samples:
+        out = io.BytesIO()
+        Image.fromarray(sample).save(out, "PNG")
+        sent.append(base64.b64encode(out.getvalue()).decode())
+    client = TestClient(service(Exported.load(tmp_path / "whole.onnx"), reject=0.05))
+    answer = client.post("/predict", json={"images": sent}).json()
+    found = np.array([one["probabilities"] for one in answer["predictions"]])
+    assert np.median(np.abs(found - classifier.predict_proba(rows_of(original, samples)))) < 1e-4
+    assert client.get("/model").json()["takes"] == "images"

@@ -1,0 +1,244 @@
+"""From samples to embeddings in one call, and from samples to predictions in one command."""
+
+import csv
+import json
+import shutil
+
+import numpy as np
+import pandas
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+import ghofl
+from ghofl import encoders
+from ghofl.cli import app
+from ghofl.encoders import Precomputed, identity
+from ghofl.errors import EncoderError, RecipeError, SampleError
+from ghofl.samples import load_rows, streaming
+
+TEXTS = ["the cat sat", "a dog ran on the very long road far away home", "cat", "dog ran", "the mat", "on a road"]
+LABELS = ["cat", "dog", "cat", "dog", "cat", "dog"]
+
+
+def invoke(*words, code=0):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert (done.exit_code == 0) == (code == 0), f"{done.output} {done.exception!r}"
+    return f"{done.output} {done.exception}"
+
+
+def table(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+# Encoding in one call
+
+
+def test_images_of_every_kind_give_the_same_rows_as_the_command(vision_model, images, tmp_path):
+    spec, expected = f"hf:{vision_model}", ghofl.encode(images, f"hf:{vision_model}")
+    assert (expected.dtype, expected.shape) == (np.float32, (4, 24))
+    paths = [tmp_path / "photos" / "all" / f"{i}.png" for i in range(4)]
+    paths[0].parent.mkdir(parents=True)
+    for path, image in zip(paths, images, strict=True):
+        Image.fromarray(image).save(path)
+    invoke(
+        "embed",
+        "--encoder",
+        spec,
+        "--data",
+        tmp_path / "photos",
+        "-o",
+        tmp_path / "rows.npz",
+        "--cache",
+        tmp_path / "c",
+    )
+    assert np.array_equal(load_rows(tmp_path / "rows.npz").x, expected)
+    loaded = encoders.load(spec)
+    given = {
+        "paths": paths,
+        "texts of paths": [str(path) for path in paths],
+        "Pillow": [Image.fromarray(image) for image in images],
+        "bytes": [path.read_bytes() for path in paths],
+        "a folder": tmp_path / "photos",
+        "the text of a folder": str(tmp_path / "photos"),
+        "a column": pandas.Series([str(path) for path in paths]),
+    }
+    for kind, samples in given.items():
+        assert np.array_equal(ghofl.encode(samples, loaded), expected), kind
+    grey = images[0][:, :, 0]
+    assert np.array_equal(ghofl.encode([grey], loaded), ghofl.encode([np.stack([grey] * 3, axis=2)], loaded))
+    assert np.array_equal(ghofl.encode(np.stack([images[0], images[2]]), loaded), expected[[0, 2]])
+
+
+def test_texts_give_the_same_rows_as_the_command(language_model, tmp_path):
+    pandas.DataFrame({"text": TEXTS, "label": LABELS}).to_csv(tmp_path / "texts.csv", index=False)
+    spec, out = f"hf:{language_model}", tmp_path / "rows.npz"
+    invoke(
+        "embed",
+        "--encoder",
+        spec,
+        "--data",
+        tmp_path / "texts.csv",
+        "-o",
+        out,
+        "--cache",
+        tmp_path / "c",
+        "--pooling",
+        "cls",
+    )
+    for samples in (TEXTS, tuple(TEXTS), pandas.Series(TEXTS), np.array(TEXTS), tmp_path / "texts.csv"):
+        assert np.array_equal(ghofl.encode(samples, spec, pooling="cls"), load_rows(out).x)
+    assert ghofl.encode([], spec).shape == (0, 32)
+
+
+def test_rows_go_through_as_they_are():
+    assert ghofl.encode([[1.0, 2.0]], Precomputed.of("clip", 2)).tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize(
+    ("samples", "told"),
+    [
+        ([np.zeros((4, 4, 3))], "sample 0 is ndarray, float64"),
+        ([np.zeros((4, 4, 4), np.uint8)], "an array of bytes"),
+        (["nowhere.png"], "nowhere.png is not there"),
+        ([b"odd"], "sample 0 is not an image"),
+        (b"odd", "samples are one bytes; give a list"),
+    ],
+)
+def test_what_is_not_an_image_is_named(vision_model, samples, told):
+    with pytest.raises(SampleError, match=told):
+        ghofl.encode(samples, f"hf:{vision_model}")
+
+
+def test_what_cannot_be_encoded_is_refused(language_model):
+    spec = f"hf:{language_model}"
+    with pytest.raises(SampleError, match="one str; give a list of them, or a pathlib.Path"):
+        ghofl.encode("texts.csv", spec)
+    with pytest.raises(SampleError, match="sample 1 is an empty text"):
+        ghofl.encode(["cat", " "], spec)
+    with pytest.raises(EncoderError, match="encoder 'cats' is unknown"):
+        ghofl.encode(["cat"], "cats")
+    with pytest.raises(RecipeError, match="is loaded already; give views and pooling there"):
+        ghofl.encode(["cat"], encoders.load(spec), pooling="cls")
+
+
+def test_the_encoder_of_a_recipe_is_the_one_that_made_the_rows(language_model):
+    spec = f"hf:{language_model}"
+    x = ghofl.encode(TEXTS, spec)
+    recipe = ghofl.recipe_for(LABELS, x, encoder=spec, statistics=("B",))
+    assert recipe.encoder == identity(encoders.load(spec))
+    assert recipe == ghofl.recipe_for(LABELS, x, encoder=encoders.load(spec), statistics=("B",))
+
+
+# Predictions of samples
+
+
+@pytest.fixture
+def text_head(language_model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x = ghofl.encode(TEXTS, f"hf:{language_model}")
+    recipe = ghofl.recipe_for(("cat", "dog"), x, encoder=f"hf:{language_model}", statistics=("D",))
+    ghofl.fit(ghofl.total([ghofl.message(recipe, "north", x, LABELS)]), "nb").save("head.safetensors")
+    return f"hf:{language_model}"
+
+
+def test_texts_of_every_kind_of_table_are_predicted_a_block_at_a_time(text_head, tmp_path, monkeypatch):
+    monkeypatch.setattr(streaming, "SAMPLES", 4)
+    frame = pandas.DataFrame({"ticket": [f"t{i}" for i in range(6)], "text": TEXTS, "label": LABELS})
+    frame.to_csv("new.csv", index=False)
+    frame.to_json("new.jsonl", orient="records", lines=True)
+    frame.rename(columns={"text": "said"}).to_parquet("new.parquet")
+    frame.to_csv("test.csv", index=False)
+    expected = ghofl.Classifier.load("head.safetensors").predict(ghofl.encode(TEXTS, text_head)).tolist()
+    for words in (["new.csv"], ["new.jsonl"], ["new.parquet", "--text-column", "said"], [".", "--split", "test"]):
+        invoke(
+            "predict",
+            "head.safetensors",
+            *words,
+            "-o",
+            "out.csv",
+            "--force",
+            "--encoder",
+            text_head,
+            "--id-column",
+            "ticket",
+        )
+        found = table("out.csv")
+        assert [row["ticket"] for row in found] == frame["ticket"].tolist()
+        assert [row["label"] for row in found] == expected
+        assert [row["row"] for row in found] == list("012345")
+
+
+def test_a_text_that_cannot_be_read_is_named_by_its_row_or_left_out(text_head, monkeypatch):
+    monkeypatch.setattr(streaming, "SAMPLES", 4)
+    lines = [*TEXTS[:5], " "]
+    pandas.DataFrame({"text": lines}).to_csv("new.csv", index=False)
+    command = ("predict", "head.safetensors", "new.csv", "-o", "out.csv", "--encoder", text_head)
+    assert "new.csv, row 6 is an empty text" in invoke(*command, code=2)
+    invoke(*command, "--skip-bad", "--json", "said.json")
+    assert [row["row"] for row in table("out.csv")] == list("01234")
+    with open("said.json") as file:
+        assert json.load(file)["left_out"] == [{"row": 5, "reason": "new.csv, row 6 is an empty text."}]
+
+
+def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_is_refused(
+    text_head, language_model, tmp_path
+):
+    pandas.DataFrame({"text": TEXTS}).to_csv("new.csv", index=False)
+    classifier = ghofl.Classifier.load("head.safetensors")
+    named = classifier.recipe.encoder.name.removeprefix("hf:")
+    if not (tmp_path / named).exists():  # the recipe names the folder, not where it lies
+        shutil.copytree(language_model, tmp_path / named)
+    invoke("predict", "head.safetensors", "new.csv", "-o", "own.csv")
+    assert [row["label"] for row in table("own.csv")] == classifier.predict(ghofl.encode(TEXTS, text_head)).tolist()
+    said = invoke(
+        "predict", "head.safetensors", "new.csv", "-o", "no.csv", "--encoder", text_head, "--pooling", "cls", code=2
+    )
+    assert "other weights, preprocessing or pooling" in said
+    unnamed = ghofl.recipe_for(("cat", "dog"), ghofl.encode(TEXTS, text_head), statistics=("D",))
+    total = ghofl.total([ghofl.message(unnamed, "north", ghofl.encode(TEXTS, text_head), LABELS)])
+    ghofl.fit(total, "nb").save("unnamed.safetensors")
+    said = invoke("predict", "unnamed.safetensors", "new.csv", "-o", "no.csv", code=2)
+    assert "says its encoder is 'unnamed', which cannot be loaded by that" in said
+
+
+@pytest.fixture
+def image_head(vision_model, images, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spec = f"hf:{vision_model}"
+    for i in range(6):
+        (tmp_path / "photos" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.roll(images[i % 4], i, axis=0)).save(tmp_path / "photos" / "ab"[i % 2] / f"{i}.png")
+    x = ghofl.encode(tmp_path / "photos", spec)
+    recipe = ghofl.recipe_for(("a", "b"), x, encoder=spec, statistics=("D",))
+    ghofl.fit(ghofl.total([ghofl.message(recipe, "north", x, list("aaabbb"))]), "nb").save("head.safetensors")
+    return spec
+
+
+def test_an_image_folder_is_predicted_with_the_names_of_its_files(image_head, tmp_path):
+    invoke("predict", "head.safetensors", "photos", "-o", "out.csv", "--encoder", image_head, "--batch-size", "4")
+    found = table("out.csv")
+    assert [row["file"] for row in found] == ["a/0.png", "a/2.png", "a/4.png", "b/1.png", "b/3.png", "b/5.png"]
+    x = ghofl.encode(tmp_path / "photos", image_head)
+    assert [row["label"] for row in found] == ghofl.Classifier.load("head.safetensors").predict(x).tolist()
+    said = invoke(
+        "predict", "head.safetensors", "photos", "-o", "no.csv", "--encoder", image_head, "--id-column", "x", code=2
+    )
+    assert "has no column 'x' of ids" in said
+
+
+def test_files_named_in_a_table_are_predicted_under_the_table_s_own_names(image_head):
+    pandas.DataFrame({"path": ["photos/a/2.png", "photos/b/1.png"]}).to_csv("list.csv", index=False)
+    invoke("predict", "head.safetensors", "list.csv", "-o", "out.csv", "--encoder", image_head)
+    assert [row["path"] for row in table("out.csv")] == ["photos/a/2.png", "photos/b/1.png"]
+
+
+def test_an_image_that_cannot_be_read_is_named_or_left_out(image_head, tmp_path):
+    (tmp_path / "photos" / "a" / "2.png").write_bytes(b"odd")
+    command = ("predict", "head.safetensors", "photos", "-o", "out.csv", "--encoder", image_head, "--batch-size", "2")
+    assert "2.png is not an image that can be read" in invoke(*command, code=2)
+    assert not (tmp_path / "out.csv").exists()
+    invoke(*command, "--skip-bad")
+    assert [row["row"] for row in table("out.csv")] == list("02345")
+    assert "a/2.png" not in [row["file"] for row in table("out.csv")]

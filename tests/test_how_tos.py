@@ -1,0 +1,144 @@
+"""How-to pages are run as a reader would run them, and no page names a command or an option that is not there."""
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ghofl.cli import PLACES, load
+from ghofl.simulation.demo import digits
+from pages import DOCS, README, ROOT, blocks, lines_of, run_lines
+
+if not DOCS.exists():
+    pytest.skip("the pages are not beside the tests", allow_module_level=True)
+
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+
+
+def _rows(path: Path, rows: int, rng: np.random.Generator) -> None:
+    y = rng.integers(3, size=rows)
+    np.savez(path, x=rng.normal(size=(rows, 64)) + 2.0 * np.eye(3, 64)[y], y=np.array(["cat", "dog", "bird"])[y])
+
+
+@pytest.fixture
+def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> Path:
+    """A folder with a recipe, two sites' rows and their messages."""
+    monkeypatch.chdir(tmp_path)
+    for name, rows in (("north", 120), ("south", 60), ("south-without-one", 59)):
+        _rows(tmp_path / f"{name}.npz", rows, rng)
+    run_lines(
+        ["ghofl recipe recipe.toml --classes cat,dog,bird --dim 64 --statistics B --scale 20"]
+        + [
+            f"ghofl moments {name}.npz --recipe recipe.toml --site {name} -o {name}.ghofl"
+            for name in ("north", "south")
+        ]
+    )
+    return tmp_path
+
+
+def test_the_walk_through_of_unlearning_runs_line_by_line(federation: Path) -> None:
+    lines = lines_of(DOCS / "how-to-unlearn.md")
+    assert len(lines) == 8
+    run_lines(lines)
+    assert Path("without-south.ghofl").read_bytes() == Path("never-had-south.ghofl").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_walk_through_of_serving_answers_what_the_page_asks(
+    federation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page's port is exchanged for a free one."""
+    page = DOCS / "how-to-serve.md"
+    export, serve = lines_of(page)
+    total, head = (
+        "ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl",
+        "ghofl head total.ghofl --head lda",
+    )
+    run_lines([total, f"{head} -o head.safetensors", export])
+    words = shlex.split(serve.replace("--port 8000", "--port 0"))[1:]
+    server = subprocess.Popen([sys.executable, "-m", "ghofl", *words], stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        said = ""
+        while "Ctrl-C" not in said and (line := server.stdout.readline()):
+            said += line
+        port = re.search(r"127\.0\.0\.1:(\d+)", said)
+        assert port, said
+        (example,) = blocks(page, "python")
+        exec(compile(example.replace(":8000", f":{port[1]}"), page.name, "exec"), {})
+    finally:
+        os.kill(server.pid, signal.SIGINT)
+        server.communicate(timeout=30)
+    health, classes, _ = capsys.readouterr().out.splitlines()
+    assert health == "{'status': 'ok'}"
+    assert classes == "['cat', 'dog', 'bird']"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ghofl.errors.EmptyClassWarning")  # the noise decides whether a class is left empty
+def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, page = digits(), DOCS / "how-to-choose-epsilon.md"
+    arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez("digits.npz", **arrays)
+    np.savez("north.npz", x=data.x_train, y=data.y_train)
+    np.savez("public-labelled.npz", x=data.x_test, y=data.y_test)
+    (sweep,) = blocks(page, "toml")
+    Path("sweep.toml").write_text(sweep, encoding="utf-8")
+    lines = lines_of(page)
+    assert len(lines) == 6
+    run_lines(lines)
+    table = Path("epsilon.csv").read_text(encoding="utf-8").splitlines()
+    assert len(table) == 1 + 2 * 6 * 3  # heads, budgets and seeds
+    assert Path("epsilon.svg").exists()
+
+
+def test_the_table_of_odds_is_what_epsilon_says() -> None:
+    text = (DOCS / "how-to-choose-epsilon.md").read_text(encoding="utf-8")
+    cells = {
+        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]]
+        for line in text.splitlines()
+        if line.startswith("|")
+    }
+    epsilons = np.array([float(cell) for cell in cells["ε"]])
+    odds = [float(cell.removesuffix(": 1").replace(",", "")) for cell in cells["odds, at most"]]
+    right = [float(cell.removesuffix("%")) for cell in cells["right, at most"]]
+    assert np.exp(epsilons) == pytest.approx(odds, rel=0.04)
+    assert 100 * np.exp(epsilons) / (1 + np.exp(epsilons)) == pytest.approx(right, abs=0.3)
+
+
+CALLS = re.compile(r"^(?:sudo -u \w+ |ExecStart=\S*/|\s*command: )?ghofl ([^#|\n]+)", re.MULTILINE)
+
+
+def _options(words: list[str]) -> set[str]:
+    """All options of the command that words begin with."""
+    assert words[0] in PLACES, f"there is no command {words[0]}"
+    command = load(words[0])
+    below = getattr(command, "commands", None)
+    if below is not None:
+        if words[1:] in ([], ["…"]):
+            return set()
+        assert words[1] in below, f"ghofl {words[0]} has no command {words[1]}"
+        command = below[words[1]]
+    return {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_a_page_names_is_there_with_its_options(page: Path) -> None:
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    told = re.findall(r"`ghofl ([a-z][^`]*)`", prose)
+    for language in ("sh", "text", "ini", "yaml"):
+        told += [line for block in blocks(page, language) for line in CALLS.findall(block.replace("\\\n", " "))]
+    for line in told:
+        words = re.sub(r"'[^']*'|\"[^\"]*\"", "TEXT", line).split()
+        strange = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)} - _options(words) - {"--help"}
+        assert not strange, f"{page.name}: ghofl {line} has no {strange}"

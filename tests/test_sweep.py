@@ -1,0 +1,221 @@
+"""Many simulations in one go: every combination, one tidy table, and no run twice."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from federations import blobs
+from ghofl.cli import app
+from ghofl.errors import DatasetError, HeadError, PartitionError, RecipeError
+from ghofl.simulation import sweep as module
+from ghofl.simulation.runs import FORMATS, Runs
+from ghofl.simulation.simulate import Dataset, recipe_for, simulate
+from ghofl.simulation.sweep import combinations, read_axes, sweep
+
+
+@pytest.fixture
+def data(rng):
+    x, y = blobs(rng)
+    return Dataset(x, y, x, y, tuple("abcd"))
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The clients of every simulation that was run."""
+    seen = []
+
+    def counting(data, parts, *others, **more):
+        seen.append(len(parts))
+        return simulate(data, parts, *others, **more)
+
+    monkeypatch.setattr(module, "simulate", counting)
+    return seen
+
+
+def test_every_combination_is_one_run_and_every_head_one_row(data):
+    runs = sweep(data, "nb,lda", clients=[2, 5], alpha=[0.1, None], seed=range(3))
+    assert len(runs.rows) == 2 * 2 * 3 * 2
+    assert len(runs.ids) == 12
+    assert {(r["clients"], r["alpha"], r["seed"], r["head"]) for r in runs.rows} == {
+        (k, a, s, h) for k in (2, 5) for a in (0.1, None) for s in range(3) for h in ("nb", "lda")
+    }
+    assert set(runs.varied) == {"clients", "alpha", "seed", "head"}
+
+
+def test_a_row_has_the_measures_of_a_simulation_alone(data):
+    from ghofl import HeadSpec
+    from ghofl.simulation.partition import split
+
+    (row,) = sweep(data, "lda", clients=3, alpha=0.5, seed=7, power=0.5).rows
+    specs = HeadSpec.parse_list("lda")
+    recipe = recipe_for(data, specs.values(), power=0.5, seed=7)
+    alone = simulate(data, split(data.y_train, 3, np.random.default_rng(7), 0.5), recipe, specs)
+    told = alone.to_dict()
+    assert row["total_sha256"] == told["total_sha256"]
+    assert row["recipe"] == recipe.fingerprint
+    for name in ("accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "payload_bytes"):
+        assert row[name] == told["heads"]["lda"][name]
+    assert [row["accuracy_low"], row["accuracy_high"]] == told["heads"]["lda"]["accuracy_interval"]
+    assert all(isinstance(value, int | float | str | None) for value in row.values())
+    assert (row["power"], row["bits"], row["clients"], row["rows"]) == (0.5, 8, 3, len(data.y_train))
+    assert {"ghofl", "numpy", "python", "date", "data_sha256"} <= set(row)
+
+
+def test_a_head_of_equal_totals_is_fitted_once(data, monkeypatch):
+    fitted = []
+    judge = module.judge_head
+    monkeypatch.setattr(module, "judge_head", lambda *what: fitted.append(what[1].name) or judge(*what))
+    runs = sweep(data, "lda", clients=[2, 3, 4], seed=[0, 1])
+    assert fitted == ["lda"]
+    assert len({row["total_sha256"] for row in runs.rows}) == 1
+    sweep(data, "lda", clients=[2, 3], project=[2, 3])
+    assert fitted == ["lda"] * 3
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_runs_come_back_from_a_file_as_they_were(data, tmp_path, ending):
+    path = tmp_path / f"runs{ending}"
+    runs = sweep(data, "nb,lda", clients=[2, 5], alpha=[0.1, None], output=path)
+    assert Runs.load(path) == runs
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_stopped_sweep_goes_on_where_it_stopped(data, tmp_path, counted, monkeypatch, ending):
+    path = tmp_path / f"runs{ending}"
+    axes = {"clients": [2, 3, 4, 5], "seed": [0, 1]}
+
+    def stop_at_the_fifth(what, done, of):
+        if (what, done) == ("runs", 5):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(data, output=path, progress=stop_at_the_fifth, **axes)
+    assert len(Runs.load(path).ids) == len(counted) == 5
+    whole = sweep(data, output=path, **axes)
+    assert len(counted) == len(whole.ids) == 8
+    assert sweep(data, output=path, **axes) == whole
+    assert len(counted) == 8
+    sweep(data, output=path, fresh=True, clients=2)
+    assert len(Runs.load(path).ids) == 1
+
+
+def test_other_rows_other_heads_and_another_version_are_other_runs(data, tmp_path, counted, monkeypatch):
+    path = tmp_path / "runs.csv"
+    sweep(data, output=path)
+    other = Dataset(data.x_train + 1, data.y_train, data.x_test, data.y_test, data.classes)
+    sweep(other, output=path)
+    sweep(data, "nb", output=path)
+    monkeypatch.setattr("ghofl.__version__", "999")
+    assert len(sweep(data, output=path).ids) == len(counted) == 4
+
+
+def test_splits_by_alpha_and_by_classes_are_one_beside_the_other():
+    found = list(combinations({"clients": [4, 8], "alpha": [0.1], "classes_per_client": [1, 2]}))
+    assert [(s.clients, s.alpha, s.classes_per_client) for s in found] == [
+        (4, 0.1, None), (8, 0.1, None), (4, None, 1), (8, None, 1), (4, None, 2), (8, None, 2)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("axes", "error", "text"),
+    [
+        ({"client": [3]}, RecipeError, "did you mean sweep.clients"),
+        ({"clients": ["ten"]}, RecipeError, "sweep.clients is 'ten'; it must be a whole number"),
+        ({"clients": []}, RecipeError, "sweep.clients has no values"),
+        ({"clients": 0}, PartitionError, "0 clients"),
+        ({"project": 500}, RecipeError, "500"),
+        ({"heads": "sketched_qda"}, HeadError, "needs --sketch"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(data, axes, error, text):
+    with pytest.raises(error, match=text):
+        sweep(data, **axes)
+
+
+def test_a_file_of_settings_is_read_with_none_for_leaving_out(tmp_path):
+    path = tmp_path / "sweep.toml"
+    path.write_text('clients = [2, 5]\nclasses-per-client = 1\nalpha = ["none", 0.1]\nheads = ["nb", "lda"]\n')
+    assert read_axes(path) == {
+        "clients": [2, 5], "classes_per_client": [1], "alpha": [None, 0.1], "heads": ["nb", "lda"]
+    }  # fmt: skip
+    path.write_text("clients = [2,")
+    with pytest.raises(RecipeError, match="is not TOML"):
+        read_axes(path)
+
+
+def test_a_file_that_is_no_table_of_runs_is_refused_and_left_alone(data, tmp_path):
+    for name, text in {"a.csv": "x,y\n1,2\n", "b.json": "{}", "c.json": "[1]", "d.json": "["}.items():
+        path = tmp_path / name
+        path.write_text(text)
+        with pytest.raises(DatasetError, match="is not a table of runs"):
+            sweep(data, output=path)
+        assert path.read_text() == text
+    with pytest.raises(DatasetError, match="ends in '.xls'"):
+        sweep(data, output=tmp_path / "runs.xls")
+
+
+def test_means_over_seeds_have_the_spread_of_the_accuracy():
+    rows = [{"run": str(s), "head": "lda", "seed": s, "accuracy": a, "log_loss": 2.0} for s, a in enumerate((0.5, 0.7))]
+    (line,) = Runs(tuple(rows)).summary()
+    assert (line["seeds"], line["accuracy"], line["log_loss"]) == (2, 0.6, 2.0)
+    assert line["accuracy_sd"] == pytest.approx(0.1414, abs=1e-4)
+
+
+def test_a_picture_has_a_line_for_every_head_and_setting(data, tmp_path):
+    pytest.importorskip("matplotlib")
+    runs = sweep(data, "nb,lda", clients=[2, 5, 9], alpha=[0.1, None], seed=[0, 1])
+    runs.plot(tmp_path / "runs.svg")
+    runs.plot(tmp_path / "bytes.svg", x="alpha", y="payload_bytes")
+    assert set(runs._lines("clients", "accuracy")) == {
+        f"{head}, alpha {a}" for head in ("nb", "lda") for a in ("0.1", "none")
+    }
+    assert all(len(points) == 3 for points in runs._lines("clients", "accuracy").values())
+    for name in ("runs.svg", "bytes.svg"):
+        assert "<svg" in (tmp_path / name).read_text()
+    with pytest.raises(DatasetError, match="cannot draw 'speed'"):
+        runs.plot(tmp_path / "no.svg", y="speed")
+
+
+@pytest.fixture
+def folder(tmp_path, data, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("all.npz", x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test)
+    return tmp_path
+
+
+def ghofl(*arguments, code=0):
+    done = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_repeated_options_are_a_sweep_that_the_command_goes_on_with(folder):
+    command = ["simulate", "--embeddings", "all.npz", "--heads", "nb,lda", "-o", "runs.csv"]
+    command += ["--clients", 2, "--clients", 4, "--alpha", 0.1, "--alpha", 1, "--seed", 0, "--seed", 1]
+    assert "8 runs" in ghofl(*command)
+    before = (folder / "runs.csv").read_text()
+    told = json.loads(ghofl(*command, "--json", "-"))["runs"]
+    assert (folder / "runs.csv").read_text() == before
+    assert len(told) == 16
+    assert {row["data"] for row in told} == {"all.npz"}
+
+
+def test_a_file_of_settings_and_options_make_one_sweep(folder):
+    (folder / "sweep.toml").write_text('heads = ["nb", "lda"]\nclients = [2, 4]\nproject = [2, "none"]\n')
+    command = ["simulate", "--embeddings", "all.npz", "--sweep", "sweep.toml", "--alpha", 0.1, "--power", 0.5]
+    rows = json.loads(ghofl(*command, "-o", "runs.json", "--json", "-"))["runs"]
+    assert {(r["clients"], r["project"], r["head"], r["power"]) for r in rows} == {
+        (k, p, h, 0.5) for k in (2, 4) for p in (2, None) for h in ("nb", "lda")
+    }
+    assert "both say clients" in ghofl(*command, "--clients", 3, code=2)
+    assert "ends in '.txt'" in str(CliRunner().invoke(app, [*map(str, command), "-o", "runs.txt"]).exception)
+
+
+def test_a_sweep_of_a_table_splits_it_anew_for_every_seed(folder, data):
+    lines = ["a,b,label", *(f"{x[0]},{x[1]},{'abcd'[y]}" for x, y in zip(data.x_train, data.y_train, strict=True))]
+    (folder / "rows.csv").write_text("\n".join(lines) + "\n")
+    command = ["simulate", "--table", "rows.csv", "--label", "label", "--clients", 2, "--seed", 0, "--seed", 1]
+    rows = json.loads(ghofl(*command, "--json", "-"))["runs"]
+    assert len({row["data_sha256"] for row in rows}) == 2
