@@ -41,7 +41,8 @@ def lines() -> list[Line]:
         ),
         ("texts", "the same defaults", "`--preset paper`", _texts, "defaults"),
         (
-            "probabilities", f"calibrated on draws, τ = {calibration.DISPERSION:g} from {calibration.WIDE} dimensions",
+            "probabilities", f"calibrated on draws, τ² = log₂ C from {calibration.WIDE} dimensions, τ ≤ "
+            f"{calibration.DISPERSION:g} unless linear",
             "`ghofl calibrate`, `--priors`", _probabilities, "probabilities",
         ),
         ("novelty", f"draws {novelty.WIDER:g} times as wide", "`ghofl calibrate`", _novelty, "novelty"),

@@ -171,8 +171,9 @@ def test_a_head_without_known_priors_says_so():
 
 
 def test_draws_are_as_measured_in_few_dimensions_and_wider_in_many():
-    assert dispersion_for(6) == dispersion_for(128) == 1.0
-    assert 1.0 < dispersion_for(384) < dispersion_for(512) == dispersion_for(8192) == 1.7
+    assert dispersion_for(6, 100) == dispersion_for(128, 100) == dispersion_for(8192, 2) == 1.0
+    assert 1.0 < dispersion_for(384, 16) < dispersion_for(512, 16) == dispersion_for(8192, 16) == 2.0
+    assert dispersion_for(512, 16) < dispersion_for(512, 100)
 
 
 def test_the_dispersion_can_be_set(rng):
