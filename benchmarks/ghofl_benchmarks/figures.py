@@ -121,7 +121,7 @@ def _front(ax: Any, line: list[dict], others: list[dict], runs: dict) -> None:
         if method in runs:
             sent = [(i + 1) * runs[method]["bytes_up"] for i in range(len(runs[method]["accuracy"]))]
             ax.plot(sent, [100 * a for a in runs[method]["accuracy"]], ".-", color=other, markersize=3, linewidth=0.9)
-            title = f"{NAMES[method]}, whole network,\n{len(sent)} rounds"
+            title = f"{NAMES[method]}, whole network\nat 96 px, {len(sent)} rounds"
             _label(ax, title, sent[-1], 100 * runs[method]["accuracy"][-1], other)
     ax.set_xlim(1.5e4, 3e9)
     ax.set_title("CIFAR-10 on ten clients that have few classes each (Dirichlet 0.05)", loc="left", fontsize=10)

@@ -212,8 +212,7 @@ def log_loss(
 
 def _judged(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]) -> tuple[Head, Gaussians]:
     """The head to judge and the Gaussians to judge it on."""
-    known = gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
-    dim = gaussians.means.shape[1]
+    known, dim = gaussians if gaussians.has_shared_covariance else gaussians.diagonal(), gaussians.means.shape[1]
     has_own = head.needs[0] == ("S",) and dim <= NARROW  # as many covariances as classes, each of few rows
     is_few = gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim
     if known is gaussians and is_few and dim <= REDRAWN:
