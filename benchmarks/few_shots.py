@@ -157,11 +157,10 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="score on training rows that are left out")
     parser.add_argument("--heads", default="", help="measure these again and keep the others of the stored cell")
     given = parser.parse_args()
-    found = {}
-    if given.json.is_file():
-        found = {(r["dataset"], r["rows_per_class"]): r for r in json.loads(given.json.read_text())}
     wanted = (given.sets.split(","), given.rows.split(","), given.seeds, given.test_rows, given.held_out)
     for result in results(*wanted, given.heads):
+        stored = json.loads(given.json.read_text()) if given.json.is_file() else []  # another run may have written it
+        found = {(r["dataset"], r["rows_per_class"]): r for r in stored}
         cell = (result["dataset"], result["rows_per_class"])
         old = found.get(cell, {}) if given.heads else {}
         if any(old.get(key, result[key]) != result[key] for key in ("seeds", "test_rows", "statistic")):

@@ -21,6 +21,7 @@ import encoders
 import federation
 import few_shots
 import grid
+import naive_bayes
 import novelty
 import privacy
 import probabilities
@@ -36,8 +37,8 @@ PARTS = {"speed": speed.run, "accuracy": accuracy.run, "grid": grid.run, "privac
 PARTS |= {"trained": trained.run, "best": best.run}
 PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run, "federation": federation.run}
 PARTS |= {"public_rows": public_rows.run, "defaults": defaults.run, "probabilities": probabilities.run}
-PARTS |= {"novelty": novelty.run}
-OF_TEXTS = ("text", "defaults", "probabilities", "novelty")
+PARTS |= {"novelty": novelty.run, "naive_bayes": naive_bayes.run}
+OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes")
 
 
 def main(names: list[str], baseline: str | None = None) -> int:
@@ -141,6 +142,9 @@ def page() -> str:
         )
     if "few_shots" in stored:
         parts.append("\n## Few rows per class\n\n" + _about(few_shots) + few_shots.table(stored["few_shots"]) + "\n")
+    if "naive_bayes" in stored:
+        own = naive_bayes.table(stored["naive_bayes"])
+        parts.append("\n## Naive Bayes of few rows\n\n" + _about(naive_bayes) + own + "\n")
     if "probabilities" in stored:
         own = probabilities.table(stored["probabilities"])
         parts.append("\n## Probabilities beside scikit-learn's\n\n" + _about(probabilities) + own + "\n")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federations import blobs, moments_of, recipe_of, total_of
+from federations import blobs, moments_of, recipe_of, split_datasets, total_of
 from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Moments, Recipe, Total
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.privacy import as_vector
@@ -348,3 +348,26 @@ def test_files_of_messages_and_totals_never_lie_in_memory_as_a_whole(tmp_path, r
         assert tracemalloc.get_traced_memory()[1] - before < whole + 35e6
     finally:
         tracemalloc.stop()
+
+
+@given(split_datasets(), st.integers(1, 5))
+def test_a_tree_of_partial_totals_is_the_total_of_all(dataset, width):
+    layout, _, x, y, parts = dataset
+    recipe = recipe_of(classes=max(2, layout.classes), dim=layout.dim)
+    plain = Layout.of(recipe)
+    x = np.clip(x, -plain.bound, plain.bound)
+    messages = [Message.of(Moments.of(x[p], y[p], plain), recipe, f"site-{i}") for i, p in enumerate(parts)]
+    level = [Total.of(messages[i : i + width], recipe) for i in range(0, len(messages), width)]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [pair[0].join(pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+    whole = Total.of(messages, recipe)
+    assert level[0].moments.sha256 == whole.moments.sha256
+    assert level[0] == whole
+
+
+def test_totals_that_share_a_message_are_not_joined():
+    recipe = recipe_of()
+    nameless = Message.of(Moments.zeros(Layout.of(recipe)), recipe)
+    with pytest.raises(RosterError, match="in both totals"):
+        Total.of([nameless], recipe).join(Total.of([nameless], recipe))

@@ -157,6 +157,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     assert len(result["heads"]) == 14
     for name, head in result["heads"].items():
         measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece"}
+        measures |= {"accuracy_interval", "balanced_accuracy_interval"}
         assert set(head) == measures | {"payload_bytes", "fit_seconds", "ms_per_sample"}
         # The released FisherMix starts from random weights and has 320 steps here: it has not arrived anywhere yet.
         assert (0.0 if name == "fisher_mix" else 0.5) < head["accuracy"] <= 1.0
@@ -569,3 +570,23 @@ def test_the_server_is_told_which_sites_clipped_most_of_their_entries(folder):
         result = json.loads(done.stdout)
         assert (result["roster"][0] if "roster" in result else result)["clipped"] > 0.9
         assert "fell outside the grid" in " ".join(done.stderr.split())
+
+
+def test_a_folder_of_messages_is_added_up_and_totals_of_folders_are_joined(folder):
+    federation()
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+    os.replace("north.ghofl", "one/north.ghofl")
+    os.replace("south.ghofl", "two/south.ghofl")
+    (folder / "one" / "notes.txt").write_text("not a message")
+    whole = json.loads(ghofl("sum", "one", "two", "-r", "recipe.toml", "-o", "both.ghofl", "--json", "-"))
+    for name in ("one", "two"):
+        ghofl("sum", name, "-r", "recipe.toml", "-o", f"total-{name}.ghofl")
+    totals = ("--to", "total-two.ghofl", "--to", "total-one.ghofl")
+    joined = json.loads(ghofl("sum", *totals, "-o", "joined.ghofl", "--json", "-"))
+    assert joined["total_sha256"] == whole["total_sha256"]
+    assert [e["site"] for e in joined["roster"]] == ["north", "south"]
+    ghofl("sum", *totals[:2], *totals[:2], "-o", "twice.ghofl", code=2)
+    ghofl("sum", "--to", "total-one.ghofl", "-o", "alone.ghofl", code=2)
+    (folder / "empty").mkdir()
+    assert "holds no messages" in _words(ghofl("sum", "empty", "-r", "recipe.toml", "-o", "x.ghofl", code=2))

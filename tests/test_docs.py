@@ -209,7 +209,7 @@ def test_the_walk_through_of_tables_runs_line_by_line(
 @pytest.mark.parametrize(
     "page",
     [
-        "how-to-python.md", "how-to-unlearn.md", "how-to-simulate.md", "how-to-private-runs.md",
+        "how-to-unlearn.md", "how-to-simulate.md", "how-to-private-runs.md",
         "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip

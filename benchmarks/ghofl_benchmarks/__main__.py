@@ -23,7 +23,7 @@ from ghofl_benchmarks.defaults import write_defaults
 from ghofl_benchmarks.figures import DRAW, FIGURES
 from ghofl_benchmarks.page import write_page
 from ghofl_benchmarks.report import new_result
-from ghofl_benchmarks.tables import TABLES, Settings, has_torch, load_table
+from ghofl_benchmarks.tables import TABLES, Settings, has_torch, load_table, note_sets
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -61,6 +61,7 @@ def _table(options: argparse.Namespace, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         result = settings.begun[-1] if settings.begun else new_result(f"table-{options.name}", "", options.seed)
         print(f"interrupted: {len(result['rows'])} rows were measured and are kept.", file=sys.stderr)
+    note_sets(result)
     if not options.fresh:
         result = report.merged(report.read(result["name"], options.out), result)
     for path in report.write(result, options.out, draw):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ghofl.heads import best, calibration, novelty
+from ghofl.heads.naive_bayes import SHARED_ROWS
 from ghofl.planning import assembly, public
 from ghofl.recipe import Grid
 from ghofl.simulation.simulate import BEST_BUDGET
@@ -34,6 +35,10 @@ def lines() -> list[Line]:
         ("statistics and head", f"`best` within {BEST_BUDGET // 10**6} MB", "`--budget`, `--heads`", _best, "best"),
         ("shrinkage of LDA, RDA, Student", "from rows and dimensions", "`--preset paper`", _shrinkage, "accuracy"),
         ("`best` of few rows", few, "`--heads`", _few, "few_shots"),
+        (
+            "shrinkage of naive Bayes", f"shared variances count as {SHARED_ROWS:g} rows", "`nb(shrinkage=0)`", _naive_bayes,
+            "naive_bayes",
+        ),
         ("texts", "the same defaults", "`--preset paper`", _texts, "defaults"),
         (
             "probabilities", f"calibrated on draws, τ = {calibration.DISPERSION:g} from {calibration.WIDE} dimensions",
@@ -110,6 +115,15 @@ def _few(stored: list[dict]) -> str:
     return (
         f"over {len(stored)} cells of {', '.join(sets)}, `best` is at most {worst['gap']:.2f} points under the best single "
         f"head of the message ({worst['dataset']}, {worst['rows_per_class']} rows per class)"
+    )
+
+
+def _naive_bayes(stored: list[dict]) -> str:
+    at = f"{SHARED_ROWS:g}"
+    return "on held-out training rows: " + "; ".join(
+        f"{r['dataset']}, {r['rows_per_class']} rows per class {r['weights']['0']:.1f} → {r['weights'][at]:.1f}"
+        for r in stored
+        if r["rows_per_class"] in (2, 8, "all")
     )
 
 

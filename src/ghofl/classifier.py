@@ -220,7 +220,7 @@ class Classifier(Shown):
         return {
             "head": self.head.name + (f"({options})" if options else ""),
             "classes": some(self.recipe.classes),
-            "from": f"{self.rows:,} rows of {self.sites:,} sites",
+            "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
             "temperature": f"{self.temperature:.3g}",
             "recipe": f"{self.recipe.fingerprint[:12]}…",

@@ -194,6 +194,8 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["nan.npy", "-o", "out.csv"], "nan.npy row 20 holds a number that is not finite"),
         (["nowhere", "-o", "out.csv"], "is not a file or folder here"),
         (["ragged.parquet", "-o", "out.csv"], "is not of lists of one length"),
+        (["null.parquet", "-o", "out.csv"], "is not of lists of one length"),
+        (["text.parquet", "-o", "out.csv"], "is not of lists of one length"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(folder, words, told):
@@ -207,7 +209,9 @@ def test_bad_input_is_refused_and_nothing_is_written(folder, words, told):
     np.savez("flat.npz", x=x[0])
     np.save("narrow.npy", x[:, :3])
     np.save("nan.npy", np.where(np.arange(50)[:, None] == 20, np.nan, x))
-    polars.DataFrame({"embedding": [[1.0] * 6, [1.0]]}).write_parquet("ragged.parquet")
+    polars.DataFrame({"embedding": [[1.0] * 6, [1.0] * 5, [1.0] * 7]}).write_parquet("ragged.parquet")
+    polars.DataFrame({"embedding": [[1.0] * 6, None]}).write_parquet("null.parquet")
+    polars.DataFrame({"embedding": [["a"] * 6]}).write_parquet("text.parquet")
     told_now = " ".join(predict(*words, code=2).replace("│", " ").split())
     assert told in told_now, told_now
     assert not (folder / "out.csv").exists()
@@ -287,6 +291,7 @@ def test_a_table_without_the_column_of_ids_is_refused(table_head):
 # Memory and progress
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".safetensors"])
 def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_path, rng, suffix):
     dim, rows = 64, 40_000  # 20 MB of rows
@@ -337,3 +342,27 @@ def test_an_archive_that_goes_on_after_its_rows_is_damaged(folder):
     with zipfile.ZipFile("new.npz") as archive, zipfile.ZipFile("more.npz", "w") as out:
         out.writestr("x.npy", archive.read("x.npy") + b"more")
     assert "goes on after its last row" in predict("more.npz", "-o", "out.csv", code=2)
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-4, 6), }", "of shape (-4, 6); nothing has that"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 6), }", "nothing has that"),
+        (
+            "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1099511627776), }",
+            "holds rows of 1099511627776 numbers",
+        ),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (9000, 6), }", "ends before its last row"),
+        ("{'descr': '<f8', 'fortran_order': True, 'shape': (50, 6), }", "column after column"),
+        ("{'descr': '|O', 'fortran_order': False, 'shape': (50, 6), }", "holds objects"),
+        ("{'descr': '<f8', 'shape': (50, 6), }", "is not an .npz of plain arrays"),
+        ("__import__('os')", "is not an .npz of plain arrays"),
+    ],
+)
+def test_a_header_that_lies_is_refused_before_anything_is_made_of_it(folder, header, told):
+    text = header.encode().ljust(117) + b"\n"
+    with zipfile.ZipFile("odd.npz", "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + new_rows().tobytes())
+    assert told in predict("odd.npz", "-o", "out.csv", code=2)
+    assert not (folder / "out.csv").exists()

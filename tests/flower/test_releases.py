@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from federations import blobs, total_of
+from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import FederationError
 from ghofl.flower.server.federation import run
@@ -33,6 +34,7 @@ def test_four_releases_of_a_run_s_folder_are_four_and_compose(tmp_path):
         found = told(tmp_path / "run")["guarantee"]
         assert found["releases"] == number
         assert found["epsilon"] == pytest.approx(compose([promised] * number).epsilon)
+        assert Total.load(tmp_path / "run" / "released.ghofl").guarantee.releases == number
     assert "in 4 releases" in (tmp_path / "run" / "report.md").read_text()
     assert json.loads((tmp_path / "run" / "report.json").read_text())["guarantee"]["releases"] == 4
     run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
@@ -105,5 +107,8 @@ def test_releases_of_a_total_file_are_counted_beside_it(tmp_path):
     for number in range(1, 5):
         done = CliRunner().invoke(app, [*words, str(tmp_path / f"{number}.ghofl"), "--json", "-"])
         assert json.loads(done.output)["composed"]["releases"] == number
+        kept = Total.load(tmp_path / f"{number}.ghofl")
+        assert kept.guarantee.releases == number
+        assert Classifier.fit(kept, "lda").guarantee.releases == number, "and so do the heads built from it"
     seen = CliRunner().invoke(app, [*words, str(tmp_path / "5.ghofl")])
-    assert "All 5 releases of this total together" in seen.output
+    assert "All 5 releases of this total together" in " ".join(seen.output.split())

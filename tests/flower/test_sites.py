@@ -24,7 +24,7 @@ from ghofl.site.answers import ACTIONS, answer, text_for_outside
 from ghofl.site.binding import is_signed, load_public_key, sign
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
-from ghofl.site.parcel import ready
+from ghofl.site.parcel import prepare_parcel
 from ghofl.site.policy import Policy, load_peers
 from ghofl.site.site import Site
 from ghofl.wire.message import Message
@@ -153,14 +153,14 @@ def test_whole_number_labels_are_places_in_the_list_of_classes_only_where_the_si
 
 def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
     site = Site.load(make_sites(tmp_path)[0])
-    first = ready(site, PLAIN, site.memory())
+    first = prepare_parcel(site, PLAIN, site.memory())
     (tmp_path / "0.npz").unlink()
-    again = ready(site, PLAIN, site.memory())
+    again = prepare_parcel(site, PLAIN, site.memory())
     assert again.content == first.content
     assert Message.from_bytes(again.content, PLAIN).id == first.message_id
     (tmp_path / "memory-0" / "outbox" / f"{PLAIN.fingerprint}.bin").write_bytes(b"something else")
     with pytest.raises(ValueError, match="damaged; remove it there"):
-        ready(site, PLAIN, site.memory())
+        prepare_parcel(site, PLAIN, site.memory())
 
 
 def test_what_a_site_remembers_only_its_owner_reads(tmp_path):
@@ -332,11 +332,11 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
     path = make_sites(tmp_path, policy="confirm = true\n")[0]
     invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")
     site = Site.load(path)
-    assert ready(site, PLAIN, site.memory()).rows
+    assert prepare_parcel(site, PLAIN, site.memory()).rows
     again = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--again")
     assert "waits for --confirm" in again.output
     with pytest.raises(PolicyError, match="has not approved"):
-        ready(site, PLAIN, site.memory())
+        prepare_parcel(site, PLAIN, site.memory())
 
 
 def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):

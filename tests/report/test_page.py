@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 from exported_heads import CLASSES, RECIPE, classifier_of, rows
 from ghofl import HeadSpec, Total
 from ghofl.cli import app
-from ghofl.report.findings import Findings, judge
+from ghofl.report.charts import charts_of
+from ghofl.report.findings import Findings, HeadLine, judge
 from ghofl.report.page import page
 from ghofl.simulation.simulate import Dataset, simulate
 from ghofl.site.outgoing import Embedded, outgoing
@@ -193,3 +194,13 @@ def test_the_demo_says_how_to_get_its_page(monkeypatch):
     done = CliRunner().invoke(app, ["demo"])
     assert done.exit_code == 0, done.output
     assert "ghofl demo --report demo.html" in done.output
+
+
+def test_labels_of_heads_that_would_cover_each_other_are_one(findings):
+    accuracies = {"qda": 0.99, "student": 0.985, "lda": 0.8, "nb": 0.5, "rda": 0.984, "ridge": 0.983}
+    sizes = {"lda": 4000, "nb": 900}
+    lines = tuple(HeadLine(name, value, sizes.get(name, 9000)) for name, value in accuracies.items())
+    (points,) = charts_of(replace(findings, heads=lines))["payload"]["data"]
+    assert points["text"] == ["qda, student, rda and 1 more", "", "lda", "nb", "", ""]
+    assert points["hovertext"] == list(accuracies)
+    assert points["textposition"] == ["middle left"] * 3 + ["middle right"] + ["middle left"] * 2

@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
 
+from ghofl import Encoder, Features, Recipe
 from ghofl.errors import EmbeddingsError
-from ghofl.samples import Rows, class_numbers, classes_of, load_rows, without_bad
+from ghofl.samples import Rows, class_numbers, classes_of, columnar, load_rows, without_bad
+from ghofl.site.outgoing import Embedded, count
+from ghofl.site.rows import load_embedded
 
 
 def test_rows_are_read_by_split(tmp_path, rng):
@@ -134,3 +137,84 @@ def test_unknown_labels_are_named(labels, says):
 def test_numbers_outside_the_list_of_classes_are_named(labels):
     with pytest.raises(EmbeddingsError, match=f"label {labels[1]} of row 1 is not in the recipe's 2 classes"):
         class_numbers(np.array(labels), ("a", "b"), labels_are_numbers=True)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
+@pytest.mark.parametrize("in_memory", [2**28, 100])
+def test_rows_of_columnar_files_are_read_in_batches_into_memory_or_a_mapped_file(
+    tmp_path, rng, monkeypatch, suffix, in_memory
+):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    monkeypatch.setattr(columnar, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(columnar, "BATCH", 32)
+    x, y, path = rng.normal(size=(100, 4)).astype(np.float16), rng.integers(3, size=100), tmp_path / f"rows{suffix}"
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 4)
+    table = pa.table({"embedding": lists, "label": y, "note": ["-"] * 100})
+    if suffix == ".parquet":
+        parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as file:
+            file.write_table(table, max_chunksize=32)
+    rows = load_rows(path)
+    assert np.array_equal(rows.x, x)
+    assert rows.x.dtype == np.float16
+    assert np.array_equal(rows.y, y)
+    assert isinstance(rows.x, np.memmap) is (in_memory < 2**20)
+    recipe = Recipe(tuple("012"), Encoder(dim=4))
+    assert load_embedded(recipe, path).y.tolist() == y.tolist()
+    counted = count(Features.of(recipe), load_embedded(recipe, path))
+    assert counted.moments == count(Features.of(recipe), Embedded(x, y)).moments
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"x": [[1.0, 2.0], [3.0]]}, "lists of one length"),
+        ({"x": [[1.0, 2.0], None]}, "lists of one length"),
+        ({"x": [[1.0, None], [3.0, 4.0]]}, "lists of one length"),
+        ({"x": [["a"], ["b"]]}, "lists of one length"),
+        ({"x": [1.0, 2.0]}, "lists of one length"),
+        ({"z": [[1.0]]}, "has the columns z; expected a column 'embedding'"),
+        ({"x": [[1.0], [2.0]], "y": [1, None]}, "row 1 has no 'y'"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_columns_that_are_not_rows_are_told(tmp_path, suffix, columns, says):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table, path = pa.table(columns), tmp_path / f"rows{suffix}"
+    if suffix == ".parquet":
+        parquet.write_table(table, path)
+    else:
+        with pa.ipc.new_file(str(path), table.schema) as file:
+            file.write_table(table)
+    with pytest.raises(EmbeddingsError, match=says):
+        load_rows(path)
+
+
+def test_an_arrow_file_cut_anywhere_is_told(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.arrow"
+    table = pa.table({"x": [[1.0, 2.0]] * 20, "y": [0] * 20})
+    with pa.ipc.new_file(str(path), table.schema) as file:
+        file.write_table(table)
+    whole = path.read_bytes()
+    for cut in (0, 5, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(EmbeddingsError, match="is not an Arrow file that can be read"):
+            load_rows(path)
+
+
+def test_rows_of_a_mapped_file_are_added_up_a_few_at_a_time(tmp_path, rng):
+    """What is left of the file in memory after a block is given back, so that the peak does not grow with the file."""
+    x, y = rng.normal(size=(30_000, 16)).astype(np.float32), rng.integers(3, size=30_000)
+    np.save(tmp_path / "rows.npy", x)
+    np.save(tmp_path / "rows.labels.npy", y)
+    recipe = Recipe(tuple("012"), Encoder(dim=16))
+    mapped = load_embedded(recipe, tmp_path / "rows.npy")
+    assert isinstance(mapped.x, np.memmap)
+    assert count(Features.of(recipe), mapped).moments == count(Features.of(recipe), Embedded(x, y)).moments
+    assert np.array_equal(mapped.x, x)

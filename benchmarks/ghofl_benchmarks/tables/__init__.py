@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from ghofl_benchmarks.data import IMAGES, TEXTS, TITLES, Missing, note_of
+from ghofl_benchmarks.data import TITLES, Missing, note_of
 from ghofl_benchmarks.report import add_row, new_result
 
 TABLES = {
@@ -53,9 +53,13 @@ def start(name: str, settings: Settings) -> dict[str, Any]:
         result["notes"].append(
             f"Rows of --rows {settings.rows} are of the first {settings.rows:,} training rows and a quarter as many test rows."
         )
-    told = {name: note_of(name) for name in settings.sets or (*IMAGES, *TEXTS)}
-    result["notes"] += [f"{TITLES[name]}: {note}" for name, note in told.items() if note]
     return result
+
+
+def note_sets(result: dict[str, Any]) -> None:
+    """Note what the files of the sets that were measured say about their rows."""
+    told = {name: note_of(name) for name in dict.fromkeys(row.get("set") for row in result["rows"]) if name in TITLES}
+    result["notes"] += [f"{TITLES[name]}: {note}" for name, note in told.items() if note]
 
 
 def leave_out(result: dict[str, Any], missing: Missing, **fields: str) -> None:
@@ -78,4 +82,4 @@ def load_table(name: str) -> tuple[Callable[[Settings], dict], Callable]:
     return module.run, module.draw
 
 
-__all__ = ["TABLES", "TORCH", "Settings", "add_row", "has_torch", "leave_out", "load_table", "start"]
+__all__ = ["TABLES", "TORCH", "Settings", "add_row", "has_torch", "leave_out", "load_table", "note_sets", "start"]

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.cli.server import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
+from ghofl.cli.facts import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -139,6 +138,8 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         total = Total.load(file)
         warn_of_clipping(total)
         return {"kind": "total", **total_result(total, file)}
+    from ghofl.classifier import Classifier  # with every head; the other kinds do without
+
     classifier = Classifier.load(file)
     return {
         "kind": "head",

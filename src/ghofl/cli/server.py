@@ -1,9 +1,9 @@
 """Commands of the server: `sum`, `subtract`, `release` and `head`."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import typer
@@ -13,22 +13,25 @@ from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
-from ghofl.moments import Moments
-from ghofl.privacy import Guarantee
+from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
-CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
 
 def add_up(
-    messages: Annotated[list[Path], typer.Argument(help="Message files of sites.")],
     output: TotalOutput,
+    messages: Annotated[
+        list[Path] | None, typer.Argument(help="Message files of sites, or folders of them (NAME.ghofl).")
+    ] = None,
+    *,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
-    to: Annotated[Path | None, typer.Option(help="A total to add late joiners to.")] = None,
+    to: Annotated[
+        list[Path] | None, typer.Option(help="A total to add late joiners to; several totals are joined into one.")
+    ] = None,
     max_share: MaxShare = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
@@ -38,16 +41,21 @@ def add_up(
 ) -> None:
     """At the server: add messages up, one at a time, each site once.
 
+    Totals of some sites each, joined by several --to, are the total of all of them, to the bit.
+
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
     check_max_share(max_share)
-    if (recipe is None) == (to is None):
+    if (recipe is None) == (not to):
         raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
-    start = None if to is None else _load_total(to)
+    paths = _files_in(messages or [])
+    if not paths and len(to or []) < 2:
+        raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
+    start = _joined(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    aside = set_aside(messages, agreed, start, max_share) if quarantine else {}
-    total = _added([path for path in messages if path not in aside], agreed, start)
+    aside = set_aside(paths, agreed, start, max_share) if quarantine else {}
+    total = _added([path for path in paths if path not in aside], agreed, start)
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
     check_shares(total, max_share)
     total.save(output)
@@ -56,20 +64,40 @@ def add_up(
     tell_aside(aside)
 
 
+def _files_in(paths: Sequence[Path]) -> list[Path]:
+    """The files named, and in place of a folder its messages, in the order of their names."""
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.ghofl")) if path.is_dir() else [path]
+        if not inside:
+            raise typer.BadParameter(f"the folder {path} holds no messages; expected files called NAME.ghofl.")
+        found += inside
+    return found
+
+
+def _joined(paths: Sequence[Path]) -> Total | None:
+    total = None
+    for path in paths:
+        more = _load_total(path)
+        with console.errors_about(path):
+            total = more if total is None else total.join(more)
+    return total
+
+
 def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
     aggregator = Aggregator(recipe, start)
-    holders: dict[int, set[str]] = {}
+    holders: dict[int, str | None] = {}  # by class: the site that alone has it, or nothing where two have
     with console.progress() as report:
         for i, path in enumerate(messages):
             report("messages", i, len(messages))
             with console.errors_about(path):
                 message = Message.load(path, recipe)
                 aggregator.add(message)
-            for c in np.flatnonzero(message.moments.counts > 0):
-                holders.setdefault(int(c), set()).add(message.name)
+            for c in np.flatnonzero(message.moments.counts > 0).tolist():
+                holders[c] = None if c in holders else message.name
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
-    return replace(aggregator.total(), quarantined=() if start is None else start.quarantined)
+    return replace(aggregator.finish(), quarantined=() if start is None else start.quarantined)
 
 
 def subtract(
@@ -106,16 +134,18 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    released, journal = _load_total(total).release(), Releases(total.with_name(f"{total.name}.releases.jsonl"))
-    journal.add(released)
+    own = _load_total(total).release()
+    released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
     released.save(output)
-    together = journal.compose(() if released.guarantee is None else released.guarantee.assumptions)
+    together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""
     if together is not None and together.releases > 1:
-        more += f" All {together.releases} releases of this total together: {console.promise(together)}"
+        more += (
+            f" All {together.releases} releases of this total together, as the file says: {console.promise(together)}"
+        )
     console.say(
         {**total_result(released, output), "composed": None if together is None else together.to_dict()},
-        f"Wrote {output}: {console.promise(released.guarantee)}{more}",
+        f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
 
@@ -155,41 +185,6 @@ def _load_total(path: Path) -> Total:
         return Total.load(path)
 
 
-def moments_result(moments: Moments, recipe: Recipe) -> dict[str, Any]:
-    """What moments hold, as plain values."""
-    counts = {name: int(n) for name, n in zip(recipe.classes, moments.counts, strict=True)}
-    return {
-        "recipe": recipe.fingerprint,
-        "layout": str(moments.layout),
-        "rows": moments.rows,
-        "moments_sha256": moments.sha256,
-        "counts": counts,
-        "classes without rows": int(np.count_nonzero(moments.counts == 0)),
-    }
-
-
-def total_result(total: Total, path: Path) -> dict[str, Any]:
-    """What a total holds, as plain values."""
-    return {
-        "file": str(path),
-        "sites": len(total.roster),
-        "total_sha256": total.moments.sha256,
-        **moments_result(total.moments, total.recipe),
-        **promise_result(total.guarantee),
-        **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
-        "is released": total.is_released,
-        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
-        "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
-    }
-
-
-def promise_result(guarantee: Guarantee | None) -> dict[str, Any]:
-    """What noise promises, as plain values; nothing without noise."""
-    if guarantee is None:
-        return {}
-    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
-
-
 def _roster_table(total: Total) -> Table:
     table = Table(
         title=f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
@@ -206,17 +201,9 @@ def _roster_table(total: Total) -> Table:
     return table
 
 
-def _warn_of_sole_holders(holders: Mapping[int, set[str]], recipe: Recipe) -> None:
+def _warn_of_sole_holders(holders: Mapping[int, str | None], recipe: Recipe) -> None:
     """Say on standard error which classes one site alone holds: in the total, their sums are that site's."""
-    alone = [f"{recipe.classes[c]!r} ({next(iter(names))})" for c, names in sorted(holders.items()) if len(names) == 1]
+    alone = [f"{recipe.classes[c]!r} ({name})" for c, name in sorted(holders.items()) if name is not None]
     if alone:
         listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
         console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
-
-
-def warn_of_clipping(total: Total) -> None:
-    """Say on standard error which sites have more clipped entries than is harmless."""
-    over = total.clipped()
-    if over:
-        names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
-        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")

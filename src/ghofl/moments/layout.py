@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -37,16 +38,12 @@ class Layout:
     @property
     def records(self) -> tuple[Statistic, ...]:
         """The stored statistics, in the order they are hashed and sent."""
-        return tuple(
-            record
-            for name, record in STATISTICS.items()
-            if (self.sketch > 0 if record.is_sketched else name in self.statistics)
-        )
+        return _records(self)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every stored block, in the order they are hashed and sent."""
-        return {record.name: record.shape(self.classes, self.dim, self.sketch) for record in self.records}
+        return dict(_shapes(self))
 
     @property
     def entries(self) -> int:
@@ -80,3 +77,18 @@ class Layout:
         blocks = ",".join(self.shapes)
         sketch = f", sketch={self.sketch}" if self.sketch else ""
         return f"(classes={self.classes}, dim={self.dim}, {blocks}{sketch}, bound={self.bound})"
+
+
+# Every message of thousands asks for these again.
+@lru_cache(maxsize=64)
+def _records(layout: Layout) -> tuple[Statistic, ...]:
+    return tuple(
+        record
+        for name, record in STATISTICS.items()
+        if (layout.sketch > 0 if record.is_sketched else name in layout.statistics)
+    )
+
+
+@lru_cache(maxsize=64)
+def _shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
+    return {record.name: record.shape(layout.classes, layout.dim, layout.sketch) for record in _records(layout)}

@@ -29,7 +29,7 @@ from ghofl.shapes import Int64
 def shifts_of(recipe: Recipe) -> dict[str, int]:
     """The low bits that each block leaves out: privacy.rounding for second moments, none for the others."""
     shift = recipe.privacy.rounding or 0
-    return {record.name: shift for record in Layout.of(recipe).records if shift and record.is_rounded}
+    return {record.name: shift for record in Layout.of(recipe).records if record.is_rounded} if shift else {}
 
 
 @lru_cache(maxsize=16)

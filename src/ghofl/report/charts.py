@@ -1,5 +1,6 @@
 """The charts of a report as Plotly figures in plain values; colours of text and lines are the page's."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from ghofl.report.findings import Findings, HeadLine
 
 BLUE, ORANGE = "#2f6fb0", "#c8641e"
 MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
+NEAR = 0.06  # of the range of accuracies: labels of nearer points would cover each other
 MOST_BARS = 60  # clients in the chart of labels
 PALETTE = (
     "#2f6fb0", "#c8641e", "#3d8f5f", "#a0457e", "#7a6a2f", "#4f5fb8", "#b0413e", "#1f8a8c", "#8a5a3c", "#6b7f1e",
@@ -43,6 +45,8 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
     heads = [h for h in findings.heads if h.accuracy is not None and h.payload_bytes]
     if not heads:
         return None
+    sizes = np.log([h.payload_bytes or 1 for h in heads])
+    middle = sizes.min() + sizes.max()
     points = {
         "type": "scatter",
         "mode": "markers+text",
@@ -56,11 +60,12 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
             "array": [_reach(h, 1) for h in heads],
             "arrayminus": [_reach(h, 0) for h in heads],
         },
-        "text": [text(h.name) for h in heads],
-        "textposition": "top center",
+        "text": _apart(heads),
+        "textposition": ["middle right" if 2 * np.log(h.payload_bytes or 1) < middle else "middle left" for h in heads],
+        "hovertext": [text(h.name) for h in heads],
         "cliponaxis": False,
         "marker": {"size": 10, "color": BLUE},
-        "hovertemplate": "%{text}: %{y:.2f} %, %{x:,} bytes<extra></extra>",
+        "hovertemplate": "%{hovertext}: %{y:.2f} %, %{x:,} bytes<extra></extra>",
     }
     return _figure([points], "bytes that one site sends", "accuracy, %", xaxis={"type": "log"}, showlegend=False)
 
@@ -68,6 +73,24 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
 def _reach(head: HeadLine, end: int) -> float:
     """How far the 95 % interval reaches from the accuracy to its lower (0) or upper end (1), in percent."""
     return 0.0 if head.interval is None else 100 * abs(head.interval[end] - (head.accuracy or 0.0))
+
+
+def _apart(heads: Sequence[HeadLine]) -> list[str]:
+    """Labels that do not cover each other: heads of one size that are nearly as good share that of the best of them."""
+    accuracies = [h.accuracy or 0.0 for h in heads]
+    near = NEAR * max(max(accuracies) - min(accuracies), 0.01)
+    labels, groups = [""] * len(heads), list[list[int]]()
+    for i in sorted(range(len(heads)), key=lambda i: (heads[i].payload_bytes or 0, -accuracies[i])):
+        last = groups[-1] if groups else []
+        is_near = bool(last) and heads[last[0]].payload_bytes == heads[i].payload_bytes
+        if is_near and accuracies[last[0]] - accuracies[i] < near:
+            last.append(i)
+        else:
+            groups.append([i])
+    for group in groups:
+        names = [text(heads[i].name) for i in group]
+        labels[group[0]] = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return labels
 
 
 def _confusion(findings: Findings) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@
 
     FOLDER/CLASS/IMAGE, or FOLDER/SPLIT/CLASS/IMAGE          an image folder
     FILE.csv .tsv .jsonl .parquet, or a FOLDER of SPLIT.csv   a text or path column, a label column
-    FILE.npz .npy .safetensors .parquet                       rows that are embeddings already
+    FILE.npz .npy .safetensors .parquet .arrow .feather       rows that are embeddings already
     FOLDER written by datasets.save_to_disk                   a local Hugging Face data set
     hf:OWNER/NAME, or hf:OWNER/NAME:CONFIGURATION             a data set of the Hugging Face hub
 """
@@ -24,7 +24,7 @@ from ghofl.samples.rows import load_rows
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-ROWS = (".npz", ".npy", ".safetensors")
+ROWS = (".npz", ".npy", ".safetensors", ".arrow", ".feather")
 HUB = "hf:"
 
 

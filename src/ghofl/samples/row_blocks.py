@@ -14,17 +14,22 @@ from safetensors import SafetensorError, safe_open
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
-from ghofl.samples.tables import open_parquet, pick, table_blocks
+from ghofl.samples.tables import open_parquet, pick
 from ghofl.shapes import Num, Shaped
 
 EMBEDDING = ("x", "embedding")
+MOST_ENTRIES = 2**48
+MOST_BESIDE = 2**30  # bytes of ids, which are read whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFile:
-    """An open file of embeddings: how many rows it has, its encoder where it says so, and its blocks with their ids."""
+    """An open file of embeddings: how many rows it has and how long they are (None before they are read, in a parquet
+    file), its encoder where it says so, and its blocks with their ids.
+    """
 
     rows: int
+    dim: int | None
     encoder: Encoder | None = None
     blocks: Iterator[tuple[Num[np.ndarray, "n dim"], Shaped[np.ndarray, " n"] | None]] = field(
         default_factory=lambda: iter(()), repr=False
@@ -65,7 +70,9 @@ def _npy(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[R
     except ValueError:
         raise EmbeddingsError(f"{path} is not an array of plain numbers; write it with numpy.save.") from None
     check_shapes(x, None, path)
-    yield RowFile(len(x), None, ((np.array(x[start : start + size]), None) for start in range(0, len(x), size)))
+    yield RowFile(
+        len(x), x.shape[1], None, ((np.array(x[start : start + size]), None) for start in range(0, len(x), size))
+    )
 
 
 @contextmanager
@@ -78,10 +85,10 @@ def _npz(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[R
         beside = _member(archive, keys, path) if keys else None
         with archive.open(f"x{suffix}.npy") as member:
             shape, dtype = _header(member, path)
-            check_shapes(np.broadcast_to(np.zeros((), dtype), shape), None, path)
+            check_shapes(np.lib.stride_tricks.as_strided(np.zeros(1, dtype), shape, [0] * len(shape)), None, path)
             check_ids(beside, ids, shape[0], path)
             blocks = _npz_blocks(member, shape, dtype, size, beside, path)
-            yield RowFile(shape[0], encoder_in(small, shape[1]), blocks)
+            yield RowFile(shape[0], shape[1], encoder_in(small, shape[1]), blocks)
 
 
 def _header(member: Any, path: Path) -> tuple[tuple[int, ...], np.dtype]:
@@ -92,6 +99,8 @@ def _header(member: Any, path: Path) -> tuple[tuple[int, ...], np.dtype]:
         shape, is_by_columns, dtype = read(member)
     except ValueError:
         raise EmbeddingsError(f"{path} is not an .npz of plain arrays; write one with numpy.savez.") from None
+    if min(shape, default=0) < 0 or prod(shape) > MOST_ENTRIES:
+        raise EmbeddingsError(f"{path} says that it holds an array of shape {shape}; nothing has that. Write it again.")
     if dtype.hasobject or (is_by_columns and len(shape) > 1):
         what = "objects" if dtype.hasobject else "numbers column after column"
         raise EmbeddingsError(f"{path} holds {what}; save numpy.ascontiguousarray(x) as numbers.")
@@ -114,9 +123,12 @@ def _npz_blocks(member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int,
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
     with archive.open(f"{name}.npy") as member:
         shape, dtype = _header(member, path)
-        data = member.read(dtype.itemsize * prod(shape))
-        if len(data) < dtype.itemsize * prod(shape):
-            raise EmbeddingsError(f"{path} is damaged: {name} is cut off; write it again.")
+        size = dtype.itemsize * prod(shape)
+        data = member.read(size) if size <= MOST_BESIDE else b""
+        if len(data) < size:
+            raise EmbeddingsError(
+                f"{path} is damaged: {name} is cut off, or too large to be beside rows; write it again."
+            )
         return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
@@ -136,7 +148,7 @@ def _safetensors(path: Path, size: int, split: str, column: str, ids: str) -> It
             (x[start : min(start + size, shape[0])], None if beside is None else beside[start : start + size])
             for start in range(0, shape[0], size)
         )
-        yield RowFile(shape[0], encoder_in(small, shape[1]), blocks)
+        yield RowFile(shape[0], shape[1], encoder_in(small, shape[1]), blocks)
 
 
 @contextmanager
@@ -149,19 +161,19 @@ def _parquet(path: Path, size: int, split: str, column: str, ids: str) -> Iterat
             f"{path} has the columns {', '.join(names)} and no splits; expected a column {column or 'embedding'!r} of "
             "lists" + (f" and a column {ids!r} of ids." if ids else ".")
         )
-    yield RowFile(rows, None, _parquet_blocks(path, size, name, ids))
+    yield RowFile(rows, None, None, _parquet_blocks(path, size, name, ids))
 
 
 def _parquet_blocks(path: Path, size: int, name: str, ids: str):
-    for block in table_blocks(path, size, only=list(dict.fromkeys([name, *([ids] if ids else [])]))):
-        if not block[name]:
-            continue
-        try:
-            x = np.array(block[name], dtype=np.float64)
-        except (ValueError, TypeError):
-            raise EmbeddingsError(f"{path}: column {name!r} is not of lists of one length; repair its rows.") from None
-        check_shapes(x, None, path)
-        yield x, np.array(block[ids]) if ids else None
+    with open_parquet(path, EmbeddingsError) as file:
+        for batch in file.iter_batches(size, columns=list(dict.fromkeys([name, *([ids] if ids else [])]))):
+            column, rows = batch.column(name), len(batch)
+            flat = np.asarray(column.flatten().to_numpy(zero_copy_only=False))
+            offsets = column.value_lengths() if hasattr(column, "value_lengths") else None
+            is_even = offsets is None or len(offsets.unique()) <= 1
+            if column.null_count or not is_even or flat.dtype.kind not in "fiu" or (rows and len(flat) % rows):
+                raise EmbeddingsError(f"{path}: column {name!r} is not of lists of one length; repair its rows.")
+            yield flat.reshape(rows, -1), np.array(batch.column(ids).to_pylist()) if ids else None
 
 
 def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:

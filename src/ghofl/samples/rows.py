@@ -16,7 +16,7 @@ from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
 from ghofl.recipe.labels import class_numbers
-from ghofl.samples.tables import parquet_columns, pick
+from ghofl.samples.columnar import SUFFIXES, read_columns
 from ghofl.shapes import Int64, Num, Shaped
 
 _NUMERIC = "fiu"
@@ -42,8 +42,9 @@ def load_rows(
 ) -> Rows:
     """The rows of a file: arrays ``x`` and ``y``, or ``x_train``/``y_train`` with split ``train``, and so on.
 
-    Files are .npz, .safetensors, .parquet (a column of lists, `column` or ``x`` or ``embedding``, and a `label`
-    column) or .npy, whose labels lie beside it as NAME.labels.npy. Without a split, ``x``/``y`` are read, or
+    Files are .npz, .safetensors, .parquet, .arrow or .feather (a column of lists, `column` or ``x`` or ``embedding``, and
+    a `label` column) or .npy, whose labels lie beside it as NAME.labels.npy. Rows of the last four may be more than the
+    memory holds. Without a split, ``x``/``y`` are read, or
     ``x_train``/``y_train`` where only those are there. With `labelled` None labels are read where there are any.
     Nothing pickled is ever loaded.
     """
@@ -125,8 +126,8 @@ def _without_labels(path: Path, suffix: str) -> str:
 
 def _read(path: Path, column: str, label: str, opened: ExitStack) -> Mapping[str, Any]:
     """The arrays of a file by name; those of an archive are read when they are asked for, while `opened` is open."""
-    if path.suffix == ".parquet":
-        return _columns(path, column, label)
+    if path.suffix in SUFFIXES:
+        return read_columns(path, column, label)
     if path.suffix == ".npy":
         beside = _labels_beside(path)
         labels = {"y": np.load(beside, allow_pickle=False)} if beside.is_file() else {}
@@ -142,23 +143,6 @@ def _read(path: Path, column: str, label: str, opened: ExitStack) -> Mapping[str
 
 def _labels_beside(path: Path) -> Path:
     return path.with_suffix(".labels.npy")
-
-
-def _columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
-    """The columns of rows and of labels, as ``x`` and ``y``."""
-    columns = {name: v for name, v in parquet_columns(path, EmbeddingsError).items() if _is_even(v)}
-    x, y = pick(columns, column, ("x", "embedding")), pick(columns, label, ("y", "label"))
-    if x is None or (label and y is None):
-        raise EmbeddingsError(
-            f"{path} has the columns {', '.join(sorted(columns)) or 'nothing'}; expected a column "
-            f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
-        )
-    return {key: np.array(columns[name]) for key, name in (("x", x), ("y", y)) if name is not None}
-
-
-def _is_even(values: list) -> bool:
-    """Whether all entries are scalars, or all are lists of one length."""
-    return len({len(v) if isinstance(v, list) else -1 for v in values}) <= 1 and None not in values
 
 
 def encoder_in(arrays: Mapping[str, Any], dim: int) -> Encoder | None:

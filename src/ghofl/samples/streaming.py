@@ -105,6 +105,11 @@ def open_stream(
         encoding.check_unused(columns, path)
         with open_rows(path, BLOCK, split, columns.row, ids) as found:
             check_encoder(found.encoder, recipe, path)
+            if found.dim not in (None, recipe.encoder.dim):
+                raise EmbeddingsError(
+                    f"{path} holds rows of {found.dim} numbers and the recipe expects rows of {recipe.encoder.dim} numbers; "
+                    "encode with the recipe's encoder."
+                )
             bad: list[Bad] = []
             yield Stream(_numbered(found.blocks, path, skip_bad, bad), found.rows, ids, bad)
     elif path.is_file() and path.suffix in TABLES:

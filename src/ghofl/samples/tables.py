@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,10 @@ def read_table(path: Path) -> dict[str, list[Any]]:
     return columns
 
 
-def table_blocks(path: Path, rows: int = BLOCK, only: Sequence[str] | None = None) -> Iterator[dict[str, list[Any]]]:
-    """The columns of a table, so many rows at a time; at least one block, which may have no rows.
-
-    Of a parquet file, `only` these columns are read; others are read a line at a time anyhow.
-    """
+def table_blocks(path: Path, rows: int = BLOCK) -> Iterator[dict[str, list[Any]]]:
+    """The columns of a table, so many rows at a time; at least one block, which may have no rows."""
     if path.suffix == ".parquet":
-        yield from _parquet_blocks(path, rows, only)
+        yield from _parquet_blocks(path, rows)
         return
     try:
         yield from (_json_lines if path.suffix == ".jsonl" else _delimited)(path, rows)
@@ -66,11 +63,10 @@ def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator
         raise error(f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}).") from None
 
 
-def _parquet_blocks(path: Path, rows: int, only: Sequence[str] | None) -> Iterator[dict[str, list[Any]]]:
+def _parquet_blocks(path: Path, rows: int) -> Iterator[dict[str, list[Any]]]:
     with open_parquet(path) as file:
-        names = list(file.schema_arrow.names if only is None else only)
-        yield {name: [] for name in names}
-        for batch in file.iter_batches(rows, columns=names):
+        yield {name: [] for name in file.schema_arrow.names}
+        for batch in file.iter_batches(rows):
             yield batch.to_pydict()
 
 

@@ -3,6 +3,7 @@
 Command line, Flower, simulation and demo all come through here.
 """
 
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -156,8 +157,16 @@ def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ..
 def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of rows in memory; those of a file are read here, while earlier ones are worked on."""
     for start in range(0, len(rows.x), BLOCK):
-        x = rows.x[start : start + BLOCK]
-        yield (np.array(x) if isinstance(x, np.memmap) else x), rows.y[start : start + BLOCK]
+        x, y = rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
+        yield (_copied(x) if isinstance(x, np.memmap) else x), y
+
+
+def _copied(x: np.memmap) -> np.ndarray:
+    """Rows of a mapped file in memory, and no page of the file left in it: the whole file may be larger than that."""
+    out = np.array(x)
+    if not x.flags.writeable and x.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        x._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    return out
 
 
 def has_shared_noise(recipe: Recipe) -> bool:

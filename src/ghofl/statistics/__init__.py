@@ -1,6 +1,7 @@
 """The kinds of sums that sites can send, each a record. A new one is a file with its record and a line here."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from ghofl.errors import RecipeError
 from ghofl.statistics.higher import HIGHER
@@ -20,6 +21,11 @@ def stored(statistics: Sequence[str]) -> tuple[str, ...]:
     >>> stored(["S", "B"])
     ('N', 'A', 'S')
     """
+    return _stored(tuple(statistics))
+
+
+@lru_cache(maxsize=64)
+def _stored(statistics: tuple[str, ...]) -> tuple[str, ...]:
     asked = {"N", "A", *statistics}
     listed = {name: record for name, record in STATISTICS.items() if not record.is_sketched}
     unknown = sorted(asked - listed.keys())

@@ -1,6 +1,7 @@
 """Upper triangles of symmetric integer matrices, and the exact products that fill them."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from ghofl.workers import each
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
 PANEL = 128
+SMALL = 128  # up to so many dimensions one look at all places is quicker than a look at every row
 PIECE = 128  # rows that are looked at together
 LONGEST = 2048  # rows of a product, where a quarter of the columns is not more
 KINDS = (np.float32, np.float64, np.int64)
@@ -29,6 +31,10 @@ def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
 def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.ndarray, "dim dim"]:
     """The full symmetric matrix of a packed upper triangle."""
     full = np.empty((dim, dim), dtype=packed.dtype)
+    if dim <= SMALL:
+        rows, columns = _upper(dim)
+        full[rows, columns] = full[columns, rows] = packed
+        return full
     offset = 0
     for i in range(dim):
         width = dim - i
@@ -36,6 +42,12 @@ def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.n
         full[i:, i] = full[i, i:]
         offset += width
     return full
+
+
+@cache
+def _upper(dim: int) -> tuple[Int64[np.ndarray, " triangle"], Int64[np.ndarray, " triangle"]]:
+    """Row and column of every entry of a small triangle."""
+    return np.triu_indices(dim)
 
 
 def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:

@@ -12,6 +12,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -40,9 +42,10 @@ class Envelope:
     data: bytes | FileBytes = field(repr=False)
 
 
+@lru_cache(maxsize=64)
 def size_limit(layout: Layout, header: int) -> int:
     """The most bytes that moments of this layout can take."""
-    chunks = sum(packing.chunks_of(int(np.prod(shape))) for shape in layout.shapes.values())
+    chunks = sum(packing.chunks_of(prod(shape)) for shape in layout.shapes.values())
     return 8 + header + chunks + 8 * layout.entries
 
 
@@ -185,7 +188,7 @@ def decode(opened: Envelope, layout: Layout) -> Moments:
     moments = Moments(
         layout,
         {
-            name: packing.unpack(body[f"{name}.codes"][:], body[f"{name}.data"], int(np.prod(shape))).reshape(shape)
+            name: packing.unpack(body[f"{name}.codes"][:], body[f"{name}.data"], prod(shape)).reshape(shape)
             for name, shape in layout.shapes.items()
         },
     )

@@ -34,6 +34,7 @@ MAX_HEADER = 64 * 2**10
 _FIRST_FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}
 FIELDS = {1: _FIRST_FIELDS, 2: _FIRST_FIELDS | {"clipped"}}
 ID_DIGITS = 32
+AT_ONCE = 2**20  # bytes of a message that is read in one go
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -154,7 +155,7 @@ class Message(Shown):
                 raise MessageError(
                     f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
                 )
-            return cls.from_bytes(data, recipe)
+            return cls.from_bytes(bytes(data[:]) if len(data) <= AT_ONCE else data, recipe)
 
 
 def check_not_secure(recipe: Recipe) -> None:

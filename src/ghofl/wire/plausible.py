@@ -19,6 +19,8 @@ from ghofl.recipe import Recipe
 from ghofl.statistics import INT64_MAX, STATISTICS
 from ghofl.statistics.triangles import apply, diagonal, unpacked
 
+AT_ONCE = 2**16  # entries that are compared at a time
+
 
 def check_plausible(
     moments: Moments, recipe: Recipe | None = None, messages: int = 1, is_released: bool = False
@@ -63,7 +65,7 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
         return
-    allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch
+    allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch if moments.layout.sketch else None
     present = np.flatnonzero(moments.counts)
     counts = moments.counts[present]
     for record in (record for record in moments.layout.records if record.is_symmetric):
@@ -90,14 +92,13 @@ def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.
         reach = float(np.abs(means).max(initial=0.0))
         slack += len(scatter) * (allowed + len(means) * (reach + 1.0) ** 2)
     scatter -= weighted.T @ weighted
-    scatter[np.diag_indices_from(scatter)] += slack
-    try:
-        scipy.linalg.cholesky(scatter, overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
+    scatter.reshape(-1)[:: len(scatter) + 1] += slack
+    # The transpose is the same matrix in the order that LAPACK works on without a copy.
+    if scipy.linalg.lapack.dpotrf(scatter.T, overwrite_a=True, clean=False)[1]:  # type: ignore[attr-defined]
         raise MessageError(
             f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The site "
             "must send what its own rows give."
-        ) from None
+        )
 
 
 def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:
@@ -166,7 +167,7 @@ def check_lengths(moments: Moments, radius: int | None, allowed: Mapping[str, in
 
 
 def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
-    if any(np.any(part > most) or np.any(part < -most) for part, most in _by_class(block, limit)):
+    if any((part > most).any() or (part < -most).any() for part, most in _by_class(block, limit)):
         raise MessageError(
             f"an entry of {name} is larger than its count of rows on the grid allows; the site must resend."
         )
@@ -174,4 +175,5 @@ def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
 
 def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
     """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
-    return zip(block, limit, strict=True) if np.ndim(limit) == 2 else iter([(block, limit)])
+    is_large = np.ndim(limit) == 2 and block.size > AT_ONCE
+    return zip(block, limit, strict=True) if is_large else iter([(block, limit)])

@@ -6,7 +6,7 @@ so whoever releases counts.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ghofl import files
@@ -21,15 +21,19 @@ class Releases:
 
     path: Path
 
-    def add(self, total: Total) -> None:
-        """Count a released total, before it is written anywhere; one whose noise is all from its sites is not counted."""
+    def count(self, total: Total) -> Total:
+        """Count a released total, before it is written anywhere: the same total with the guarantee of all releases so far.
+
+        One whose noise is all from its sites is not counted.
+        """
         guarantee = total.guarantee
         if guarantee is None or guarantee.mechanism == "local":
-            return
+            return total
         facts = {key: value for key, value in guarantee.to_dict().items() if key != "assumptions"}
         line = json.dumps({"sites": [entry.site for entry in total.roster], "guarantee": facts}, ensure_ascii=False)
         kept = self.path.read_bytes() if self.path.exists() else b""
         files.write(self.path, kept + line.encode() + b"\n", files.PRIVATE)
+        return replace(total, guarantee=self.compose(guarantee.assumptions))
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """What every release promises by itself, in order."""

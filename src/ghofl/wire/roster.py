@@ -8,11 +8,12 @@ from typing import Any
 from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
 from ghofl.moments import Moments
 from ghofl.names import is_hex, is_site_name, look_alike, shown
-from ghofl.privacy import Guarantee, MinCount, plan_of
+from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
 
 WHY_LENGTH = 1000  # characters of a reason to leave a message out
+MAX_RELEASES = 10_000  # of one total, or in one run's folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,7 @@ def recipe_in(header: Mapping[str, Any]) -> Recipe:
 
 
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
-    """The guarantee in a header, which must be the one that the recipe's noise gives."""
+    """The guarantee in a header, which must be the one that the recipe's noise gives in as many releases."""
     values, plan = header.get("guarantee"), plan_of(recipe)
     if values is None:
         return None
@@ -121,10 +122,13 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
         guarantee = Guarantee.from_dict(values)
     except PrivacyError as error:
         raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
-    if plan is None or not guarantee.agrees_with(plan.guarantee):
+    own = None if plan is None or not 1 <= guarantee.releases <= MAX_RELEASES else plan.guarantee
+    if own is None or not guarantee.agrees_with(
+        own if guarantee.releases == 1 else compose([own] * guarantee.releases)
+    ):
         raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
     # The sentences about what it rests on are ours: agreement is about numbers, and the file's may say anything.
-    return replace(guarantee, assumptions=plan.guarantee.assumptions)
+    return replace(guarantee, assumptions=own.assumptions)
 
 
 def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:

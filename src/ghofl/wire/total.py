@@ -175,12 +175,14 @@ class Total(Shown):
         check_fingerprint({"recipe": other.recipe.fingerprint}, self.recipe)
         self._check_exact("join")
         other._check_exact("join")
-        twice = sorted({e.site for e in self.roster if e.site} & {e.site for e in other.roster})
-        if twice:
+        both = (self.roster, other.roster)
+        sites, ids = (set.intersection(*({getattr(e, key) for e in r} for r in both)) for key in ("site", "id"))
+        if twice := sorted(sites - {""}) or sorted(ids):
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
         check_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
-        return replace(self, moments=self.moments + other.moments, roster=roster)
+        aside = (*self.quarantined, *other.quarantined)
+        return Total(self.recipe, self.moments + other.moments, roster, self.guarantee, quarantined=aside)
 
     def __sub__(self, message: Message) -> "Total":
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
@@ -225,15 +227,12 @@ class Total(Shown):
         Without its `recipe` at hand it is read by the one it brings, and then it may not unpack to more than a gigabyte
         unless it has a 256th of that itself.
         """
-        layout = None if recipe is None else Layout.of(recipe)
         opened = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
         if recipe is None:
             recipe = recipe_in(opened.header)
-            layout = Layout.of(recipe)
-            check_expansion(layout, len(data))
+            check_expansion(Layout.of(recipe), len(data))
         check_fingerprint(opened.header, recipe)
-        assert layout is not None
-        moments = decode(opened, layout)
+        moments = decode(opened, Layout.of(recipe))
         total = cls(recipe, moments, **kept_in(opened.header, recipe, moments))
         check_plausible(moments, recipe, max(1, len(total.roster)), total.is_released)
         return total

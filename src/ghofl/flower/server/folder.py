@@ -195,11 +195,10 @@ class RunFolder:
         if path.exists():
             there = Total.load(path)
             if not self.releases.path.exists():
-                self.releases.add(there)  # of an earlier version, which did not count
+                self.releases.count(there)  # of an earlier version, which did not count
             if {entry.id for entry in there.roster} == ids:
                 return there
-        made = total.release()
-        self.releases.add(made)  # before it is written: a release that nobody counts is none that may be seen
+        made = self.releases.count(total.release())  # before it is written: what nobody counts may not be seen
         if made is not total:
             made.save(path)
             files.close_to_others(path)

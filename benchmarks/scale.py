@@ -1,0 +1,196 @@
+"""Big sites, many messages, busy machines: seconds and peak memory of whole commands beside named references.
+
+    python benchmarks/scale.py moments sum imagenet --folder /large/disk --json benchmarks/results/scale.json
+
+Every stage is a process of its own, so that its peak memory is its own. Ours and the reference run in turns, alone and
+beside a process that keeps two BLAS threads busy; what the machine does otherwise is stored as its load.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ghofl import Encoder, Grid, Layout, Message, Moments, Recipe, Sketch
+
+CLASSES, DIM = 1000, 2048
+READ_AND_MULTIPLY = """
+import sys, numpy as np
+x, b = np.load(sys.argv[1]), 0.0
+for start in range(0, len(x), 8192):
+    z = x[start : start + 8192].astype(np.float32)
+    b = b + z.T @ z
+"""
+READ_HASH_UNPACK = """
+import sys, hashlib
+from pathlib import Path
+from math import prod
+from safetensors.numpy import load
+from ghofl import Layout, Recipe
+from ghofl.wire.packing import unpack
+layout = Layout.of(Recipe.load(sys.argv[2]))
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    data = path.read_bytes()
+    hashlib.sha256(data).digest()
+    tensors, digest = load(data), layout.digest()
+    for name, shape in layout.shapes.items():
+        digest.update(unpack(tensors[f"{name}.codes"], tensors[f"{name}.data"], prod(shape)).data)
+"""
+BUSY = """
+import numpy as np
+a = np.ones((2048, 2048), np.float32)
+while True:
+    a @ a
+"""
+
+
+def stage(*command: str) -> dict:
+    """Wall and CPU seconds and peak memory of a command, and how many processes wanted the machine meanwhile."""
+    started = time.perf_counter()
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)[:200]} ended with {process.returncode}")
+    return {
+        "seconds": round(time.perf_counter() - started, 2),
+        "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
+        "peak_mb": round(used.ru_maxrss / 1024),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def in_turns(ours: Sequence[str], reference: Sequence[str], turns: int) -> dict:
+    """Both commands in turns; the ratios are those of the medians."""
+    runs = [(stage(*ours), stage(*reference)) for _ in range(turns)]
+    mine, theirs = (list(found) for found in zip(*runs, strict=True))
+
+    def ratio(key: str) -> float:
+        return round(statistics.median(r[key] for r in mine) / statistics.median(r[key] for r in theirs), 3)
+
+    return {"ours": mine, "reference": theirs, "ratio": ratio("seconds"), "cpu_ratio": ratio("cpu_seconds")}
+
+
+def write_rows(path: Path, rows: int) -> None:
+    """Rectified float16 rows around the means of their classes, and their labels beside them."""
+    if path.exists():
+        return
+    rng = np.random.default_rng(0)
+    out = np.lib.format.open_memmap(path, "w+", np.float16, (rows, DIM))
+    noise = np.maximum(rng.standard_normal((8192, DIM), dtype=np.float32), -0.5)
+    y, means = rng.integers(CLASSES, size=rows), 0.3 * rng.standard_normal((CLASSES, DIM), dtype=np.float32)
+    for start in range(0, rows, 8192):
+        some = y[start : start + 8192]
+        out[start : start + 8192] = np.roll(noise[: len(some)], 37 * (start // 8192) + 1, axis=1) + means[some]
+    np.save(path.with_suffix(".labels.npy"), y)
+
+
+def moments(folder: Path, turns: int, is_quiet: bool) -> dict:
+    """`ghofl moments` of 200,000 × 2,048 float16 rows, 1,000 classes, B; reading the file and the bare product."""
+    rows, agreed = folder / "rows.npy", folder / "b.toml"
+    write_rows(rows, 200_000)
+    recipe = Recipe(tuple(map(str, range(CLASSES))), Encoder(dim=DIM), ("B",), grid=Grid(scale=30.0))
+    recipe.save(agreed)
+    ours = ("-m", "ghofl", "moments", str(rows), "-r", str(agreed), "-o", str(folder / "m.ghofl"), "--force")
+    reference = ("-c", READ_AND_MULTIPLY, str(rows))
+    found = {"as the machine is": in_turns(ours, reference, turns)}
+    if not is_quiet:
+        return found
+    busy = subprocess.Popen([sys.executable, "-c", BUSY])
+    try:
+        found["beside a busy process"] = in_turns(ours, reference, turns)
+    finally:
+        busy.kill()
+        busy.wait()
+    return found
+
+
+def many_messages(folder: Path, turns: int, messages: int = 100_000) -> dict:
+    """`ghofl sum FOLDER` of 100,000 messages (10 classes, k = 64, B); reading, hashing and unpacking them."""
+    inbox, agreed = folder / "hundred", folder / "hundred.toml"
+    inbox.mkdir(exist_ok=True)
+    recipe = Recipe(tuple(map(str, range(10))), Encoder(dim=64), ("B",), grid=Grid(bits=8))
+    recipe.save(agreed)
+    rng, layout = np.random.default_rng(0), Layout.of(recipe)
+    some = [Moments.of(rng.integers(-60, 61, size=(50, 64)), rng.integers(10, size=50), layout) for _ in range(20)]
+    for i in range(messages):
+        path = inbox / f"site-{i:06d}.ghofl"
+        if not path.exists():
+            path.write_bytes(Message.of(some[i % 20], recipe, path.stem).to_bytes())
+    ours = ("-m", "ghofl", "sum", str(inbox), "-r", str(agreed), "-o", str(folder / "t.ghofl"), "--force")
+    return in_turns(ours, ("-c", READ_HASH_UNPACK, str(inbox), str(agreed)), turns)
+
+
+def imagenet(folder: Path) -> dict:
+    """1,281,167 × 2,048 float16 rows from disk to heads, every command with its peak memory."""
+    rows, test = folder / "big.npy", folder / "test.npy"
+    write_rows(rows, 1_281_167)
+    kept = np.load(rows, mmap_mode="r")
+    np.save(test, kept[:1000])
+    np.save(test.with_suffix(".labels.npy"), np.load(rows.with_suffix(".labels.npy"))[:1000])
+    recipe = Recipe(
+        tuple(map(str, range(CLASSES))), Encoder(dim=DIM), ("B",), grid=Grid(scale=30.0), sketch=Sketch(dim=64)
+    )
+    recipe.save(folder / "z.toml")
+    message, total = str(folder / "big.ghofl"), str(folder / "big-total.ghofl")
+    common = ("-m", "ghofl")
+    found = {"moments": stage(*common, "moments", str(rows), "-r", str(folder / "z.toml"), "-o", message, "--force")}
+    print(found, flush=True)
+    found["sum"] = stage(*common, "sum", message, "-r", str(folder / "z.toml"), "-o", total, "--force")
+    for head in ("lda", "ridge", "sketched_qda"):
+        path = str(folder / f"{head}.safetensors")
+        found[f"fit {head}"] = stage(*common, "head", total, "--head", head, "-o", path, "--force")
+        result = str(folder / f"{head}.json")
+        found[f"score {head}"] = stage(*common, "evaluate", path, str(test), "--json", result, "--force")
+        found[f"score {head}"]["accuracy"] = json.loads(Path(result).read_text())["accuracy"]
+        print(head, found[f"fit {head}"], found[f"score {head}"], flush=True)
+    return found
+
+
+def table(run: dict) -> str:
+    """The results as Markdown."""
+    lines = [
+        "| what | ours, s | reference, s | ratio | ratio of CPU time | peak memory |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    comparisons = {f"moments, {name}": found for name, found in run.get("moments", {}).items()}
+    comparisons |= {"sum of 100,000 messages": run["sum"]} if "sum" in run else {}
+    for name, found in comparisons.items():
+        mine, theirs = (statistics.median(r["seconds"] for r in found[key]) for key in ("ours", "reference"))
+        peak = max(r["peak_mb"] for r in found["ours"])
+        lines.append(
+            f"| {name} | {mine:.1f} | {theirs:.1f} | {found['ratio']:.2f} | {found['cpu_ratio']:.2f} | {peak:,} MB |"
+        )
+    for name, found in run.get("imagenet", {}).items():
+        lines.append(f"| ImageNet-size: {name} | {found['seconds']:.1f} |  |  |  | {found['peak_mb']:,} MB |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=["moments", "sum", "imagenet"])
+    parser.add_argument("--folder", type=Path, required=True, help="where 8 GB of files may be written")
+    parser.add_argument("--is-shared", action="store_true", help="the machine is busy anyway: start no busy process")
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "scale.json")
+    given = parser.parse_args()
+    stored = json.loads(given.json.read_text()) if given.json.exists() else {}
+    given.folder.mkdir(exist_ok=True)
+    for part in given.parts:
+        if part == "moments":
+            stored[part] = moments(given.folder, given.turns, not given.is_shared)
+        else:
+            stored[part] = many_messages(given.folder, given.turns) if part == "sum" else imagenet(given.folder)
+        given.json.write_text(json.dumps(stored, indent=1) + "\n")
+    print(table(stored))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Rows in Parquet and Arrow files: a column of lists and a column of labels, read a few thousand rows at a time.
+
+Rows that take more than `IN_MEMORY` bytes go to a nameless temporary file that is mapped into memory, so that a file
+larger than the memory can be added up.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ghofl.errors import EmbeddingsError, MissingExtraError
+from ghofl.samples.tables import pick
+
+SUFFIXES = (".parquet", ".arrow", ".feather")
+IN_MEMORY = 2**28
+BATCH = 4096
+
+
+class _File(NamedTuple):
+    """What is read of either kind of file: its columns by name, how many rows it has, and batches of some columns."""
+
+    names: list[str]
+    rows: int
+    batches: Any  # takes names of columns, gives record batches
+
+
+def read_columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
+    """The columns of rows and of labels of a file, as ``x`` and, where there is one, ``y``."""
+    with _opened(path) as file:
+        x, y = pick(file.names, column, ("x", "embedding")), pick(file.names, label, ("y", "label"))
+        if x is None or (label and y is None):
+            raise EmbeddingsError(
+                f"{path} has the columns {', '.join(sorted(file.names)) or 'nothing'}; expected a column "
+                f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
+            )
+        found = {"x": _rows(file, x, path)}
+        if y is not None:
+            labels = [value for batch in file.batches([y]) for value in batch.column(0).to_pylist()]
+            if None in labels:
+                raise EmbeddingsError(f"{path}: row {labels.index(None)} has no {y!r}; every row needs a label.")
+            found["y"] = np.array(labels)
+        return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[_File]:
+    try:
+        import pyarrow
+        from pyarrow import ipc, parquet
+    except ModuleNotFoundError:
+        raise MissingExtraError(
+            f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
+        ) from None
+    kind = "a parquet" if path.suffix == ".parquet" else "an Arrow"
+    try:
+        if path.suffix == ".parquet":
+            with parquet.ParquetFile(path, memory_map=True) as file:
+                names, rows = file.schema_arrow.names, file.metadata.num_rows
+                yield _File(names, rows, lambda wanted: file.iter_batches(BATCH, columns=wanted))
+        else:
+            with pyarrow.memory_map(str(path)) as source, ipc.open_file(source) as file:
+                count = file.num_record_batches
+                rows = sum(file.get_batch(i).num_rows for i in range(count))
+                yield _File(
+                    file.schema.names, rows, lambda wanted: (file.get_batch(i).select(wanted) for i in range(count))
+                )
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError) as damage:  # pyarrow tells a damaged page as an OSError
+        raise EmbeddingsError(f"{path} is not {kind} file that can be read ({str(damage).splitlines()[0]}).") from None
+
+
+def _rows(file: _File, name: str, path: Path) -> np.ndarray:
+    out, done = None, 0
+    for batch in file.batches([name]):
+        some = _matrix(batch.column(0))
+        if some is None or (out is not None and some.shape[1] != out.shape[1]):
+            raise EmbeddingsError(
+                f"{path}: {name!r} is not a column of lists of one length, with numbers in all of them."
+            )
+        if out is None:
+            out = _room((file.rows, some.shape[1]), some.dtype)
+        out[done : done + len(some)] = some
+        done += len(some)
+    if out is None:
+        raise EmbeddingsError(f"{path} has no rows.")
+    if isinstance(out, np.memmap):
+        out.flush()
+        out.flags.writeable = False
+    return out
+
+
+def _room(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
+    if prod(shape) * dtype.itemsize <= IN_MEMORY:
+        return np.empty(shape, dtype)
+    with tempfile.TemporaryFile() as file:  # the system forgets it with the last map of it
+        return np.memmap(file, dtype, "w+", shape=shape)  # type: ignore[call-overload]
+
+
+def _matrix(column: Any) -> np.ndarray | None:
+    """A batch of lists as a matrix, or nothing where they are not of one length, or hold anything but numbers."""
+    from pyarrow import compute, types
+
+    kind = column.type
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if not is_list or column.null_count or not len(column):
+        return None
+    lengths = compute.list_value_length(column).unique()  # type: ignore[attr-defined]
+    values = column.flatten()
+    if (
+        len(lengths) != 1
+        or values.null_count
+        or not (types.is_floating(kind.value_type) or types.is_integer(kind.value_type))
+    ):
+        return None
+    return values.to_numpy(zero_copy_only=False).reshape(len(column), lengths[0].as_py())
