@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 
 from ghofl.cli import PLACES, load
@@ -96,18 +97,28 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
     lines = lines_of(page)
     assert len(lines) == 6
     run_lines(lines)
-    table = Path("epsilon.csv").read_text(encoding="utf-8").splitlines()
-    assert len(table) == 1 + 2 * 6 * 3  # heads, budgets and seeds
+    runs = pandas.read_csv("epsilon.csv")
+    assert len(runs) == 2 * 6 * 3  # heads, budgets and seeds
     assert Path("epsilon.svg").exists()
+    told = _cells(page)
+    for head in ("lda", "nearest_mean"):
+        (line,) = (cells for name, cells in told.items() if f"`{head}`" in name)
+        for epsilon, percent in list(zip(told["measured at ε"], line, strict=True))[
+            :4
+        ]:  # the noise of the others is large
+            at = runs["epsilon"].isna() if epsilon == "none" else runs["epsilon"] == float(epsilon)
+            found = 100 * runs[at & (runs["head"] == head)]["accuracy"].mean()
+            assert found == pytest.approx(float(percent), abs=0.1 if epsilon == "none" else 5.0), (head, epsilon)
+
+
+def _cells(page: Path) -> dict[str, list[str]]:
+    """The rows of a page's tables, by their first cell."""
+    lines = [line.split("|") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return {line[1].strip(): [cell.strip() for cell in line[2:-1]] for line in lines}
 
 
 def test_the_table_of_odds_is_what_epsilon_says() -> None:
-    text = (DOCS / "how-to-choose-epsilon.md").read_text(encoding="utf-8")
-    cells = {
-        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]]
-        for line in text.splitlines()
-        if line.startswith("|")
-    }
+    cells = _cells(DOCS / "how-to-choose-epsilon.md")
     epsilons = np.array([float(cell) for cell in cells["ε"]])
     odds = [float(cell.removesuffix(": 1").replace(",", "")) for cell in cells["odds, at most"]]
     right = [float(cell.removesuffix("%")) for cell in cells["right, at most"]]
