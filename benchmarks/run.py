@@ -21,12 +21,14 @@ import encoders
 import federation
 import few_shots
 import grid
+import growth
 import naive_bayes
 import novelty
 import privacy
 import probabilities
 import public_rows
 import ratios
+import scale
 import speed
 import text
 import trained
@@ -39,6 +41,7 @@ PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run
 PARTS |= {"public_rows": public_rows.run, "defaults": defaults.run, "probabilities": probabilities.run}
 PARTS |= {"novelty": novelty.run, "naive_bayes": naive_bayes.run}
 OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes")
+PARTS |= {"growth": growth.run}
 
 
 def main(names: list[str], baseline: str | None = None) -> int:
@@ -61,7 +64,7 @@ def main(names: list[str], baseline: str | None = None) -> int:
 
 
 def _run(name: str) -> None:
-    if name not in ("speed", "federation") and not data.is_there():
+    if name not in ("speed", "federation", "growth") and not data.is_there():
         print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
         return
     if name in OF_TEXTS and not text.is_there():
@@ -101,6 +104,10 @@ def page() -> str:
     stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
     if "speed" in stored:
         parts.append("\n## Speed, ratios in one run\n\n" + speed.table(stored["speed"]) + "\n")
+    if "growth" in stored:
+        parts.append("\n## How time grows\n\n" + growth.table(stored["growth"]) + "\n")
+    if "scale" in stored:
+        parts.append("\n## Big sites, many messages\n\n" + scale.INTRODUCTION + scale.table(stored["scale"]) + "\n")
     if "accuracy" in stored:
         parts.append("\n## Accuracy and payload\n" + "\n".join(map(accuracy.table, stored["accuracy"])) + "\n")
     if "grid" in stored:

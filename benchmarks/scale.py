@@ -43,6 +43,12 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
     for name, shape in layout.shapes.items():
         digest.update(unpack(tensors[f"{name}.codes"], tensors[f"{name}.data"], prod(shape)).data)
 """
+INTRODUCTION = """Whole commands as processes of their own, in turns with their references, by
+`benchmarks/scale.py`: moments of 200,000 × 2,048 float16 rows, 1,000 classes, B, against reading the file and one float32
+product of its rows; a folder of messages (10 classes, 64-d, B) against reading, hashing and unpacking them. Ratios of CPU
+time depend little on what else runs.
+
+"""
 BUSY = """
 import numpy as np
 a = np.ones((2048, 2048), np.float32)
@@ -112,9 +118,9 @@ def moments(folder: Path, turns: int, is_quiet: bool) -> dict:
     return found
 
 
-def many_messages(folder: Path, turns: int, messages: int = 100_000) -> dict:
-    """`ghofl sum FOLDER` of 100,000 messages (10 classes, k = 64, B); reading, hashing and unpacking them."""
-    inbox, agreed = folder / "hundred", folder / "hundred.toml"
+def many_messages(folder: Path, turns: int, messages: int) -> dict:
+    """`ghofl sum FOLDER` of many messages (10 classes, k = 64, B); reading, hashing and unpacking them."""
+    inbox, agreed = folder / f"messages-{messages}", folder / "messages.toml"
     inbox.mkdir(exist_ok=True)
     recipe = Recipe(tuple(map(str, range(10))), Encoder(dim=64), ("B",), grid=Grid(bits=8))
     recipe.save(agreed)
@@ -125,13 +131,14 @@ def many_messages(folder: Path, turns: int, messages: int = 100_000) -> dict:
         if not path.exists():
             path.write_bytes(Message.of(some[i % 20], recipe, path.stem).to_bytes())
     ours = ("-m", "ghofl", "sum", str(inbox), "-r", str(agreed), "-o", str(folder / "t.ghofl"), "--force")
-    return in_turns(ours, ("-c", READ_HASH_UNPACK, str(inbox), str(agreed)), turns)
+    found = in_turns(ours, ("-c", READ_HASH_UNPACK, str(inbox), str(agreed)), turns)
+    return {"messages": messages, **found}
 
 
-def imagenet(folder: Path) -> dict:
-    """1,281,167 × 2,048 float16 rows from disk to heads, every command with its peak memory."""
-    rows, test = folder / "big.npy", folder / "test.npy"
-    write_rows(rows, 1_281_167)
+def imagenet(folder: Path, count: int) -> dict:
+    """So many × 2,048 float16 rows from disk to heads, every command with its peak memory."""
+    rows, test = folder / f"big-{count}.npy", folder / "test.npy"
+    write_rows(rows, count)
     kept = np.load(rows, mmap_mode="r")
     np.save(test, kept[:1000])
     np.save(test.with_suffix(".labels.npy"), np.load(rows.with_suffix(".labels.npy"))[:1000])
@@ -141,7 +148,8 @@ def imagenet(folder: Path) -> dict:
     recipe.save(folder / "z.toml")
     message, total = str(folder / "big.ghofl"), str(folder / "big-total.ghofl")
     common = ("-m", "ghofl")
-    found = {"moments": stage(*common, "moments", str(rows), "-r", str(folder / "z.toml"), "-o", message, "--force")}
+    found: dict = {"rows": count}
+    found |= {"moments": stage(*common, "moments", str(rows), "-r", str(folder / "z.toml"), "-o", message, "--force")}
     print(found, flush=True)
     found["sum"] = stage(*common, "sum", message, "-r", str(folder / "z.toml"), "-o", total, "--force")
     for head in ("lda", "ridge", "sketched_qda"):
@@ -161,15 +169,19 @@ def table(run: dict) -> str:
         "|---|---:|---:|---:|---:|---:|",
     ]
     comparisons = {f"moments, {name}": found for name, found in run.get("moments", {}).items()}
-    comparisons |= {"sum of 100,000 messages": run["sum"]} if "sum" in run else {}
+    comparisons |= {f"sum of {run['sum']['messages']:,} messages": run["sum"]} if "sum" in run else {}
     for name, found in comparisons.items():
         mine, theirs = (statistics.median(r["seconds"] for r in found[key]) for key in ("ours", "reference"))
         peak = max(r["peak_mb"] for r in found["ours"])
         lines.append(
             f"| {name} | {mine:.1f} | {theirs:.1f} | {found['ratio']:.2f} | {found['cpu_ratio']:.2f} | {peak:,} MB |"
         )
-    for name, found in run.get("imagenet", {}).items():
-        lines.append(f"| ImageNet-size: {name} | {found['seconds']:.1f} |  |  |  | {found['peak_mb']:,} MB |")
+    large = dict(run.get("imagenet", {}))
+    rows = large.pop("rows", 0)
+    for name, found in large.items():
+        lines.append(
+            f"| {rows:,} × 2,048 rows, 1,000 classes: {name} | {found['seconds']:.1f} |  |  |  | {found['peak_mb']:,} MB |"
+        )
     return "\n".join(lines)
 
 
@@ -178,6 +190,8 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", default=["moments", "sum", "imagenet"])
     parser.add_argument("--folder", type=Path, required=True, help="where 8 GB of files may be written")
     parser.add_argument("--is-shared", action="store_true", help="the machine is busy anyway: start no busy process")
+    parser.add_argument("--rows", type=int, default=1_281_167, help="rows of the part imagenet")
+    parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "scale.json")
     given = parser.parse_args()
@@ -187,7 +201,11 @@ def main() -> None:
         if part == "moments":
             stored[part] = moments(given.folder, given.turns, not given.is_shared)
         else:
-            stored[part] = many_messages(given.folder, given.turns) if part == "sum" else imagenet(given.folder)
+            stored[part] = (
+                many_messages(given.folder, given.turns, given.messages)
+                if part == "sum"
+                else imagenet(given.folder, given.rows)
+            )
         given.json.write_text(json.dumps(stored, indent=1) + "\n")
     print(table(stored))
 

@@ -158,3 +158,14 @@ def test_the_stored_speed_run_is_one_that_can_be_a_baseline():
     stored = ratios.read(FILE.parent / "results" / "speed.json")
     assert {"statistics", "qda_scoring", "lda"} <= {m.name for m in ratios.from_stored(stored)}
     assert "| QDA scores of a row" in ratios.table_of_measures(ratios.from_stored(stored))
+
+
+def test_the_exponent_is_the_slope_of_logarithms():
+    spec = importlib.util.spec_from_file_location("growth", FILE.with_name("growth.py"))
+    growth = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(growth)
+    sizes = [100, 200, 400, 800]
+    assert growth.exponent(sizes, [3e-6 * n**2 for n in sizes]) == pytest.approx(2.0)
+    assert growth.exponent(sizes, [5.0 for _ in sizes]) == pytest.approx(0.0, abs=1e-9)
+    names = [(curve.stage, curve.over) for curve in growth.curves(np.random.default_rng(0))]
+    assert len(set(names)) == len(names) >= 12

@@ -57,6 +57,8 @@ def test_a_row_has_the_measures_of_a_simulation_alone(data):
     assert row["recipe"] == recipe.fingerprint
     for name in ("accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "payload_bytes"):
         assert row[name] == told["heads"]["lda"][name]
+    assert [row["accuracy_low"], row["accuracy_high"]] == told["heads"]["lda"]["accuracy_interval"]
+    assert all(isinstance(value, int | float | str | None) for value in row.values())
     assert (row["power"], row["bits"], row["clients"], row["rows"]) == (0.5, 8, 3, len(data.y_train))
     assert {"ghofl", "numpy", "python", "date", "data_sha256"} <= set(row)
 

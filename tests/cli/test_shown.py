@@ -156,6 +156,9 @@ def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
     text = page(found)
     assert f"best accuracy ({between(expected)} with 95 % confidence)" in text
     assert f"<td>{between(expected, 2)}</td>" in text
+    balanced = "–".join(f"{end:.4f}" for end in found.heads[0].metrics["balanced_accuracy_interval"])
+    assert f"<td>{balanced}</td>" in text
+    assert text.count("<button>95 % interval</button>") == 2
 
 
 def test_bars_of_a_chart_reach_to_the_ends_of_the_interval(folder):

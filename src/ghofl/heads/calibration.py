@@ -26,6 +26,7 @@ from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoised, redrawn
 from ghofl.heads.base import Head
+from ghofl.heads.lda import LDA
 from ghofl.names import shown
 from ghofl.shapes import Float, Integer
 
@@ -36,8 +37,13 @@ FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
 REDRAWN = 4096  # dimensions up to which that is done: redrawing and refitting take as long as the fit itself, and more
 JITTER = 1e-8  # shrinkage that lets constant features be drawn
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
+TOLD_APART = 1e-3  # log loss below which draws are all told apart, and say nothing about how sure a head may be
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
 PULL = 1e-7  # of every b_c towards 0
+# How many times LDA's T a head of class covariances may have: draws of one covariance for all classes look odd to it, and
+# it seems to know nothing. Chosen among 2, 3, 4 and 6 on held-out training rows of AG News, SST-2, DBpedia, BANKING77 and
+# CIFAR-10, where without it QDA's calibration error is 10 to 71 %.
+DOUBT = 4.0
 SOURCES = ("none", "draws", "sites")
 
 
@@ -138,6 +144,12 @@ class Calibration:
         return replace(self, in_force=usable / usable.sum())
 
 
+def _of_log_posteriors(temperature: float, priors: Float[np.ndarray, " classes"]) -> Calibration:
+    with np.errstate(divide="ignore"):
+        log_priors = np.where(priors > 0, np.log(priors), 0.0)
+    return Calibration(temperature, (1.0 - 1.0 / temperature) * log_priors)
+
+
 def _numbers(values: Any, count: int, name: str) -> Float[np.ndarray, " classes"]:
     if not isinstance(values, list) or len(values) != count or not all(type(v) is float for v in values):
         raise MessageError(f"the head's {name} are not {count} numbers; make the head again with 'ghofl head'.")
@@ -178,9 +190,14 @@ def calibrate(
         fitted, kept = (_scored(judged, truth, tau, seed, spread) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):
         return plain
-    found = replace(_fit(*fitted, priors, judged.scores_are_log_posteriors), priors=priors, source="draws")
+    found = _fit(*fitted, priors, judged.scores_are_log_posteriors)
+    if judged is head and head.needs[0] == ("S",) and not truth.has_class_covariances:
+        linear = _fit(*_scored(LDA.fit(truth), truth, tau, 0), priors, True).temperature
+        found = _of_log_posteriors(min(found.temperature, DOUBT * linear), priors)
+    found = replace(found, priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))
-    return found if after < before * (1.0 - GAIN) else replace(plain, source="draws")
+    is_gain = before > TOLD_APART and after < before * (1.0 - GAIN)
+    return found if is_gain else replace(plain, source="draws")
 
 
 def log_loss(
@@ -257,8 +274,7 @@ def _fit(
     with np.errstate(divide="ignore"):
         log_priors = np.where(present, np.log(priors), 0.0)
     if are_log_posteriors:
-        t = fit_temperature(scores - log_priors, y, weights, log_priors)
-        return Calibration(t, (1.0 - 1.0 / t) * log_priors)
+        return _of_log_posteriors(fit_temperature(scores - log_priors, y, weights, log_priors), priors)
     if priors.max() <= UNEVEN * priors[present].min():
         return Calibration(fit_temperature(scores, y, weights))
     return _fit_with_bias(scores[:, present], np.cumsum(present)[y] - 1, weights, present)

@@ -10,8 +10,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
-from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ghofl.errors import HeadError
 from ghofl.heads.base import Head
@@ -60,9 +59,11 @@ class Heads(MutableMapping[str, Kind]):
         return len(self._known.keys() | self._offered.keys())
 
     @cached_property
-    def _offered(self) -> dict[str, list[EntryPoint]]:
+    def _offered(self) -> dict[str, list[Any]]:
         """The entry points of other distributions by name; nothing of them is imported yet."""
-        offered: dict[str, list[EntryPoint]] = {}
+        from importlib.metadata import entry_points  # which takes as long to import as all heads do
+
+        offered: dict[str, list[Any]] = {}
         for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, _distribution(entry))):
             if entry.name in self._known or entry.name == BEST:
                 warnings.warn(
@@ -75,7 +76,7 @@ class Heads(MutableMapping[str, Kind]):
         return offered
 
 
-def _loaded(name: str, entries: list[EntryPoint]) -> Kind:
+def _loaded(name: str, entries: list[Any]) -> Kind:
     """The class behind an entry point, once it is a head of that name."""
     by = " and ".join(map(_distribution, entries))
     if len(entries) > 1:
@@ -94,5 +95,5 @@ def _loaded(name: str, entries: list[EntryPoint]) -> Kind:
     return found
 
 
-def _distribution(entry: EntryPoint) -> str:
+def _distribution(entry: Any) -> str:
     return "unknown" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"

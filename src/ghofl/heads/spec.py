@@ -38,7 +38,7 @@ class HeadSpec:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.name not in HEADS and self.name != BEST:
+        if self.name != BEST and self.name not in HEADS:
             raise HeadError(f"head {self.name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
         if self.name == BEST and self.options:
             raise HeadError("'best' takes no options: it follows from what the total holds.")

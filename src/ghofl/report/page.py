@@ -3,7 +3,7 @@
 import dataclasses
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -20,6 +20,7 @@ try:
 except ImportError:
     raise MissingExtraError("reports draw with Plotly: pip install 'ghofl[report]'") from None
 
+WITH_INTERVAL = ("balanced_accuracy",)  # measures that have one, beside the accuracy itself
 TITLES = {
     "payload": (
         "Accuracy against what a site sends",
@@ -105,12 +106,21 @@ def _heads(findings: Findings) -> str:
             _percent(head.accuracy),
             "" if head.interval is None else between(head.interval, 2),
             _count(head.payload_bytes),
-            *(_number(head.metrics.get(m)) for m in measures),
+            *(cell for m in measures for cell in _measure(head.metrics, m)),
         )
         for head in findings.heads
     ]
-    columns = ("head", "accuracy, %", "95 % interval", "bytes per site", *(m.replace("_", " ") for m in measures))
-    return _table("Heads", columns, rows)
+    others = (
+        name for m in measures for name in (m.replace("_", " "), *(["95 % interval"] if m in WITH_INTERVAL else []))
+    )
+    return _table("Heads", ("head", "accuracy, %", "95 % interval", "bytes per site", *others), rows)
+
+
+def _measure(metrics: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A measure, and beside it its interval where it is a kind of accuracy."""
+    interval = metrics.get(f"{name}_interval")
+    beside = ("" if interval is None else "–".join(f"{end:.4f}" for end in interval),) if name in WITH_INTERVAL else ()
+    return _number(metrics.get(name)), *beside
 
 
 def _classes(findings: Findings) -> str:

@@ -208,7 +208,7 @@ class _Memory:
         told |= {"test_rows": len(data.y_test), "dim": data.x_train.shape[1], "classes": len(data.classes)}
         date = datetime.now(UTC).isoformat(timespec="seconds")
         return [
-            {"run": run, **own, **told, "date": date, "head": head, "auc": None, **measures}
+            {"run": run, **own, **told, "date": date, "head": head, "auc": None, **_columns(measures)}
             for head, measures in result.to_dict()["heads"].items()
         ]
 
@@ -240,6 +240,15 @@ def _settings(setting: Setting, found: Assembly) -> Row:
         "epsilon": recipe.privacy.epsilon, "delta": recipe.privacy.delta, "noise": recipe.privacy.noise,
         "unit": recipe.privacy.unit, "secure": recipe.privacy.secure,
     }  # fmt: skip
+
+
+def _columns(measures: Row) -> Row:
+    """One number per column: an interval becomes its two ends, such as accuracy_low and accuracy_high."""
+    ends = {key.removesuffix("_interval"): value for key, value in measures.items() if key.endswith("_interval")}
+    plain = {key: value for key, value in measures.items() if not key.endswith("_interval")}
+    return plain | {
+        f"{key}_{end}": v for key, both in ends.items() for end, v in zip(("low", "high"), both, strict=True)
+    }
 
 
 def _versions() -> Row:

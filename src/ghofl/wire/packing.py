@@ -18,7 +18,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from ghofl.errors import MessageError
-from ghofl.shapes import Int64, UInt8
+from ghofl.shapes import Int, Int64, UInt8
 
 CHUNK = 256
 SLAB = 4096
@@ -135,12 +135,14 @@ def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chu
     return np.where(low < 0, signed, unsigned).astype(np.uint8)
 
 
-def _from_planes(planes: UInt8[np.ndarray, "width chunks entries"], code: int) -> Int64[np.ndarray, "chunks entries"]:
-    values = planes[-1].view(np.int8 if code >= SIGNED else np.uint8).astype(np.int64)
-    for plane in planes[-2::-1]:
-        values <<= 8
-        values |= plane
-    return values
+def _from_planes(planes: UInt8[np.ndarray, "width chunks entries"], code: int) -> Int[np.ndarray, "chunks entries"]:
+    width = code % SIGNED
+    highest = planes[width - 1].view(np.int8) if code >= SIGNED else planes[width - 1]
+    out = highest.astype(np.int32 if width < 4 else np.int64)  # narrow numbers go through the cache twice as fast
+    for plane in planes[width - 2 :: -1] if width > 1 else ():
+        out <<= 8
+        out |= plane
+    return out
 
 
 def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
