@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+from typer.testing import CliRunner
 
-from ghofl.cli import PLACES, load
+from ghofl.cli import PLACES, app, load
 from ghofl.simulation.demo import digits
+from ghofl.wire.total import Total
 from pages import DOCS, README, ROOT, blocks, lines_of, run_lines
 
 if not DOCS.exists():
@@ -153,3 +155,31 @@ def test_every_command_that_a_page_names_is_there_with_its_options(page: Path) -
         words = re.sub(r"'[^']*'|\"[^\"]*\"", "TEXT", line).split()
         strange = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)} - _options(words) - {"--help"}
         assert not strange, f"{page.name}: ghofl {line} has no {strange}"
+
+
+def test_the_commands_of_diagnosis_run_and_leave_a_swapped_site_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_lines(["ghofl recipe recipe.toml --classes cat,dog,bird --dim 64 --statistics B --scale 20"])
+    for name in ("north", "south", "west", "east"):
+        _rows(tmp_path / f"{name}.npz", 200, rng)
+        if name == "east":
+            with np.load("east.npz") as rows:
+                swapped = {"cat": "dog", "dog": "bird", "bird": "cat"}
+                np.savez("east.npz", x=rows["x"], y=np.array([swapped[label] for label in rows["y"]]))
+        run_lines([f"ghofl moments {name}.npz --recipe recipe.toml --site {name} -o {name}.ghofl"])
+    diagnose, total = lines_of(DOCS / "how-to-diagnose.md")
+    for line in (diagnose, total):
+        done = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert done.exit_code == 3, done.output
+        assert "east" in done.output
+    assert {entry.site for entry in Total.load("total.ghofl").roster} == {"north", "south", "west"}
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent == DOCS and blocks(p, "(?:sh|python)")], ids=lambda p: p.name
+)
+def test_a_page_with_lines_to_run_is_named_by_a_test(page: Path) -> None:
+    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py")]
+    assert any(f'"{page.name}"' in text or f"/{page.name}" in text for text in tests)
