@@ -1,4 +1,7 @@
-"""Executed notebooks as pages: a page says `<!-- notebook: FILE -->` where its cells and outputs go."""
+"""Executed notebooks as pages: a page says `<!-- notebook: FILE -->` where its cells and outputs go.
+
+`python docs/notebooks.py` runs those in examples/ and stores their outputs again, without what libraries warn of.
+"""
 
 import json
 import re
@@ -38,3 +41,22 @@ def _shown(output: dict[str, Any]) -> Iterator[str]:
         yield f'<div class="notebook-output">{html}</div>'
     else:
         yield f"```text\n{''.join(data['text/plain']).rstrip()}\n```"
+
+
+def execute(path: Path) -> None:
+    """Run a notebook and store it with its outputs."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=900, kernel_name="python3", record_timing=False, coalesce_streams=True).execute()
+    notebook.metadata["language_info"] = {"name": "python"}
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    nbformat.write(notebook, path)
+
+
+if __name__ == "__main__":
+    for found in sorted((Path(__file__).parents[1] / "examples").glob("*.ipynb")):
+        execute(found)

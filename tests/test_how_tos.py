@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
+from typer.testing import CliRunner
 
-from ghofl.cli import PLACES, load
+from ghofl.cli import PLACES, app, load
 from ghofl.simulation.demo import digits
+from ghofl.wire.total import Total
 from pages import DOCS, README, ROOT, blocks, lines_of, run_lines
 
 if not DOCS.exists():
@@ -96,18 +99,28 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
     lines = lines_of(page)
     assert len(lines) == 6
     run_lines(lines)
-    table = Path("epsilon.csv").read_text(encoding="utf-8").splitlines()
-    assert len(table) == 1 + 2 * 6 * 3  # heads, budgets and seeds
+    runs = pandas.read_csv("epsilon.csv")
+    assert len(runs) == 2 * 6 * 3  # heads, budgets and seeds
     assert Path("epsilon.svg").exists()
+    told = _cells(page)
+    for head in ("lda", "nearest_mean"):
+        (line,) = (cells for name, cells in told.items() if f"`{head}`" in name)
+        for epsilon, percent in list(zip(told["measured at ε"], line, strict=True))[
+            :4
+        ]:  # the noise of the others is large
+            at = runs["epsilon"].isna() if epsilon == "none" else runs["epsilon"] == float(epsilon)
+            found = 100 * runs[at & (runs["head"] == head)]["accuracy"].mean()
+            assert found == pytest.approx(float(percent), abs=0.1 if epsilon == "none" else 5.0), (head, epsilon)
+
+
+def _cells(page: Path) -> dict[str, list[str]]:
+    """The rows of a page's tables, by their first cell."""
+    lines = [line.split("|") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    return {line[1].strip(): [cell.strip() for cell in line[2:-1]] for line in lines}
 
 
 def test_the_table_of_odds_is_what_epsilon_says() -> None:
-    text = (DOCS / "how-to-choose-epsilon.md").read_text(encoding="utf-8")
-    cells = {
-        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]]
-        for line in text.splitlines()
-        if line.startswith("|")
-    }
+    cells = _cells(DOCS / "how-to-choose-epsilon.md")
     epsilons = np.array([float(cell) for cell in cells["ε"]])
     odds = [float(cell.removesuffix(": 1").replace(",", "")) for cell in cells["odds, at most"]]
     right = [float(cell.removesuffix("%")) for cell in cells["right, at most"]]
@@ -142,3 +155,31 @@ def test_every_command_that_a_page_names_is_there_with_its_options(page: Path) -
         words = re.sub(r"'[^']*'|\"[^\"]*\"", "TEXT", line).split()
         strange = {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)} - _options(words) - {"--help"}
         assert not strange, f"{page.name}: ghofl {line} has no {strange}"
+
+
+def test_the_commands_of_diagnosis_run_and_leave_a_swapped_site_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_lines(["ghofl recipe recipe.toml --classes cat,dog,bird --dim 64 --statistics B --scale 20"])
+    for name in ("north", "south", "west", "east"):
+        _rows(tmp_path / f"{name}.npz", 200, rng)
+        if name == "east":
+            with np.load("east.npz") as rows:
+                swapped = {"cat": "dog", "dog": "bird", "bird": "cat"}
+                np.savez("east.npz", x=rows["x"], y=np.array([swapped[label] for label in rows["y"]]))
+        run_lines([f"ghofl moments {name}.npz --recipe recipe.toml --site {name} -o {name}.ghofl"])
+    diagnose, total = lines_of(DOCS / "how-to-diagnose.md")
+    for line in (diagnose, total):
+        done = CliRunner().invoke(app, shlex.split(line)[1:])
+        assert done.exit_code == 3, done.output
+        assert "east" in done.output
+    assert {entry.site for entry in Total.load("total.ghofl").roster} == {"north", "south", "west"}
+
+
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if p.parent == DOCS and blocks(p, "(?:sh|python)")], ids=lambda p: p.name
+)
+def test_a_page_with_lines_to_run_is_named_by_a_test(page: Path) -> None:
+    tests = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.rglob("*.py")]
+    assert any(f'"{page.name}"' in text or f"/{page.name}" in text for text in tests)

@@ -45,7 +45,7 @@ def test_the_walk_throughs_of_embedding_and_photos_run_line_by_line(
         command, _, refusal = line.partition("# refused: ")
         said = ghofl(*shlex.split(command)[1:], code=2 if refusal else 0) + capsys.readouterr().err
         assert refusal in " ".join(said.split()), f"{command} said {said}"
-    _photos_page(lines)
+    _photos_page(lines, tmp_path / "photos-page", monkeypatch)
 
 
 @pytest.mark.slow
@@ -63,19 +63,20 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
     assert "A-2" in Path("labels.csv").read_text()
 
 
-def _photos_page(done: list[str]) -> None:
-    """Lines of the page on photos, but for one that was run here before: the export of the network.
+def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of the page on photos, but for one that was run before: the export of the network.
 
     Its weights are random here, so the scale of its rows is that of the recipe which the other page fitted to them.
     """
     lines = lines_of(DOCS / "how-to-photos.md")
     assert len(lines) == 8
-    shutil.copytree("photos", "new-photos")
+    assert len([line for line in lines if line in done]) == 1
     scale = f"--scale {Recipe.load('recipe.toml').grid.scale}"
-    for name in ("recipe.toml", "north.ghofl"):
-        Path(name).unlink()
+    for name in ("photos", "new-photos"):
+        shutil.copytree("photos", folder / name)
+    shutil.copy("mobilenet_v2.onnx", folder)
+    monkeypatch.chdir(folder)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         run_lines(line.replace("--scale 20", scale) for line in lines if line not in done)
-    assert len(lines) - len(set(lines) - set(done)) == 1
     assert Path("labels.csv").read_text().count(".png") == 6
