@@ -1,6 +1,8 @@
 """Commands for judging a finished head: `evaluate`, `select` and `calibrate`."""
 
-from json import loads
+import hashlib
+from dataclasses import replace
+from json import dumps, loads
 from pathlib import Path
 from typing import Annotated
 
@@ -45,6 +47,12 @@ def evaluate(
     embeddings: EmbeddingsFile,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
+    site_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="The site's TOML file: its policy decides whether the report may leave, and its ledger has it."
+        ),
+    ] = None,
     labels_are_numbers: LabelsAreNumbers = False,
     label_column: Annotated[str, typer.Option(help="Of a table by a schema: the column of labels.")] = "",
     priors: Priors = None,
@@ -75,8 +83,11 @@ def evaluate(
     counted = Tally.of(classifier, rows.x, y) if tally else None
     if plot is not None:
         measures.plot_confusion(found, classes, plot)
+    report = Report.of(head, site, classifier, found.confusion, counted)
+    if site_file is not None:
+        report = _let_go(report, site_file, classifier, rows.x, y)
     result = {
-        **Report.of(head, site, classifier, found.confusion, counted).to_dict(),
+        **report.to_dict(),
         "expected_calibration_error": found.ece,
         **found.to_dict(),
         **measures.per_class(found, classes),
@@ -84,6 +95,21 @@ def evaluate(
     console.show(result, measures.measures_table(found, classifier.head.name, classes), json)
     if json != "-":
         console.out.print(measures.confusion_table(found, classes))
+
+
+def _let_go(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
+    """The report under the site's own name, once its policy allows it and its ledger has it."""
+    from ghofl.site.reports import count_report
+    from ghofl.site.site import Site
+
+    site = Site.load(path)
+    if report.sites not in (("",), (site.name,)):
+        raise typer.BadParameter(f"--site is {report.sites[0]!r}, and the site of {path} is {site.name!r}.")
+    report = replace(report, sites=(site.name,))
+    version = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
+    content = dumps(report.to_dict(), sort_keys=True).encode()
+    count_report(site, classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
+    return report
 
 
 def select(

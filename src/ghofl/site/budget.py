@@ -17,7 +17,7 @@ ROOM = 1 + 1e-6  # what root finding and the lattice may add to an epsilon
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Something about a site's rows that left: a message by its id, or a masked vector by its round.
+    """Something about a site's rows that left: a message or a report by its id, or a masked vector by its round.
 
     `guarantee` is what its noise promises, and nothing where it is exact. `data` is the version of the rows.
     """
@@ -27,6 +27,7 @@ class Release:
     data: str
     is_message: bool
     guarantee: Guarantee | None = None
+    is_report: bool = False
 
     @property
     def is_exact(self) -> bool:

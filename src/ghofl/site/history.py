@@ -86,7 +86,7 @@ class History:
     def of(cls, ledger: Ledger) -> "History":
         """The history that a ledger tells."""
         history = cls()
-        for line in ledger.of("sent", "masked", "endorsed", "revealed", "reopened", "approved"):
+        for line in ledger.of("sent", "masked", "reported", "endorsed", "revealed", "reopened", "approved"):
             try:
                 history = history._after(line)
             except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
@@ -108,7 +108,7 @@ class History:
         elif line.what == "revealed":
             reveals = (*reveals, _revealed(facts))
             opening = None if opening is None or opening.rounds <= 1 else _used(opening, reveals[-1])
-        elif line.what in ("sent", "masked"):
+        elif line.what in ("sent", "masked", "reported"):
             releases = (*releases, _release(line))
         elif line.what == "reopened":
             opening = _permit(facts)
@@ -141,7 +141,7 @@ class History:
         """What this site tells its peers of earlier sums before a round of these rows."""
         every = [*((each.round, each.survivors, each.data) for each in (*self.lists, *self.reveals)),
                  *((release.key, (site,) if release.is_message else (), release.data) for release in self.releases
-                   if release.is_exact or not release.is_message)]  # fmt: skip
+                   if not release.is_report and (release.is_exact or not release.is_message))]  # fmt: skip
         numbers: dict[str, int] = {}
         for _, _, version in (*every, ("", (), data)):
             numbers.setdefault(version, len(numbers))
@@ -215,8 +215,8 @@ def _permit(facts: Mapping[str, Any]) -> Permit:
 def _release(line: Line) -> Release:
     facts, promised = line.facts, line.facts["guarantee"]
     guarantee = None if promised is None else Guarantee.from_dict({**promised, "assumptions": []})
-    is_message = line.what == "sent"
-    return Release(facts["id" if is_message else "round"], facts["recipe"], facts["data"], is_message, guarantee)
+    key, is_message = facts["round" if line.what == "masked" else "id"], line.what == "sent"
+    return Release(key, facts["recipe"], facts["data"], is_message, guarantee, line.what == "reported")
 
 
 def _used(permit: Permit, listed: Revealed) -> Permit:
