@@ -25,7 +25,9 @@ def write_page(folder: Path = report.RESULTS) -> Path:
             picture = f"table-{name}.svg"
             text = report.markdown(result, picture if (folder / picture).is_file() else None)
             parts.append("\n#" + text)
-    drawn = [name for name in ("figure-tradeoff", "figure-convergence") if (folder / f"{name}.svg").is_file()]
+    drawn = [
+        name for name in ("figure-tradeoff", "figure-convergence", "figure-time") if (folder / f"{name}.svg").is_file()
+    ]
     parts += [f"\n## {name.removeprefix('figure-').capitalize()}\n\n![{name}]({name}.svg)\n" for name in drawn]
     path = folder / "TABLES.md"
     path.write_text("".join(parts), encoding="utf-8")
