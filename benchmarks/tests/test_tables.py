@@ -9,6 +9,7 @@ import scipy.stats
 from ghofl_benchmarks import data, ours, paper, report, tables
 from ghofl_benchmarks.__main__ import main
 from ghofl_benchmarks.figures import _reached
+from ghofl_benchmarks.page import rounds_table
 from ghofl_benchmarks.tables import TABLES, Settings, gaussianity, load_table
 
 from ghofl.simulation.simulate import Dataset
@@ -253,3 +254,21 @@ def test_what_a_file_says_about_its_rows_is_a_note_of_every_table(small_sets, tm
     assert "AG News: 400 of 9,000 training rows" in json.loads((out / "table-fisher.json").read_text())["notes"]
     _, out = run(tmp_path, "table", "fisher", "--sets", "cifar10", "--fresh")
     assert not any("AG News" in note for note in json.loads((out / "table-fisher.json").read_text())["notes"])
+
+
+def test_the_page_tells_what_networks_reach_that_are_trained_in_rounds_or_distilled():
+    run = {"accuracy": [0.1, 0.25], "bytes_up": 4_000_000, "seconds": [9.0, 1.0]}
+    found = {
+        "rounds": {"0.05": {"fedavg": run}, "0.5": {}},
+        "distillation": {
+            "0.5": {"ensemble": {"accuracy": 0.5, "bytes_up": 3_000_000}, "DENSE": {"accuracy": [0.3, 0.4]}}
+        },
+        "settings": {"size": "96"},
+        "machine": {"device": "a GPU"},
+        "ours": {"lda_of_moments": {"accuracy": 0.808}},
+    }
+    text = rounds_table(found)
+    assert "| FedAvg, 2 rounds | 8.0 MB | 25.0 | – |" in text
+    assert "| Ensemble of the clients | 3.0 MB | – | 50.0 |" in text
+    assert "| DENSE | 3.0 MB | – | 40.0 |" in text
+    assert "has 80.8" in text
