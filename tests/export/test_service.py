@@ -197,6 +197,22 @@ def test_images_are_sent_in_base64_and_bad_ones_are_named(monkeypatch):
     assert MOST_PIXELS > 10
 
 
+def test_images_of_a_request_are_held_one_at_a_time_however_small_their_files_are():
+    import tracemalloc
+
+    client, pixels = TestClient(service(image_model())), 1000 * 1000
+    sent = {"images": [png((1000, 1000), (9, 200, 9))] * 20}
+    assert len(json.dumps(sent)) < 2**20
+    tracemalloc.start()
+    try:
+        answer = client.post("/predict", json=sent)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [one["label"] for one in answer.json()["predictions"]] == ["green"] * 20
+    assert most < 10 * 3 * pixels
+
+
 def test_a_port_that_is_taken_and_a_bad_size_are_usage_errors(file):
     import socket
 

@@ -74,7 +74,11 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     @app.post("/predict", responses={413: {"description": "The body is too large."}})
     def predict(samples: body) -> Answer:  # type: ignore[valid-type]
         """Labels and probabilities of samples."""
-        found = model.predict(_samples(model.kind, getattr(samples, plural)))
+        given = getattr(samples, plural)
+        try:
+            found = model.predict(_Images(list(enumerate(given))) if model.kind == "image" else given)
+        except SampleError as error:
+            raise HTTPException(422, str(error)) from None
         return Answer(classes=list(model.classes), predictions=_predictions(found, limit), novelty_threshold=limit)
 
     @app.get("/model")
@@ -111,13 +115,20 @@ def _body_of(model: Exported, limits: ServiceLimits) -> type[BaseModel]:
     return create_model("Samples", __config__=ConfigDict(extra="forbid"), **{plural: (several, ...)})  # type: ignore[call-overload]
 
 
-def _samples(kind: str, given: Sequence[Any]) -> Sequence[Any]:
-    if kind != "image":
-        return given
-    try:
-        return [_image(text, f"image {i}") for i, text in enumerate(given)]
-    except SampleError as error:
-        raise HTTPException(422, str(error)) from None
+class _Images(Sequence[Any]):
+    """Numbered images in base64, each read when it is asked for: small files may hold many pixels, and one is held at once."""
+
+    def __init__(self, given: list[tuple[int, str]]) -> None:
+        self._given = given
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, slice):
+            return _Images(self._given[where])
+        number, text = self._given[where]
+        return _image(text, f"image {number}")
 
 
 def _image(text: str, name: str) -> Any:
