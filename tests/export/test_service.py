@@ -85,6 +85,7 @@ WRONG = {
     "too many rows": ({"rows": [[SECRET] * DIM] * 51}, "body.rows: List should have at most 50 items"),
     "another name": ({"images": []}, "body.rows: Field required"),
     "a key too many": ({"rows": [[1.0] * DIM], "model": "x"}, "body.model: Extra inputs are not permitted"),
+    "a long key": ({"rows": [[1.0] * DIM], "k" * 9000: 1}, "Extra inputs are not permitted"),
     "a list": ([1.0], "Input should be a valid dictionary"),
 }
 

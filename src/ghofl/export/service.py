@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from ghofl import __version__
 from ghofl.errors import MissingExtraError, SampleError
 from ghofl.export.exported import KINDS, Exported, Predictions
+from ghofl.names import shown
 from ghofl.samples.images import decode
 
 try:
@@ -156,7 +157,7 @@ async def _wrong_fields(request: Request, error: Exception) -> JSONResponse:
     """What is wrong and where, without what was sent."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    said = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:TOLD]]
+    said = [f"{'.'.join(shown(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:TOLD]]
     more = [f"and {len(found) - TOLD} more"] if len(found) > TOLD else []
     return JSONResponse({"detail": "; ".join([*said, *more])}, status_code=422)
 
