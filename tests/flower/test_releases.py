@@ -124,3 +124,16 @@ def test_a_release_waits_for_another_one_so_that_both_are_counted(tmp_path, monk
     assert not (tmp_path / "released.ghofl").exists()
     assert CliRunner().invoke(app, words).exit_code == 0
     assert len((tmp_path / "total.ghofl.releases.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_total_of_another_recipe_is_not_released_where_its_file_could_not_be_read(tmp_path):
+    path, words = tmp_path / "total.ghofl", ["release", str(tmp_path / "total.ghofl"), "-o"]
+    for name, epsilon in (("first", 1.0), ("second", 2.0)):
+        recipe = replace(CENTRAL, privacy=replace(CENTRAL.privacy, epsilon=epsilon))
+        total_of(recipe, *blobs(np.random.default_rng(0))).save(path)
+        done = CliRunner().invoke(app, [*words, str(tmp_path / f"{name}.ghofl")])
+    assert isinstance(done.exception, FederationError)
+    assert "counts releases under another recipe" in str(done.exception)
+    assert Total.load(tmp_path / "first.ghofl").guarantee.epsilon <= 1.0
+    assert not (tmp_path / "second.ghofl").exists()
+    assert len((tmp_path / "total.ghofl.releases.jsonl").read_text().splitlines()) == 1
