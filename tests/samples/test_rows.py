@@ -1,3 +1,6 @@
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -250,3 +253,27 @@ def test_a_parquet_file_that_says_another_number_of_rows_than_it_holds_is_refuse
     path.write_bytes(data)
     with pytest.raises(EmbeddingsError, match=f"says that it has {claimed} rows and holds 3"):
         load_rows(path, labelled=False)
+
+
+def _announced(shape, descr="<f4"):
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": descr, "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"x": _announced((2**45, 8))}, "more than fits into memory"),
+        ({"x": _announced((10**30, 8))}, "is not an .npz of plain arrays"),
+        ({"x": b"hello"}, "is not an .npz of plain arrays"),
+        ({"x": _announced((0, 8)), "y": _announced((2**45,), "<U3")}, "more than fits into memory"),
+        ({"x": _announced((0, 8)), "y": b"hello"}, "is not an .npz of plain arrays"),
+    ],
+)
+def test_an_archive_that_announces_what_it_does_not_hold_is_told(tmp_path, members, says):
+    with zipfile.ZipFile(tmp_path / "rows.npz", "w") as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    with pytest.raises(EmbeddingsError, match=says):
+        load_rows(tmp_path / "rows.npz", labelled=None)

@@ -57,10 +57,17 @@ def load_rows(
             if labelled and not has_labels:
                 raise EmbeddingsError(_without_labels(path, suffix))
             x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
+            if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray | None):
+                raise ValueError("an archive may hold anything, which numpy gives as bytes")
             encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     except EmbeddingsError:
         raise
-    except (ValueError, zipfile.BadZipFile, EOFError, SafetensorError):
+    except MemoryError as error:
+        raise EmbeddingsError(
+            f"{path} says that it holds more than fits into memory ({error}); check how it was written, or save the rows as "
+            "an .npy, which is read a few at a time."
+        ) from None
+    except (ValueError, OverflowError, zipfile.BadZipFile, EOFError, SafetensorError):
         raise EmbeddingsError(
             f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
         ) from None
