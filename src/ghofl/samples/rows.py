@@ -57,8 +57,10 @@ def load_rows(
             if labelled and not has_labels:
                 raise EmbeddingsError(_without_labels(path, suffix))
             x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
-            if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray | None):
-                raise ValueError("an archive may hold anything, which numpy gives as bytes")
+            if not isinstance(x, np.ndarray) or not isinstance(
+                y, np.ndarray | None
+            ):  # numpy gives other members as bytes
+                raise EmbeddingsError(_not_arrays(path))
             encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     except EmbeddingsError:
         raise
@@ -68,9 +70,7 @@ def load_rows(
             "an .npy, which is read a few at a time."
         ) from None
     except (ValueError, OverflowError, zipfile.BadZipFile, EOFError, SafetensorError):
-        raise EmbeddingsError(
-            f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
-        ) from None
+        raise EmbeddingsError(_not_arrays(path)) from None
     check_shapes(x, y, path)
     return Rows(x, y, encoder)
 
@@ -120,6 +120,10 @@ def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
     finite = np.isfinite(rows.x).all(axis=1)
     bad = [(int(i), f"row {i} holds a number that is not finite") for i in np.flatnonzero(~finite)]
     return (Rows(rows.x[finite], None if rows.y is None else rows.y[finite], rows.encoder) if bad else rows), bad
+
+
+def _not_arrays(path: Path) -> str:
+    return f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
 
 
 def _without_labels(path: Path, suffix: str) -> str:
