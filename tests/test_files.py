@@ -7,7 +7,7 @@ from threading import Timer
 import pytest
 
 from ghofl import files
-from ghofl.errors import BusyError
+from ghofl.errors import BusyError, MessageError
 from ghofl.site.memory import FolderMemory
 
 
@@ -146,3 +146,10 @@ def test_one_process_at_a_time_works_in_a_folder_and_a_second_one_waits(tmp_path
         other.join(30)
     assert not files.is_busy(tmp_path)
     assert mode_of(tmp_path / files.LOCK) == 0o600
+
+
+def test_a_folder_and_a_pipe_that_nobody_writes_to_are_told_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.ghofl")
+    for path in (tmp_path, tmp_path / "pipe.ghofl"):
+        with pytest.raises(MessageError, match="a folder or a pipe; give a plain file"):
+            files.FileBytes(path)

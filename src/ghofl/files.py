@@ -3,6 +3,7 @@
 import errno
 import os
 import secrets
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +13,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from ghofl.errors import BusyError
+from ghofl.errors import BusyError, MessageError
 
 try:
     import fcntl
@@ -127,6 +128,15 @@ def is_ours(file: BinaryIO) -> bool:
     return True
 
 
+def _open_plain(path: str | Path) -> int:
+    """A handle to read a file by; a folder or a pipe, whose writer may never come, raises instead."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise MessageError("this is a folder or a pipe; give a plain file.")
+
+
 class FileBytes:
     """The bytes of a file, read where they are asked for: slices are uint8 arrays, and the whole is never in memory.
 
@@ -141,7 +151,7 @@ class FileBytes:
 
     def __init__(self, path: str | Path, start: int = 0, end: int | None = None, handle: int | None = None) -> None:
         self.path = Path(path)
-        self._handle = os.open(path, os.O_RDONLY) if handle is None else handle
+        self._handle = _open_plain(path) if handle is None else handle
         self._start = start
         self._end = os.fstat(self._handle).st_size if end is None else end
 

@@ -277,6 +277,15 @@ def test_a_row_of_a_table_that_breaks_the_schema_is_named_by_its_line_or_left_ou
         predict("far.csv", "-o", "far-out.csv", head="table.safetensors")
 
 
+@pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
+def test_ids_that_no_utf_8_text_can_hold_are_written_out(table_head, name):
+    Path("new.jsonl").write_text('{"age": 30, "patient": "p\\ud800"}\n')
+    predict("new.jsonl", "-o", name, "--id-column", "patient", head="table.safetensors")
+    read = {"out.csv": pandas.read_csv, "out.parquet": pandas.read_parquet}.get(name)
+    found = read(name) if read else pandas.read_json(name, lines=True)
+    assert found["patient"].tolist() == ["p\\ud800"]
+
+
 def test_a_table_without_the_column_of_ids_is_refused(table_head):
     ward().to_csv("new.csv", index=False)
     assert "no ids 'who'; check --id-column" in predict(

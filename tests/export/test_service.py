@@ -85,6 +85,7 @@ WRONG = {
     "too many rows": ({"rows": [[SECRET] * DIM] * 51}, "body.rows: List should have at most 50 items"),
     "another name": ({"images": []}, "body.rows: Field required"),
     "a key too many": ({"rows": [[1.0] * DIM], "model": "x"}, "body.model: Extra inputs are not permitted"),
+    "a long key": ({"rows": [[1.0] * DIM], "k" * 9000: 1}, "Extra inputs are not permitted"),
     "a list": ([1.0], "Input should be a valid dictionary"),
 }
 
@@ -195,6 +196,22 @@ def test_images_are_sent_in_base64_and_bad_ones_are_named(monkeypatch):
     refused = client.post("/predict", json={"images": sent[:1]})
     assert "it has 20 pixels, and 10 are allowed" in refused.json()["detail"]
     assert MOST_PIXELS > 10
+
+
+def test_images_of_a_request_are_held_one_at_a_time_however_small_their_files_are():
+    import tracemalloc
+
+    client, pixels = TestClient(service(image_model())), 1000 * 1000
+    sent = {"images": [png((1000, 1000), (9, 200, 9))] * 20}
+    assert len(json.dumps(sent)) < 2**20
+    tracemalloc.start()
+    try:
+        answer = client.post("/predict", json=sent)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [one["label"] for one in answer.json()["predictions"]] == ["green"] * 20
+    assert most < 10 * 3 * pixels
 
 
 def test_a_port_that_is_taken_and_a_bad_size_are_usage_errors(file):

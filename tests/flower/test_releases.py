@@ -10,9 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from federations import blobs, total_of
+from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import app
-from ghofl.errors import FederationError
+from ghofl.errors import BusyError, FederationError
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.report import told_of, write_html
 from ghofl.privacy import compose, plan_of
@@ -112,3 +113,27 @@ def test_releases_of_a_total_file_are_counted_beside_it(tmp_path):
         assert Classifier.fit(kept, "lda").guarantee.releases == number, "and so do the heads built from it"
     seen = CliRunner().invoke(app, [*words, str(tmp_path / "5.ghofl")])
     assert "All 5 releases of this total together" in " ".join(seen.output.split())
+
+
+def test_a_release_waits_for_another_one_so_that_both_are_counted(tmp_path, monkeypatch):
+    total_of(CENTRAL, *blobs(np.random.default_rng(0))).save(tmp_path / "total.ghofl")
+    monkeypatch.setattr("ghofl.cli.server.WAIT", 0.0)
+    words = ["release", str(tmp_path / "total.ghofl"), "-o", str(tmp_path / "released.ghofl")]
+    with files.alone(tmp_path):
+        assert isinstance(CliRunner().invoke(app, words).exception, BusyError)
+    assert not (tmp_path / "released.ghofl").exists()
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert len((tmp_path / "total.ghofl.releases.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_total_of_another_recipe_is_not_released_where_its_file_could_not_be_read(tmp_path):
+    path, words = tmp_path / "total.ghofl", ["release", str(tmp_path / "total.ghofl"), "-o"]
+    for name, epsilon in (("first", 1.0), ("second", 2.0)):
+        recipe = replace(CENTRAL, privacy=replace(CENTRAL.privacy, epsilon=epsilon))
+        total_of(recipe, *blobs(np.random.default_rng(0))).save(path)
+        done = CliRunner().invoke(app, [*words, str(tmp_path / f"{name}.ghofl")])
+    assert isinstance(done.exception, FederationError)
+    assert "counts releases under another recipe" in str(done.exception)
+    assert Total.load(tmp_path / "first.ghofl").guarantee.epsilon <= 1.0
+    assert not (tmp_path / "second.ghofl").exists()
+    assert len((tmp_path / "total.ghofl.releases.jsonl").read_text().splitlines()) == 1

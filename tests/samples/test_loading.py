@@ -254,6 +254,12 @@ TABLES = [
     ("a.csv", 'text,label\n"x,y\n', "repair the quotes"),
     ("a.csv", "text,label\n", "holds no samples"),
     ("a.jsonl", "{", "record 1 is not JSON"),
+    ("a.jsonl", '{"text": ' + "[" * 100_000, "record 1 is not JSON that can be read: maximum recursion"),
+    (
+        "a.jsonl",
+        '{"text": "a", "label": ' + "9" * 5000 + "}",
+        "record 1 is not JSON that can be read: Exceeds the limit",
+    ),
     ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "record 2 has other fields"),
     ("a.jsonl", '{"text": "a", "label": 1.5}', "row 1 has the label 1.5"),
     ("a.jsonl", '{"text": "a", "label": null}', "row 1 has the label None"),

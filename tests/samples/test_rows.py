@@ -1,3 +1,6 @@
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -218,3 +221,59 @@ def test_rows_of_a_mapped_file_are_added_up_a_few_at_a_time(tmp_path, rng):
     assert isinstance(mapped.x, np.memmap)
     assert count(Features.of(recipe), mapped).moments == count(Features.of(recipe), Embedded(x, y)).moments
     assert np.array_equal(mapped.x, x)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "instead"),
+    [((0, 8, 16, 24), (0, 800, 1600, 2400)), ((0, 3, 6, 9), (0, 3, 6, 2))],
+    ids=["rows", "labels"],
+)
+def test_an_arrow_file_whose_offsets_point_out_of_it_is_refused_and_not_followed(tmp_path, offsets, instead):
+    pa = pytest.importorskip("pyarrow")
+    path, table = tmp_path / "rows.arrow", pa.table({"x": [[0.5] * 8] * 3, "y": ["cat", "dog", "cat"]})
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    assert load_rows(path).x.shape == (3, 8)
+    right, wrong = (np.array(each, dtype="<i4").tobytes() for each in (offsets, instead))
+    assert path.read_bytes().count(right) == 1
+    path.write_bytes(path.read_bytes().replace(right, wrong))
+    with pytest.raises(EmbeddingsError, match="is not an Arrow file that can be read"):
+        load_rows(path)
+
+
+@pytest.mark.parametrize("claimed", [1, 63])
+def test_a_parquet_file_that_says_another_number_of_rows_than_it_holds_is_refused(tmp_path, claimed):
+    parquet, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pa.table({"x": [[0.5] * 8] * 3}), path, compression="none")
+    data = bytearray(path.read_bytes())
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    place = data.index(b"\x16\x06", start) + 1  # the footer's own count: a whole number, 3, in zigzag
+    data[place] = 2 * claimed
+    path.write_bytes(data)
+    with pytest.raises(EmbeddingsError, match=f"says that it has {claimed} rows and holds 3"):
+        load_rows(path, labelled=False)
+
+
+def _announced(shape, descr="<f4"):
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": descr, "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({"x": _announced((2**45, 8))}, "more than fits into memory"),
+        ({"x": _announced((10**30, 8))}, "is not an .npz of plain arrays"),
+        ({"x": b"hello"}, "is not an .npz of plain arrays"),
+        ({"x": _announced((0, 8)), "y": _announced((2**45,), "<U3")}, "more than fits into memory"),
+        ({"x": _announced((0, 8)), "y": b"hello"}, "is not an .npz of plain arrays"),
+    ],
+)
+def test_an_archive_that_announces_what_it_does_not_hold_is_told(tmp_path, members, says):
+    with zipfile.ZipFile(tmp_path / "rows.npz", "w") as archive:
+        for name, data in members.items():
+            archive.writestr(f"{name}.npy", data)
+    with pytest.raises(EmbeddingsError, match=says):
+        load_rows(tmp_path / "rows.npz", labelled=None)

@@ -183,3 +183,12 @@ def test_noise_is_drawn_when_the_message_is_made_and_not_for_its_parts(folder): 
     one, two = Message.load("one.ghofl", recipe), Message.load("two.ghofl", recipe)
     assert one.moments != exact.moments
     assert one.moments != two.moments
+
+
+def test_parts_of_two_files_that_have_the_same_labels_are_refused(rng):
+    x, y = rng.normal(size=(300, 4)), rng.integers(2, size=300)
+    recipe = Recipe(("a", "b"), Encoder(dim=4))
+    first, second = (list(parts_of(Embedded(rows, y), 2, recipe)) for rows in (x, x + 1.0))
+    assert merge(first, recipe).moments.rows == 300
+    with pytest.raises(RosterError, match="part 2 of 2 was cut from other rows than part 1"):
+        merge([first[0], second[1]], recipe)

@@ -9,6 +9,7 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from ghofl import files
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
@@ -18,6 +19,8 @@ from ghofl.recipe import Recipe
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
+
+WAIT = 60.0  # seconds for another release of the same folder
 
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
@@ -135,7 +138,8 @@ def release(
     """
     console.check_outputs(json, force, output)
     own = _load_total(total).release()
-    released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
+    with files.alone(total.parent, WAIT):  # two at once would count as one
+        released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
     released.save(output)
     together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""

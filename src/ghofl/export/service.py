@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from ghofl import __version__
 from ghofl.errors import MissingExtraError, SampleError
 from ghofl.export.exported import KINDS, Exported, Predictions
+from ghofl.names import shown
 from ghofl.samples.images import decode
 
 try:
@@ -74,7 +75,11 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     @app.post("/predict", responses={413: {"description": "The body is too large."}})
     def predict(samples: body) -> Answer:  # type: ignore[valid-type]
         """Labels and probabilities of samples."""
-        found = model.predict(_samples(model.kind, getattr(samples, plural)))
+        given = getattr(samples, plural)
+        try:
+            found = model.predict(_Images(list(enumerate(given))) if model.kind == "image" else given)
+        except SampleError as error:
+            raise HTTPException(422, str(error)) from None
         return Answer(classes=list(model.classes), predictions=_predictions(found, limit), novelty_threshold=limit)
 
     @app.get("/model")
@@ -111,13 +116,20 @@ def _body_of(model: Exported, limits: ServiceLimits) -> type[BaseModel]:
     return create_model("Samples", __config__=ConfigDict(extra="forbid"), **{plural: (several, ...)})  # type: ignore[call-overload]
 
 
-def _samples(kind: str, given: Sequence[Any]) -> Sequence[Any]:
-    if kind != "image":
-        return given
-    try:
-        return [_image(text, f"image {i}") for i, text in enumerate(given)]
-    except SampleError as error:
-        raise HTTPException(422, str(error)) from None
+class _Images(Sequence[Any]):
+    """Numbered images in base64, each read when it is asked for: small files may hold many pixels, and one is held at once."""
+
+    def __init__(self, given: list[tuple[int, str]]) -> None:
+        self._given = given
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, slice):
+            return _Images(self._given[where])
+        number, text = self._given[where]
+        return _image(text, f"image {number}")
 
 
 def _image(text: str, name: str) -> Any:
@@ -145,7 +157,7 @@ async def _wrong_fields(request: Request, error: Exception) -> JSONResponse:
     """What is wrong and where, without what was sent."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    said = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in found[:TOLD]]
+    said = [f"{'.'.join(shown(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:TOLD]]
     more = [f"and {len(found) - TOLD} more"] if len(found) > TOLD else []
     return JSONResponse({"detail": "; ".join([*said, *more])}, status_code=422)
 

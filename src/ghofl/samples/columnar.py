@@ -66,13 +66,18 @@ def _opened(path: Path) -> Iterator[_File]:
             with pyarrow.memory_map(str(path)) as source, ipc.open_file(source) as file:
                 count = file.num_record_batches
                 rows = sum(file.get_batch(i).num_rows for i in range(count))
-                yield _File(
-                    file.schema.names, rows, lambda wanted: (file.get_batch(i).select(wanted) for i in range(count))
-                )
+                yield _File(file.schema.names, rows, lambda wanted: (_checked(file, i, wanted) for i in range(count)))
     except FileNotFoundError:
         raise
     except (pyarrow.ArrowException, OSError) as damage:  # pyarrow tells a damaged page as an OSError
         raise EmbeddingsError(f"{path} is not {kind} file that can be read ({str(damage).splitlines()[0]}).") from None
+
+
+def _checked(file: Any, number: int, wanted: list[str]) -> Any:
+    """Some columns of a batch of an Arrow file, whose offsets all point into it: pyarrow follows others out of the file."""
+    batch = file.get_batch(number).select(wanted)
+    batch.validate(full=True)
+    return batch
 
 
 def _rows(file: _File, name: str, path: Path) -> np.ndarray:
@@ -85,10 +90,13 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
             )
         if out is None:
             out = _room((file.rows, some.shape[1]), some.dtype)
-        out[done : done + len(some)] = some
+        if done + len(some) <= file.rows:
+            out[done : done + len(some)] = some
         done += len(some)
     if out is None:
         raise EmbeddingsError(f"{path} has no rows.")
+    if done != file.rows:  # some of the room would be whatever was in memory
+        raise EmbeddingsError(f"{path} says that it has {file.rows:,} rows and holds {done:,}; write it again.")
     if isinstance(out, np.memmap):
         out.flush()
         out.flags.writeable = False

@@ -83,7 +83,7 @@ def _columns(classifier: Classifier, block: Block, key: str, asked: Asked) -> Co
     of_best = np.where(best < 0, probabilities.max(axis=1), probabilities[np.arange(n), best])
     out: Columns = {"row": block.rows.tolist()}
     if key:
-        out[key] = list(block.ids or [])
+        out[key] = [_writable(each) for each in block.ids or []]
     out |= {"label": [names[c] for c in best.tolist()], "probability": of_best.tolist()}
     order = np.argsort(-probabilities, axis=1, kind="stable")[:, : asked.top]
     for i in range(order.shape[1]):
@@ -92,6 +92,11 @@ def _columns(classifier: Classifier, block: Block, key: str, asked: Asked) -> Co
     if asked.every:
         out |= {f"p_{name}": probabilities[:, c].tolist() for c, name in enumerate(classifier.recipe.classes)}
     return out | ({} if novelty is None else {"novelty": novelty.tolist()})
+
+
+def _writable(each: Any) -> Any:
+    """An id; bytes of a file's name that are not UTF-8, which no table can hold, are written out."""
+    return each.encode("utf-8", "backslashreplace").decode() if isinstance(each, str) else each
 
 
 def _check_names(columns: Columns, classifier: Classifier, key: str, asked: Asked) -> None:

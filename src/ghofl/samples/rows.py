@@ -57,13 +57,20 @@ def load_rows(
             if labelled and not has_labels:
                 raise EmbeddingsError(_without_labels(path, suffix))
             x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
+            if not isinstance(x, np.ndarray) or not isinstance(
+                y, np.ndarray | None
+            ):  # numpy gives other members as bytes
+                raise EmbeddingsError(_not_arrays(path))
             encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     except EmbeddingsError:
         raise
-    except (ValueError, zipfile.BadZipFile, EOFError, SafetensorError):
+    except MemoryError as error:
         raise EmbeddingsError(
-            f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
+            f"{path} says that it holds more than fits into memory ({error}); check how it was written, or save the rows as "
+            "an .npy, which is read a few at a time."
         ) from None
+    except (ValueError, OverflowError, zipfile.BadZipFile, EOFError, SafetensorError):
+        raise EmbeddingsError(_not_arrays(path)) from None
     check_shapes(x, y, path)
     return Rows(x, y, encoder)
 
@@ -113,6 +120,10 @@ def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
     finite = np.isfinite(rows.x).all(axis=1)
     bad = [(int(i), f"row {i} holds a number that is not finite") for i in np.flatnonzero(~finite)]
     return (Rows(rows.x[finite], None if rows.y is None else rows.y[finite], rows.encoder) if bad else rows), bad
+
+
+def _not_arrays(path: Path) -> str:
+    return f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=embeddings, y=labels)."
 
 
 def _without_labels(path: Path, suffix: str) -> str:

@@ -124,8 +124,8 @@ def _json_lines(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
         for number, line in enumerate(filter(str.strip, file), start=1):
             try:
                 values = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise DatasetError(f"{path}, record {number} is not JSON: {error}.") from None
+            except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, or lists in lists
+                raise DatasetError(f"{path}, record {number} is not JSON that can be read: {error}.") from None
             if not isinstance(values, dict) or (columns and set(values) != set(columns)):
                 raise DatasetError(f"{path}, record {number} has other fields than the first; every line has the same.")
             for name, value in values.items():

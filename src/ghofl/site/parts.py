@@ -29,6 +29,7 @@ from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_lengths, check_plausible
 
 MOST = 100_000  # parts of one site
+LOOKED_AT = 1000  # rows, spread over a file, that tell it from another one with the same labels
 FIELDS = {1: set(), 2: {"schema", "kind", "recipe", "layout", "rows", "sha256", "part", "source", "clipping"}}
 
 
@@ -66,8 +67,8 @@ class Place:
 class Part:
     """The exact moments of one part of a site's rows, and what fell outside the grid.
 
-    `source` tells which rows the parts were cut from (the sha256 of all their labels); it is empty where each part has
-    rows of its own, such as a file or a partition of a table.
+    `source` tells which rows the parts were cut from (the sha256 of all their labels and of some embeddings); it is empty
+    where each part has rows of its own, such as a file or a partition of a table.
     """
 
     fingerprint: str
@@ -137,6 +138,8 @@ def part_of(rows: Embedded | Encodable, place: Place) -> tuple[Embedded | Encoda
     digest.update(np.ascontiguousarray(labels, dtype="<i8").data if labels.dtype.kind == "i" else _texts(labels))
     some = place.of_rows(len(labels))
     if isinstance(rows, Embedded):
+        spread = np.unique(np.linspace(0, max(len(labels) - 1, 0), LOOKED_AT).astype(np.int64))[: len(labels)]
+        digest.update(np.ascontiguousarray(rows.x[spread], dtype="<f8").data)
         return replace(rows, x=rows.x[some], y=rows.y[some]), digest.hexdigest()
     return replace(rows, samples=rows.samples.only(np.arange(some.start, some.stop))), digest.hexdigest()
 

@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ghofl import files
-from ghofl.errors import FederationError, PrivacyError
+from ghofl.errors import FederationError, MessageError, PrivacyError
 from ghofl.privacy import Guarantee, compose
+from ghofl.privacy.errors import CompositionError
+from ghofl.recipe import Recipe
+from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
 
@@ -24,16 +27,27 @@ class Releases:
     def count(self, total: Total) -> Total:
         """Count a released total, before it is written anywhere: the same total with the guarantee of all releases so far.
 
-        One whose noise is all from its sites is not counted.
+        One whose noise is all from its sites is not counted. Beside releases under another recipe it is refused: nothing
+        could read the file that says what they promise together.
         """
         guarantee = total.guarantee
         if guarantee is None or guarantee.mechanism == "local":
             return total
+        self._check_recipe(total.recipe, guarantee)
         facts = {key: value for key, value in guarantee.to_dict().items() if key != "assumptions"}
         line = json.dumps({"sites": [entry.site for entry in total.roster], "guarantee": facts}, ensure_ascii=False)
         kept = self.path.read_bytes() if self.path.exists() else b""
         files.write(self.path, kept + line.encode() + b"\n", files.PRIVATE)
         return replace(total, guarantee=self.compose(guarantee.assumptions))
+
+    def _check_recipe(self, recipe: Recipe, guarantee: Guarantee) -> None:
+        try:
+            guarantee_in({"guarantee": compose([*self.guarantees(), guarantee]).to_dict()}, recipe)
+        except (MessageError, CompositionError):
+            raise FederationError(
+                f"{self.path} counts releases under another recipe. Give this total a file name of its own, and tell those "
+                "who get both what ghofl.privacy.compose says of the two: they are about the same rows."
+            ) from None
 
     def guarantees(self) -> tuple[Guarantee, ...]:
         """What every release promises by itself, in order."""
