@@ -161,6 +161,7 @@ def test_a_damaged_total_is_refused(messages, values, says):
         Total.from_bytes(encode(total.moments, {**header, **values}))
 
 
+@pytest.mark.slow
 def test_a_total_that_brings_its_own_recipe_may_not_unpack_to_far_more_than_it_has():
     """Chunks of zeros take one byte for 2 kB: a file of a few megabytes could ask for gigabytes."""
     recipe = Recipe(tuple(map(str, range(30_000))), Encoder(dim=128), ("D",))
@@ -280,6 +281,7 @@ def test_ten_thousand_messages_are_totalled_without_holding_them():
     assert grown < 100, "in units of one set of moments, of which 10,000 went by"
 
 
+@pytest.mark.slow
 @given(st.integers(1, 4), st.integers(0, 2**32 - 1), st.sampled_from([None, 3]))
 def test_messages_in_files_add_up_to_the_same_total_as_messages_in_memory(tmp_path_factory, sites, seed, rounding):
     rng, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("files")

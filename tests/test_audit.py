@@ -93,6 +93,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_membership_stays_within_its_limit_whoever_adds_the_noise(way, shadow):
     """The mean of 20 audits, each of 60 judged members and 60 others.

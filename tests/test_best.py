@@ -67,6 +67,7 @@ def test_more_statistics_of_one_space_are_never_expected_to_be_worse(dim, bits):
     assert expected("D") < expected("B") < expected("S")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("dim", DIMS)
 def test_no_proposal_leaves_out_statistics_of_its_space_that_fit(dim, classes):

@@ -107,6 +107,7 @@ def test_sites_choose_between_heads_by_counts(folder):
     assert result["heads"][0]["sites"] == ["north", "south"]
 
 
+@pytest.mark.slow
 def test_a_budget_gives_a_recipe_and_its_reason(folder):
     text = ghofl("recipe", "small.toml", "--budget", "3kB", "--classes", 4, "--dim", 6, "--site-rows", 150)
     assert "Chosen for 3kB: head" in " ".join(text.split())
@@ -145,6 +146,7 @@ def test_inspect_knows_every_kind_of_file(folder, capsys):
     assert "not a ghofl file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_simulate_keeps_its_contract_with_scripts(folder):
     out = folder / "out.json"
     ghofl(
@@ -316,6 +318,7 @@ def test_predict_takes_a_bare_array_without_labels(head):
     assert (head / "new.csv").read_text() == (head / "test.csv").read_text()
 
 
+@pytest.mark.slow
 def test_predict_writes_nothing_but_the_table_to_standard_output_and_no_file(head, capsys):
     ghofl("predict", "lda.safetensors", "test.npz", "-o", "test.csv")
     before = sorted(os.listdir())
@@ -520,6 +523,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     assert sorted(os.listdir()) == before
 
 
+@pytest.mark.slow
 def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
     pytest.importorskip("plotly")
     text = ghofl("demo", "--report", tmp_path / "demo.html")
@@ -556,6 +560,7 @@ def test_a_header_that_nobody_checked_is_shown_without_control_characters(folder
     assert "a\\x1b[2J[/x]\\n" in text
 
 
+@pytest.mark.slow
 def test_the_server_is_told_which_sites_clipped_most_of_their_entries(folder):
     ghofl("recipe", "tight.toml", "--classes", "4", "--dim", 6, "--statistics", "B", "--scale", 100000)
     with pytest.warns(ClippingWarning):

@@ -209,7 +209,7 @@ def test_the_walk_through_of_tables_runs_line_by_line(
 @pytest.mark.parametrize(
     "page",
     [
-        "how-to-unlearn.md", "how-to-simulate.md", "how-to-private-runs.md",
+        "how-to-unlearn.md", pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
         "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip
@@ -223,6 +223,7 @@ def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatc
         exec(compile(example, page, "exec"), names)
 
 
+@pytest.mark.slow
 def test_the_story_says_what_its_lines_print(capsys: pytest.CaptureFixture[str]) -> None:
     """Every block of the front page's story is followed by what it shows."""
     text, names = (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), {}

@@ -123,6 +123,7 @@ def hold(folder, begun, done):
         done.wait(30)
 
 
+@pytest.mark.slow
 def test_one_process_at_a_time_works_in_a_folder_and_a_second_one_waits(tmp_path):
     spawn = multiprocessing.get_context("spawn")
     begun, done = spawn.Event(), spawn.Event()

@@ -151,6 +151,7 @@ def test_rows_that_were_not_clipped_get_no_message(rows):
 # ---------------------------------------------------------------------------------------------- noise and heads
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", [("D", "B"), ("S",)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_every_head_that_the_statistics_allow_is_built_from_a_noisy_total(rows, mechanism, statistics):
@@ -213,6 +214,7 @@ def test_a_released_total_does_not_tell_rows_and_hashes_of_sites(rows):
     assert [e.site for e in released.roster] == [f"site-{i}" for i in range(5)]
 
 
+@pytest.mark.slow
 def test_noise_has_the_deviation_that_a_total_says(rows):
     for mechanism, privacy in MECHANISMS.items():
         recipe = private_recipe(privacy, statistics=("D", "B"))
@@ -515,6 +517,7 @@ def told(folder, *arguments):
     return json.loads(done.stdout), " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", [("--budget", "300kB"), ("--project", "16"), ()])
 def test_simulate_keeps_every_promise_whatever_chooses_the_recipe(folder, space):
     """A budget once replaced the recipe that privacy had been applied to, and the promise was gone without a word."""
@@ -528,6 +531,7 @@ def test_simulate_keeps_every_promise_whatever_chooses_the_recipe(folder, space)
         assert result["heads"]["lda"]["payload_bytes"] <= 300_000
 
 
+@pytest.mark.slow
 def test_epsilon_and_a_radius_are_enough_to_simulate(folder):
     """The usual radius was computed, and missed unit length, although another one was given."""
     result = json.loads(ghofl(*SIMULATE[:-1], "lda", "--epsilon", "8", "--radius", "60", "--json", "-"))
@@ -548,6 +552,7 @@ def test_a_budget_and_epsilon_are_enough_to_simulate(folder):
     assert "Rows are scaled to length 1" in said
 
 
+@pytest.mark.slow
 def test_the_best_head_alone_tells_which_recipe_it_was_given(folder):
     result, said = told(folder, "--heads", "best")
     assert "Recipe for 256 MB: head" in said

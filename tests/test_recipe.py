@@ -48,6 +48,7 @@ def test_a_recipe_survives_toml_with_its_fingerprint(recipe):
     assert again.fingerprint == recipe.fingerprint
 
 
+@pytest.mark.slow
 @given(recipes(), recipes())
 def test_different_recipes_have_different_fingerprints(one, other):
     assert (one == other) == (one.fingerprint == other.fingerprint)

@@ -37,6 +37,7 @@ def test_every_split_gives_the_same_total_and_accuracy_to_the_bit(data, heads, a
     assert len({tuple(h.accuracy for h in r.heads.values()) for r in results}) == 1
 
 
+@pytest.mark.slow
 def test_all_heads_do_well_on_digits(data):
     specs = all_heads(sketch=True)
     parts = partition.dirichlet_by_class(data.y_train, 10, 0.1, np.random.default_rng(0))
@@ -47,6 +48,7 @@ def test_all_heads_do_well_on_digits(data):
     assert payloads["nearest_mean"] < payloads["nb"] < payloads["lda"] < payloads["sketched_qda"] < payloads["qda"]
 
 
+@pytest.mark.slow
 def test_a_head_alone_sends_what_it_is_said_to_send(data):
     parts = partition.iid(data.y_train, 5, np.random.default_rng(0))
     together = run(data, parts, "nb,lda,sketched_qda,qda,spherical", sketch=8, scale=3.0)

@@ -163,6 +163,7 @@ def test_means_over_seeds_have_the_spread_of_the_accuracy():
     assert line["accuracy_sd"] == pytest.approx(0.1414, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_picture_has_a_line_for_every_head_and_setting(data, tmp_path):
     pytest.importorskip("matplotlib")
     runs = sweep(data, "nb,lda", clients=[2, 5, 9], alpha=[0.1, None], seed=[0, 1])

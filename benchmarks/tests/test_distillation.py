@@ -42,6 +42,7 @@ def heads(x, y, clients=3):
     return networks
 
 
+@pytest.mark.slow
 def test_linear_heads_in_one_product_have_the_scores_and_the_gap_of_one_after_the_other():
     x, y = blobs(120)
     networks = heads(x, y)

@@ -240,6 +240,7 @@ def test_late_sites_are_added_to_a_finished_total(tmp_path):
     assert second.sites["site-5"] == "counted"
 
 
+@pytest.mark.slow
 def test_late_sites_of_a_secure_federation_come_in_a_round_of_their_own(tmp_path):
     paths = make_sites(tmp_path, count=8, recipe=SECURE)
     run(InProcess(paths[:4]), SECURE, settings(tmp_path / "run"))
@@ -561,6 +562,7 @@ def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "fourth")).total.roster) == 5
 
 
+@pytest.mark.slow
 def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(tmp_path):
     paths, recipe_file = make_sites(tmp_path, count=6, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths[:3]), SECURE, settings(tmp_path / "run"))
@@ -626,6 +628,7 @@ def test_what_cannot_be_reopened_is_told(tmp_path, cohort, why):
     )
 
 
+@pytest.mark.slow
 def test_every_round_has_noise_of_its_own_and_a_stage_asked_again_gives_the_same_bytes(tmp_path):
     """With noise that stays, the difference of two rounds has that of the sites they do not share, and no more."""
     policy = "max_epsilon = 20.0\nmax_delta = 1e-5\n"
@@ -672,6 +675,7 @@ def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vecto
     assert not np.array_equal(made[0], recall(Site.load(paths[0]).memory(), SHARED).vector)
 
 
+@pytest.mark.slow
 def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch):
     """31 rounds that it lets fail would find a site's largest entry exactly, one bit at a time."""
     paths = make_sites(tmp_path, count=3, recipe=SECURE)
@@ -895,6 +899,7 @@ def test_hostile_bytes_at_any_stage_leave_a_site_out_and_the_folder_free(tmp_pat
         assert not (folder / "run" / "round").exists()
 
 
+@pytest.mark.slow
 def test_a_damaged_round_is_forgotten_and_the_next_run_opens_another(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     with pytest.raises(Killed):

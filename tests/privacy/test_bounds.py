@@ -227,6 +227,7 @@ def test_a_client_within_its_rows_is_never_cut_and_a_longer_one_is():
         sensitivity(layout, RADIUS, unit="client")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 def test_one_record_moves_rounded_moments_by_at_most_the_stated_sensitivity(neighbours):
     rng = np.random.default_rng(5)

@@ -32,6 +32,7 @@ def rows_of(seed=0, rows=120):
     return blobs(np.random.default_rng(seed), rows=rows)
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 999), st.sampled_from([1, 127, 4095]), st.sampled_from([POWERS, ("D3",), ("D4", "B"), ("S", "D4")])
 )
