@@ -23,7 +23,7 @@ test: .venv/.dev
 # encoders and benchmarks, whose libraries each process would take longer to import than their tests run.
 test-quick: .venv/.dev
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow and not real_data' \
-		--ignore tests/encoders --ignore src/ghofl/encoders --ignore-glob '*/benchmarks/tests/*'
+		--ignore tests/encoders --ignore src/ghofl/encoders tests src
 
 lint: .venv/.dev
 	$(BIN)/ruff check src tests benchmarks examples docs/generate.py docs/conf.py docs/notebooks.py
