@@ -48,6 +48,7 @@ def killing(action, after):
     return twist
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
 def test_the_total_of_a_run_is_the_plain_total_of_the_rows(tmp_path, recipe):
     paths = make_sites(tmp_path, recipe=recipe)
@@ -64,6 +65,7 @@ def test_the_total_of_a_run_is_the_plain_total_of_the_rows(tmp_path, recipe):
     assert not (tmp_path / "run" / "round").exists()
 
 
+@pytest.mark.slow
 def test_a_plain_run_asks_every_site_once_and_a_secure_one_six_times(tmp_path):
     for recipe, actions in ((PLAIN, ["message"]), (SECURE, ["join", *secure.STAGES])):
         folder = tmp_path / actions[0]
@@ -73,6 +75,7 @@ def test_a_plain_run_asks_every_site_once_and_a_secure_one_six_times(tmp_path):
         assert engine.asked == [(action, node) for action in actions for node in engine.paths]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["join", *secure.STAGES])
 def test_a_site_that_dies_at_any_stage_is_named_and_the_round_completes(tmp_path, stage):
     paths = make_sites(tmp_path, recipe=SECURE)
@@ -85,6 +88,7 @@ def test_a_site_that_dies_at_any_stage_is_named_and_the_round_completes(tmp_path
     assert outcome.sites[who] == ("counted" if is_inside else "left out: its node failed or is gone: killed")
 
 
+@pytest.mark.slow
 def test_too_many_dead_sites_fail_the_round_closed(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     engine = InProcess(paths, dead={100: "mask", 101: "mask"})
@@ -126,6 +130,7 @@ def test_a_killed_server_goes_on_without_asking_again_and_counts_nobody_twice(tm
     assert sorted(outcome.sites.values()) == ["counted"] * 2 + ["counted before"] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", secure.STAGES)
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_killed_server_goes_on_with_its_round_where_it_stood(tmp_path, stage, after):
@@ -204,6 +209,7 @@ def test_a_node_that_says_it_is_counted_and_is_not_is_told(tmp_path):
     assert "says that it is counted already, and it is not" in outcome.sites["node 104 (as 'site-4')"]
 
 
+@pytest.mark.slow
 def test_a_site_asked_again_gives_the_very_same_bytes_and_answers_no_other_question(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     replies = {}
@@ -431,6 +437,7 @@ def test_the_server_may_know_its_peers(tmp_path):
     assert len(outcome.total.roster) == 4
 
 
+@pytest.mark.slow
 def test_sites_with_peers_refuse_a_round_with_a_stranger(tmp_path):
     paths, keys, chosen = authenticated(tmp_path)
     publics = [(tmp_path / f"key-{i}.pub").read_text() for i in range(5)]
@@ -533,6 +540,7 @@ def names_of(paths):
     return [Site.load(path).name for path in paths]
 
 
+@pytest.mark.slow
 def test_five_sites_minus_four_of_them_are_never_shown(tmp_path):
     """Two rounds of other cohorts: the difference of their exact sums is the rows of one site."""
     paths = make_sites(tmp_path, recipe=SECURE)
@@ -547,6 +555,7 @@ def test_five_sites_minus_four_of_them_are_never_shown(tmp_path):
     assert all("has unmasked in a round already" in what for what in report["sites"].values())
 
 
+@pytest.mark.slow
 def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     with pytest.raises(Killed):
@@ -586,6 +595,7 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
         run(InProcess(paths), SECURE, settings(tmp_path / "once too often"))
 
 
+@pytest.mark.slow
 def test_a_folder_is_not_reopened_for_a_sum_that_would_show_one_site(tmp_path):
     paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
@@ -596,6 +606,7 @@ def test_a_folder_is_not_reopened_for_a_sum_that_would_show_one_site(tmp_path):
     assert reopen(paths[0], recipe_file, names_of(paths[:4]), "--confirm").exit_code == 0
 
 
+@pytest.mark.slow
 def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
     paths, recipe_file = make_sites(tmp_path, count=3, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
@@ -610,6 +621,7 @@ def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
         run(InProcess(paths), SECURE, settings(tmp_path / "again"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cohort", "why"),
     [(["site-1", "site-2", "site-3"], "name all sites of the round"), (["site-0"], "three at least")],
@@ -657,6 +669,7 @@ def test_every_round_has_noise_of_its_own_and_a_stage_asked_again_gives_the_same
     assert not np.array_equal(*errors)
 
 
+@pytest.mark.slow
 def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vector(tmp_path, monkeypatch):
     paths = make_sites(tmp_path, count=3, recipe=SHARED)
     made, mask = [], secure.mask
@@ -734,6 +747,7 @@ def test_sites_refuse_rounds_of_fewer_than_their_recipe_asks_for(tmp_path, monke
     assert "of 5 sites 1 may vanish, and a sum covers at least 5" in (tmp_path / "run" / "report.json").read_text()
 
 
+@pytest.mark.slow
 def test_sites_refuse_shared_noise_that_colluders_could_take_away(tmp_path, monkeypatch):
     recipe = replace(SHARED, privacy=replace(SHARED.privacy, min_cohort=4))
     paths = make_sites(tmp_path, recipe=recipe)
@@ -792,6 +806,7 @@ def test_a_site_that_looks_like_another_is_left_out_and_the_next_run_goes_on(tmp
     assert len(run(InProcess(paths), recipe, settings(tmp_path / "run")).total.roster) == 4
 
 
+@pytest.mark.slow
 def test_a_reveal_counts_in_a_folder_that_has_no_ledger(tmp_path):
     """A folder of an earlier version, or one that lost its ledger, still has the reply that it gave."""
     paths = make_sites(tmp_path, recipe=SECURE)
@@ -821,6 +836,7 @@ def test_an_agreement_whose_id_is_not_hexadecimal_is_refused_before_it_names_a_f
     assert "ids are 32 hexadecimal digits" in reply.fields["why"]
 
 
+@pytest.mark.slow
 def test_a_dealer_outside_the_field_ends_its_round_and_the_next_run_goes_on(tmp_path, monkeypatch):
     from ghofl.secure import client
 
@@ -844,6 +860,7 @@ def test_a_dealer_outside_the_field_ends_its_round_and_the_next_run_goes_on(tmp_
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyError, ValueError, secure.SharingError, secure.WireError, IndexError])
 @pytest.mark.parametrize("step", ["advance", "finish"])
 def test_no_error_of_a_round_leaves_its_folder_stuck(tmp_path, monkeypatch, step, error):
@@ -863,6 +880,7 @@ def test_no_error_of_a_round_leaves_its_folder_stuck(tmp_path, monkeypatch, step
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", secure.STAGES)
 @pytest.mark.parametrize("error", [KeyError, secure.SharingError])
 def test_a_client_whose_bytes_cannot_be_taken_in_is_left_out(tmp_path, monkeypatch, stage, error):
@@ -910,6 +928,7 @@ def test_a_damaged_round_is_forgotten_and_the_next_run_opens_another(tmp_path):
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 5
 
 
+@pytest.mark.slow
 def test_a_round_whose_total_cannot_be_used_is_not_kept(tmp_path, monkeypatch):
     paths = make_sites(tmp_path, recipe=SECURE)
 
@@ -923,6 +942,7 @@ def test_a_round_whose_total_cannot_be_used_is_not_kept(tmp_path, monkeypatch):
     assert not (tmp_path / "run" / "round").exists()
 
 
+@pytest.mark.slow
 def test_a_sum_that_no_rows_have_is_not_kept(tmp_path):
     """A site that lies can spoil a sum; kept, such a total could not be read by any later run."""
     paths = make_sites(tmp_path, recipe=SECURE)

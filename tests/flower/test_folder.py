@@ -38,6 +38,7 @@ def without(paths, *numbers):
     return [path for i, path in enumerate(paths) if i not in numbers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
 def test_everything_in_the_folders_of_server_and_sites_is_their_owner_s(tmp_path, recipe):
     """Whatever the umask: messages, totals and the state of a round were readable by everybody on the machine."""

@@ -131,6 +131,7 @@ def test_a_keeper_refuses_more_than_its_rate_in_words(folder):
         assert "ask again later" in post.ask(keeper.site.socket, "message", QUERY).fields["why"]
 
 
+@pytest.mark.slow
 def test_a_slow_letter_and_too_many_connections_keep_nobody_else_waiting(folder, monkeypatch):
     monkeypatch.setattr(room, "LETTER_TIME", 0.5)
     with running(with_keeper(make_sites(folder)[0])) as keeper:
