@@ -1,6 +1,7 @@
 """Real embeddings where they are at hand: in the folder GHOFL_DATA names, or in ../shared/data beside the checkout."""
 
 import os
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -30,3 +31,12 @@ def paper_bytes(statistic: str, classes: int, dim: int) -> int:
     """What the paper's float32 message has: counts, sums and D, triangular B, or triangular S."""
     second = {"": 0, "D": classes * dim, "B": dim * (dim + 1) // 2, "S": classes * dim * (dim + 1) // 2}
     return 4 * (classes + classes * dim + second[statistic])
+
+
+def collected(rows: Iterable[dict]) -> list[dict]:
+    """Rows of results, printed as they come."""
+    found = []
+    for row in rows:
+        print(row, flush=True)
+        found.append(row)
+    return found

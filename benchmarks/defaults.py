@@ -11,6 +11,7 @@ at α = 0.1, which changes bytes and nothing else.
 import warnings
 from collections.abc import Iterator
 
+import data
 import few_shots
 import numpy as np
 import scipy.special
@@ -28,11 +29,7 @@ MEASURES = ("accuracy", "macro_f1", "log_loss", "brier", "ece")
 
 def run() -> list[dict]:
     """Every set and head."""
-    found = []
-    for row in results():
-        print(row, flush=True)
-        found.append(row)
-    return found
+    return data.collected(results())
 
 
 def results() -> Iterator[dict]:

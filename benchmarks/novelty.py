@@ -10,6 +10,7 @@ own out-of-scope test rows are the text benchmark. `Turned away` is what `--reje
 import warnings
 from collections.abc import Iterator
 
+import data
 import few_shots
 import numpy as np
 import scipy.linalg
@@ -28,11 +29,7 @@ RATE = 0.05
 
 def run() -> list[dict]:
     """Every pair of sets."""
-    found = []
-    for row in results():
-        print(row, flush=True)
-        found.append(row)
-    return found
+    return data.collected(results())
 
 
 def results() -> Iterator[dict]:

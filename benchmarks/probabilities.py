@@ -11,6 +11,7 @@ regression on standardised rows. Nothing is chosen on test rows.
 import warnings
 from collections.abc import Callable, Iterator
 
+import data
 import few_shots
 import numpy as np
 import scipy.special
@@ -28,11 +29,7 @@ MEASURES = ("accuracy", "log_loss", "brier", "ece")
 
 def run() -> list[dict]:
     """Every case and every method."""
-    found = []
-    for row in results():
-        print(row, flush=True)
-        found.append(row)
-    return found
+    return data.collected(results())
 
 
 def results() -> Iterator[dict]:

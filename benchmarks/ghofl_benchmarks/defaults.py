@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ghofl.heads import best, calibration, novelty
+from ghofl.heads import best, dispersion, novelty
 from ghofl.heads.naive_bayes import SHARED_ROWS
 from ghofl.planning import assembly, public
 from ghofl.recipe import Grid
@@ -41,8 +41,8 @@ def lines() -> list[Line]:
         ),
         ("texts", "the same defaults", "`--preset paper`", _texts, "defaults"),
         (
-            "probabilities", f"calibrated on draws, τ² = log₂ C from {calibration.WIDE} dimensions, τ ≤ "
-            f"{calibration.DISPERSION:g} unless linear",
+            "probabilities", f"calibrated on draws, τ² = log₂ C from {dispersion.WIDE} dimensions, τ ≤ "
+            f"{dispersion.DISPERSION:g} unless linear",
             "`ghofl calibrate`, `--priors`", _probabilities, "probabilities",
         ),
         ("novelty", f"draws {novelty.WIDER:g} times as wide", "`ghofl calibrate`", _novelty, "novelty"),

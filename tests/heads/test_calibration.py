@@ -173,7 +173,7 @@ def test_a_head_without_known_priors_says_so():
 def test_draws_are_as_measured_in_few_dimensions_and_wider_in_many():
     assert dispersion_for(6, 100) == dispersion_for(128, 100) == dispersion_for(8192, 2) == 1.0
     assert 1.0 < dispersion_for(384, 16) < dispersion_for(512, 16) == dispersion_for(8192, 16) == 2.0
-    assert dispersion_for(512, 16) < dispersion_for(512, 100)
+    assert dispersion_for(512, 16) < dispersion_for(512, 100) < dispersion_for(512, 128) == dispersion_for(512, 1000)
 
 
 def test_the_dispersion_can_be_set(rng):

@@ -80,6 +80,8 @@ def test_the_command_writes_the_ledger_before_the_report(tmp_path, rng):
     Classifier.fit(total, "lda").save(tmp_path / "lda.safetensors")
     np.savez(tmp_path / "own.npz", x=x, y=np.array(list("abcd"))[y])
     words = ["evaluate", tmp_path / "lda.safetensors", tmp_path / "own.npz", "--site-file", tmp_path / "site.toml"]
+    ghofl(*words, code=2)
+    assert lines_of(site) == [], "nothing leaves without --json"
     ghofl(*words, "--json", tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text())["sites"] == ["north"]
     assert lines_of(site) == ["reported"]

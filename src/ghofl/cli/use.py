@@ -68,6 +68,8 @@ def evaluate(
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
+    if site_file is not None and json is None:
+        raise typer.BadParameter("--site-file is about the report that leaves; say by --json where to write it.")
     console.check_outputs(json, force)
     measures.check_picture(plot, force)
     classifier = used(load_head(head), priors, threshold)

@@ -12,8 +12,8 @@ the log loss of labelled draws in the shares of the priors, and are kept only if
 Draws come from the total's own Gaussians. A head of few rows is too sure of itself, so there the draws come from a guess
 at the Gaussians behind the total, and the head that is judged is one of as many redrawn rows (`gaussians.predictive`).
 Embeddings of networks stray further than Gaussian rows, and the more classes there are, the more of them a stray row can
-be taken for: from 128 dimensions on draws get wider, up to τ² = log₂ C for C classes from 512 on, which is where LDA has the
-least log loss on held-out training rows of seven sets and two encoders; heads that are not linear do better with τ ≤ 1.7.
+be taken for: from 128 dimensions on draws get wider, up to τ² = log₂ C (at most 7) from 512 on, where LDA has the least log
+loss on held-out training rows of seven sets and two encoders; heads that are not linear do better with τ ≤ 1.7.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,12 +27,11 @@ from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoised, redrawn
 from ghofl.heads.base import Head
+from ghofl.heads.dispersion import DISPERSION, NARROW, dispersion_for
 from ghofl.heads.lda import LDA
 from ghofl.names import shown
 from ghofl.shapes import Float, Integer
 
-DISPERSION = 1.7  # at most, for heads that are not linear
-NARROW, WIDE = 128, 512  # dimensions up to which draws are as measured, and from which they are widest
 DRAWS = 1000  # at least; four times as many in few dimensions
 FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
 REDRAWN = 4096  # dimensions up to which that is done: redrawing and refitting take as long as the fit itself, and more
@@ -159,16 +158,6 @@ def _numbers(values: Any, count: int, name: str) -> Float[np.ndarray, " classes"
     return found
 
 
-def dispersion_for(dim: int, classes: int) -> float:
-    """τ, how much wider than measured rows are drawn: 1 up to 128 dimensions, √log₂ C from 512 on.
-
-    >>> [round(dispersion_for(dim, 16), 2) for dim in (64, 256, 1280)], dispersion_for(1280, 2)
-    ([1.0, 1.58, 2.0], 1.0)
-    """
-    share = float(np.clip(np.log(max(dim, 1) / NARROW) / np.log(WIDE / NARROW), 0.0, 1.0))
-    return float(np.sqrt(1.0 + share * (np.log2(max(classes, 2)) - 1.0)))
-
-
 def calibrate(
     head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head], dispersion: float | None = None
 ) -> Calibration:
@@ -186,7 +175,8 @@ def calibrate(
     try:
         judged, truth = _judged(head, gaussians, refit)
         usual = dispersion_for(gaussians.means.shape[1], gaussians.present)
-        tau = dispersion or (usual if head.needs[0] == ("B",) else min(usual, DISPERSION))
+        own = usual if head.needs[0] == ("B",) else min(usual, DISPERSION)
+        tau = own if dispersion is None else dispersion
         spread = _own_spread(judged, gaussians, truth) if judged is head else None
         fitted, kept = (_scored(judged, truth, tau, seed, spread) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):

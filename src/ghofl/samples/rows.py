@@ -170,7 +170,10 @@ def suffix_in(names: list[str], split: str, path: Path) -> str:
     for suffix in wanted:
         if "x" + suffix in names:
             return suffix
-    raise EmbeddingsError(f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}.")
+    raise EmbeddingsError(
+        f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}. "
+        f"numpy.savez(path, x{wanted[0]}=embeddings, y{wanted[0]}=labels) writes one."
+    )
 
 
 def check_shapes(x: np.ndarray, y: np.ndarray | None, path: Path) -> None:
