@@ -8,6 +8,7 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -98,71 +99,55 @@ def _about(part: ModuleType) -> str:
     return "\n\n".join(block for block in blocks if not block.startswith("    ")) + "\n\n"
 
 
+def _tables(part: ModuleType) -> Callable[[list], str]:
+    """The tables of a part that has one per set."""
+    return lambda found: "\n".join(map(part.table, found))
+
+
+# Every section of the page: the stored file, its title, what is said before its table, and the table.
+SECTIONS: tuple[tuple[str, str, str, Callable[[Any], str]], ...] = (
+    ("speed", "Speed, ratios in one run", "\n", speed.table),
+    ("growth", "How time grows", "\n", growth.table),
+    ("scale", "Big sites, many messages", "\n" + scale.INTRODUCTION, scale.table),
+    ("accuracy", "Accuracy and payload", "", _tables(accuracy)),
+    (
+        "grid", "Grid against accuracy and bytes",
+        "\nTen clients of 5,000 rows; paper presets; 'paper' is its float32 message.\n\n", grid.table,
+    ),
+    (
+        "privacy", "Accuracy against privacy",
+        "\nCIFAR-10, ten clients, rows of unit length around CIFAR-100's mean; one record, add-remove, δ = 1e-5; mean ± "
+        "standard deviation of five draws of noise.\n", privacy.table,
+    ),
+    (
+        "public_rows", "What public rows are worth",
+        "\nTen clients; central noise, one record, add-remove, δ = 1e-5; means of three draws. Without public rows: unit "
+        "length around the public mean, random projections.\n\n", public_rows.table,
+    ),
+    ("trained", "Trained heads", "\n", trained.table),
+    ("best", "The best head for a payload budget", "\n", best.table),
+    ("encoders", "Encoder throughput", "\n", encoders.table),
+    ("views", "Views of images", "\n", views.table),
+    ("text", "Text, all-MiniLM-L6-v2 (384-d)", "", _tables(text)),
+    ("defaults", "Texts with and without the defaults", "\n" + _about(defaults), defaults.table),
+    ("few_shots", "Few rows per class", "\n" + _about(few_shots), few_shots.table),
+    ("naive_bayes", "Naive Bayes of few rows", "\n" + _about(naive_bayes), naive_bayes.table),
+    ("probabilities", "Probabilities beside scikit-learn's", "\n" + _about(probabilities), probabilities.table),
+    ("novelty", "Rows that are none of the classes", "\n" + _about(novelty), novelty.table),
+    ("corrupted", "Corrupted test images, clean statistics", "\n", corrupted.table),
+    ("federation", "A federation on Flower", "\n", federation.table),
+)  # fmt: skip
+BESIDE = {"encoders": ("encoders-cuda",)}  # files whose tables follow in the same section
+
+
 def page() -> str:
     """Everything measured so far, as Markdown."""
     parts = ["# Results\n\nWritten by `make bench`; real embeddings are those of MobileNetV2 (ImageNet-1K), 1280-d.\n"]
     stored = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("*.json")}
-    if "speed" in stored:
-        parts.append("\n## Speed, ratios in one run\n\n" + speed.table(stored["speed"]) + "\n")
-    if "growth" in stored:
-        parts.append("\n## How time grows\n\n" + growth.table(stored["growth"]) + "\n")
-    if "scale" in stored:
-        parts.append("\n## Big sites, many messages\n\n" + scale.INTRODUCTION + scale.table(stored["scale"]) + "\n")
-    if "accuracy" in stored:
-        parts.append("\n## Accuracy and payload\n" + "\n".join(map(accuracy.table, stored["accuracy"])) + "\n")
-    if "grid" in stored:
-        parts.append(
-            "\n## Grid against accuracy and bytes\n\nTen clients of 5,000 rows; paper presets; 'paper' is its float32 "
-            "message.\n\n" + grid.table(stored["grid"]) + "\n"
-        )
-    if "privacy" in stored:
-        parts.append(
-            "\n## Accuracy against privacy\n\nCIFAR-10, ten clients, rows of unit length around CIFAR-100's mean; one "
-            "record, add-remove, δ = 1e-5; mean ± standard deviation of five draws of noise.\n"
-            + privacy.table(stored["privacy"])
-            + "\n"
-        )
-    if "public_rows" in stored:
-        parts.append(
-            "\n## What public rows are worth\n\nTen clients; central noise, one record, add-remove, δ = 1e-5; "
-            "means of three draws. Without public rows: unit length around the public mean, random projections.\n\n"
-            + public_rows.table(stored["public_rows"])
-            + "\n"
-        )
-    if "trained" in stored:
-        parts.append("\n## Trained heads\n\n" + trained.table(stored["trained"]) + "\n")
-    if "best" in stored:
-        parts.append("\n## The best head for a payload budget\n\n" + best.table(stored["best"]) + "\n")
-    measured = [encoders.table(stored[name]) for name in ("encoders", "encoders-cuda") if name in stored]
-    if measured:
-        parts.append("\n## Encoder throughput\n\n" + "\n\n".join(measured) + "\n")
-    if "views" in stored:
-        parts.append("\n## Views of images\n\n" + views.table(stored["views"]) + "\n")
-    if "text" in stored:
-        parts.append("\n## Text, all-MiniLM-L6-v2 (384-d)\n" + "\n".join(map(text.table, stored["text"])) + "\n")
-    if "defaults" in stored:
-        parts.append(
-            "\n## Texts with and without the defaults\n\n"
-            + _about(defaults)
-            + defaults.table(stored["defaults"])
-            + "\n"
-        )
-    if "few_shots" in stored:
-        parts.append("\n## Few rows per class\n\n" + _about(few_shots) + few_shots.table(stored["few_shots"]) + "\n")
-    if "naive_bayes" in stored:
-        own = naive_bayes.table(stored["naive_bayes"])
-        parts.append("\n## Naive Bayes of few rows\n\n" + _about(naive_bayes) + own + "\n")
-    if "probabilities" in stored:
-        own = probabilities.table(stored["probabilities"])
-        parts.append("\n## Probabilities beside scikit-learn's\n\n" + _about(probabilities) + own + "\n")
-    if "novelty" in stored:
-        parts.append(
-            "\n## Rows that are none of the classes\n\n" + _about(novelty) + novelty.table(stored["novelty"]) + "\n"
-        )
-    if "corrupted" in stored:
-        parts.append("\n## Corrupted test images, clean statistics\n\n" + corrupted.table(stored["corrupted"]) + "\n")
-    if "federation" in stored:
-        parts.append("\n## A federation on Flower\n\n" + federation.table(stored["federation"]) + "\n")
+    for name, title, before, table in SECTIONS:
+        found = [table(stored[each]) for each in (name, *BESIDE.get(name, ())) if each in stored]
+        if found:
+            parts.append(f"\n## {title}\n{before}" + "\n\n".join(found) + "\n")
     return "".join(parts)
 
 
