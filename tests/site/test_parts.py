@@ -192,3 +192,21 @@ def test_parts_of_two_files_that_have_the_same_labels_are_refused(rng):
     assert merge(first, recipe).moments.rows == 300
     with pytest.raises(RosterError, match="part 2 of 2 was cut from other rows than part 1"):
         merge([first[0], second[1]], recipe)
+
+
+def test_parts_with_rows_of_their_own_are_not_merged_where_persons_are_counted(rng):
+    recipe = Recipe(("a", "b"), Encoder(dim=4), ("B",), privacy=Privacy(unit="person", person_rows=2))
+    rows = Embedded(rng.normal(size=(20, 4)), rng.integers(2, size=20), rows_per_person=2)
+    cut = [
+        Part.of(recipe, *[part_of(rows, Place(n, 2))[0], Place(n, 2), part_of(rows, Place(n, 2))[1]]) for n in (1, 2)
+    ]
+    assert merge(cut, recipe).moments.rows == 20
+    with pytest.raises(PrivacyError, match="does not see the person's rows"):
+        merge([Part.of(recipe, rows, Place(1, 1))], recipe)
+
+
+@pytest.mark.parametrize("option", [("--site", "north"), ("--zstd",)])
+def test_what_is_about_the_message_is_not_taken_for_a_part(folder, option):  # noqa: F811
+    ghofl("recipe", "r.toml", "--from-embeddings", "all.npz")
+    ghofl("moments", "all.npz", "-r", "r.toml", "--part", "1/2", *option, "-o", "1.ghofl", code=2)
+    assert not os.path.exists("1.ghofl")

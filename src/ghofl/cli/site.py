@@ -152,9 +152,7 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
-    place = None if part is None else Place.parse(part)
-    if own_file and place is None:
-        raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
+    place = _place(part, own_file, bool(site) or zstd)
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -199,6 +197,14 @@ def merge(
     check_not_secure(agreed)
     counted = merge_parts(_load_parts(parts, agreed), agreed)
     _write_message(outgoing(agreed, counted, site), output, zstd, json)
+
+
+def _place(part: str | None, own_file: bool, is_about_message: bool) -> Place | None:
+    if part is None and own_file:
+        raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
+    if part is not None and is_about_message:
+        raise typer.BadParameter("--site and --zstd are about the message, which 'ghofl merge' makes; give them there.")
+    return None if part is None else Place.parse(part)
 
 
 def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:

@@ -181,7 +181,7 @@ def merge(parts: Iterable[Part], recipe: Recipe) -> Counted:
     return Counted(total, clipping)
 
 
-def check_own_rows(recipe: Recipe, person: str) -> None:
+def check_own_rows(recipe: Recipe, person: str = "") -> None:
     """Raise where parts with rows of their own could count a person more often than the recipe promises."""
     if person or recipe.privacy.person_rows is not None:
         raise PrivacyError(
@@ -192,6 +192,8 @@ def check_own_rows(recipe: Recipe, person: str) -> None:
 
 def _check_beside(part: Part, first: Part, seen: set[int], recipe: Recipe) -> None:
     envelope.check_fingerprint({"recipe": part.fingerprint}, recipe)
+    if not part.source:
+        check_own_rows(recipe)
     number, parts = part.place.number, part.place.parts
     if parts != first.place.parts:
         raise RosterError(f"part {number}/{parts} is beside one of {first.place.parts}; all are parts of one division.")
