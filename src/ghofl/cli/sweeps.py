@@ -65,7 +65,7 @@ def show_sweep(
 
 def _table(runs: Runs) -> Table:
     settings = [name for name in runs.varied if name not in ("seed", "head")]
-    table = Table(title=f"{len(runs.ids):,} runs, means over seeds")
+    table = Table(title=f"{console.count(len(runs.ids), 'run')}, means over seeds")
     for name in [*settings, "head"]:
         table.add_column(name.replace("_", " "))
     for name in ("seeds", "accuracy %", "± sd", "log loss", "a client sends"):
