@@ -31,6 +31,10 @@ What does not stop the work is a warning::
     └── CalibrationWarning       probabilities that could not be calibrated
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class GhoflError(Exception):
     """Base of every error that ghofl raises on purpose."""
@@ -122,3 +126,12 @@ class EmptyClassWarning(UserWarning):
 
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
+
+
+@contextmanager
+def errors_about(path: str | Path) -> Iterator[None]:
+    """Errors inside say which file they are about."""
+    try:
+        yield
+    except (EmbeddingsError, MessageError, RosterError) as error:
+        raise type(error)(f"{path}: {error}") from None

@@ -16,6 +16,7 @@ from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
+from ghofl.wire.batch import batches_of
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
@@ -91,13 +92,13 @@ def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Tot
     aggregator = Aggregator(recipe, start)
     holders: dict[int, str | None] = {}  # by class: the site that alone has it, or nothing where two have
     with console.progress() as report:
-        for i, path in enumerate(messages):
-            report("messages", i, len(messages))
-            with console.errors_about(path):
-                message = Message.load(path, recipe)
-                aggregator.add(message)
-            for c in np.flatnonzero(message.moments.counts > 0).tolist():
-                holders[c] = None if c in holders else message.name
+        done = 0
+        for batch in batches_of(messages, recipe):
+            report("messages", done, len(messages))
+            aggregator.add_batch(batch)
+            done += len(batch.roster)
+            for i, c in np.argwhere(batch.counts > 0).tolist():
+                holders[c] = None if c in holders else batch.roster[i].name
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
     return replace(aggregator.finish(), quarantined=() if start is None else start.quarantined)

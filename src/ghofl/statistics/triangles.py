@@ -31,10 +31,12 @@ def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
     return places
 
 
-def unpacked(packed: Num[np.ndarray, " triangle"], dim: int) -> Num[np.ndarray, "dim dim"]:
-    """The full symmetric matrix of a packed upper triangle."""
+def unpacked(packed: Num[np.ndarray, "*many triangle"], dim: int) -> Num[np.ndarray, "*many dim dim"]:
+    """The full symmetric matrix of a packed upper triangle, or of many."""
     if dim <= SMALL:
-        return packed.take(_places(dim))
+        return packed.take(_places(dim), axis=-1)
+    if packed.ndim > 1:
+        return np.stack([unpacked(one, dim) for one in packed]) if len(packed) > 1 else unpacked(packed[0], dim)[None]
     full = np.empty((dim, dim), dtype=packed.dtype)
     offset = 0
     for i in range(dim):

@@ -10,7 +10,7 @@ may lie in memory or in a file; from a file they are read a few megabytes at a t
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -26,6 +26,7 @@ from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import shown
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 from ghofl.wire import container, packing
 
 SCHEMA = 2
@@ -182,19 +183,24 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
 
 def decode(opened: Envelope, layout: Layout) -> Moments:
     """The moments of an opened envelope, checked against the header; `check_plausible` checks the rest."""
-    header, body = opened.header, opened.body
-    _check_layout(header.get("layout"), layout)
-    check_body(opened, layout)
-    moments = Moments(
-        layout,
-        {
-            name: packing.unpack(body[f"{name}.codes"][:], body[f"{name}.data"], prod(shape)).reshape(shape)
-            for name, shape in layout.shapes.items()
-        },
-    )
-    if moments.rows != header.get("rows"):
-        raise MessageError(f"the header counts {shown(header.get('rows'), 40)} rows and the moments {moments.rows}.")
-    return moments
+    blocks = {name: np.empty((1, prod(shape)), dtype=np.int64) for name, shape in layout.shapes.items()}
+    decode_into(blocks, [opened], layout)
+    return Moments(layout, {name: blocks[name].reshape(shape) for name, shape in layout.shapes.items()})
+
+
+def decode_into(
+    blocks: Mapping[str, Int64[np.ndarray, "messages _"]], opened: Sequence[Envelope], layout: Layout
+) -> None:
+    """Write the moments of opened envelopes into blocks with a row for each, checked as in `decode`."""
+    for one in opened:
+        _check_layout(one.header.get("layout"), layout)
+        check_body(one, layout)
+    for name, rows in blocks.items():
+        codes, data = f"{name}.codes", f"{name}.data"
+        packing.unpack_many(rows, [(one.body[codes][:], one.body[data]) for one in opened])
+    for one, rows in zip(opened, blocks["N"].sum(axis=1).tolist(), strict=True):
+        if rows != one.header.get("rows"):
+            raise MessageError(f"the header counts {shown(one.header.get('rows'), 40)} rows and the moments {rows}.")
 
 
 def check_body(opened: Envelope, layout: Layout) -> None:
