@@ -28,7 +28,7 @@ def test_few_rows_are_as_many_of_every_class_and_the_test_rows_stay():
 
 
 def test_a_cell_has_every_head_of_the_message_and_the_gap_to_the_best_of_them():
-    (cell,) = few_shots.results(["digits"], ["4"], 1, 100, False)
+    (cell,) = few_shots.results([few_shots.Cell("digits", "4", 100)], 1)
     assert {"nb", "lda", "student", "best"} <= set(cell)
     singles = [cell[h] for h in few_shots.HEADS["S"].split(",") if h != "best"]
     assert few_shots.gap(cell) == round(max(singles) - cell["best"], 2)
