@@ -1,5 +1,8 @@
 """Parts of `make bench` on small data: what is scored on what, and the tables they become."""
 
+import json
+from pathlib import Path
+
 import few_shots
 import novelty
 import numpy as np
@@ -58,3 +61,11 @@ def test_every_method_is_judged_by_the_same_measures(monkeypatch):
     by = {r["method"]: r for r in rows}
     assert by["ghofl lda"]["log_loss"] < by["ghofl lda, softmax of scores"]["log_loss"]
     assert "### few rows" in probabilities.table(rows)
+
+
+def test_stored_cells_have_ten_seeds_and_best_is_at_most_a_point_under_the_best_single_head():
+    stored = json.loads((Path(few_shots.__file__).parent / "results" / "few_shots.json").read_text())
+    assert {cell["dataset"] for cell in stored} == set(few_shots.SETS)
+    for cell in stored:
+        assert cell["seeds"] == (1 if cell["rows_per_class"] == "all" else 10), cell
+        assert few_shots.gap(cell) == cell["gap"] <= 1.0, cell
