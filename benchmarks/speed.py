@@ -45,6 +45,7 @@ from ghofl import (
 from ghofl.features import fit_grid
 from ghofl.heads import LDA, QDA
 from ghofl.secure import Ring
+from ghofl.secure.masking import RING_BITS
 from ghofl.wire.packing import pack, unpack
 
 CLASSES, DIM = 20, 512  # of the heads and messages
@@ -238,20 +239,21 @@ def _written(content: bytes, path: Path) -> None:
 
 def _masks(rng: np.random.Generator, entries: int = 1_000_000, seeds: int = 8) -> Iterator[Measure]:
     values, keys = rng.integers(-1000, 1001, size=entries), [rng.bytes(32) for _ in range(seeds)]
-    for bits in (32, 40):
+    for bits in RING_BITS:
         ring = Ring(bits)
-        sent = ring.pack(ring.masked(ring.encode(values, 1000), plus=keys))
-        passes = (f"{seeds} AES-256-CTR passes over as many bytes", _aes(entries * ring.width, seeds))
+        total = ring.unpack(ring.mask(values, 1000, plus=keys), entries)
+        stream = entries * (ring.width if bits <= 40 else 8)
+        passes = (f"{seeds} AES-256-CTR passes over as many bytes as the masks are made of", _aes(stream, seeds))
         yield against(
             f"masking_{bits}",
             f"10⁶ entries of {bits} bits under {seeds} masks, packed",
-            lambda ring=ring: ring.pack(ring.masked(ring.encode(values, 1000), plus=keys)),
+            lambda ring=ring: ring.mask(values, 1000, plus=keys),
             *passes,
         )
         yield against(
             f"unmasking_{bits}",
             f"10⁶ entries of {bits} bits, {seeds} masks taken away",
-            lambda ring=ring, sent=sent: ring.decode(ring.masked(ring.unpack(sent, entries), minus=keys)),
+            lambda ring=ring, total=total: ring.unmask(total, minus=keys),
             *passes,
         )
 
