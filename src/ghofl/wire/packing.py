@@ -19,6 +19,7 @@ import numpy as np
 
 from ghofl.errors import MessageError
 from ghofl.shapes import Int, Int64, UInt8
+from ghofl.statistics import arrays
 
 CHUNK = 256
 SLAB = 4096
@@ -90,9 +91,10 @@ def unpack(codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int) -> Int
     >>> unpack(*pack(np.array([-5, 0, 7])), 3)
     array([-5,  0,  7])
     """
-    values = np.empty(count, dtype=np.int64)
+    values = arrays.zeros((count,))
     for start, entries in unpacked_slabs(codes, data, count):
         values[start : start + len(entries)] = entries
+        arrays.forget(values[start : start + len(entries)])
     return values
 
 
@@ -123,7 +125,9 @@ def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunk
     """Views of whole chunks, a slab at a time, then of what is left."""
     whole = len(values) - len(values) % CHUNK
     for start in range(0, whole, SLAB * CHUNK):
-        yield values[start : min(start + SLAB * CHUNK, whole)].reshape(-1, CHUNK)
+        slab = values[start : min(start + SLAB * CHUNK, whole)].reshape(-1, CHUNK)
+        yield slab
+        arrays.forget(slab)
     if whole < len(values):
         yield values[whole:].reshape(1, -1)
 

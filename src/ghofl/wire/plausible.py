@@ -16,7 +16,7 @@ from ghofl.features import Features, radius_of
 from ghofl.moments import Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
-from ghofl.statistics import INT64_MAX, STATISTICS
+from ghofl.statistics import INT64_MAX, STATISTICS, arrays
 from ghofl.statistics.triangles import apply, diagonal, unpacked
 
 AT_ONCE = 2**16  # entries that are compared at a time
@@ -79,6 +79,7 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
             continue
         for i, c in enumerate(present):
             second = unpacked(block[c], means.shape[1])
+            arrays.forget(block[c])
             _check_scatter(name, second, means[i : i + 1], counts[i : i + 1], allowed[name])
 
 
@@ -175,5 +176,9 @@ def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
 
 def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
     """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
-    is_large = np.ndim(limit) == 2 and block.size > AT_ONCE
-    return zip(block, limit, strict=True) if is_large else iter([(block, limit)])
+    if np.ndim(limit) != 2 or block.size <= AT_ONCE:
+        yield block, limit
+        return
+    for part, most in zip(block, limit, strict=True):
+        yield part, most
+        arrays.forget(part)
