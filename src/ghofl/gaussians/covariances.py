@@ -53,9 +53,11 @@ class Exact(ClassCovariances):
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
-        second = triangles.unpacked(self.packed[c], len(mean))
+        out = triangles.unpacked(self.packed[c], len(mean)).astype(np.float64)
         arrays.forget(self.packed[c])
-        return (second - n * np.outer(mean, mean)) * (self.unit**2 / (n - 1.0))
+        out -= n * np.outer(mean, mean)
+        out *= self.unit**2 / (n - 1.0)
+        return out
 
     def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
         n = float(self.counts[c])

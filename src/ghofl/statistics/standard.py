@@ -33,7 +33,10 @@ def _diagonals(by_class: Block, dim: int, sketch: np.ndarray | None) -> Block:
 
 
 def _over_classes(by_class: Block, dim: int, sketch: np.ndarray | None) -> Block:
-    return np.sum([some.sum(axis=0) for (some,) in pieces(by_class)], axis=0)
+    out = np.zeros(by_class.shape[1:], dtype=np.int64)
+    for (some,) in pieces(by_class):
+        out += some.sum(axis=0)
+    return out
 
 
 # Shares of the privacy budget were chosen for LDA (docs/privacy.md, "Sharing the budget"): means are divided by the rows

@@ -18,8 +18,10 @@ from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
 from ghofl.statistics import INT64_MAX, STATISTICS, arrays
 from ghofl.statistics.triangles import apply, diagonal, unpacked
+from ghofl.workers import each
 
 AT_ONCE = 2**16  # entries that are compared at a time
+WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
 
 
 def check_plausible(
@@ -76,11 +78,24 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
         means = sums / counts[:, None]
         if not record.is_per_class:
             _check_scatter(name, unpacked(block, means.shape[1]), means, counts, allowed[name])
-            continue
-        for i, c in enumerate(present):
-            second = unpacked(block[c], means.shape[1])
-            arrays.forget(block[c])
-            _check_scatter(name, second, means[i : i + 1], counts[i : i + 1], allowed[name])
+        else:
+            _check_classes(name, block, present, means, counts, allowed[name])
+
+
+def _check_classes(
+    name: str, block: np.ndarray, present: np.ndarray, means: np.ndarray, counts: np.ndarray, allowed: int
+) -> None:
+    def check(i: int) -> None:
+        own = block[present[i]]
+        second = unpacked(own, means.shape[1])
+        arrays.forget(own)
+        _check_scatter(name, second, means[i : i + 1], counts[i : i + 1], allowed)
+
+    if means.shape[1] < WIDE:
+        for i in range(len(present)):
+            check(i)
+    else:
+        each(check, range(len(present)))
 
 
 def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.ndarray, allowed: int) -> None:
