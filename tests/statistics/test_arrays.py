@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ghofl import Classifier, Encoder, Grid, Layout, Message, Moments, MomentsBuilder, Recipe, Total
+from ghofl import Classifier, Encoder, Features, Grid, Layout, Message, Moments, MomentsBuilder, Privacy, Recipe, Total
 from ghofl.errors import GhoflError, MessageError
+from ghofl.site.outgoing import Embedded, count
+from ghofl.site.parts import Part, Place, merge, part_of
 from ghofl.statistics import arrays
 from ghofl.wire.total import Aggregator
 
@@ -65,6 +67,31 @@ def test_files_hashes_and_scores_are_the_same_from_memory_and_from_files(tmp_pat
     monkeypatch.setenv(arrays.LIMIT, str(SMALL))
     assert arrays.is_mapped(Moments.zeros(Layout.of(RECIPE)).blocks["S"])
     assert story(tmp_path, "file") == in_memory
+
+
+def test_rounded_sums_are_the_same_from_memory_and_from_files(rng, tmp_path, monkeypatch):
+    recipe = replace(RECIPE, privacy=Privacy(rounding=5))
+    moments = message_of(rng, "x").moments
+    Message.of(moments, recipe, "x").save(tmp_path / "message")
+    expected = Message.load(tmp_path / "message", recipe)
+    assert expected.moments != moments
+    monkeypatch.setenv(arrays.LIMIT, str(SMALL))
+    again = Message.of(replace(moments, blocks=arrays.copies(moments.blocks)), recipe, "x")
+    found = Message.load(tmp_path / "message", recipe)
+    assert arrays.is_mapped(again.moments.blocks["S"])
+    assert arrays.is_mapped(found.moments.blocks["S"])
+    assert found.moments == again.moments == expected.moments
+
+
+def test_parts_of_a_site_are_merged_from_files(rng, from_files):
+    x, y = rows_of(rng)
+    features, rows, parts = Features.of(RECIPE), Embedded(x / 20.0, y), []
+    for number in (1, 2):
+        some, source = part_of(rows, Place(number, 2))
+        parts.append(Part.from_bytes(Part.of(RECIPE, some, Place(number, 2), source).to_bytes(), RECIPE))
+    merged = merge(parts, RECIPE).moments
+    assert arrays.is_mapped(merged.blocks["S"])
+    assert merged == count(features, rows).moments
 
 
 def test_large_blocks_and_heads_lie_in_files_and_small_ones_do_not(tmp_path, rng, from_files):

@@ -156,7 +156,7 @@ class Moments(Shown):
             )
 
     def _combined(self, work: np.ufunc, other: "Moments") -> dict[str, np.ndarray]:
-        return {name: arrays.combined(work, block, other.blocks[name]) for name, block in self.blocks.items()}
+        return {name: arrays.computed(work, block, other.blocks[name]) for name, block in self.blocks.items()}
 
     def _check_sum(self, other: "Moments", verb: str) -> None:
         if self.layout != other.layout:

@@ -9,7 +9,7 @@ import errno
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from math import prod
@@ -121,17 +121,17 @@ def copies(blocks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return out
 
 
-def combined(work: np.ufunc, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A function of two numbers for all entries of two arrays, such as their sum, in an array of its own.
+def computed(work: Callable[..., np.ndarray], *given: np.ndarray) -> np.ndarray:
+    """What `work` makes of arrays of one shape, entry by entry, in an array of its own of that shape and kind.
 
-    >>> combined(np.add, np.array([1, 2]), np.array([10, 20]))
+    >>> computed(np.add, np.array([1, 2]), np.array([10, 20]))
     array([11, 22])
     """
-    if not is_mapped(a) and not is_mapped(b):
-        return work(a, b)
-    out = zeros(a.shape, a.dtype)
-    for x, y, into in pieces(a, b, out):
-        work(x, y, out=into)
+    if not any(map(is_mapped, given)):
+        return work(*given)
+    out = zeros(given[0].shape, given[0].dtype)
+    for into, *some in pieces(out, *given):
+        into[...] = work(*some)
     return out
 
 
