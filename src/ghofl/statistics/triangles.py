@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from ghofl.shapes import Float, Int, Int64, Integer, Num
+from ghofl.statistics.arrays import forget
 from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
@@ -135,8 +136,11 @@ def sketched(
     """Rᵀ M R for the packed symmetric matrix M of each class, packed again and exact."""
     assert sketch is not None, "whoever derives class moments of a sketch has its matrix"
     out = np.zeros((len(by_class), triangle(sketch.shape[1])), dtype=np.int64)
-    for c in np.flatnonzero([row.any() for row in by_class]):
-        s = unpacked(by_class[c], dim)
+    for c, row in enumerate(by_class):
+        if not row.any():
+            continue
+        s = unpacked(row, dim)
+        forget(row)
         is_exact = float(np.abs(s).sum(dtype=np.float64)) * float(np.abs(sketch).max()) ** 2 < EXACT_IN_FLOAT64
         dtype = np.float64 if is_exact else np.int64
         out[c] = packed((sketch.T.astype(dtype) @ s.astype(dtype) @ sketch.astype(dtype)).astype(np.int64))

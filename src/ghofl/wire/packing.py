@@ -19,6 +19,7 @@ import numpy as np
 
 from ghofl.errors import MessageError
 from ghofl.shapes import Int, Int64, UInt8
+from ghofl.statistics import arrays
 
 CHUNK = 256
 SLAB = 4096
@@ -91,9 +92,10 @@ def unpack(codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int) -> Int
     array([-5,  0,  7])
     """
     _check(codes, data, count)
-    values, position = np.empty(count, dtype=np.int64), 0
+    values, position = arrays.zeros((count,)), 0
     for low, high in _spans(count):
         position = _fill(values[low:high], codes[low // CHUNK :], data, position)
+        arrays.forget(values[low:high])
     return values
 
 
@@ -140,6 +142,7 @@ def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunk
     """Views of whole chunks, a slab at a time, then of what is left."""
     for low, high in _spans(len(values)):
         yield _in_chunks(values[low:high])
+        arrays.forget(values[low:high])
 
 
 def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chunks"]:

@@ -17,10 +17,12 @@ from ghofl.features import Features, radius_of
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
-from ghofl.statistics import INT64_MAX, STATISTICS, Statistic
+from ghofl.statistics import INT64_MAX, STATISTICS, Statistic, arrays
 from ghofl.statistics.triangles import apply, diagonal, unpacked
+from ghofl.workers import each
 
 AT_ONCE = 2**16  # entries that are compared at a time
+WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
 
 
 def check_plausible(
@@ -76,9 +78,23 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
             sums = apply(sums, sketch.astype(np.int64))
         if not record.is_per_class:
             _check_scatter(name, block, sums, counts, allowed[name])
-            continue
-        for i, c in enumerate(present):
-            _check_scatter(name, block[c], sums[i : i + 1], counts[i : i + 1], allowed[name])
+        else:
+            _check_classes(name, block, present, sums, counts, allowed[name])
+
+
+def _check_classes(
+    name: str, block: np.ndarray, present: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int
+) -> None:
+    def check(i: int) -> None:
+        own = block[present[i]]
+        _check_scatter(name, own, sums[i : i + 1], counts[i : i + 1], allowed)
+        arrays.forget(own)
+
+    if sums.shape[1] < WIDE:
+        for i in range(len(present)):
+            check(i)
+    else:
+        each(check, range(len(present)))
 
 
 def _check_scatter(name: str, packed: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> None:
@@ -181,5 +197,9 @@ def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
 
 def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
     """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
-    is_large = np.ndim(limit) == 2 and block.size > AT_ONCE
-    return zip(block, limit, strict=True) if is_large else iter([(block, limit)])
+    if np.ndim(limit) != 2 or block.size <= AT_ONCE:
+        yield block, limit
+        return
+    for part, most in zip(block, limit, strict=True):
+        yield part, most
+        arrays.forget(part)
