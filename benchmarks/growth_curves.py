@@ -70,8 +70,8 @@ def _at_a_site(rng: Rng) -> Iterator[Curve]:
 
 def _on_the_way(rng: Rng) -> Iterator[Curve]:
     yield Curve(
-        "pack and unpack", "entries", 1, (2**20, 2**21, 2**22, 2**23), lambda n: _packing(rng, n),
-        "sha256 of them", _hashes,
+        "pack and unpack", "entries", 1, (2**18, 2**19, 2**20, 2**21), lambda n: _packing(rng, n),
+        "two copies of them in memory", _copies,
     )  # fmt: skip
     yield Curve(
         "total", "clients", 1, (50, 100, 200, 400), lambda n: _total(rng, n),
@@ -177,9 +177,9 @@ def _packing(rng: Rng, entries: int) -> Work:
     return lambda: unpack(*pack(values), len(values))
 
 
-def _hashes(entries: int) -> Work:
+def _copies(entries: int) -> Work:
     values = np.zeros(entries, np.int64)
-    return lambda: hashlib.sha256(values.data).digest()
+    return lambda: (values.copy(), values.copy())
 
 
 def _sent(rng: Rng, recipe: Recipe, clients: int) -> list[bytes]:

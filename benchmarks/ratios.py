@@ -251,7 +251,7 @@ def runs_in(path: str | Path, parts: Sequence[str]) -> dict[str, dict[str, Any]]
         return {parts[0]: read(path)}
     there = [part for part in parts if (Path(path) / f"{part}.json").is_file()]
     if not there:
-        raise BaselineError(f"{path} has none of {', '.join(f'{part}.json' for part in parts)}.")
+        raise BaselineError(f"{path} has none of {', '.join(f'{part}.json' for part in parts) or 'the timed runs'}.")
     return {part: read(Path(path) / f"{part}.json") for part in there}
 
 
