@@ -46,7 +46,8 @@ PARTS |= {"public_rows": public_rows.run, "defaults": defaults.run, "probabiliti
 PARTS |= {"novelty": novelty.run, "naive_bayes": naive_bayes.run}
 OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes")
 PARTS |= {"growth": growth.run, "cifar100": cifar100.run}
-TIMED = ("speed", "growth", "cifar100")  # whose files have measures that a baseline is compared with
+ONLY_TIMED = ("speed", "growth", "cifar100")
+TIMED = (*ONLY_TIMED, "encoders", "trained")  # whose files have measures that a baseline is compared with
 EVERYWHERE = ("speed", "federation", "growth", "cifar100")  # that need no real embeddings
 FIGURES: dict[str, Callable[[Any], None]] = {"speed": speed.figure, "growth": growth.figure}
 FIGURES |= {"privacy": privacy.figure, "best": best.figure}
@@ -69,13 +70,13 @@ def main(names: list[str], baseline: str | None = None) -> int:
 
 
 def _baseline(path: str, names: list[str]) -> dict[str, dict]:
-    """The stored runs to compare with: those of the timed parts that are named, or without names of all there are."""
+    """The stored runs to compare with: of the timed parts that are named, or without names of those that only time."""
     timed = [name for name in names if name in TIMED]
     if names and not timed:
         raise ratios.BaselineError(
             f"a baseline is compared with timed parts, {', '.join(TIMED)}, and PARTS names none of them; add one."
         )
-    return ratios.runs_in(path, timed or (TIMED if Path(path).is_dir() else TIMED[:1]))
+    return ratios.runs_in(path, timed or (ONLY_TIMED if Path(path).is_dir() else ONLY_TIMED[:1]))
 
 
 def _run(name: str) -> bool:
@@ -177,7 +178,9 @@ def page() -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=f"what to run, all without any: {', '.join(PARTS)}")
-    parser.add_argument("--baseline", help="stored results to compare with; without parts, its timed parts are run")
+    parser.add_argument(
+        "--baseline", help="stored results to compare with; without parts, those that only time are run"
+    )
     parser.add_argument("--page", action="store_true", help="run nothing; write page and pictures from stored results")
     given = parser.parse_args()
     if given.page:

@@ -97,8 +97,8 @@ def _introduction(run: dict) -> str:
         f"Products on this machine: {run['float32_gflops']:.0f} GFLOP/s float32, {run['float64_gflops']:.0f} float64{more}"
         f"{threads}.\nMedians of {run.get('clock', 'clock')} seconds taken in turns (ours, reference, ours, …); the spread is "
         "that of the ratio of one turn, and empty\nwhere there is one time of each. Peak memory is what one call allocates, of "
-        "commands and of `embed` that of the process.\n'Described' references are the paper's algorithms as loops, written "
-        "from its text."
+        "commands and of `embed` that of the process.\nThe paper's sums, rules and training as loops were written from its "
+        "text."
     )
 
 

@@ -2,11 +2,12 @@
 
 import json
 
+import encoders
 import pytest
 import ratios
 import run
-
-pytest.importorskip("torch")
+import scale
+import trained
 
 
 def stored(ratio=2.0, name="lda", **fields):
@@ -27,6 +28,7 @@ def parts(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "PARTS", {name: lambda name=name: now[name] for name in run.TIMED})
     monkeypatch.setattr(run, "FIGURES", {})
     monkeypatch.setattr(run, "SECTIONS", ())
+    monkeypatch.setattr(run.data, "is_there", lambda: True)
     monkeypatch.setattr(run, "RESULTS", tmp_path / "results")
     run.RESULTS.mkdir()
     return now
@@ -45,21 +47,26 @@ def baseline(parts, tmp_path):
 def test_every_timed_part_can_be_run_and_its_stored_file_can_be_a_baseline():
     assert set(run.TIMED) <= set(run.PARTS)
     timed = [name for name in run.TIMED if (run.RESULTS / f"{name}.json").is_file()]
-    assert {"speed", "growth"} <= set(timed)
+    assert set(timed) == set(run.TIMED)
     assert all(ratios.read(run.RESULTS / f"{name}.json") for name in timed)
 
 
-def test_every_timed_part_of_a_baseline_is_run_and_compared(parts, baseline, capsys):
-    assert run.main([], str(baseline)) == 0
+def test_every_timed_part_that_is_named_is_run_and_compared(parts, baseline, capsys):
+    assert run.main(list(run.TIMED), str(baseline)) == 0
     said = capsys.readouterr().out
     assert all(f"{name}_lda" in said for name in run.TIMED)
     assert said.count("Nothing is slower or larger beyond noise.") == len(run.TIMED)
 
 
+def test_without_names_the_parts_that_only_time_are_run_and_compared(parts, baseline, capsys):
+    assert run.main([], str(baseline)) == 0
+    assert capsys.readouterr().out.count("Nothing is slower or larger beyond noise.") == len(run.ONLY_TIMED)
+
+
 @pytest.mark.parametrize("name", run.TIMED)
 def test_a_part_that_became_slower_fails_whichever_it_is(name, parts, baseline, capsys):
     parts[name] = stored(3.0, f"{name}_lda", peak_mb=(10.0, 10.0))
-    assert run.main([], str(baseline)) == 1
+    assert run.main([name], str(baseline)) == 1
     assert f"Slower or larger beyond noise, or missing: {name}_lda." in capsys.readouterr().out
 
 
@@ -128,3 +135,27 @@ def test_page_and_pictures_come_from_stored_files_alone(monkeypatch, tmp_path):
     assert "## Speed, ratios in one run" in page
     assert "| LDA | scikit-learn's |" in page
     assert "## How time grows" not in page  # which nobody measured
+
+
+def test_comparisons_of_whole_commands_are_measures_by_both_clocks():
+    turn = {"seconds": 2.0, "cpu_seconds": 3.0, "peak_mb": 100, "load": 1.0}
+    comparison = {"ours": [turn, turn], "reference": [{**turn, "seconds": 1.0, "peak_mb": 50}] * 2}
+    found = {m.name: m for m in scale.measures({"moments": {"as the machine is": comparison}, "sum": comparison})}
+    assert set(found) == {f"scale_{n}{c}" for n in ("moments_as_the_machine_is", "sum") for c in ("", "_CPU")}
+    assert found["scale_sum"].ratio == 2.0
+    assert found["scale_sum_CPU"].ratio == 1.0
+    assert found["scale_sum"].peak_mb == (100, 50)
+
+
+def test_every_way_of_an_encoder_and_every_trained_head_is_a_measure():
+    way = {"images_per_second": 80.0, "times_plain": 4.0}
+    (found,) = encoders.measures({"ways": {"plain loop": {**way, "images_per_second": 20.0}, "torch fp32": way}})
+    assert (found.name, found.ratio) == ("encoders torch fp32", pytest.approx(0.25))
+    clocks = {"wall": 4.0, "processor": 2.0}
+    fits = {f"{head}_{s}": clocks for head in trained.PAPER for s in ("released", "default")}
+    plain = {f"plain_{head}": {"wall": 8.0, "processor": 40.0} for head in trained.PAPER}
+    speeds = [{"threads": 1, **fits, **plain}, {"threads": 2, **fits, **plain}, {"threads": 2, **fits}]
+    ratios_of = {m.name: m.ratio for m in trained.measures(speeds)}
+    assert len(ratios_of) == 8
+    assert ratios_of["trained_fisher_mix_released_1"] == pytest.approx(0.05)
+    assert ratios_of["trained_fisher_mix_default_2"] == pytest.approx(0.5)
