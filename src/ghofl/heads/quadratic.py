@@ -20,7 +20,7 @@ from ghofl.workers import each
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
 ROWS, PANEL = 2048, 256  # of one product
 MANY, WIDE = 64, 256  # rows and dimensions from which float32 gains more than rounding the matrices costs
-NEAR = 20.0  # log odds: a class that far below has a probability under 10⁻⁸
+NEAR = 20.0  # log odds: before calibration, the probability of a class that far below is under 10⁻⁸
 SMALL = 1 / 16
 
 
