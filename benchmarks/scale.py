@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import ratios
 
 from ghofl import Encoder, Grid, Layout, Limits, Message, Moments, Recipe, Sketch
 
@@ -202,6 +203,21 @@ def from_disk(folder: Path, recipe: Recipe, count: int, heads: Sequence[str]) ->
     return found
 
 
+def measures(run: dict) -> list[ratios.Measure]:
+    """What was run in turns with a reference: seconds on the clock, CPU seconds, and the peaks of either."""
+    found = {f"moments {name}": comparison for name, comparison in run.get("moments", {}).items()}
+    found |= {"sum": run["sum"]} if "sum" in run else {}
+    out = []
+    for name, comparison in found.items():
+        mine, theirs = comparison["ours"], comparison["reference"]
+        peaks = (max(r["peak_mb"] for r in mine), max(r["peak_mb"] for r in theirs))
+        for clock, title in (("seconds", ""), ("cpu_seconds", ", CPU")):
+            times = (tuple(r[clock] for r in runs) for runs in (mine, theirs))
+            key = f"scale_{name}{title}".replace(", ", "_").replace(" ", "_")
+            out.append(ratios.Measure(key, f"{name}{title}", "the bare work of the same files", *times, peak_mb=peaks))
+    return out
+
+
 def table(run: dict) -> str:
     """The results as Markdown."""
     lines = [
@@ -256,6 +272,8 @@ def main() -> None:
     for part in given.parts:
         stored[part] = parts[part]()
         given.json.write_text(json.dumps(stored, indent=1) + "\n")
+    stored["measures"] = ratios.as_stored(measures(stored))
+    given.json.write_text(json.dumps(stored, indent=1) + "\n")
     print(table(stored))
 
 

@@ -48,17 +48,18 @@ def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing
     if info["dtype"] != "U8":
         raise MessageError(f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; packed integers are U8.")
     shape, offsets = info["shape"], info["data_offsets"]
-    whole = all(isinstance(part, list) and all(type(v) is int and v >= 0 for v in part) for part in (shape, offsets))
-    if not whole or len(shape) != 1 or len(offsets) != 2:
+    is_vector = isinstance(shape, list) and isinstance(offsets, list) and len(shape) == 1 and len(offsets) == 2
+    numbers = [*shape, *offsets] if is_vector else []
+    if not is_vector or set(map(type, numbers)) != {int} or min(numbers) < 0:
         raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; packed integers are one vector.")
-    low, high = offsets
-    if high - low != shape[0] or start + high > len(data):
+    size, low, high = numbers
+    if high - low != size or start + high > len(data):
         raise MessageError(
             f"tensor {name[:40]!r} claims bytes {low} to {high}, which are not there; the file is truncated."
         )
     if isinstance(data, FileBytes):
         return data.part(start + low, start + high)
-    return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
+    return np.frombuffer(data, dtype=np.uint8, count=size, offset=start + low)
 
 
 def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
@@ -99,10 +100,10 @@ def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
         raise MessageError(f"{size - end} bytes belong to no tensor; the file is damaged or not a ghofl file.")
 
 
-def read_json(text: bytes, what: str) -> dict[str, Any]:
+def read_json(text: bytes | str, what: str) -> dict[str, Any]:
     """A JSON object whose keys come once each; `what` it is, for the error."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
+        value = _JSON.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError):
         raise MessageError(f"{what} is not JSON; the file is damaged or not a ghofl file.") from None
     if not isinstance(value, dict):
@@ -119,6 +120,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _not_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json)
 
 
 def compress(data: bytes) -> bytes:

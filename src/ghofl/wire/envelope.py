@@ -204,7 +204,7 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
             return None
         header = file.read(size)
     try:
-        return container.read_json(container.read_json(header, "")["__metadata__"]["ghofl"].encode(), "")
+        return container.read_json(container.read_json(header, "")["__metadata__"]["ghofl"], "")
     except (MessageError, KeyError, AttributeError, TypeError):
         return None
 
@@ -281,7 +281,7 @@ def _check_layout(came: Any, layout: Layout) -> None:
 
 
 def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    header = container.read_json(metadata["ghofl"].encode(), "ghofl's metadata")
+    header = container.read_json(metadata["ghofl"], "ghofl's metadata")
     schema = header.get("schema")
     if type(schema) is not int or schema < 1:
         raise MessageError(f"schema {shown(schema, 40)!r} is not a version of this format.")

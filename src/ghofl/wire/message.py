@@ -155,7 +155,7 @@ class Message(Shown):
                 raise MessageError(
                     f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
                 )
-            return cls.from_bytes(bytes(data[:]) if len(data) <= AT_ONCE else data, recipe)
+            return cls.from_bytes(bytes(data) if len(data) <= AT_ONCE else data, recipe)
 
 
 def check_not_secure(recipe: Recipe) -> None:
