@@ -232,18 +232,20 @@ def table(run: dict) -> str:
         lines.append(
             f"| {name} | {mine:.1f} | {theirs:.1f} | {found['ratio']:.2f} | {found['cpu_ratio']:.2f} | {peak:,} MB |"
         )
-    for part in ("imagenet", "by_class"):
-        lines += _lines_of_stages(run.get(part, {}))
-    return "\n".join(lines)
+    of_size = [run["imagenet"]] if "imagenet" in run else []
+    return "\n".join([*lines, *_stages([*of_size, *run.get("by_class", {}).values()])])
 
 
-def _lines_of_stages(found: Mapping) -> list[str]:
-    size = f"{found.get('rows', 0):,} × 2,048 rows, {found.get('classes', CLASSES):,} classes"
-    stages = {name: about for name, about in found.items() if isinstance(about, dict)}
-    return [
-        f"| {size}: {name} | {about['seconds']:.1f} |  |  |  | {about['peak_mb']:,} MB |"
-        for name, about in stages.items()
-    ]
+def _stages(runs: Sequence[Mapping]) -> list[str]:
+    """Every stage from rows on disk to a scored head, a line each."""
+    lines = ["", "| stage | s | CPU s | peak memory | anonymous |", "|---|---:|---:|---:|---:|"] if runs else []
+    for found in runs:
+        size = f"{found['rows']:,} × 2,048 rows, {found['classes']:,} classes"
+        for name, about in found.items():
+            if isinstance(about, dict):
+                memory = f"{about['peak_mb']:,} MB | {about['anonymous_mb']:,} MB |"
+                lines.append(f"| {size}: {name} | {about['seconds']:,.0f} | {about['cpu_seconds']:,.0f} | {memory}")
+    return lines
 
 
 def main() -> None:
@@ -267,7 +269,10 @@ def main() -> None:
         "moments": lambda: moments(given.folder, given.turns, not given.is_shared),
         "sum": lambda: many_messages(given.folder, given.turns, given.messages),
         "imagenet": lambda: imagenet(given.folder, given.rows, given.classes),
-        "by_class": lambda: by_class(given.folder, given.rows, given.classes, given.heads.split(",")),
+        "by_class": lambda: {
+            **stored.get("by_class", {}),
+            str(given.classes): by_class(given.folder, given.rows, given.classes, given.heads.split(",")),
+        },
     }
     for part in given.parts:
         stored[part] = parts[part]()
