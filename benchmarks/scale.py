@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import ratios
 
-from ghofl import Encoder, Grid, Layout, Message, Moments, Recipe, Sketch
+from ghofl import Encoder, Grid, Layout, Limits, Message, Moments, Recipe, Sketch
 
 CLASSES, DIM = 1000, 2048
 READ_AND_MULTIPLY = """
@@ -125,8 +125,7 @@ def moments(folder: Path, turns: int, is_quiet: bool) -> dict:
     """`ghofl moments` of 200,000 × 2,048 float16 rows, 1,000 classes, B; reading the file and the bare product."""
     rows, agreed = folder / "rows.npy", folder / "b.toml"
     write_rows(rows, 200_000)
-    recipe = Recipe(tuple(map(str, range(CLASSES))), Encoder(dim=DIM), ("B",), grid=Grid(scale=30.0))
-    recipe.save(agreed)
+    recipe_of("B", 200_000).save(agreed)
     ours = ("-m", "ghofl", "moments", str(rows), "-r", str(agreed), "-o", str(folder / "m.ghofl"), "--force")
     reference = ("-c", READ_AND_MULTIPLY, str(rows))
     found = {"as the machine is": in_turns(ours, reference, turns)}
@@ -160,21 +159,21 @@ def many_messages(folder: Path, turns: int, messages: int) -> dict:
 
 def imagenet(folder: Path, count: int, classes: int) -> dict:
     """So many × 2,048 float16 rows from disk to heads of B and a sketch, every command with its peak memory."""
-    recipe = Recipe(names(classes), Encoder(dim=DIM), ("B",), grid=Grid(scale=30.0), sketch=Sketch(dim=64))
-    return from_disk(folder, count, recipe, ("lda", "ridge", "sketched_qda"))
+    return from_disk(folder, recipe_of("B", count, classes, Sketch(dim=64)), count, ("lda", "ridge", "sketched_qda"))
 
 
 def by_class(folder: Path, count: int, classes: int, heads: Sequence[str]) -> dict:
     """The same with a matrix per class: 16.8 GB of sums at 1,000 classes, and as much again twice for RDA and Student."""
-    recipe = Recipe(names(classes), Encoder(dim=DIM), ("S",), grid=Grid(scale=30.0))
-    return from_disk(folder, count, recipe, heads)
+    return from_disk(folder, recipe_of("S", count, classes), count, heads)
 
 
-def names(classes: int) -> tuple[str, ...]:
-    return tuple(map(str, range(classes)))
+def recipe_of(statistic: str, rows: int, classes: int = CLASSES, sketch: Sketch | None = None) -> Recipe:
+    """A recipe for so many rows of one site."""
+    names, grid, limits = tuple(map(str, range(classes))), Grid(scale=30.0), Limits(max_rows=max(rows, 10**6))
+    return Recipe(names, Encoder(dim=DIM), (statistic,), grid=grid, sketch=sketch, limits=limits)
 
 
-def from_disk(folder: Path, count: int, recipe: Recipe, heads: Sequence[str]) -> dict:
+def from_disk(folder: Path, recipe: Recipe, count: int, heads: Sequence[str]) -> dict:
     """Every command from rows on disk to heads that scored 1,000 others; files go as soon as nobody reads them."""
     classes, kind = len(recipe.classes), "".join(recipe.statistics)
     agreed, rows, test = folder / f"{kind}.toml", folder / f"big-{classes}-{count}.npy", folder / f"test-{classes}.npy"
@@ -233,18 +232,20 @@ def table(run: dict) -> str:
         lines.append(
             f"| {name} | {mine:.1f} | {theirs:.1f} | {found['ratio']:.2f} | {found['cpu_ratio']:.2f} | {peak:,} MB |"
         )
-    for part in ("imagenet", "by_class"):
-        lines += _lines_of_stages(run.get(part, {}))
-    return "\n".join(lines)
+    of_size = [run["imagenet"]] if "imagenet" in run else []
+    return "\n".join([*lines, *_stages([*of_size, *run.get("by_class", {}).values()])])
 
 
-def _lines_of_stages(found: Mapping) -> list[str]:
-    size = f"{found.get('rows', 0):,} × 2,048 rows, {found.get('classes', CLASSES):,} classes"
-    stages = {name: about for name, about in found.items() if isinstance(about, dict)}
-    return [
-        f"| {size}: {name} | {about['seconds']:.1f} |  |  |  | {about['peak_mb']:,} MB |"
-        for name, about in stages.items()
-    ]
+def _stages(runs: Sequence[Mapping]) -> list[str]:
+    """Every stage from rows on disk to a scored head, a line each."""
+    lines = ["", "| stage | s | CPU s | peak memory | anonymous |", "|---|---:|---:|---:|---:|"] if runs else []
+    for found in runs:
+        size = f"{found['rows']:,} × 2,048 rows, {found['classes']:,} classes"
+        for name, about in found.items():
+            if isinstance(about, dict):
+                memory = f"{about['peak_mb']:,} MB | {about['anonymous_mb']:,} MB |"
+                lines.append(f"| {size}: {name} | {about['seconds']:,.0f} | {about['cpu_seconds']:,.0f} | {memory}")
+    return lines
 
 
 def main() -> None:
@@ -268,7 +269,10 @@ def main() -> None:
         "moments": lambda: moments(given.folder, given.turns, not given.is_shared),
         "sum": lambda: many_messages(given.folder, given.turns, given.messages),
         "imagenet": lambda: imagenet(given.folder, given.rows, given.classes),
-        "by_class": lambda: by_class(given.folder, given.rows, given.classes, given.heads.split(",")),
+        "by_class": lambda: {
+            **stored.get("by_class", {}),
+            str(given.classes): by_class(given.folder, given.rows, given.classes, given.heads.split(",")),
+        },
     }
     for part in given.parts:
         stored[part] = parts[part]()

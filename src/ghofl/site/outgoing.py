@@ -19,7 +19,7 @@ from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.statistics import arrays
-from ghofl.wire.message import Message
+from ghofl.wire.message import Message, check_row_count
 from ghofl.workers import ahead
 
 Progress = Callable[[str, int, int], None]
@@ -100,6 +100,8 @@ def outgoing(
     >>> left.message.site, left.message.moments.counts
     ('north', array([1, 1]))
     """
+    if isinstance(rows, Embedded) and not recipe.privacy.secure:
+        check_row_count(len(rows.x), recipe)  # before they are added up, which takes minutes where they are many
     counted = rows if isinstance(rows, Counted) else count(features or Features.of(recipe), rows, progress)
     if not recipe.privacy.secure:
         message = Message.of(counted.moments, recipe, name, stream, counted.clipping)

@@ -89,13 +89,8 @@ class Message(Shown):
             raise MessageError(
                 f"site name {site[:80]!r} is not allowed; write up to {SITE_LENGTH} characters: {NAMES_ARE}"
             )
+        check_row_count(moments.rows, recipe)
         plan = plan_of(recipe)
-        # Under an epsilon entries are cut instead, see `before_noise`.
-        if plan is None and moments.rows > recipe.max_rows:
-            raise MessageError(
-                f"{moments.rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
-                "agree on a recipe with a larger max_rows in its [limits] section."
-            )
         check_lengths(moments, radius_of(recipe))
         left = protect(moments, recipe, stream)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
@@ -169,6 +164,15 @@ def check_not_secure(recipe: Recipe) -> None:
         raise MessageError(
             "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
             "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
+        )
+
+
+def check_row_count(rows: int, recipe: Recipe) -> None:
+    """Raise when a site has more rows than the recipe lets it send. Under an epsilon sums are cut instead, later."""
+    if rows > recipe.max_rows and plan_of(recipe) is None:
+        raise MessageError(
+            f"{rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
+            "agree on a recipe with a larger max_rows in its [limits] section."
         )
 
 
