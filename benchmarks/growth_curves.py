@@ -216,7 +216,7 @@ def _unpacked(rng: Rng, clients: int) -> Work:
 def _masked(rng: Rng, neighbours: int) -> Work:
     ring, values = Ring(32), rng.integers(-1000, 1001, size=HASHED)
     keys = [rng.bytes(32) for _ in range(neighbours)]
-    return lambda: ring.pack(ring.masked(ring.encode(values, 1000), plus=keys))
+    return lambda: ring.mask(values, 1000, plus=keys)
 
 
 def _sums(rng: Rng, dim: int, classes: int, statistic: str) -> Moments:

@@ -79,6 +79,12 @@ def test_a_class_the_site_does_not_have_costs_next_to_nothing(rng):
     assert len(one.to_bytes()) < 8 * 5050 + 3000
 
 
+def headed(text, encoding="utf-8"):
+    """A file of nothing but a header."""
+    header = text.encode(encoding)
+    return len(header).to_bytes(8, "little") + header
+
+
 HOSTILE_BYTES = [
     ("nothing", lambda d: b"", "too few"),
     ("truncated header", lambda d: d[:100], "truncated"),
@@ -99,6 +105,16 @@ HOSTILE_BYTES = [
     ),
     ("other metadata", lambda d: save(load(d), metadata={"x": "y"}), "without ghofl's metadata"),
     ("no metadata", lambda d: save(load(d)), "without ghofl's metadata"),
+    (
+        "half a character in the metadata",
+        lambda d: headed(r'{"__metadata__":{"ghofl":"\ud800"}}'),
+        "metadata is not JSON",
+    ),
+    (
+        "a header in another encoding",
+        lambda d: headed('{"__metadata__":{"ghofl":"{}"}}', "utf-16"),
+        "header is not JSON",
+    ),
 ]
 HOSTILE_HEADERS = [
     ("an unknown field", {"weight": 7}, "has the fields"),

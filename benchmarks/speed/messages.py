@@ -16,6 +16,7 @@ from timing import against
 
 from ghofl import Aggregator, Message, Total
 from ghofl.secure import Ring
+from ghofl.secure.masking import RING_BITS
 from ghofl.wire.packing import pack, unpack
 from speed import made
 from speed.made import CLASSES, DIM
@@ -138,21 +139,22 @@ def _many(rng: np.random.Generator) -> Iterator[Measure]:
 
 def _masks(rng: np.random.Generator, entries: int = 1_000_000, seeds: int = 8) -> Iterator[Measure]:
     values, keys = rng.integers(-1000, 1001, size=entries), [rng.bytes(32) for _ in range(seeds)]
-    for bits in (32, 40):
+    for bits in RING_BITS:
         ring = Ring(bits)
-        sent = ring.pack(ring.masked(ring.encode(values, 1000), plus=keys))
-        passes = (f"{seeds} AES-256-CTR passes over as many bytes", aes_passes(entries * ring.width, seeds))
+        total = ring.unpack(ring.mask(values, 1000, plus=keys), entries)
+        stream = entries * (ring.width if bits <= 40 else 8)
+        passes = (f"{seeds} AES-256-CTR passes over as many bytes as the masks are made of", aes_passes(stream, seeds))
         yield against(
             f"masking_{bits}",
             f"10⁶ entries of {bits} bits under {seeds} masks, packed",
-            lambda ring=ring: ring.pack(ring.masked(ring.encode(values, 1000), plus=keys)),
+            lambda ring=ring: ring.mask(values, 1000, plus=keys),
             *passes,
             at_most=2.0,
         )
         yield against(
             f"unmasking_{bits}",
             f"10⁶ entries of {bits} bits, {seeds} masks taken away",
-            lambda ring=ring, sent=sent: ring.decode(ring.masked(ring.unpack(sent, entries), minus=keys)),
+            lambda ring=ring, total=total: ring.unmask(total, minus=keys),
             *passes,
             at_most=2.0,
         )

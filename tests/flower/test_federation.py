@@ -769,7 +769,7 @@ def test_the_server_plans_for_fewer_dropouts_where_the_total_would_not_be_used(t
         "dropout=0.4 is 2 of 5 sites; with 1 that may be corrupted and at least 5 in the sum, 0 may vanish"
         in caplog.text
     )
-    assert "5 sites, of which 0 may vanish and 1 may work with the server" in caplog.text
+    assert "5 sites, of which 0 may vanish and 1 may collude with the server" in caplog.text
 
 
 def test_a_round_id_is_used_once(tmp_path):

@@ -73,7 +73,7 @@ def simulate(
         ),
     ] = None,
     assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
-    assume_corruption: Annotated[float, typer.Option(help="Share of clients that may work with the server.")] = 0.1,
+    assume_corruption: Annotated[float, typer.Option(help="Share of clients that may collude with the server.")] = 0.1,
     sweep: Annotated[
         Path | None,
         typer.Option(

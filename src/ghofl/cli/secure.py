@@ -42,7 +42,7 @@ def open_round(
     folder: Folder,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share; privacy.secure = true.")],
     dropout: Annotated[float, typer.Option(help="The share of sites that may vanish, rounded up.")] = 0.1,
-    corruption: Annotated[float, typer.Option(help="The share of sites that may work with the server.")] = 0.1,
+    corruption: Annotated[float, typer.Option(help="The share of sites that may collude with the server.")] = 0.1,
     min_sites: Annotated[int, typer.Option(help="The fewest sites whose sum is made.")] = LEAST,
     peers: Annotated[Path | None, typer.Option(help="A file of names and public keys: only these sites join.")] = None,
     force: Force = False,

@@ -14,6 +14,7 @@ from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.base import Head
 from ghofl.heads.options import HeadOptions, option
 from ghofl.shapes import Float
+from ghofl.statistics import arrays
 from ghofl.workers import each
 
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
@@ -216,11 +217,12 @@ def whiteners_of(
 ) -> tuple[Float[np.ndarray, "classes dim dim"], Float[np.ndarray, " classes"]]:
     """W_c and log π_c − ½ log|Σ_c| for every class; a class nobody has gets W = 0 and −∞."""
     classes, dim = gaussians.means.shape
-    whiteners, offsets = np.zeros((classes, dim, dim)), gaussians.log_priors.copy()
+    whiteners, offsets = arrays.zeros((classes, dim, dim), np.float64), gaussians.log_priors.copy()
 
     def fill(c: int) -> None:
         whiteners[c], log_determinant = linalg.whitener(covariance(c), f"the covariance of class {c}")
         offsets[c] -= 0.5 * log_determinant
+        arrays.forget(whiteners[c])
 
     each(fill, np.flatnonzero(gaussians.counts).tolist())
     return whiteners, offsets
@@ -239,6 +241,7 @@ def quadratic_scores(
         for start in range(0, len(x), ROWS):
             rows = slice(start, start + ROWS)
             out[rows, c] = offsets[c] - 0.5 * _squared_lengths(x[rows] - means[c], whiteners[c])
+        arrays.forget(whiteners[c])
 
     each(fill, range(len(means)))
     return out

@@ -4,10 +4,8 @@ Rows that take more than `IN_MEMORY` bytes go to a nameless temporary file that 
 larger than the memory can be added up.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from ghofl.errors import EmbeddingsError, MissingExtraError
 from ghofl.samples.tables import pick
+from ghofl.statistics import arrays
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 IN_MEMORY = 2**28
@@ -89,25 +88,16 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
                 f"{path}: {name!r} is not a column of lists of one length, with numbers in all of them."
             )
         if out is None:
-            out = _room((file.rows, some.shape[1]), some.dtype)
+            out = arrays.zeros((file.rows, some.shape[1]), some.dtype, most=IN_MEMORY)
         if done + len(some) <= file.rows:
             out[done : done + len(some)] = some
+            arrays.forget(out[done : done + len(some)])
         done += len(some)
     if out is None:
         raise EmbeddingsError(f"{path} has no rows.")
     if done != file.rows:  # some of the room would be whatever was in memory
         raise EmbeddingsError(f"{path} says that it has {file.rows:,} rows and holds {done:,}; write it again.")
-    if isinstance(out, np.memmap):
-        out.flush()
-        out.flags.writeable = False
     return out
-
-
-def _room(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    if prod(shape) * dtype.itemsize <= IN_MEMORY:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:  # the system forgets it with the last map of it
-        return np.memmap(file, dtype, "w+", shape=shape)  # type: ignore[call-overload]
 
 
 def _matrix(column: Any) -> np.ndarray | None:

@@ -130,9 +130,8 @@ def mask(state: ClientState, inbox: bytes, vector: Int64[np.ndarray, " entries"]
     pairs = _pair_seeds(state, [box.seat for box in boxes])
     plus = [state.secrets.mask_seed, *(seed for seat, seed in pairs.items() if seat > state.seat)]
     minus = [seed for seat, seed in pairs.items() if seat < state.seat]
-    ring = agreement.plan.ring
-    elements = ring.masked(ring.encode(vector, agreement.plan.bound), plus, minus)
-    message = MaskedVector(agreement.digest, state.seat, ring.pack(elements))
+    elements = agreement.plan.ring.mask(vector, agreement.plan.bound, plus, minus)
+    message = MaskedVector(agreement.digest, state.seat, elements)
     return replace(state, stage="masked", inbox=boxes), to_bytes(message)
 
 

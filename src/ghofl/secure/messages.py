@@ -93,7 +93,7 @@ class MaskedVector:
 
     round: bytes
     seat: int
-    elements: bytes = field(repr=False)
+    elements: memoryview = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,11 +132,11 @@ def finish(state: ServerState) -> Release:
     """
     if state.stage != "revealing":
         raise RoundFailedError(f"round {state.agreement.round_id!r} is still {state.stage}; `advance` it to the end.")
-    agreement, ring = state.agreement, state.agreement.plan.ring
+    agreement = state.agreement
     _check_enough(state, len(state.reveals), "revealed their shares", agreement.plan.threshold)
     secrets = recover(agreement, state.advertisements, state.shares, state.reveals, set(state.masked))
     plus, minus = masks_left(agreement, state.advertisements, secrets)
-    total = ring.decode(ring.masked(state.total, plus, minus))
+    total = agreement.plan.ring.unmask(state.total, plus, minus)
     return Release(total, agreement.names_of(sorted(state.masked)), secrets.blamed)
 
 
@@ -169,7 +169,8 @@ def _accept_masked(state: ServerState, message: MaskedVector) -> ServerState:
     agreement = state.agreement
     _check_new(state, message, [], _seats(state.shares) - set(state.masked))
     elements = agreement.plan.ring.unpack(message.elements, agreement.entries)
-    return replace(state, total=state.total + elements, masked=(*state.masked, message.seat))
+    elements += state.total
+    return replace(state, total=elements, masked=(*state.masked, message.seat))
 
 
 def _accept_endorsement(state: ServerState, message: Endorsement) -> ServerState:

@@ -4,7 +4,7 @@
 
     bytes   = "ghofl-secure/1 " + class name + "\\n" + fields in order
     int     = 8 bytes, unsigned            bool    = 1 byte, 0 or 1
-    bytes   = 8-byte length + content      str     = the same, UTF-8
+    bytes   = 8-byte length + content      str     = the same, UTF-8; a memoryview the same, which is not copied
     tuple   = 8-byte length + items        array   = 1 byte (4 or 8: the width of an entry) + 8-byte length + entries
     a nested dataclass = its fields
 
@@ -35,7 +35,7 @@ def to_bytes(value: Any) -> bytes:
                 parts.append(bytes([flag]))
             case int(number):
                 parts.append(number.to_bytes(8, "little"))
-            case bytes(content):
+            case bytes() | memoryview() as content:
                 parts += [len(content).to_bytes(8, "little"), content]
             case str(text):
                 ahead.append(text.encode())
@@ -89,17 +89,25 @@ class _Reader:
         self._data, self._at, self._name = data, start, name
 
     def take(self, length: int) -> bytes:
+        self.skip(length)
+        return self._data[self._at - length : self._at]
+
+    def skip(self, length: int) -> None:
         left = len(self._data) - self._at
         if length > left:
             raise WireError(f"a {self._name} ended early: {length} more bytes were announced and {left} are left.")
         self._at += length
-        return self._data[self._at - length : self._at]
 
     def uint(self) -> int:
         return int.from_bytes(self.take(8), "little")
 
     def blob(self) -> bytes:
         return self.take(self.uint())
+
+    def view(self) -> memoryview:
+        length, start = self.uint(), self._at
+        self.skip(length)
+        return memoryview(self._data)[start : self._at]
 
     def flag(self) -> bool:
         byte = self.take(1)
@@ -135,6 +143,7 @@ _READERS = {
     int: _Reader.uint,
     str: _Reader.text,
     bytes: _Reader.blob,
+    memoryview: _Reader.view,
     np.ndarray: _Reader.array,
 }
 

@@ -3,7 +3,6 @@
 Command line, Flower, simulation and demo all come through here.
 """
 
-import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -19,6 +18,7 @@ from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
+from ghofl.statistics import arrays
 from ghofl.wire.message import Message
 from ghofl.workers import ahead
 
@@ -158,14 +158,13 @@ def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of rows in memory; those of a file are read here, while earlier ones are worked on."""
     for start in range(0, len(rows.x), BLOCK):
         x, y = rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
-        yield (_copied(x) if isinstance(x, np.memmap) else x), y
+        yield (_copied(x) if arrays.is_mapped(x) else x), y
 
 
-def _copied(x: np.memmap) -> np.ndarray:
+def _copied(x: np.ndarray) -> np.ndarray:
     """Rows of a mapped file in memory, and no page of the file left in it: the whole file may be larger than that."""
     out = np.array(x)
-    if not x.flags.writeable and x.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-        x._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    arrays.forget(x)
     return out
 
 

@@ -30,7 +30,7 @@ class Policy:
     --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
     keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
     one of the two. `min_survivors` and `corruption` are the fewest sites a secure sum covers and the share of them,
-    rounded up, that may work with the server; `min_difference` is the fewest sites that any combination of the sums a
+    rounded up, that may collude with the server; `min_difference` is the fewest sites that any combination of the sums a
     site knows of may be about. `max_epsilon` and `max_delta` are what all releases may spend together, `epsilon` and `delta`
     where they are not given. A recipe with an epsilon or secure aggregation is answered where the site has its own
     copy of it or `confirm`; `any_recipe` answers every one that the policy allows, one after another. `disclosure` are

@@ -185,7 +185,7 @@ def _opened(
     plan = _plan(recipe, settings, len(participants), inside)
     entries = Layout.of(recipe).entries
     log.info(
-        "Round %s: %d sites, of which %d may vanish and %d may work with the server; %d neighbours each, %d bits per entry",
+        "Round %s: %d sites, of which %d may vanish and %d may collude with the server; %d neighbours each, %d bits per entry",
         round_id[:8], plan.clients, plan.dropped, plan.corrupted, plan.neighbours, plan.bits,
     )  # fmt: skip
     return secure.open_round(Agreement(round_id, participants, binding.seed_of(round_id, participants), entries, plan))
