@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import data
 import numpy as np
@@ -135,7 +136,7 @@ def _recipe(found: Rows, classes: int) -> Recipe:
     return fit_grid(recipe, found["x_train"])
 
 
-def _step(steps: dict[str, float], name: str, work: Callable[[], object]):
+def _step(steps: dict[str, float], name: str, work: Callable[[], Any]) -> Any:
     started = cpu_seconds()
     result = work()
     steps[name] = round(cpu_seconds() - started, 2)

@@ -209,8 +209,8 @@ def _measure(values: Any) -> Measure:
         raise BaselineError(f"peak_mb of measure {name!r} is not two numbers of megabytes")
     if at_most is not None and not _is_positive(at_most):
         raise BaselineError(f"at_most of measure {name!r} is not a positive number")
-    given = (values[key] for key in texts), (tuple(values[key]) for key in times)
-    return Measure(*given[0], *given[1], (peaks[0], peaks[1]), at_most)
+    ours, reference = (tuple(values[key]) for key in times)
+    return Measure(name, values["what"], values["reference_is"], ours, reference, (peaks[0], peaks[1]), at_most)
 
 
 def _is_number(value: Any) -> bool:

@@ -67,8 +67,8 @@ def against(
     mine, theirs = _calls(ours), _calls(reference)
     turns = [(_timed(ours, mine) / rows, _timed(reference, theirs)) for _ in range(repeats)]
     seconds = map(tuple, zip(*turns, strict=True))
-    memory = tuple(None if work is None else peak_mb(work) for work in peaks or (ours, reference))
-    measure = Measure(name, what, reference_is, *seconds, peak_mb=memory, at_most=at_most)
+    first, second = (None if work is None else peak_mb(work) for work in peaks or (ours, reference))
+    measure = Measure(name, what, reference_is, *seconds, peak_mb=(first, second), at_most=at_most)
     print(f"{name}: {measure.ratio:.3g} ± {100 * (measure.spread or 0):.0f} %", flush=True)
     return measure
 

@@ -14,6 +14,7 @@ from timing import against
 from ghofl import HEADS, Classifier, Encoder, Features, Gaussians, Grid, Layout, Moments, Recipe, Sketch, Total
 from ghofl.features import fit_grid
 from ghofl.heads import LDA, QDA, FisherMix, Head, NaiveBayes, ProtoHyper
+from ghofl.heads.lda import LDAOptions
 from speed import described, made
 from speed.made import CLASSES, DIM
 
@@ -49,7 +50,7 @@ def _large(rng: np.random.Generator) -> Iterator[Measure]:
     yield against(
         "lda",
         "LDA fit and 10,000 predictions from moments, 100 classes, 1280-d",
-        lambda: LDA.fit(gaussians, LDA.Options(0.05)).predict(test),
+        lambda: LDA.fit(gaussians, LDAOptions(0.05)).predict(test),
         "scikit-learn's LDA on 20,000 rows",
         lambda: model.fit(values, y).predict(test),
         repeats=3,
