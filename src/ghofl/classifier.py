@@ -105,7 +105,7 @@ class Classifier(Shown):
         Python's own way of showing warnings. Without `novelty`, which takes seconds in a thousand dimensions, the
         classifier cannot tell rows of none of the classes.
         """
-        spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
+        spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
         spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
         check_statistics(spec, total)
         total = total.for_heads()
@@ -304,7 +304,7 @@ def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
 
 _UNCALIBRATED = (
     "the probabilities of head {!r} are not calibrated: the total does not tell how rows of a class vary, as when every "
-    "class has one row. Its predictions are the same."
+    "class has one row, or the same row again and again. Its predictions are the same."
 )
 
 

@@ -38,7 +38,8 @@ Threshold = Annotated[
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
 EmbeddingsFile = Annotated[
-    Path, typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet), or a table by a schema.")
+    Path,
+    typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table by a schema."),
 ]
 
 
