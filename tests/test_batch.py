@@ -22,8 +22,8 @@ from federations import STATISTICS, blobs, integer_rows, moments_of, recipe_of, 
 from ghofl import Aggregator, Layout, Limits, Message, Moments, Total
 from ghofl.errors import GhoflError, MessageError, MomentsOverflowError, RosterError
 from ghofl.recipe import Privacy
-from ghofl.wire import batch as batches
-from ghofl.wire.batch import Batch, batches_of
+from ghofl.wire import batch
+from ghofl.wire.batch import Batch, batches
 from ghofl.wire.packing import pack, unpack, unpack_many
 from ghofl.wire.plausible import check_many, check_plausible, check_possible, check_rows
 
@@ -53,18 +53,18 @@ def saved(folder, recipe, sites=7, rows=60):
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 @pytest.mark.parametrize("entries", [1, 500, 10**6], ids=["one by one", "some at a time", "all at once"])
 def test_messages_added_in_batches_give_the_total_of_messages_added_one_by_one(tmp_path, monkeypatch, recipe, entries):
-    monkeypatch.setattr(batches, "AT_ONCE", entries)
+    monkeypatch.setattr(batch, "AT_ONCE", entries)
     paths, messages = saved(tmp_path, recipe)
     aggregator = Aggregator(recipe)
-    for batch in batches_of(paths, recipe):
-        aggregator.add_batch(batch)
+    for some in batches(paths, recipe):
+        aggregator.add_batch(Batch.load(some, recipe))
     assert aggregator.finish() == Total.of(messages, recipe)
 
 
-def test_not_more_messages_are_read_together_than_files_may_be_open(tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "MOST", 3)
+def test_only_so_many_messages_are_read_together_however_small_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(batch, "MOST", 3)
     paths, _ = saved(tmp_path, RECIPES["A"])
-    assert [len(batch.roster) for batch in batches_of(paths, RECIPES["A"])] == [3, 3, 1]
+    assert [len(some) for some in batches(paths, RECIPES["A"])] == [3, 3, 1]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 import numpy as np
 
 from ghofl.shapes import Float, Int, Int64, Integer, Num
+from ghofl.statistics.arrays import forget
 from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
@@ -142,15 +143,18 @@ def sketched(
 
     def work(c: int) -> None:
         entries = by_class[c]
-        # Twice the upper triangle is at least the sum over the whole matrix.
-        if 2.0 * float(np.abs(entries).sum(dtype=np.float64)) * longest < EXACT_IN_FLOAT64:
+        reach = 2.0 * float(np.abs(entries).sum(dtype=np.float64)) * longest  # over both halves
+        if not reach:
+            return
+        if reach < EXACT_IN_FLOAT64:
             half = columns.T @ _half_times(entries, columns)
             out[c] = packed((half + half.T).astype(np.int64))
         else:
             r = sketch.astype(np.int64)
             out[c] = packed(r.T @ unpacked(entries, dim) @ r)
+        forget(entries)
 
-    each(work, [c for c, entries in enumerate(by_class) if entries.any()])
+    each(work, range(len(by_class)))
     return out
 
 

@@ -5,7 +5,6 @@ and whether rows could have made them is looked at for the whole matrix.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import repeat
 from math import prod
@@ -25,7 +24,7 @@ from ghofl.wire.plausible import check_many
 from ghofl.wire.roster import Entry
 
 AT_ONCE = 2**18  # entries of messages that are looked at together: two megabytes
-MOST = 128  # messages, whose files are open together
+MOST = 128  # messages that are read together, however small they are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,15 +62,21 @@ class Batch:
         return self.entries[:, : len(self.recipe.classes)]
 
 
-def batches_of(paths: Sequence[Path], recipe: Recipe) -> Iterator[Batch]:
-    """Messages in files, as many at a time as make two megabytes of entries, and at least one."""
+def batches(paths: Sequence[Path], recipe: Recipe) -> Iterator[Sequence[Path]]:
+    """Files of messages, as many at a time as make two megabytes of entries, and at least one."""
     step = max(1, min(MOST, AT_ONCE // Layout.of(recipe).entries))
     for start in range(0, len(paths), step):
-        yield Batch.load(paths[start : start + step], recipe)
+        yield paths[start : start + step]
 
 
-def blocks_in(entries: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
-    """Views of the blocks in rows of entries, or in one row."""
+def shaped(entries: Int64[np.ndarray, "*messages entries"], layout: Layout) -> dict[str, np.ndarray]:
+    """The blocks in rows of entries, or in one row, in their shapes."""
+    blocks = _flat(entries, layout)
+    return {name: blocks[name].reshape(*entries.shape[:-1], *shape) for name, shape in layout.shapes.items()}
+
+
+def _flat(entries: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
+    """Views of the entries of each block."""
     blocks, start = {}, 0
     for name, shape in layout.shapes.items():
         blocks[name] = entries[..., start : start + prod(shape)]
@@ -81,10 +86,12 @@ def blocks_in(entries: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
 
 def _read(entries: np.ndarray, paths: Sequence[Path], recipe: Recipe) -> list[Mapping[str, Any]]:
     """Write the entries of messages into rows, in the units they had, and give their headers."""
-    layout, shifts, blocks = Layout.of(recipe), shifts_of(recipe), blocks_in(entries, Layout.of(recipe))
-    with ExitStack() as files:  # a large message, which comes alone, is read while it is unpacked
-        opened = [open_message(files.enter_context(message_bytes(path, recipe)), recipe) for path in paths]
-        decode_into(blocks, opened, layout)
+    layout, shifts, blocks = Layout.of(recipe), shifts_of(recipe), _flat(entries, Layout.of(recipe))
+    opened = []
+    for path in paths:
+        with message_bytes(path, recipe) as data:
+            opened.append(open_message(bytes(data), recipe))
+    decode_into(blocks, opened, layout)
     restored = restore(Moments(layout, blocks), shifts)
     for name in shifts:
         blocks[name][:] = restored.blocks[name]
@@ -92,9 +99,7 @@ def _read(entries: np.ndarray, paths: Sequence[Path], recipe: Recipe) -> list[Ma
 
 
 def _check(entries: np.ndarray, recipe: Recipe) -> None:
-    layout = Layout.of(recipe)
-    blocks = blocks_in(entries, layout)
-    check_many(layout, {name: blocks[name].reshape(-1, *shape) for name, shape in layout.shapes.items()}, recipe)
+    check_many(Layout.of(recipe), shaped(entries, Layout.of(recipe)), recipe)
 
 
 def _entry(header: Mapping[str, Any], row: np.ndarray, recipe: Recipe) -> Entry:

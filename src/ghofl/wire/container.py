@@ -5,11 +5,21 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
+from safetensors import safe_open
 
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.files import FileBytes
+from ghofl.statistics import arrays
 from ghofl.wire import packing
 
+# What safetensors calls numbers, in the order in which it writes tensors of them.
+KINDS = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "U64": "u8", "I64": "i8", "F64": "f8", "F32": "f4", "U32": "u4", "I32": "i4",
+        "F16": "f2", "U16": "u2", "I16": "i2", "I8": "i1", "U8": "u1", "BOOL": "?",
+    }.items()
+}  # fmt: skip
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -50,6 +60,25 @@ def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing
     if isinstance(data, FileBytes):
         return data.part(start + low, start + high)
     return np.frombuffer(data, dtype=np.uint8, count=size, offset=start + low)
+
+
+def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file; those that are too large for memory stay in the file."""
+    with safe_open(data.path, "np"):  # every tensor lies where its shape says, without gaps, or SafetensorError
+        tensors, _, start = read_header(data, "head", max_header)
+    out = {}
+    for name, info in tensors.items():
+        if info["dtype"] not in KINDS:
+            raise MessageError(
+                f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; heads have {', '.join(KINDS)}."
+            )
+        dtype, shape = KINDS[info["dtype"]].newbyteorder("<"), tuple(info["shape"])
+        low, high = (start + offset for offset in info["data_offsets"])
+        if high - low > arrays.limit():
+            out[name] = np.asarray(np.memmap(data.path, dtype, "r", low, shape))
+        else:
+            out[name] = data[low:high].view(dtype).reshape(shape)
+    return out
 
 
 def check_coverage(tensors: Mapping[str, Any], size: int) -> None:

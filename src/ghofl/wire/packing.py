@@ -19,6 +19,7 @@ import numpy as np
 
 from ghofl.errors import MessageError
 from ghofl.shapes import Int, Int64, UInt8
+from ghofl.statistics import arrays
 
 CHUNK = 256
 SLAB = 4096
@@ -90,9 +91,12 @@ def unpack(codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int) -> Int
     >>> unpack(*pack(np.array([-5, 0, 7])), 3)
     array([-5,  0,  7])
     """
-    values = np.empty((1, count), dtype=np.int64)
-    unpack_many(values, [(codes, data)])
-    return values[0]
+    _check(codes, data, count)
+    values, position = arrays.zeros((count,)), 0
+    for low, high in _spans(count):
+        position = _fill(values[low:high], codes[low // CHUNK :], data, position)
+        arrays.forget(values[low:high])
+    return values
 
 
 def unpack_many(values: Int64[np.ndarray, "blocks count"], packed: Sequence[tuple[np.ndarray, Sliced]]) -> None:
@@ -102,11 +106,6 @@ def unpack_many(values: Int64[np.ndarray, "blocks count"], packed: Sequence[tupl
     """
     for codes, data in packed:
         _check(codes, data, values.shape[1])
-    if len(packed) == 1:
-        position, ((codes, data),) = 0, packed
-        for low, high in _spans(values.shape[1]):
-            position = _fill(values[0, low:high], codes[low // CHUNK :], data, position)
-        return
     each, left = [codes.tobytes() for codes, _ in packed], [data[:].tobytes() for _, data in packed]
     for low, high in _spans(values.shape[1]):
         slabs = values[:, low:high].reshape(len(values), -1, min(CHUNK, high - low))
@@ -176,6 +175,7 @@ def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunk
     """Views of whole chunks, a slab at a time, then of what is left."""
     for low, high in _spans(len(values)):
         yield _in_chunks(values[low:high])
+        arrays.forget(values[low:high])
 
 
 def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chunks"]:

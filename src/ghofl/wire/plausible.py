@@ -5,7 +5,7 @@ Single entries are looked at whenever moments are read (`check_plausible`); whol
 whose blocks have an axis of messages in front.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import prod, sqrt
 
@@ -18,10 +18,12 @@ from ghofl.moments import Layout, Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
-from ghofl.statistics import INT64_MAX, STATISTICS, Statistic
+from ghofl.statistics import INT64_MAX, STATISTICS, Statistic, arrays
 from ghofl.statistics.triangles import SMALL, apply, diagonal, unpacked
+from ghofl.workers import each
 
 AT_ONCE = 2**16  # entries that are compared at a time
+WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
 Blocks = Mapping[str, Int64[np.ndarray, "messages ..."]]
 
 
@@ -113,28 +115,36 @@ def _check_possible(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
             sums = np.stack([apply(one, sketch.astype(np.int64)) for one in sums])
         if record.is_per_class:  # each class has a matrix of its own, where it has rows
             is_there = counts.reshape(-1) > 0
-            sums, each = sums.reshape(-1, 1, sums.shape[-1])[is_there], counts.reshape(-1, 1)[is_there]
-            matrices = block.reshape(len(is_there), -1), is_there.nonzero()[0]
+            sums, n = sums.reshape(-1, 1, sums.shape[-1])[is_there], counts.reshape(-1, 1)[is_there]
+            _check_scatters(name, block.reshape(len(is_there), -1), is_there.nonzero()[0], sums, n, allowed[name])
         else:
-            sums, each = np.where(counts[..., None] > 0, sums, 0), counts
-            matrices = block, np.arange(len(block))
-        if not _are_scatters(*matrices, sums, each, allowed[name]):
+            sums = np.where(counts[..., None] > 0, sums, 0)
+            _check_scatters(name, block, np.arange(len(block)), sums, counts, allowed[name])
+
+
+def _check_scatters(
+    name: str, packed: np.ndarray, where: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int
+) -> None:
+    """Raise unless each of these packed matrices is one of second moments beside its sums, by class, and counts."""
+    dim = sums.shape[-1]
+    step = AT_ONCE // dim**2 + 1 if dim <= SMALL else 1  # small ones some at a time
+
+    def check(start: int) -> None:
+        some = slice(start, start + step)
+        own = packed[where[some]] if step > 1 else packed[where[start]][None]
+        if not _is_scatter(unpacked(own.astype(float), dim), sums[some], counts[some], allowed):
             raise MessageError(
                 f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The "
                 "site must send what its own rows give."
             )
+        arrays.forget(own)
 
-
-def _are_scatters(packed: np.ndarray, where: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> bool:
-    """Whether each of these packed matrices is one of second moments beside its sums, by class, and counts."""
-    dim = sums.shape[-1]
-    step = AT_ONCE // dim**2 + 1 if dim <= SMALL else 1  # small ones some at a time
-    for start in range(0, len(where), step):
-        some = slice(start, start + step)
-        second = unpacked(packed[where[some]].astype(float), dim)
-        if not _is_scatter(second, sums[some], counts[some], allowed):
-            return False
-    return True
+    starts = range(0, len(where), step)
+    if dim < WIDE:
+        for start in starts:
+            check(start)
+    else:
+        each(check, starts)
 
 
 def _is_scatter(second: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> bool:
@@ -163,10 +173,9 @@ def _check_entries(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -
     if int(n.max(initial=0)) > 2**53 or rows * layout.largest + max(allowed.values()) > INT64_MAX:
         raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
     for record in (record for record in layout.records if record.power):
-        each = n[..., None] if record.is_per_class else n.sum(axis=1, keepdims=True)
-        _check_within(
-            record, blocks[record.name], record.largest(layout.bound, layout.dim) * each + allowed[record.name]
-        )
+        of_each = n[..., None] if record.is_per_class else n.sum(axis=1, keepdims=True)
+        limit = record.largest(layout.bound, layout.dim) * of_each + allowed[record.name]
+        _check_within(record, blocks[record.name], limit)
 
 
 def _check_squares(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -> None:
@@ -232,10 +241,18 @@ def _check_lengths(layout: Layout, blocks: Blocks, radius: int | None, slack: Ma
 
 
 def _check_within(record: Statistic, block: np.ndarray, limit: np.ndarray) -> None:
-    """Raise where an entry is beyond its limit; class by class where truth values of all would take an eighth of it."""
-    rows = block.reshape(prod(limit.shape), -1), limit.reshape(-1, 1)
-    parts = zip(*rows, strict=True) if block.size > AT_ONCE and len(limit) == 1 else [rows]
-    if any((part > most).any() or (part < -most).any() for part, most in parts):
+    if any((part > most).any() or (part < -most).any() for part, most in _by_class(block, limit)):
         raise MessageError(
             f"an entry of {record.name} is larger than its count of rows on the grid allows; the site must resend."
         )
+
+
+def _by_class(block: np.ndarray, limit: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Entries and their limits; of a large block class by class: truth values of all would take an eighth of it."""
+    rows, limits = block.reshape(prod(limit.shape), -1), limit.reshape(-1, 1)
+    if block.size <= AT_ONCE or len(block) > 1:
+        yield rows, limits
+        return
+    for part, most in zip(rows, limits, strict=True):
+        yield part, most
+        arrays.forget(part)

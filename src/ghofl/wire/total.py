@@ -31,8 +31,9 @@ from ghofl.privacy import (
 )
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
+from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
-from ghofl.wire.batch import Batch, blocks_in
+from ghofl.wire.batch import Batch, shaped
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
 from ghofl.wire.message import Message, open_message
@@ -258,20 +259,20 @@ class Aggregator:
                 "the recipe asks for secure aggregation, where messages are never seen one by one; its totals come "
                 "from secure rounds (Total.of_round)."
             )
-        self.recipe = recipe
-        plan = plan_of(recipe)
+        self.recipe, plan = recipe, plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
-        self._layout = Layout.of(recipe)
-        blocks = Moments.zeros(self._layout).blocks if start is None else start.moments.blocks
-        self._blocks = {name: np.array(block) for name, block in blocks.items()}
+        self._layout, self._blocks = Layout.of(recipe), None if start is None else arrays.copies(start.moments.blocks)
         self._sites = Sites(() if start is None else start.roster)
         self._rows = 0 if start is None else start.moments.rows
 
-    def add(self, message: Message) -> None:
-        """Add a message, unless its id or site is inside already, its recipe is another, or the sum could overflow."""
+    def add(self, message: Message, is_given: bool = False) -> None:
+        """Add a message, unless it or its site is inside, its recipe is another, or the sum could overflow.
+
+        Sums of a message that `is_given` away are not copied.
+        """
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
         self._check(message.id, message.site, message.rows)
-        self._add(message.moments.blocks)
+        self._add(message.moments.blocks, is_given)
         self._enter(Entry.of(message))
 
     def add_file(self, path: str | Path) -> Entry:
@@ -280,8 +281,7 @@ class Aggregator:
         The bytes are checked against their hash; whether they are plausible was for `Message.load` to say.
         """
         if self._guarantee is not None:
-            message = Message.load(path, self.recipe)
-            self.add(message)
+            self.add(message := Message.load(path, self.recipe))
             return Entry.of(message)
         layout, shifts = self._layout, shifts_of(self.recipe)
         with FileBytes(path) as data:
@@ -290,14 +290,13 @@ class Aggregator:
             envelope.check_body(opened, layout)
             rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
             self._check(header["id"], header["site"], rows)
-            digest = layout.digest()
+            digest, self._blocks = layout.digest(), self._blocks or dict(Moments.zeros(layout).blocks)
             for name, block in self._blocks.items():
                 flat, shift = block.reshape(-1), shifts.get(name, 0)
-                for start, entries in packing.unpacked_slabs(
-                    body[f"{name}.codes"][:], body[f"{name}.data"], block.size
-                ):
+                codes, packed = body[f"{name}.codes"][:], body[f"{name}.data"]
+                for start, entries in packing.unpacked_slabs(codes, packed, block.size):
                     entries <<= shift
-                    flat[start : start + len(entries)] += entries
+                    arrays.add_to(flat[start : start + len(entries)], entries)
                     digest.update(entries.astype("<i8", copy=False).data)
         entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header.get("clipped"))
         self._enter(entry)
@@ -312,37 +311,39 @@ class Aggregator:
                 with errors_about(path):
                     self._check(entry.id, entry.site, entry.rows or 0)
                 if self._guarantee is not None:
-                    self._add(blocks_in(batch.entries[added], self._layout))
+                    self._add(shaped(batch.entries[added], self._layout), is_given=False)
                 self._enter(entry)
                 added += 1
         finally:
-            if self._guarantee is None:
-                self._add(blocks_in(batch.entries[:added].sum(axis=0), self._layout))
+            if added and self._guarantee is None:
+                self._add(shaped(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
 
     def _check(self, message_id: str, site: str, rows: int) -> None:
         self._sites.check(message_id, site)
         if self._guarantee is None:
             check_overflow(self._layout, self._rows + rows, site or message_id[:8])
 
-    def _add(self, blocks: Mapping[str, np.ndarray]) -> None:
-        if self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
-            more = {name: blocks[name].reshape(block.shape) for name, block in self._blocks.items()}
-            self._blocks = dict((Moments(self._layout, self._blocks) + Moments(self._layout, more)).blocks)
+    def _add(self, blocks: Mapping[str, np.ndarray], is_given: bool) -> None:
+        if self._blocks is None:
+            self._blocks = dict(blocks) if is_given else arrays.copies(blocks)
+        elif self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
+            self._blocks = dict((Moments(self._layout, self._blocks) + Moments(self._layout, blocks)).blocks)
         else:
             for name, block in self._blocks.items():
-                block += blocks[name].reshape(block.shape)
+                arrays.add_to(block, blocks[name])
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
-        return self._total({name: block.copy() for name, block in self._blocks.items()})
+        return self._total(None if self._blocks is None else arrays.copies(self._blocks))
 
     def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
         blocks, self._blocks = self._blocks, {}
         return self._total(blocks)
 
-    def _total(self, blocks: dict[str, np.ndarray]) -> Total:
-        return Total(self.recipe, Moments(self._layout, blocks), self._sites.roster(), self._guarantee)
+    def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
+        moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
+        return Total(self.recipe, moments, self._sites.roster(), self._guarantee)
 
     def _enter(self, entry: Entry) -> None:
         self._sites.enter(entry)
