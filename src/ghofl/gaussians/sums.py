@@ -166,9 +166,12 @@ class Sums:
     @cached_property
     def has_spread(self) -> bool:
         """Whether some class has two rows that differ, as far as the sums tell."""
-        if self.second is None and self.squares is None:
+        if self.second is not None:
+            squares = float(np.trace(self.second))
+        elif self.squares is not None:
+            squares = float(np.sum(self.squares))
+        else:
             return False
-        squares = float(np.trace(self.second)) if self.second is not None else float(np.sum(self.squares))
         within = squares - float(self.counts @ np.einsum("cd,cd->c", self.means, self.means))
         return bool(self.counts.sum() > np.count_nonzero(self.counts)) and within > ROUNDING * squares
 
