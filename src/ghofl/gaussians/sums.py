@@ -166,9 +166,10 @@ class Sums:
     @cached_property
     def has_spread(self) -> bool:
         """Whether some class has two rows that differ, as far as the sums tell."""
-        if self.second is None and self.squares is None:
+        known = self.squares if self.second is None else self.second.diagonal()
+        if known is None:
             return False
-        squares = float(np.trace(self.second)) if self.second is not None else float(np.sum(self.squares))
+        squares = float(known.sum())
         within = squares - float(self.counts @ np.einsum("cd,cd->c", self.means, self.means))
         return bool(self.counts.sum() > np.count_nonzero(self.counts)) and within > ROUNDING * squares
 
