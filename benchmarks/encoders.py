@@ -27,7 +27,7 @@ from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
 from ghofl.errors import EncoderError
 from ghofl.samples import Samples, load_samples
-from ghofl.samples.embed import ahead
+from ghofl.workers import prefetch
 
 WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
 IMAGES = data.FOLDER / "images" / "cifar10-2k" / "test"
@@ -157,7 +157,7 @@ def _ours(device: str, weights: Path) -> dict[str, Callable[[Samples], np.ndarra
         def way(samples: Samples) -> np.ndarray:
             ranges = (range(i, min(i + size, len(samples))) for i in range(0, len(samples), size))
             batches = ([samples.read(j) for j in block] for block in ranges)
-            return np.concatenate(list(encoder.encode(ahead(batches, 2))))
+            return np.concatenate(list(encoder.encode(prefetch(batches, 2))))
 
         return way
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
+from pyarrow import feather
 from rich.console import Console
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
@@ -22,7 +24,7 @@ from ghofl.errors import ClippingWarning
 from ghofl.recipe import Column, Encoder, Schema, Table
 from ghofl.samples import Rows, save_rows
 from ghofl.samples import streaming as streams
-from ghofl.samples.predictions import Asked, predict_stream
+from ghofl.samples.predictions import Extras, predict_stream
 from ghofl.samples.streaming import open_stream
 
 NAMES = np.array([f"class {c}" for c in range(4)])
@@ -66,6 +68,9 @@ def test_embeddings_in_every_kind_of_file_give_the_same_predictions(folder):
     np.savez_compressed("small.npz", x=x)
     save_file({"x": x}, "new.safetensors")
     polars.DataFrame({"embedding": x.tolist(), "name": [f"n{i}" for i in range(50)]}).write_parquet("new.parquet")
+    rows = pyarrow.table({"x": x.tolist()})
+    feather.write_feather(rows, "new.arrow", compression="uncompressed")
+    feather.write_feather(rows, "new.feather", chunksize=7)
     expected = classifier().predict(x).tolist()
     for words in (
         ["new.npy"],
@@ -74,6 +79,8 @@ def test_embeddings_in_every_kind_of_file_give_the_same_predictions(folder):
         ["small.npz"],
         ["new.safetensors"],
         ["new.parquet"],
+        ["new.arrow"],
+        ["new.feather"],
     ):
         predict(*words, "-o", "out.csv", "--force")
         found = table()
@@ -88,8 +95,9 @@ def test_ids_beside_embeddings_join_back(folder, numbers):
     np.savez("new.npz", x=x, patient=ids)
     save_file({"x": x, "patient": ids} if numbers else {"x": x, "patient": np.arange(50)}, "new.safetensors")
     polars.DataFrame({"embedding": x.tolist(), "patient": ids.tolist()}).write_parquet("new.parquet")
+    feather.write_feather(pyarrow.table({"embedding": x.tolist(), "patient": ids.tolist()}), "new.arrow")
     expected = classifier().predict(x)
-    for source in ("new.npz", "new.parquet", *(["new.safetensors"] if numbers else [])):
+    for source in ("new.npz", "new.parquet", "new.arrow", *(["new.safetensors"] if numbers else [])):
         predict(source, "-o", "out.parquet", "--id-column", "patient", "--force")
         found = pandas.read_parquet("out.parquet")
         own = pandas.DataFrame({"patient": ids.tolist(), "own": expected})
@@ -177,12 +185,12 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["new.npy", "-o", "out.xlsx"], "is of no known kind; write to .csv"),
+        (["new.npy", "-o", "out.xlsx"], "has no known suffix; write to .csv"),
         (["new.npy", "-o", "out.csv", "--label-column", "y"], "ghofl evaluate"),
         (["new.npy", "-o", "out.csv", "--text-column", "t"], "cannot be loaded by that"),
         (["new.npy", "-o", "out.csv", "--batch-size", "4"], "needs no encoder; leave out"),
         (["new.npy", "-o", "out.csv", "--pooling", "cls"], "needs no encoder; leave out"),
-        (["new.npy", "-o", "out.csv", "--id-column", "who"], "neither a split '' nor ids 'who'"),
+        (["new.npy", "-o", "out.csv", "--id-column", "who"], "without a split '' or ids 'who'"),
         (["new.npz", "-o", "out.csv", "--id-column", "who"], "no ids 'who'; check --id-column"),
         (["new.npz", "-o", "out.csv", "--id-column", "wide"], "expected one text or whole number per row, 50"),
         (["new.npz", "-o", "out.csv", "--id-column", "label"], "ids are called 'label', as is a column"),
@@ -193,9 +201,12 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["narrow.npy", "-o", "out.csv"], "the recipe expects rows of 6 numbers"),
         (["nan.npy", "-o", "out.csv"], "nan.npy row 20 holds a number that is not finite"),
         (["nowhere", "-o", "out.csv"], "is not a file or folder here"),
-        (["ragged.parquet", "-o", "out.csv"], "is not of lists of one length"),
-        (["null.parquet", "-o", "out.csv"], "is not of lists of one length"),
-        (["text.parquet", "-o", "out.csv"], "is not of lists of one length"),
+        (["ragged.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["null.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["text.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["ragged.arrow", "-o", "out.csv"], "does not hold lists of one length"),
+        (["text.arrow", "-o", "out.csv"], "has the columns text and no splits; expected a column 'embedding' of lists"),
+        (["cut.arrow", "-o", "out.csv"], "is not an Arrow file that can be read"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(folder, words, told):
@@ -212,6 +223,9 @@ def test_bad_input_is_refused_and_nothing_is_written(folder, words, told):
     polars.DataFrame({"embedding": [[1.0] * 6, [1.0] * 5, [1.0] * 7]}).write_parquet("ragged.parquet")
     polars.DataFrame({"embedding": [[1.0] * 6, None]}).write_parquet("null.parquet")
     polars.DataFrame({"embedding": [["a"] * 6]}).write_parquet("text.parquet")
+    feather.write_feather(pyarrow.table({"x": [[1.0] * 6, [1.0] * 5]}), "ragged.arrow")
+    feather.write_feather(pyarrow.table({"text": ["a"]}), "text.arrow")
+    (folder / "cut.arrow").write_bytes((folder / "text.arrow").read_bytes()[:-9])
     told_now = " ".join(predict(*words, code=2).replace("│", " ").split())
     assert told in told_now, told_now
     assert not (folder / "out.csv").exists()
@@ -273,7 +287,7 @@ def test_a_row_of_a_table_that_breaks_the_schema_is_named_by_its_line_or_left_ou
     assert [int(row["row"]) for row in table()] == [i for i in range(45) if i != 33]
     frame.loc[33, "age"], frame.loc[2, "age"] = 500, -3
     frame.to_csv("far.csv", index=False)
-    with pytest.warns(ClippingWarning, match=r"2 values lie outside .* age \(2\)"):
+    with pytest.warns(ClippingWarning, match=r"2 values are outside .* age \(2\)"):
         predict("far.csv", "-o", "far-out.csv", head="table.safetensors")
 
 
@@ -301,7 +315,7 @@ def test_a_table_without_the_column_of_ids_is_refused(table_head):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".safetensors"])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".arrow", ".safetensors"])
 def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_path, rng, suffix):
     dim, rows = 64, 40_000  # 20 MB of rows
     x = rng.normal(size=(rows, dim))
@@ -312,6 +326,8 @@ def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_pat
         np.savez(path, x=x)
     elif suffix == ".parquet":
         polars.DataFrame({"embedding": x}).write_parquet(path, row_group_size=2048)
+    elif suffix == ".arrow":
+        feather.write_feather(pyarrow.table({"x": list(x)}), str(path), compression="uncompressed")
     else:
         save_file({"x": x}, path)
     recipe = recipe_of(dim=dim, classes=2, statistics=("B",))
@@ -321,7 +337,7 @@ def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_pat
     del x
     tracemalloc.start()
     with open_stream(recipe, str(path)) as stream:
-        counts = predict_stream(head, stream, lambda columns: written.append(len(columns["row"])), Asked())
+        counts = predict_stream(head, stream, lambda columns: written.append(len(columns["row"])), Extras())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert counts == (rows, 0)
@@ -350,20 +366,20 @@ def test_an_archive_that_goes_on_after_its_rows_is_damaged(folder):
     np.savez("new.npz", x=new_rows())
     with zipfile.ZipFile("new.npz") as archive, zipfile.ZipFile("more.npz", "w") as out:
         out.writestr("x.npy", archive.read("x.npy") + b"more")
-    assert "goes on after its last row" in predict("more.npz", "-o", "out.csv", code=2)
+    assert "has more bytes after its last row" in predict("more.npz", "-o", "out.csv", code=2)
 
 
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-4, 6), }", "of shape (-4, 6); nothing has that"),
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 6), }", "nothing has that"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-4, 6), }", "the impossible shape (-4, 6)"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 6), }", "impossible shape"),
         (
             "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1099511627776), }",
             "holds rows of 1099511627776 numbers",
         ),
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (9000, 6), }", "ends before its last row"),
-        ("{'descr': '<f8', 'fortran_order': True, 'shape': (50, 6), }", "column after column"),
+        ("{'descr': '<f8', 'fortran_order': True, 'shape': (50, 6), }", "column by column"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (50, 6), }", "holds objects"),
         ("{'descr': '<f8', 'shape': (50, 6), }", "is not an .npz of plain arrays"),
         ("__import__('os')", "is not an .npz of plain arrays"),

@@ -6,7 +6,7 @@ import pytest
 
 from ghofl import Encoder, Features, Recipe
 from ghofl.errors import EmbeddingsError
-from ghofl.samples import Rows, class_numbers, classes_of, columnar, load_rows, without_bad
+from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.rows import load_embedded
 from ghofl.statistics import arrays
@@ -106,11 +106,11 @@ def test_objects_that_are_not_class_names_are_named_with_their_row(labels, says)
 def test_rows_with_numbers_that_are_not_finite_can_be_left_out(rng):
     x = rng.normal(size=(5, 3))
     x[1, 2], x[4, 0] = np.nan, -np.inf
-    rows, bad = without_bad(Rows(x, np.arange(5)))
+    rows, bad = drop_bad(Rows(x, np.arange(5)))
     assert rows.y.tolist() == [0, 2, 3]
     assert [number for number, _ in bad] == [1, 4]
     whole = Rows(np.zeros((2, 2), dtype=np.uint8))
-    assert without_bad(whole) == (whole, [])
+    assert drop_bad(whole) == (whole, [])
 
 
 def test_a_bare_array_needs_labels_only_where_they_are_asked_for(tmp_path, rng):

@@ -1,4 +1,4 @@
-"""Embeddings become integers here, each row on its own: grid, projection or lift, radius."""
+"""From embeddings to integers, each row on its own: grid, projection or lift, radius."""
 
 from ghofl.features.features import Features, transform
 from ghofl.features.fitting import fit_grid, flat_features, usual_length
@@ -7,20 +7,7 @@ from ghofl.features.radius import clip_rows, grid_radius
 from ghofl.features.signs import exact_product, rademacher
 
 __all__ = [
-    "TOLERATED_CLIPPING",
-    "Clipped",
-    "Clipping",
-    "Features",
-    "clip_rows",
-    "exact_product",
-    "fit_grid",
-    "flat_features",
-    "grid_radius",
-    "rademacher",
-    "radius_of",
-    "shift_of",
-    "transform",
-    "unit_of",
-    "unit_scale",
+    "TOLERATED_CLIPPING", "Clipped", "Clipping", "Features", "clip_rows", "exact_product", "fit_grid",
+    "flat_features", "grid_radius", "rademacher", "radius_of", "shift_of", "transform", "unit_of", "unit_scale",
     "usual_length",
-]
+]  # fmt: skip

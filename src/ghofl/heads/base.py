@@ -27,8 +27,8 @@ class Head(Protocol):
     Guarantees
     ----------
     Scores of a row do not depend on the other rows beyond rounding. A class nobody has scores −∞ and is never
-    predicted; no score is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads are equal when they
-    are of one kind and hold the same numbers.
+    predicted; no score is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads
+    are equal when they are of one kind and hold the same numbers.
     """
 
     name: ClassVar[str]

@@ -8,9 +8,9 @@
     moments   →  add_noise            on the total (central), in shares (distributed), or on every message (local)
     plan      →  Guarantee            what is promised, to whom, and on what it rests
     total     →  apply_min_count      small classes are dropped or merged
-    total     →  repaired             counts, sums and covariances that some rows could have
+    total     →  repair               counts, sums and covariances that some rows could have
 
-`release` does all of this as a recipe asks for it.
+`release` does all of this according to a recipe.
 """
 
 from ghofl.features.radius import clip_rows, grid_radius
@@ -44,47 +44,10 @@ from ghofl.privacy.repair import diagonal_shrinkage, noise_shrinkage, repair
 from ghofl.privacy.rounding import restore, round_moments
 
 __all__ = [  # noqa: RUF022 in story order
-    "grid_radius",
-    "clip_rows",
-    "clip_vector",
-    "sketch_norm",
-    "record_bounds",
-    "length",
-    "Sensitivity",
-    "sensitivity",
-    "sigma_for",
-    "epsilon_of",
-    "delta_of",
-    "on_lattice",
-    "share_sigma",
-    "slack",
-    "NoisePlan",
-    "noise_plan",
-    "NoiseStream",
-    "discrete_gaussian",
-    "reach",
-    "add_noise",
-    "Guarantee",
-    "compose",
-    "round_moments",
-    "restore",
-    "site_warning",
-    "SiteWarning",
-    "apply_min_count",
-    "MinCount",
-    "plan_of",
-    "shifts_of",
-    "protect",
-    "noisy",
-    "without_small_classes",
-    "allowances",
-    "before_noise",
-    "entry_bound",
-    "as_vector",
-    "from_vector",
-    "repair",
-    "noise_shrinkage",
-    "diagonal_shrinkage",
-    "PrivacyError",
-    "CompositionError",
-]
+    "grid_radius", "clip_rows", "clip_vector", "sketch_norm", "record_bounds", "length", "Sensitivity", "sensitivity",
+    "sigma_for", "epsilon_of", "delta_of", "on_lattice", "share_sigma", "slack", "NoisePlan", "noise_plan",
+    "NoiseStream", "discrete_gaussian", "reach", "add_noise", "Guarantee", "compose", "round_moments", "restore",
+    "site_warning", "SiteWarning", "apply_min_count", "MinCount", "plan_of", "shifts_of", "protect", "noisy",
+    "without_small_classes", "allowances", "before_noise", "entry_bound", "as_vector", "from_vector", "repair",
+    "noise_shrinkage", "diagonal_shrinkage", "PrivacyError", "CompositionError",
+]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a site has: images, texts and tables one sample at a time, or rows of embeddings with their labels.
+"""The data of a site: images, texts and tables one sample at a time, or rows of embeddings with their labels.
 
 ::
 
@@ -14,22 +14,9 @@ from ghofl.samples.base import Samples
 from ghofl.samples.from_schema import rows_for, table_rows
 from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.public import load_public
-from ghofl.samples.rows import Rows, check_encoder, load_rows, save_rows, without_bad
+from ghofl.samples.rows import Rows, check_encoder, drop_bad, load_rows, save_rows
 
 __all__ = [
-    "Columns",
-    "Rows",
-    "Samples",
-    "check_encoder",
-    "class_numbers",
-    "classes_of",
-    "load_anchor",
-    "load_encoder",
-    "load_public",
-    "load_rows",
-    "load_samples",
-    "rows_for",
-    "save_rows",
-    "table_rows",
-    "without_bad",
-]
+    "Columns", "Rows", "Samples", "check_encoder", "class_numbers", "classes_of", "drop_bad", "load_anchor",
+    "load_encoder", "load_public", "load_rows", "load_samples", "rows_for", "save_rows", "table_rows",
+]  # fmt: skip

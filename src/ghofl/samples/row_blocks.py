@@ -1,4 +1,4 @@
-"""Files of embeddings a block of rows at a time, so that none has to fit into memory."""
+"""Files of embeddings, a block of rows at a time, so that a file need not fit into memory."""
 
 import zipfile
 from collections.abc import Iterator
@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder
+from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
 from ghofl.samples.tables import open_parquet, pick
 from ghofl.shapes import Num, Shaped
@@ -24,8 +25,8 @@ MOST_BESIDE = 2**30  # bytes of ids, which are read whole
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFile:
-    """An open file of embeddings: how many rows it has and how long they are (None before they are read, in a parquet
-    file), its encoder where it says so, and its blocks with their ids.
+    """An open file of embeddings: how many rows it has and how long they are (None before they are read, in a
+    Parquet or Arrow file), its encoder where it says so, and its blocks with their ids.
     """
 
     rows: int
@@ -38,11 +39,11 @@ class RowFile:
 
 @contextmanager
 def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str = "") -> Iterator[RowFile]:
-    """The rows of a file as `load_rows` finds them, without labels; `ids` is an array or column beside them.
+    """The rows of a file as in `load_rows`, without labels; `ids` names an array or column of ids.
 
-    A damaged file raises `EmbeddingsError`, while its blocks are read as well.
+    A damaged file raises `EmbeddingsError`, here or while its blocks are read.
     """
-    opened = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}.get(path.suffix, _npy)
+    opened = {".npz": _npz, ".safetensors": _safetensors, **dict.fromkeys(SUFFIXES, _columns)}.get(path.suffix, _npy)
     try:
         with opened(path, size, split, column, ids) as found:
             yield found
@@ -53,9 +54,9 @@ def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str
 
 
 def holds_rows(path: Path, column: str) -> bool:
-    """Whether a file is one of embeddings: by its suffix, and a parquet file by a column of lists."""
+    """Whether a file holds embeddings, by its suffix or, in a parquet file, by a column of lists."""
     if path.suffix != ".parquet":
-        return path.suffix in (".npz", ".npy", ".safetensors")
+        return path.suffix in (".npz", ".npy", ".safetensors", *SUFFIXES)
     with open_parquet(path) as file:
         name = pick(file.schema_arrow.names, column, EMBEDDING)
         return name is not None and "list" in str(file.schema_arrow.field(name).type)
@@ -64,7 +65,9 @@ def holds_rows(path: Path, column: str) -> bool:
 @contextmanager
 def _npy(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[RowFile]:
     if split or ids:
-        raise EmbeddingsError(f"{path} holds one bare array, and neither a split {split!r} nor ids {ids!r}.")
+        raise EmbeddingsError(
+            f"{path} holds one bare array, without a split {split!r} or ids {ids!r}; leave these out."
+        )
     try:
         x = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError:
@@ -92,7 +95,7 @@ def _npz(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[R
 
 
 def _header(member: Any, path: Path) -> tuple[tuple[int, ...], np.dtype]:
-    """The shape and type of an array that begins here, rows after rows."""
+    """The shape and type of the array that starts here, stored row by row."""
     try:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -100,9 +103,9 @@ def _header(member: Any, path: Path) -> tuple[tuple[int, ...], np.dtype]:
     except ValueError:
         raise EmbeddingsError(f"{path} is not an .npz of plain arrays; write one with numpy.savez.") from None
     if min(shape, default=0) < 0 or prod(shape) > MOST_ENTRIES:
-        raise EmbeddingsError(f"{path} says that it holds an array of shape {shape}; nothing has that. Write it again.")
+        raise EmbeddingsError(f"{path} claims an array of the impossible shape {shape}; write it again.")
     if dtype.hasobject or (is_by_columns and len(shape) > 1):
-        what = "objects" if dtype.hasobject else "numbers column after column"
+        what = "objects" if dtype.hasobject else "numbers column by column"
         raise EmbeddingsError(f"{path} holds {what}; save numpy.ascontiguousarray(x) as numbers.")
     return shape, dtype
 
@@ -116,8 +119,8 @@ def _npz_blocks(member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int,
             raise EmbeddingsError(f"{path} ends before its last row; write it again.")
         x = np.frombuffer(data, dtype=dtype).reshape(count, *shape[1:])
         yield x, None if ids is None else ids[start : start + count]
-    if member.read(1):  # also where the checksum is looked at
-        raise EmbeddingsError(f"{path} goes on after its last row; write it again.")
+    if member.read(1):  # reading on also checks the checksum
+        raise EmbeddingsError(f"{path} has more bytes after its last row; write it again.")
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
@@ -126,9 +129,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
         size = dtype.itemsize * prod(shape)
         data = member.read(size) if size <= MOST_BESIDE else b""
         if len(data) < size:
-            raise EmbeddingsError(
-                f"{path} is damaged: {name} is cut off, or too large to be beside rows; write it again."
-            )
+            raise EmbeddingsError(f"{path} is damaged: {name} is cut off or too large; write it again.")
         return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
@@ -152,35 +153,36 @@ def _safetensors(path: Path, size: int, split: str, column: str, ids: str) -> It
 
 
 @contextmanager
-def _parquet(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[RowFile]:
-    with open_parquet(path, EmbeddingsError) as file:
-        names, rows = file.schema_arrow.names, file.metadata.num_rows
+def _columns(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[RowFile]:
+    with open_columns(path) as file:
+        names, rows = file.names, file.rows
     name = pick(names, column, EMBEDDING)
     if name is None or split or (ids and ids not in names):
         raise EmbeddingsError(
             f"{path} has the columns {', '.join(names)} and no splits; expected a column {column or 'embedding'!r} of "
             "lists" + (f" and a column {ids!r} of ids." if ids else ".")
         )
-    yield RowFile(rows, None, None, _parquet_blocks(path, size, name, ids))
+    yield RowFile(rows, None, None, _column_blocks(path, size, name, ids))
 
 
-def _parquet_blocks(path: Path, size: int, name: str, ids: str):
-    with open_parquet(path, EmbeddingsError) as file:
-        for batch in file.iter_batches(size, columns=list(dict.fromkeys([name, *([ids] if ids else [])]))):
-            column, rows = batch.column(name), len(batch)
-            flat = np.asarray(column.flatten().to_numpy(zero_copy_only=False))
-            offsets = column.value_lengths() if hasattr(column, "value_lengths") else None
-            is_even = offsets is None or len(offsets.unique()) <= 1
-            if column.null_count or not is_even or flat.dtype.kind not in "fiu" or (rows and len(flat) % rows):
-                raise EmbeddingsError(f"{path}: column {name!r} is not of lists of one length; repair its rows.")
-            yield flat.reshape(rows, -1), np.array(batch.column(ids).to_pylist()) if ids else None
+def _column_blocks(path: Path, size: int, name: str, ids: str):
+    with open_columns(path, size) as file:
+        for batch in file.batches(list(dict.fromkeys([name, *([ids] if ids else [])]))):
+            for start in range(0, len(batch), size):
+                some = batch.slice(start, size)
+                x = matrix(some.column(name))
+                if x is None:
+                    raise EmbeddingsError(
+                        f"{path}: column {name!r} does not hold lists of one length; repair its rows."
+                    )
+                yield x, np.array(some.column(ids).to_pylist()) if ids else None
 
 
 def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:
-    """The name of the array of ids: that of the split, or the one for all."""
+    """The name of the array of ids: that of the split, or the one without a split."""
     found = next((name for name in (ids + suffix, ids) if ids and name in names), "")
     if ids and not found:
-        raise EmbeddingsError(f"{path} holds {', '.join(sorted(names))} and no ids {ids!r}; check --id-column.")
+        raise EmbeddingsError(f"{path} holds {', '.join(sorted(names))} but no ids {ids!r}; check --id-column.")
     return found
 
 
