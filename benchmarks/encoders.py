@@ -15,6 +15,7 @@ from pathlib import Path
 
 import data
 import numpy as np
+import ratios
 import torch
 from torchvision import models
 from torchvision.transforms import v2
@@ -70,7 +71,17 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, cou
         "refused": refused,
     }
     print(table(result), flush=True)
-    return result
+    return result | {"measures": ratios.as_stored(measures(result))}
+
+
+def measures(result: dict) -> list[ratios.Measure]:
+    """Seconds per image of every way against the plain loop's."""
+    found, plain = [], result["ways"]["plain loop"]["images_per_second"]
+    for name, way in result["ways"].items():
+        if name != "plain loop":
+            times = (1 / plain / way["times_plain"],), (1 / plain,)
+            found.append(ratios.Measure(f"encoders {name}", f"{name}, an image", "the plain loop", *times))
+    return found
 
 
 def table(result: dict) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
-from ghofl import files
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
@@ -22,6 +21,7 @@ from ghofl.errors import (
     RecipeError,
 )
 from ghofl.features import Features
+from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.heads.calibration import Calibration, calibrate, priors_of
@@ -33,7 +33,9 @@ from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
 from ghofl.shapes import Bool, Float, Int64, Shaped
-from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
+from ghofl.statistics.arrays import limit
+from ghofl.wire.container import load_arrays
+from ghofl.wire.envelope import Streamed, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
@@ -242,31 +244,29 @@ class Classifier(Shown):
 
     def to_bytes(self) -> bytes:
         """The classifier as a safetensors file: the head's arrays, with recipe and options in the metadata."""
-        header = {
-            "kind": "head",
-            "head": self.head.name,
-            "options": self.options,
-            "sites": self.sites,
-            "rows": self.rows,
-            "recipe": self.recipe.fingerprint,
-            "recipe_toml": self.recipe.to_toml(),
+        return seal(self._arrays(), self._header())
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "kind": "head", "head": self.head.name, "options": self.options, "sites": self.sites, "rows": self.rows,
+            "recipe": self.recipe.fingerprint, "recipe_toml": self.recipe.to_toml(),
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "revealed": self.revealed,
-            "temperature": self.temperature,
-            **self.calibration.to_dict(),
-        }
-        return seal(self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays()), header)
+            "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
+        }  # fmt: skip
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Classifier":
-        """The classifier in some bytes; anything else raises `MessageError`."""
+    def from_bytes(cls, data: bytes | FileBytes) -> "Classifier":
+        """The classifier in some bytes, in memory or in a file; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
         if header["schema"] > 1:
             check_seal(header, data)
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
-            arrays = load_safetensors(data)
+            arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
             own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
             head, rule = _read_head(str(header.get("head")), own, recipe), Novelty.from_arrays(arrays, recipe.dim)
         except (SafetensorError, RecipeError, HeadError) as error:
@@ -279,13 +279,14 @@ class Classifier(Shown):
         return cls(recipe, head, options, sites, rows, guarantee, revealed, calibration, novelty_rule=rule)
 
     def save(self, path: str | Path) -> None:
-        """Write the classifier to a file."""
-        files.write(path, self.to_bytes())
+        """Write the classifier to a file, a piece at a time where it is larger than memory."""
+        write_sealed(path, {name: Streamed.of(a) for name, a in self._arrays().items()}, self._header())
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":
-        """Read a classifier from a file."""
-        return cls.from_bytes(Path(path).read_bytes())
+        """Read a classifier from a file; matrices that are too large for memory stay there, so leave it in its place."""
+        with FileBytes(path) as data:
+            return cls.from_bytes(data if len(data) > limit() else bytes(data[:]))
 
 
 def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:

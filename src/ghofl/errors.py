@@ -20,6 +20,7 @@
     ├── SiteError                (ValueError)       a site's own configuration that cannot work
     ├── PolicyError              (PermissionError)  something a site's policy does not allow; others may read its text
     ├── BusyError                (TimeoutError)     a folder that another process is using
+    ├── MemoryLimitError         (MemoryError)      an array that fits neither into memory nor on the disk
     ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
 
@@ -102,6 +103,10 @@ class PolicyError(GhoflError, PermissionError):
 
 class BusyError(GhoflError, TimeoutError):
     """A folder that another process is using."""
+
+
+class MemoryLimitError(GhoflError, MemoryError):
+    """An array that fits neither into memory nor on the disk."""
 
 
 class FederationError(GhoflError, RuntimeError):

@@ -158,6 +158,11 @@ class FileBytes:
     def __len__(self) -> int:
         return self._end - self._start
 
+    def __bytes__(self) -> bytes:
+        os.lseek(self._handle, self._start, os.SEEK_SET)
+        content = os.read(self._handle, len(self))
+        return content if len(content) == len(self) else self[:].tobytes()
+
     def __getitem__(self, where: slice) -> np.ndarray:
         low, high, _ = where.indices(len(self))
         out, done = np.empty(max(0, high - low), dtype=np.uint8), 0

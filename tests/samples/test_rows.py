@@ -9,6 +9,7 @@ from ghofl.errors import EmbeddingsError
 from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.rows import load_embedded
+from ghofl.statistics import arrays
 
 
 def test_rows_are_read_by_split(tmp_path, rng):
@@ -164,7 +165,7 @@ def test_rows_of_columnar_files_are_read_in_batches_into_memory_or_a_mapped_file
     assert np.array_equal(rows.x, x)
     assert rows.x.dtype == np.float16
     assert np.array_equal(rows.y, y)
-    assert isinstance(rows.x, np.memmap) is (in_memory < 2**20)
+    assert arrays.is_mapped(rows.x) is (in_memory < 2**20)
     recipe = Recipe(tuple("012"), Encoder(dim=4))
     assert load_embedded(recipe, path).y.tolist() == y.tolist()
     counted = count(Features.of(recipe), load_embedded(recipe, path))

@@ -33,8 +33,8 @@ def total_result(total: Total, path: Path) -> dict[str, Any]:
     return {
         "file": str(path),
         "sites": len(total.roster),
-        "total_sha256": total.moments.sha256,
-        **moments_result(total.moments, total.recipe),
+        "total_sha256": (found := moments_result(total.moments, total.recipe))["moments_sha256"],
+        **found,
         **promise_result(total.guarantee),
         **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
         "is released": total.is_released,

@@ -95,7 +95,7 @@ def _add(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total
             report("messages", i, len(messages))
             with console.errors_about(path):
                 message = Message.load(path, recipe)
-                aggregator.add(message)
+                aggregator.add(message, is_given=True)
             for c in np.flatnonzero(message.moments.counts > 0).tolist():
                 holders[c] = None if c in holders else message.name
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ghofl import encoders, files
+from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, complete_encoders, complete_statistics
 from ghofl.cli.options import EncoderOptions, SampleOptions, SpaceOptions, takes_groups
@@ -240,10 +240,9 @@ def _write_part(
 def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -> None:
     console.list_bad(left.counted.bad)
     assert left.message is not None
-    sent = left.message.to_bytes(zstd)
     left.counted.clipping.warn(left.recipe)
-    files.write(output, sent, files.PRIVATE)
-    _show_message(left, output, len(sent), json)
+    left.message.save(output, zstd)
+    _show_message(left, output, output.stat().st_size, json)
 
 
 def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:

@@ -37,7 +37,7 @@ class Report:
         cls, path: Path, site: str, classifier: Classifier, confusion: Confusion, tally: Tally | None = None
     ) -> "Report":
         """The report of a site on a head file; with a tally, the head can be calibrated on it."""
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = _digest(path)
         return cls(classifier.head.name, digest, classifier.recipe.fingerprint, (site,), confusion, tally)
 
     def __add__(self, other: "Report") -> "Report":
@@ -99,7 +99,7 @@ def best_of(reports: Iterable[Report]) -> list[Report]:
 
 def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]) -> tuple[Classifier, Report]:
     """The head of a file, calibrated on the rows that sites reported on, and the sum of their reports."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = _digest(path)
     (first, *others) = reports
     total = sum(others, start=first)
     if total.sha256 != digest:
@@ -109,6 +109,11 @@ def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]
     if total.tally is None:
         raise MessageError("a report has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'.")
     return total.tally.calibrate(classifier, total.confusion.rows), total
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _are_names(sites: Any) -> bool:

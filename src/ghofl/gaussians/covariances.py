@@ -11,7 +11,7 @@ import numpy as np
 from ghofl.gaussians import linalg
 from ghofl.privacy import noise_shrinkage
 from ghofl.shapes import Float, Int64
-from ghofl.statistics import triangles
+from ghofl.statistics import arrays, triangles
 
 FAR = 1e3  # the square of a mean over the class's variance from which float32 products lose too many digits
 
@@ -53,7 +53,11 @@ class Exact(ClassCovariances):
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
-        return (triangles.unpacked(self.packed[c], len(mean)) - n * np.outer(mean, mean)) * (self.unit**2 / (n - 1.0))
+        out = triangles.unpacked(self.packed[c], len(mean)).astype(np.float64)
+        arrays.forget(self.packed[c])
+        out -= n * np.outer(mean, mean)
+        out *= self.unit**2 / (n - 1.0)
+        return out
 
     def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
         n = float(self.counts[c])
@@ -64,6 +68,7 @@ class Exact(ClassCovariances):
         v = columns.astype(np.float64 if is_far else columns.dtype, copy=False)
         mean = self.means[c].astype(v.dtype)
         found = triangles.times(self.packed[c], v)
+        arrays.forget(self.packed[c])
         found -= np.outer(n * mean, mean @ v)
         found *= self.unit**2 / (n - 1.0)
         return found.astype(columns.dtype, copy=False)

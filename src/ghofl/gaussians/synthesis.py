@@ -17,6 +17,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.gaussians import Gaussians
 from ghofl.shapes import Float, Float32, Int64
 
+TOGETHER = 256  # rows of several classes that are mixed by one product, where all share a covariance
 METHODS = ("plain", "matched", "quasi")
 
 
@@ -63,13 +64,15 @@ def draw(
     counts = np.maximum(1, np.rint(per_class * shares).astype(int))
     places = np.split(rng.permutation(counts.sum()), np.cumsum(counts)[:-1])
     z, y = np.empty((counts.sum(), gaussians.means.shape[1]), dtype=np.float32), np.empty(counts.sum(), dtype=np.int64)
-    factor = None
-    for c, place in zip(present.tolist(), places, strict=True):
-        if factor is None or gaussians.has_class_covariances:  # a shared covariance is factored once
-            covariance = linalg.shrink(gaussians.finest(c), shrinkage)
-            factor = dispersion * _factor(covariance, c)
-        z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[c].astype(np.float32)
-        y[place] = c
+    has_own = gaussians.has_class_covariances
+    factor = None if has_own else dispersion * gaussians.factor(shrinkage)
+    at_once = 1 if has_own or method != "plain" else max(1, TOGETHER // per_class)
+    for start in range(0, len(present), at_once):
+        c, place = int(present[start]), np.concatenate(places[start : start + at_once])
+        if factor is None or has_own:
+            factor = dispersion * _factor(linalg.shrink(gaussians.by_class(c), shrinkage), c)
+        y[place] = np.repeat(present[start : start + at_once], counts[start : start + at_once])
+        z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[y[place]].astype(np.float32)
     return Draws(z, y)
 
 

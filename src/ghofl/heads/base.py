@@ -12,6 +12,7 @@ from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.options import HeadOptions
 from ghofl.shapes import Float, Int64, axes_of
+from ghofl.statistics.arrays import pieces
 
 
 @runtime_checkable
@@ -25,9 +26,9 @@ class Head(Protocol):
 
     Guarantees
     ----------
-    Scores of a row do not depend on the other rows. A class nobody has scores −∞ and is never predicted; no score
-    is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads are equal when they
-    are of one kind and hold the same numbers.
+    Scores of a row do not depend on the other rows beyond rounding. A class nobody has scores −∞ and is never
+    predicted; no score is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads
+    are equal when they are of one kind and hold the same numbers.
     """
 
     name: ClassVar[str]
@@ -39,7 +40,7 @@ class Head(Protocol):
         if type(other) is not type(self):
             return NotImplemented
         mine, theirs = self.arrays(), other.arrays()
-        return mine.keys() == theirs.keys() and all(np.array_equal(a, theirs[name]) for name, a in mine.items())
+        return mine.keys() == theirs.keys() and all(_is_equal(a, theirs[name]) for name, a in mine.items())
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
 
@@ -79,7 +80,7 @@ class Head(Protocol):
     def arrays(self) -> dict[str, np.ndarray]:
         """The head as named arrays."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {f.name: np.array(getattr(self, f.name), order="C") for f in fields}
+        return {f.name: np.asarray(getattr(self, f.name), order="C") for f in fields}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "Head":
@@ -99,13 +100,21 @@ def check_arrays(
         raise HeadError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
     hints, sizes = get_type_hints(kind, include_extras=True), dict(axes)
     for name, array in arrays.items():
-        if array.dtype.kind not in "fi" or np.isnan(array).any():
+        if array.dtype.kind not in "fi" or _has_nan(array):
             raise HeadError(f"its {name} hold something other than numbers")
         names = axes_of(hints[name])
         same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
         if array.ndim != len(names) or not all(same):
             raise HeadError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")
     return dict(arrays), sizes
+
+
+def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and all(np.array_equal(x, y) for x, y in pieces(a, b))
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return any(bool(np.isnan(some).any()) for (some,) in pieces(array))
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

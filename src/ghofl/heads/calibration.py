@@ -33,6 +33,7 @@ from ghofl.names import shown
 from ghofl.shapes import Float, Integer
 
 DRAWS = 1000  # at least; four times as many in few dimensions
+OF_EACH = 4  # draws of a class, at least; one where scores take a matrix product per class
 FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
 REDRAWN = 4096  # dimensions up to which that is done: redrawing and refitting take as long as the fit itself, and more
 JITTER = 1e-8  # shrinkage that lets constant features be drawn
@@ -178,12 +179,13 @@ def calibrate(
         own = usual if head.needs[0] == ("B",) else min(usual, DISPERSION)
         tau = own if dispersion is None else dispersion
         spread = _own_spread(judged, gaussians, truth) if judged is head else None
-        fitted, kept = (_scored(judged, truth, tau, seed, spread) for seed in (0, 1))
+        least = 1 if head.needs[0] == ("S",) and gaussians.means.shape[1] > NARROW else OF_EACH
+        fitted, kept = (_scored(judged, truth, tau, seed, spread, least) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):
         return plain
     found = _fit(*fitted, priors, judged.scores_are_log_posteriors)
     if judged is head and head.needs[0] == ("S",) and not truth.has_class_covariances:
-        linear = _fit(*_scored(LDA.fit(truth), truth, tau, 0), priors, True).temperature
+        linear = _fit(*_scored(LDA.fit(truth), truth, tau, 0, None, least), priors, True).temperature
         found = _of_log_posteriors(min(found.temperature, DOUBT * linear), priors)
     found = replace(found, priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))
@@ -226,9 +228,14 @@ def _own_spread(head: Head, gaussians: Gaussians, truth: Gaussians) -> Float[np.
 
 
 def _scored(
-    head: Head, truth: Gaussians, dispersion: float, seed: int, spread: Float[np.ndarray, "classes dim"] | None = None
+    head: Head,
+    truth: Gaussians,
+    dispersion: float,
+    seed: int,
+    spread: Float[np.ndarray, "classes dim"] | None,
+    least: int,
 ) -> tuple[Float[np.ndarray, "n classes"], Integer[np.ndarray, " n"]]:
-    drawn = _draws(truth, dispersion, seed)
+    drawn = _draws(truth, dispersion, seed, least)
     z = drawn.z.astype(np.float64)
     if spread is not None:
         centres = truth.means[drawn.y]
@@ -236,9 +243,9 @@ def _scored(
     return (head.scores_for_temperature(z) if dispersion > 1 else head.scores(z)), drawn.y
 
 
-def _draws(truth: Gaussians, dispersion: float, seed: int) -> Draws:
+def _draws(truth: Gaussians, dispersion: float, seed: int, least: int) -> Draws:
     draws = DRAWS * 4 if truth.means.shape[1] <= NARROW else DRAWS
-    per_class = max(4, draws // truth.present)
+    per_class = max(least, draws // truth.present)
     amounts = (0.01,) if dispersion > 1 else (0.0, JITTER, 0.01)
     for amount in amounts[:-1]:
         try:

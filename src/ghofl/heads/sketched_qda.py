@@ -1,7 +1,6 @@
 """A quadratic head for the price of a linear one and a small sketch."""
 
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 
 import numpy as np
@@ -11,7 +10,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores, student_scores
+from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores
 from ghofl.shapes import Float, Int
 from ghofl.statistics.triangles import apply
 
@@ -91,6 +90,5 @@ class SketchedQDA(Head):
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
-        of_z = quadratic_scores if self.dof == 0 else partial(student_scores, dof=float(self.dof))
-        quadratic = of_z(apply(x, self.sketch), self.means, self.whiteners, self.offsets)
-        return x @ self.weights.T + self.bias + quadratic
+        linear = x @ self.weights.T + (self.bias + self.offsets)
+        return quadratic_scores(apply(x, self.sketch), self.means, self.whiteners, linear, float(self.dof) or np.inf)

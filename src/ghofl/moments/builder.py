@@ -8,7 +8,7 @@ from ghofl.errors import EmbeddingsError, LayoutError, MomentsOverflowError
 from ghofl.features import exact_product
 from ghofl.moments.layout import Layout
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, Statistic
+from ghofl.statistics import INT64_MAX, Statistic, arrays
 from ghofl.statistics.triangles import is_leading
 from ghofl.workers import each
 
@@ -19,7 +19,7 @@ class BlockBuilder:
     """The blocks of rows that arrive in pieces: each statistic adds rows as they come, or many at a time per class.
 
     Rows that wait do so as small integers, until they take a sixteenth of the memory of the statistics (a quarter when
-    there is one matrix per class), or 8 MiB.
+    there is one matrix per class) but no more than a quarter of what an array may take, or 8 MiB.
     """
 
     def __init__(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> None:
@@ -30,7 +30,7 @@ class BlockBuilder:
             )
         self.layout = layout
         self._sketch = sketch
-        self._blocks = {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()}
+        self._blocks = {name: arrays.zeros(shape) for name, shape in layout.shapes.items()}
         self._room = INT64_MAX // layout.largest
         self._immediate = [(record, self._blocks[record.name]) for record in layout.records if not record.is_deferred]
         assert all(record.is_per_class for record, _ in self._immediate), "threads add different classes at a time"
@@ -39,7 +39,10 @@ class BlockBuilder:
         self._buffered = 0
         self._is_finished = False
         has_matrices = any(record.is_per_class and not record.is_sketched for record in self._deferred)
-        self._budget = max(SMALLEST_BUFFER, 8 * layout.entries // (4 if has_matrices else 16))
+        # Few bits let more rows wait, so that matrices in a file are read and written less often.
+        self._kind = np.int8 if layout.bound < 2**7 and has_matrices else np.int16 if layout.bound < 2**15 else np.int32
+        wanted = 8 * layout.entries // (4 if has_matrices else 16)
+        self._budget = max(SMALLEST_BUFFER, min(wanted, arrays.limit() // 4))
 
     def add(self, x: Integer[np.ndarray, "n dim"], y: Integer[np.ndarray, " n"]) -> None:
         """Add rows and their class numbers. Nothing is added when any of them is refused."""
@@ -48,7 +51,7 @@ class BlockBuilder:
         check_rows(x, y, self.layout)
         self._check_room(int(self._blocks["N"].sum()) + len(y))
         y = y.astype(np.int64, copy=False)
-        small = x.astype(np.int16 if self.layout.bound < 2**15 else np.int32, copy=False)
+        small = x.astype(self._kind, copy=False)
         step = max(1, self._budget // max(1, small.shape[1] * small.itemsize))
         for start in range(0, len(y), step):
             self._add(small[start : start + step], y[start : start + step])
@@ -77,7 +80,7 @@ class BlockBuilder:
         for record in self._deferred if self._buffers else []:
             block = self._blocks[record.name]
             if record.is_per_class:
-                each(lambda c: self._add_waiting([c], record, block[c]), self._buffers)  # noqa: B023 - it ends before the next
+                each(lambda c: self._add_waiting([c], record, block[c]), sorted(self._buffers))  # noqa: B023 - it ends before the next
             else:
                 self._add_waiting(self._buffers, record, block)
         self._buffers, self._buffered = {}, 0
@@ -85,6 +88,7 @@ class BlockBuilder:
     def _add_waiting(self, classes: Iterable[int], record: Statistic, out: np.ndarray) -> None:
         rows = np.concatenate([rows for c in classes for rows in self._buffers[c]])
         record.add(self._features(rows, record), out)
+        arrays.forget(out)
 
     def _check_room(self, rows: int) -> None:
         if rows > self._room:

@@ -53,7 +53,7 @@ class Layout:
     @property
     def largest(self) -> int:
         """The largest entry that one row can add to any block; at least a square."""
-        return max(self.bound**2, *(record.largest(self.bound, self.dim) for record in self.records))
+        return _largest(self)
 
     def width(self, statistic: Statistic) -> int:
         """How many features a statistic is about: those of a row, or of its sketch."""
@@ -61,7 +61,7 @@ class Layout:
 
     def digest(self) -> Any:
         """A sha256 that has seen the layout, and waits for every entry as little-endian int64."""
-        return hashlib.sha256(json.dumps([str(self), *self.shapes]).encode())
+        return _digest(self).copy()
 
     def source(self, statistic: str) -> str:
         """The stored block that a statistic is read from: its own or its parent's; empty where there is neither."""
@@ -87,6 +87,16 @@ def _records(layout: Layout) -> tuple[Statistic, ...]:
         for name, record in STATISTICS.items()
         if (layout.sketch > 0 if record.is_sketched else name in layout.statistics)
     )
+
+
+@lru_cache(maxsize=64)
+def _largest(layout: Layout) -> int:
+    return max(layout.bound**2, *(record.largest(layout.bound, layout.dim) for record in layout.records))
+
+
+@lru_cache(maxsize=64)
+def _digest(layout: Layout) -> Any:
+    return hashlib.sha256(json.dumps([str(layout), *layout.shapes]).encode())
 
 
 @lru_cache(maxsize=64)

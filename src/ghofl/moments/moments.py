@@ -15,7 +15,7 @@ from ghofl.moments.builder import BlockBuilder
 from ghofl.moments.layout import Layout
 from ghofl.notebook import Shown
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, STATISTICS
+from ghofl.statistics import INT64_MAX, STATISTICS, arrays
 from ghofl.statistics.triangles import apply, unpacked
 
 
@@ -46,7 +46,7 @@ class Moments(Shown):
     @classmethod
     def zeros(cls, layout: Layout) -> "Moments":
         """The moments of no rows."""
-        return cls(layout, {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()})
+        return cls(layout, {name: arrays.zeros(shape) for name, shape in layout.shapes.items()})
 
     @classmethod
     def of(
@@ -63,17 +63,19 @@ class Moments(Shown):
 
     def __add__(self, other: "Moments") -> "Moments":
         self._check_sum(other, "add")
-        return Moments(self.layout, {name: a + other.blocks[name] for name, a in self.blocks.items()})
+        return Moments(self.layout, self._combined(np.add, other))
 
     def __sub__(self, other: "Moments") -> "Moments":
         self._check_sum(other, "subtract")
-        return Moments(self.layout, {name: a - other.blocks[name] for name, a in self.blocks.items()})
+        return Moments(self.layout, self._combined(np.subtract, other))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Moments):
             return NotImplemented
         return self.layout == other.layout and all(
-            np.array_equal(a, other.blocks[name]) for name, a in self.blocks.items()
+            np.array_equal(a, b)
+            for name, block in self.blocks.items()
+            for a, b in arrays.pieces(block, other.blocks[name])
         )
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside; `sha256` is the name of a value
@@ -87,7 +89,8 @@ class Moments(Shown):
         """The sha256 over the layout and every entry as little-endian int64, in hexadecimal."""
         digest = self.layout.digest()
         for block in self.blocks.values():
-            digest.update(np.ascontiguousarray(block, dtype="<i8").data)
+            for (some,) in arrays.pieces(block):
+                digest.update(np.ascontiguousarray(some, dtype="<i8").data)
         return digest.hexdigest()
 
     @property
@@ -152,6 +155,9 @@ class Moments(Shown):
                 f"with {STATISTICS[statistic].wish} has it. Sites must send again: it cannot be computed from the others."
             )
 
+    def _combined(self, work: np.ufunc, other: "Moments") -> dict[str, np.ndarray]:
+        return {name: arrays.computed(work, block, other.blocks[name]) for name, block in self.blocks.items()}
+
     def _check_sum(self, other: "Moments", verb: str) -> None:
         if self.layout != other.layout:
             raise LayoutError(
@@ -172,6 +178,7 @@ class MomentsBuilder:
 
     Rows of second moments wait in a buffer and are then multiplied out in panels of columns, one product per class.
     Whatever the number of rows, memory stays within 1.5 × the statistics, plus 16 MiB that small layouts notice.
+    Statistics that are too large for memory lie in a temporary file (`ghofl.arrays`).
 
     >>> layout = Layout(classes=2, dim=2)
     >>> builder = MomentsBuilder(layout)
@@ -195,4 +202,4 @@ class MomentsBuilder:
 
 
 def _largest(block: Int64[np.ndarray, "..."]) -> int:
-    return max(int(block.max(initial=0)), -int(block.min(initial=0)))
+    return max(max(int(a.max(initial=0)), -int(a.min(initial=0))) for (a,) in arrays.pieces(block))

@@ -10,8 +10,10 @@
 entries are multiples of 2^rounding.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
+from types import MappingProxyType
 
 import numpy as np
 
@@ -124,7 +126,8 @@ def entry_bound(recipe: Recipe) -> int:
     return 1 << (largest - 1).bit_length()
 
 
-def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict[str, int]:
+@lru_cache(maxsize=64)
+def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> Mapping[str, int]:
     """How far entries of a message or total may be from those of exact moments, by block.
 
     It is half a step per message for rounding, and one for a client that was cut; for noise, what it exceeds with
@@ -141,7 +144,7 @@ def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict
     for record in layout.records if is_released else ():
         if not record.is_per_class:
             out[record.name] += record.largest(layout.bound, layout.dim) * recipe.privacy.min_count * layout.classes
-    return out
+    return MappingProxyType(out)
 
 
 def _entries_of_one_row(recipe: Recipe) -> dict[str, int]:

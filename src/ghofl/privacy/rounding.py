@@ -19,6 +19,7 @@ from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.privacy.noise import NoiseStream
 from ghofl.shapes import Int64
+from ghofl.statistics import arrays
 
 LARGEST_SHIFT = 40
 
@@ -49,12 +50,14 @@ def restore(moments: Moments, shifts: Mapping[str, int]) -> Moments:
     """Rounded moments, or a total of them, in their original units."""
     _check_shifts(moments.layout, shifts)
     for name, shift in shifts.items():
-        largest = int(np.abs(moments.blocks[name]).max(initial=0)) << shift
+        largest = max(int(np.abs(a).max(initial=0)) for (a,) in arrays.pieces(moments.blocks[name])) << shift
         if largest > INT64_MAX:
             raise MomentsOverflowError(
                 f"block {name} times 2^{shift} reaches {largest}, beyond the 64-bit integers; were these rounded?"
             )
-    blocks = {name: block << shifts[name] if name in shifts else block for name, block in moments.blocks.items()}
+    blocks = dict(moments.blocks)
+    for name, shift in shifts.items():
+        blocks[name] = arrays.computed(lambda block, by=shift: block << by, blocks[name])
     return Moments(moments.layout, blocks)
 
 
@@ -63,11 +66,14 @@ def _round(block: Int64[np.ndarray, "..."], shift: int, stream: NoiseStream | No
         return block
     step = 2**shift
     if stream is None:
-        carry = np.int64(step // 2)
-    else:
-        carry = (stream.words(block.size) >> np.uint64(64 - shift)).astype(np.int64).reshape(block.shape)
+        return arrays.computed(lambda some: _carry(some, shift, np.int64(step // 2)), block)
+    carry = (stream.words(block.size) >> np.uint64(64 - shift)).astype(np.int64).reshape(block.shape)
+    return _carry(block, shift, carry)
+
+
+def _carry(block: np.ndarray, shift: int, carry: np.ndarray | np.int64) -> np.ndarray:
     # The part below a step is split off first, so that nothing near the edge of int64 overflows.
-    return (block >> shift) + (((block & (step - 1)) + carry) >> shift)
+    return (block >> shift) + (((block & (2**shift - 1)) + carry) >> shift)
 
 
 def _check_shifts(layout: Layout, shifts: Mapping[str, int]) -> None:

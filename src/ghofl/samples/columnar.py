@@ -4,10 +4,8 @@ Rows that take more than `IN_MEMORY` bytes go to an anonymous temporary file tha
 may be larger than memory.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from ghofl.errors import EmbeddingsError, MissingExtraError
 from ghofl.samples.tables import pick
+from ghofl.statistics import arrays
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 IN_MEMORY = 2**28
@@ -93,25 +92,16 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
                 f"{path}: {name!r} is not a column of numbers in lists of one length; repair its rows."
             )
         if out is None:
-            out = _allocate((file.rows, some.shape[1]), some.dtype)
+            out = arrays.zeros((file.rows, some.shape[1]), some.dtype, most=IN_MEMORY)
         if done + len(some) <= file.rows:
             out[done : done + len(some)] = some
+            arrays.forget(out[done : done + len(some)])
         done += len(some)
     if out is None:
         raise EmbeddingsError(f"{path} has no rows; give a file with rows.")
     if done != file.rows:  # part of the array would be uninitialised
         raise EmbeddingsError(f"{path} says that it has {file.rows:,} rows and holds {done:,}; write it again.")
-    if isinstance(out, np.memmap):
-        out.flush()
-        out.flags.writeable = False
     return out
-
-
-def _allocate(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    if prod(shape) * dtype.itemsize <= IN_MEMORY:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:  # the system deletes it when nothing maps it any more
-        return np.memmap(file, dtype, "w+", shape=shape)  # type: ignore[call-overload]
 
 
 def _matrix(column: Any) -> np.ndarray | None:

@@ -3,7 +3,6 @@
 Command line, Flower, simulation and demo all use this module.
 """
 
-import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -19,7 +18,8 @@ from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
-from ghofl.wire.message import Message
+from ghofl.statistics import arrays
+from ghofl.wire.message import Message, check_row_count
 from ghofl.workers import prefetch
 
 Progress = Callable[[str, int, int], None]
@@ -100,6 +100,8 @@ def outgoing(
     >>> left.message.site, left.message.moments.counts
     ('north', array([1, 1]))
     """
+    if isinstance(rows, Embedded) and not recipe.privacy.secure:
+        check_row_count(len(rows.x), recipe)  # before they are added up, which takes minutes where they are many
     counted = rows if isinstance(rows, Counted) else count(features or Features.of(recipe), rows, progress)
     if not recipe.privacy.secure:
         message = Message.of(counted.moments, recipe, name, stream, counted.clipping)
@@ -158,14 +160,13 @@ def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of rows in memory; rows of a file are read here, while earlier blocks are being added up."""
     for start in range(0, len(rows.x), BLOCK):
         x, y = rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
-        yield (_copy(x) if isinstance(x, np.memmap) else x), y
+        yield (_copy(x) if arrays.is_mapped(x) else x), y
 
 
-def _copy(x: np.memmap) -> np.ndarray:
+def _copy(x: np.ndarray) -> np.ndarray:
     """A copy of rows of a mapped file; the file's pages are released, because it may be larger than memory."""
     out = np.array(x)
-    if not x.flags.writeable and x.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-        x._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    arrays.forget(x)
     return out
 
 

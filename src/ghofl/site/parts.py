@@ -23,6 +23,7 @@ from ghofl.moments import Layout, Moments
 from ghofl.names import is_hex, shown
 from ghofl.recipe import Recipe
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Progress, count
+from ghofl.statistics import arrays
 from ghofl.wire import envelope
 from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER
@@ -169,7 +170,7 @@ def merge(parts: Iterable[Part], recipe: Recipe) -> Counted:
         seen.add(part.place.number)
         check_overflow(total.layout, total.rows + part.counted.moments.rows, f"part {part.place.number}")
         for name, block in total.blocks.items():
-            block += part.counted.moments.blocks[name]
+            arrays.add_to(block, part.counted.moments.blocks[name])
         clipping += part.counted.clipping
     if first is None:
         raise RosterError("there are no parts; 'ghofl moments --part 1/N' makes the first of N.")

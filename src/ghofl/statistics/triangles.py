@@ -1,11 +1,12 @@
 """Upper triangles of symmetric integer matrices, and the exact products that fill them."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 from ghofl.shapes import Float, Int, Int64, Integer, Num
+from ghofl.statistics.arrays import forget
 from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
@@ -22,19 +23,20 @@ def triangle(dim: int) -> int:
     return dim * (dim + 1) // 2
 
 
+@lru_cache(maxsize=64)
 def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
     """Where the diagonal lies in a packed upper triangle."""
     i = np.arange(dim, dtype=np.int64)
-    return i * dim - i * (i - 1) // 2
+    places = i * dim - i * (i - 1) // 2
+    places.setflags(write=False)
+    return places
 
 
-def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.ndarray, "dim dim"]:
+def unpacked(packed: Num[np.ndarray, " triangle"], dim: int) -> Num[np.ndarray, "dim dim"]:
     """The full symmetric matrix of a packed upper triangle."""
-    full = np.empty((dim, dim), dtype=packed.dtype)
     if dim <= SMALL:
-        rows, columns = _upper(dim)
-        full[rows, columns] = full[columns, rows] = packed
-        return full
+        return packed.take(_places(dim))
+    full = np.empty((dim, dim), dtype=packed.dtype)
     offset = 0
     for i in range(dim):
         width = dim - i
@@ -45,9 +47,10 @@ def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.n
 
 
 @cache
-def _upper(dim: int) -> tuple[Int64[np.ndarray, " triangle"], Int64[np.ndarray, " triangle"]]:
-    """Row and column of every entry of a small triangle."""
-    return np.triu_indices(dim)
+def _places(dim: int) -> Int64[np.ndarray, "dim dim"]:
+    """Where every entry of a small symmetric matrix lies in its packed upper triangle."""
+    i, j = np.indices((dim, dim))
+    return diagonal(dim)[np.minimum(i, j)] + np.abs(i - j)
 
 
 def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
@@ -133,8 +136,11 @@ def sketched(
     """Rᵀ M R for the packed symmetric matrix M of each class, packed again and exact."""
     assert sketch is not None, "whoever derives class moments of a sketch has its matrix"
     out = np.zeros((len(by_class), triangle(sketch.shape[1])), dtype=np.int64)
-    for c in np.flatnonzero([row.any() for row in by_class]):
-        s = unpacked(by_class[c], dim)
+    for c, row in enumerate(by_class):
+        if not row.any():
+            continue
+        s = unpacked(row, dim)
+        forget(row)
         is_exact = float(np.abs(s).sum(dtype=np.float64)) * float(np.abs(sketch).max()) ** 2 < EXACT_IN_FLOAT64
         dtype = np.float64 if is_exact else np.int64
         out[c] = packed((sketch.T.astype(dtype) @ s.astype(dtype) @ sketch.astype(dtype)).astype(np.int64))

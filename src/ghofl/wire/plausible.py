@@ -5,6 +5,7 @@ Single entries are looked at whenever moments are read (`check_plausible`); whol
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from math import sqrt
 from typing import Any
 
@@ -13,13 +14,15 @@ import scipy
 
 from ghofl.errors import MessageError
 from ghofl.features import Features, radius_of
-from ghofl.moments import Moments
+from ghofl.moments import Layout, Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
-from ghofl.statistics import INT64_MAX, STATISTICS
+from ghofl.statistics import INT64_MAX, STATISTICS, Statistic, arrays
 from ghofl.statistics.triangles import apply, diagonal, unpacked
+from ghofl.workers import each
 
 AT_ONCE = 2**16  # entries that are compared at a time
+WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
 
 
 def check_plausible(
@@ -66,33 +69,45 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
     if plan is not None and plan.mechanism != "central":
         return
     allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch if moments.layout.sketch else None
-    present = np.flatnonzero(moments.counts)
-    counts = moments.counts[present]
+    present = moments.counts.nonzero()[0]
+    counts = moments.counts[present].astype(float)
     for record in (record for record in moments.layout.records if record.is_symmetric):
         name, block, sums = record.name, moments.blocks[record.name], moments.sums[present]
         if record.is_sketched:
             assert sketch is not None, "a layout with a sketch comes from a recipe with one"
             sums = apply(sums, sketch.astype(np.int64))
-        means = sums / counts[:, None]
         if not record.is_per_class:
-            _check_scatter(name, unpacked(block, means.shape[1]), means, counts, allowed[name])
-            continue
-        for i, c in enumerate(present):
-            second = unpacked(block[c], means.shape[1])
-            _check_scatter(name, second, means[i : i + 1], counts[i : i + 1], allowed[name])
+            _check_scatter(name, block, sums, counts, allowed[name])
+        else:
+            _check_classes(name, block, present, sums, counts, allowed[name])
 
 
-def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.ndarray, allowed: int) -> None:
-    weighted = means * np.sqrt(counts.astype(float))[:, None]
-    scatter = second.astype(float)
-    slack = 1e-9 * float(scatter.diagonal().sum()) + 1.0
-    if (
-        allowed
-    ):  # each entry may be off by so much, and the products of sums of every class that were cut too by a little more
-        reach = float(np.abs(means).max(initial=0.0))
-        slack += len(scatter) * (allowed + len(means) * (reach + 1.0) ** 2)
+def _check_classes(
+    name: str, block: np.ndarray, present: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int
+) -> None:
+    def check(i: int) -> None:
+        own = block[present[i]]
+        _check_scatter(name, own, sums[i : i + 1], counts[i : i + 1], allowed)
+        arrays.forget(own)
+
+    if sums.shape[1] < WIDE:
+        for i in range(len(present)):
+            check(i)
+    else:
+        each(check, range(len(present)))
+
+
+def _check_scatter(name: str, packed: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> None:
+    scatter = unpacked(packed.astype(float), sums.shape[1])
+    on_diagonal = scatter.reshape(-1)[:: len(scatter) + 1]
+    slack = 1e-9 * float(on_diagonal.sum()) + 1.0
+    # Each entry may be off by so much, and the products of sums of every class that were cut too by a little more.
+    if allowed:
+        reach = float(np.abs(sums / counts[:, None]).max(initial=0.0))
+        slack += len(scatter) * (allowed + len(sums) * (reach + 1.0) ** 2)
+    weighted = sums / np.sqrt(counts)[:, None]
     scatter -= weighted.T @ weighted
-    scatter.reshape(-1)[:: len(scatter) + 1] += slack
+    on_diagonal += slack
     # The transpose is the same matrix in the order that LAPACK works on without a copy.
     if scipy.linalg.lapack.dpotrf(scatter.T, overwrite_a=True, clean=False)[1]:  # type: ignore[attr-defined]
         raise MessageError(
@@ -103,15 +118,16 @@ def _check_scatter(name: str, second: np.ndarray, means: np.ndarray, counts: np.
 
 def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:
     layout, n = moments.layout, moments.counts + allowed["N"]
-    if n.min(initial=0) < 0:
+    each = n.tolist()  # whole numbers that never overflow
+    if min(each, default=0) < 0:
         raise MessageError(
             f"class {int(n.argmin())} has a count of {int(moments.counts.min())}; counts are never negative"
             + (f" beyond the noise, which reaches {allowed['N']}." if allowed["N"] else ".")
         )
-    if int(n.max(initial=0)) > 2**53 or sum(map(int, n)) * layout.largest + max(allowed.values()) > INT64_MAX:
-        raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
+    if max(each, default=0) > 2**53 or sum(each) * layout.largest + max(allowed.values()) > INT64_MAX:
+        raise MessageError(f"counts of up to {max(each)} rows could leave the 64-bit integers; no site has so many.")
     for record in (record for record in layout.records if record.power):
-        rows = n[:, None] if record.is_per_class else n.sum()
+        rows = n[:, None] if record.is_per_class else sum(each)
         limit = record.largest(layout.bound, layout.dim) * rows + allowed[record.name]
         _check_within(record.name, moments.blocks[record.name], limit)
 
@@ -122,10 +138,9 @@ def _check_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
     if "B" in moments.blocks:
         on_diagonal = moments.blocks["B"][diagonal(layout.dim)] + allowed["B"]
         _check_large("squares in B", on_diagonal, "sums in A", moments.sums.sum(axis=0), n.sum())
-    unsigned = [record for name, record in STATISTICS.items() if record.is_unsigned and layout.has(name)]
-    for record in (record for record in unsigned if record.power):
+    for record in _even_powers(layout):
         block = moments.block(record.name) + allowed[layout.source(record.name)]
-        if np.any(block < 0):
+        if (block < 0).any():
             raise MessageError(f"the {record.noun} in {record.name} are negative; no rows give such moments.")
         for small, other in (pair for pair in record.above if layout.has(pair[0]) and layout.has(pair[1])):
             lower = np.abs(moments.block(small)) - allowed[layout.source(small)]
@@ -134,9 +149,16 @@ def _check_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
             _check_large(words[0], block, words[1], np.maximum(lower, 0), by)
 
 
+@lru_cache(maxsize=64)
+def _even_powers(layout: Layout) -> tuple[Statistic, ...]:
+    found = (record for record in STATISTICS.values() if record.is_unsigned and record.power)
+    return tuple(record for record in found if layout.has(record.name))
+
+
 def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, other: Any) -> None:
     """Raise unless small² ≤ other · block, in float64, whose rounding is far below the part in 10⁹ granted here."""
-    if np.any(block < 0) or np.any(small.astype(float) ** 2 > other.astype(float) * block * (1 + 1e-9)):
+    roots = small.astype(float)
+    if (block < 0).any() or (roots * roots > block * (np.asarray(other, dtype=float) * (1 + 1e-9))).any():
         raise MessageError(f"the {what} are smaller than the {than} allow; no rows give such moments.")
 
 
@@ -175,5 +197,9 @@ def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
 
 def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
     """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
-    is_large = np.ndim(limit) == 2 and block.size > AT_ONCE
-    return zip(block, limit, strict=True) if is_large else iter([(block, limit)])
+    if np.ndim(limit) != 2 or block.size <= AT_ONCE:
+        yield block, limit
+        return
+    for part, most in zip(block, limit, strict=True):
+        yield part, most
+        arrays.forget(part)

@@ -32,6 +32,7 @@ from ghofl.privacy import (
 )
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
+from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
@@ -262,24 +263,27 @@ class Aggregator:
         self.recipe = recipe
         plan = plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
-        self._fingerprint = recipe.fingerprint
-        self._layout = Layout.of(recipe)
-        blocks = Moments.zeros(self._layout).blocks if start is None else start.moments.blocks
-        self._blocks = {name: np.array(block) for name, block in blocks.items()}
+        self._fingerprint, self._layout = recipe.fingerprint, Layout.of(recipe)
+        self._blocks = None if start is None else arrays.copies(start.moments.blocks)
         self._roster: dict[str, Entry] = {}
         self._sites: set[str] = set()
         self._looks: dict[str, str] = {}
         for entry in () if start is None else start.roster:
             self._enter(entry)
 
-    def add(self, message: Message) -> None:
-        """Add a message, unless its id or site is inside already, its recipe is another, or the sum could overflow."""
+    def add(self, message: Message, is_given: bool = False) -> None:
+        """Add a message, unless it or its site is inside, its recipe is another, or the sum could overflow.
+
+        Sums of a message that `is_given` away are not copied.
+        """
         self._check(message.fingerprint, message.id, message.site, message.rows)
-        if self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
+        if self._blocks is None:
+            self._blocks = dict(message.moments.blocks) if is_given else arrays.copies(message.moments.blocks)
+        elif self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
             self._blocks = dict((Moments(self._layout, self._blocks) + message.moments).blocks)
         else:
             for name, block in self._blocks.items():
-                block += message.moments.blocks[name]
+                arrays.add_to(block, message.moments.blocks[name])
         self._enter(Entry.of(message))
 
     def add_file(self, path: str | Path) -> Entry:
@@ -299,14 +303,13 @@ class Aggregator:
             envelope.check_body(opened, layout)
             rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
             self._check(header["recipe"], header["id"], header["site"], rows)
-            digest = layout.digest()
+            digest, self._blocks = layout.digest(), self._blocks or dict(Moments.zeros(layout).blocks)
             for name, block in self._blocks.items():
                 flat, shift = block.reshape(-1), shifts.get(name, 0)
-                for start, entries in packing.unpacked_slabs(
-                    body[f"{name}.codes"][:], body[f"{name}.data"], block.size
-                ):
+                codes, packed = body[f"{name}.codes"][:], body[f"{name}.data"]
+                for start, entries in packing.unpacked_slabs(codes, packed, block.size):
                     entries <<= shift
-                    flat[start : start + len(entries)] += entries
+                    arrays.add_to(flat[start : start + len(entries)], entries)
                     digest.update(entries.astype("<i8", copy=False).data)
         entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header.get("clipped"))
         self._enter(entry)
@@ -324,20 +327,21 @@ class Aggregator:
             )
         check_look_alike(site, self._looks)
         if self._guarantee is None:
-            check_overflow(self._layout, int(self._blocks["N"].sum()) + rows, name)
+            check_overflow(self._layout, rows + (0 if self._blocks is None else int(self._blocks["N"].sum())), name)
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
-        return self._total({name: block.copy() for name, block in self._blocks.items()})
+        return self._total(None if self._blocks is None else arrays.copies(self._blocks))
 
     def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
         blocks, self._blocks = self._blocks, {}
         return self._total(blocks)
 
-    def _total(self, blocks: dict[str, np.ndarray]) -> Total:
+    def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
         roster = tuple(sorted(self._roster.values(), key=lambda e: (e.site, e.id)))
-        return Total(self.recipe, Moments(self._layout, blocks), roster, self._guarantee)
+        moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
+        return Total(self.recipe, moments, roster, self._guarantee)
 
     def _enter(self, entry: Entry) -> None:
         self._roster[entry.id] = entry
