@@ -22,6 +22,7 @@ import corrupted
 import data
 import defaults
 import encoders
+import false_alarms
 import federation
 import few_shots
 import grid
@@ -44,8 +45,8 @@ PARTS |= {"trained": trained.run, "best": best.run}
 PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run, "federation": federation.run}
 PARTS |= {"public_rows": public_rows.run, "defaults": defaults.run, "probabilities": probabilities.run}
 PARTS |= {"novelty": novelty.run, "naive_bayes": naive_bayes.run}
-OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes")
-PARTS |= {"growth": growth.run, "cifar100": cifar100.run}
+OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes", "false_alarms")
+PARTS |= {"growth": growth.run, "cifar100": cifar100.run, "false_alarms": false_alarms.run}
 ONLY_TIMED = ("speed", "growth", "cifar100")
 TIMED = (*ONLY_TIMED, "encoders", "trained")  # whose files have measures that a baseline is compared with
 EVERYWHERE = ("speed", "federation", "growth", "cifar100")  # that need no real embeddings
@@ -158,6 +159,7 @@ SECTIONS: tuple[tuple[str, str, str, Callable[[Any], str]], ...] = (
     ("naive_bayes", "Naive Bayes of few rows", "\n" + _about(naive_bayes), naive_bayes.table),
     ("probabilities", "Probabilities beside scikit-learn's", "\n" + _about(probabilities), probabilities.table),
     ("novelty", "Rows that are none of the classes", "\n" + _about(novelty), novelty.table),
+    ("false_alarms", "Rows of the classes that are turned away", "\n" + _about(false_alarms), false_alarms.table),
     ("corrupted", "Corrupted test images, clean statistics", "\n", corrupted.table),
     ("federation", "A federation on Flower", "\n", federation.table),
 )  # fmt: skip

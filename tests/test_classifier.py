@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_of
-from ghofl import Classifier, HeadSpec, Privacy, Projection
-from ghofl.errors import EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
+from ghofl import HEADS, Classifier, HeadSpec, Privacy, Projection
+from ghofl.errors import CalibrationWarning, EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.privacy import NoiseStream
 from ghofl.wire.envelope import seal
 
@@ -227,3 +227,22 @@ def test_truncated_bytes_are_not_a_head(saved):
     for cut in (0, 5, 100, len(saved) - 1):
         with pytest.raises(MessageError):
             Classifier.from_bytes(saved[:cut])
+
+
+@pytest.mark.parametrize("statistics", [(), ("D",), ("B",), ("S",)])
+def test_every_head_takes_classes_of_one_row_again_and_again(statistics):
+    """Within classes nothing varies: heads compare distances from the means, and say that nothing was calibrated."""
+    x, y = (
+        np.repeat(np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [1.0, 1.0, 9.0]]), 5, axis=0),
+        np.repeat(np.arange(3), 5),
+    )
+    total = total_of(recipe_of(3, 3, statistics), x, y)
+    for name in ("best", *HEADS):
+        if not HeadSpec(name).is_possible(total.moments.layout, total.recipe):
+            continue
+        told: list[Warning] = []
+        classifier = Classifier.fit(total, name, warn=told.append)
+        assert np.array_equal(classifier.predict_numbers(x), y), name
+        assert classifier.calibration.source == "none"
+        assert classifier.novelty_rule is None
+        assert [type(each) for each in told] == ([CalibrationWarning] if {"B", "S"} & {*statistics} else [])

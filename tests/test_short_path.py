@@ -18,6 +18,7 @@ from ghofl.cli import app
 from ghofl.errors import (
     ClippingWarning,
     EmbeddingsError,
+    HeadError,
     MessageError,
     PrivacyError,
     RecipeError,
@@ -447,3 +448,16 @@ def test_labels_that_are_one_text_or_a_table_are_refused(as_users_run_it):
     for given in ("cat", 3, np.array([["a"]])):
         with pytest.raises(EmbeddingsError, match="one label per row"):
             labels_of(given)
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_what_is_no_list_of_messages_no_total_and_no_head_is_named(rng):
+    x, y = blobs(rng)
+    recipe = recipe_of()
+    one = ghofl.total([ghofl.message(recipe, "north", x, NAMES[y])])
+    with pytest.raises(MessageError, match="messages are not a list but int; give a list of messages"):
+        ghofl.total(3)  # type: ignore[arg-type]
+    with pytest.raises(MessageError, match=r"not to a NoneType; give ghofl.total\(messages\)"):
+        ghofl.fit(None)  # type: ignore[arg-type]
+    with pytest.raises(HeadError, match="'None' is not a head; write a name such as 'lda'"):
+        ghofl.fit(one, None)  # type: ignore[arg-type]

@@ -105,7 +105,7 @@ class Classifier(Shown):
         them. Without `novelty`, which takes seconds in a thousand dimensions, the classifier cannot recognise rows that
         belong to none of the classes.
         """
-        spec = HeadSpec.parse(spec) if isinstance(spec, str) else spec
+        spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
         spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
         check_statistics(spec, total)
         total = total.for_heads()
@@ -305,7 +305,7 @@ def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
 
 _UNCALIBRATED = (
     "the probabilities of head {!r} are not calibrated: the total does not say how rows of a class vary, as when every "
-    "class has one row. Its predictions are not affected."
+    "class has one row, or the same row again and again. Its predictions are not affected."
 )
 
 

@@ -139,6 +139,8 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     """
     if isinstance(messages, Message | bytes | str | Path):
         raise MessageError(f"messages are a single {type(messages).__name__}; give a list of them.")
+    if not isinstance(messages, Iterable):
+        raise MessageError(f"messages are not a list but {type(messages).__name__}; give a list of messages or files.")
     coming = iter(messages)
     first = next(coming, None)
     if recipe is None:
@@ -164,6 +166,8 @@ def fit(total: Total, head: str | HeadSpec = "best") -> Classifier:
     >>> fit(total([north]), "lda(shrinkage=0.1)").predict([[0.5], [3.5]]).tolist()
     ['low', 'high']
     """
+    if not isinstance(total, Total):
+        raise MessageError(f"a head is fitted to a total, not to a {type(total).__name__}; give ghofl.total(messages).")
     return Classifier.fit(total, head, lambda warning: warnings.warn(warning, stacklevel=4))
 
 

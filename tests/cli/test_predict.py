@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
+from pyarrow import feather
 from rich.console import Console
 from safetensors.numpy import save_file
 from typer.testing import CliRunner
@@ -66,6 +68,9 @@ def test_embeddings_in_every_kind_of_file_give_the_same_predictions(folder):
     np.savez_compressed("small.npz", x=x)
     save_file({"x": x}, "new.safetensors")
     polars.DataFrame({"embedding": x.tolist(), "name": [f"n{i}" for i in range(50)]}).write_parquet("new.parquet")
+    rows = pyarrow.table({"x": x.tolist()})
+    feather.write_feather(rows, "new.arrow", compression="uncompressed")
+    feather.write_feather(rows, "new.feather", chunksize=7)
     expected = classifier().predict(x).tolist()
     for words in (
         ["new.npy"],
@@ -74,6 +79,8 @@ def test_embeddings_in_every_kind_of_file_give_the_same_predictions(folder):
         ["small.npz"],
         ["new.safetensors"],
         ["new.parquet"],
+        ["new.arrow"],
+        ["new.feather"],
     ):
         predict(*words, "-o", "out.csv", "--force")
         found = table()
@@ -88,8 +95,9 @@ def test_ids_beside_embeddings_join_back(folder, numbers):
     np.savez("new.npz", x=x, patient=ids)
     save_file({"x": x, "patient": ids} if numbers else {"x": x, "patient": np.arange(50)}, "new.safetensors")
     polars.DataFrame({"embedding": x.tolist(), "patient": ids.tolist()}).write_parquet("new.parquet")
+    feather.write_feather(pyarrow.table({"embedding": x.tolist(), "patient": ids.tolist()}), "new.arrow")
     expected = classifier().predict(x)
-    for source in ("new.npz", "new.parquet", *(["new.safetensors"] if numbers else [])):
+    for source in ("new.npz", "new.parquet", "new.arrow", *(["new.safetensors"] if numbers else [])):
         predict(source, "-o", "out.parquet", "--id-column", "patient", "--force")
         found = pandas.read_parquet("out.parquet")
         own = pandas.DataFrame({"patient": ids.tolist(), "own": expected})
@@ -196,6 +204,9 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["ragged.parquet", "-o", "out.csv"], "does not hold lists of one length"),
         (["null.parquet", "-o", "out.csv"], "does not hold lists of one length"),
         (["text.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["ragged.arrow", "-o", "out.csv"], "does not hold lists of one length"),
+        (["text.arrow", "-o", "out.csv"], "has the columns text and no splits; expected a column 'embedding' of lists"),
+        (["cut.arrow", "-o", "out.csv"], "is not an Arrow file that can be read"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(folder, words, told):
@@ -212,6 +223,9 @@ def test_bad_input_is_refused_and_nothing_is_written(folder, words, told):
     polars.DataFrame({"embedding": [[1.0] * 6, [1.0] * 5, [1.0] * 7]}).write_parquet("ragged.parquet")
     polars.DataFrame({"embedding": [[1.0] * 6, None]}).write_parquet("null.parquet")
     polars.DataFrame({"embedding": [["a"] * 6]}).write_parquet("text.parquet")
+    feather.write_feather(pyarrow.table({"x": [[1.0] * 6, [1.0] * 5]}), "ragged.arrow")
+    feather.write_feather(pyarrow.table({"text": ["a"]}), "text.arrow")
+    (folder / "cut.arrow").write_bytes((folder / "text.arrow").read_bytes()[:-9])
     told_now = " ".join(predict(*words, code=2).replace("│", " ").split())
     assert told in told_now, told_now
     assert not (folder / "out.csv").exists()
@@ -301,7 +315,7 @@ def test_a_table_without_the_column_of_ids_is_refused(table_head):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".safetensors"])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".parquet", ".arrow", ".safetensors"])
 def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_path, rng, suffix):
     dim, rows = 64, 40_000  # 20 MB of rows
     x = rng.normal(size=(rows, dim))
@@ -312,6 +326,8 @@ def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_pat
         np.savez(path, x=x)
     elif suffix == ".parquet":
         polars.DataFrame({"embedding": x}).write_parquet(path, row_group_size=2048)
+    elif suffix == ".arrow":
+        feather.write_feather(pyarrow.table({"x": list(x)}), str(path), compression="uncompressed")
     else:
         save_file({"x": x}, path)
     recipe = recipe_of(dim=dim, classes=2, statistics=("B",))

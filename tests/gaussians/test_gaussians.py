@@ -173,3 +173,20 @@ def test_a_changed_space_has_no_sketch_of_the_old_one(data):
     changes = (gaussians.shifted(np.ones(6)), gaussians.shrunk(0.1), gaussians.diagonal(), gaussians.mapped(np.eye(6)))
     assert gaussians.sketch is not None
     assert [changed.sketch for changed in changes] == [None] * 4
+
+
+@pytest.mark.parametrize("statistics", [("D",), ("B",), ("S",)])
+def test_classes_of_one_row_again_and_again_have_a_sphere_for_a_covariance(statistics):
+    x, y = np.repeat(np.array([[0.0, 1.0], [3.0, 4.0], [1.0, 9.0]]), 5, axis=0), np.repeat(np.arange(3), 5)
+    recipe = recipe_of(2, 3, statistics)
+    repeated, once = (gaussians_of(recipe, x[keep], y[keep]) for keep in (np.arange(15), np.arange(0, 15, 5)))
+    assert not repeated.has_spread
+    assert not once.has_spread
+    level = x.var(axis=0).sum() * 15 / 14 / 2
+    if statistics == ("D",):
+        assert repeated.variances() == pytest.approx(np.full((3, 2), level))
+        return
+    assert repeated.pooled() == pytest.approx(level * np.eye(2))
+    if statistics == ("S",):
+        assert repeated.by_class(1) == pytest.approx(repeated.pooled())
+    assert gaussians_of(recipe, x + np.eye(15, 2), y).has_spread

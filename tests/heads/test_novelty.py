@@ -5,6 +5,7 @@ from federations import blobs, gaussians_of, recipe_of, total_of
 from ghofl import HEADS, Classifier
 from ghofl.errors import HeadError, MessageError
 from ghofl.evaluation.metrics import _auc
+from ghofl.gaussians import draw
 from ghofl.heads import novelty
 from ghofl.heads.novelty import PREFIX, Novelty
 
@@ -92,3 +93,48 @@ def test_a_head_file_with_a_damaged_novelty_is_a_damaged_head_file(rng, monkeypa
     monkeypatch.setattr(Novelty, "arrays", lambda self: {PREFIX + "basis": self.basis})
     with pytest.raises(MessageError, match="novelty"):
         Classifier.from_bytes(made.to_bytes())
+
+
+def turned_away(statistic, per_class, classes, dim, tails=None, spreads=1.0):
+    """The share of new rows that are turned away at 0.05, of classes with so many rows, and by the Gaussians' own draws."""
+    rng = np.random.default_rng(5)
+    means = 0.8 * rng.normal(size=(classes, dim))
+
+    def rows(count):
+        y = np.repeat(np.arange(classes), count)
+        stretch = 1.0 if tails is None else np.sqrt((tails - 2.0) / rng.chisquare(tails, len(y)))[:, None]
+        width = np.where(y % 2, spreads, 1.0)[:, None]
+        return means[y] + width * stretch * rng.normal(size=(len(y), dim)), y
+
+    gaussians = gaussians_of(recipe_of(dim, classes, (statistic,)), *rows(per_class))
+    rule, (new, _) = Novelty.of(gaussians), rows(4000 // classes)
+    naive = draw(gaussians, 4000 // classes, np.random.default_rng(0), 1.0, 0.01)
+    scores = rule.scores(new)
+    return np.mean(scores > rule.threshold(0.05)), np.mean(scores > np.quantile(rule.scores(naive.z * 1.0), 0.95))
+
+
+@pytest.mark.parametrize("per_class", [3, 8, 40])
+def test_rows_outside_the_total_lie_further_and_are_turned_away_as_seldom_as_asked(per_class):
+    """Means and covariances of few rows fit those rows; new ones lie further from all of them."""
+    found, of_own_draws = turned_away("B", per_class, classes=10, dim=40)
+    assert 0.002 < found < 0.08  # Gaussian rows lie nearer than the Student's draws
+    assert of_own_draws > (0.15 if per_class < 40 else 0.05)
+
+
+def test_rows_with_heavy_tails_are_turned_away_about_as_often_as_asked():
+    found, of_own_draws = turned_away("B", 200, classes=30, dim=40, tails=12.0)
+    assert 0.03 < found < 0.09
+    assert of_own_draws > 1.5 * found
+
+
+def test_class_covariances_tell_how_far_the_rows_of_wide_classes_lie():
+    wide = {name: turned_away(name, 200, classes=10, dim=20, spreads=2.0)[0] for name in ("B", "S")}
+    assert 0.02 < wide["S"] < 0.07
+    assert wide["B"] > 1.5 * wide["S"]
+
+
+def test_in_many_dimensions_draws_are_widened_by_what_few_rows_fit(monkeypatch):
+    monkeypatch.setattr(novelty, "LARGEST", 5)
+    found, of_own_draws = turned_away("B", 12, classes=10, dim=40)
+    assert 0.005 < found < 0.12
+    assert of_own_draws > 2 * found

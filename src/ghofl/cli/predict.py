@@ -19,8 +19,8 @@ def predict(
     data: Annotated[
         str,
         typer.Argument(
-            help="Embeddings (.npz, .npy, .safetensors, .parquet), a table with the recipe's schema, a folder of images, a "
-            "table with a column of texts or of image files, or hf:OWNER/NAME."
+            help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table with the recipe's schema, a folder "
+            "of images, a table with a column of texts or of image files, or hf:OWNER/NAME."
         ),
     ],
     output: Annotated[

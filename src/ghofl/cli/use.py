@@ -38,7 +38,10 @@ Threshold = Annotated[
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
 EmbeddingsFile = Annotated[
-    Path, typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet), or a table with the recipe's schema.")
+    Path,
+    typer.Argument(
+        help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table with the recipe's schema."
+    ),
 ]
 
 

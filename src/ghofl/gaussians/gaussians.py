@@ -50,11 +50,13 @@ class Gaussians(Shown):
     own_variances: Float[np.ndarray, "classes dim"] | None = field(default=None, repr=False)
     covariances: ClassCovariances | None = field(default=None, repr=False)
     sketch: "Sketched | None" = field(default=None, repr=False)
+    rows_differ: bool = True
 
     @classmethod
     def of_sums(cls, sums: Sums, sketch: "Sketched | None" = None) -> "Gaussians":
         """The Gaussians of sums over rows, whatever these came from."""
-        return cls(sums.counts, sums.means * sums.unit, sums.shared, sums.variances, sums.covariances, sketch)
+        known = (sums.shared, sums.variances, sums.covariances)
+        return cls(sums.counts, sums.means * sums.unit, *known, sketch, rows_differ=sums.has_spread)
 
     @classmethod
     def estimate(
@@ -111,6 +113,11 @@ class Gaussians(Shown):
     def has_shared_covariance(self) -> bool:
         """Whether the shared covariance is known."""
         return self.shared is not None
+
+    @property
+    def has_spread(self) -> bool:
+        """Whether there are rows that tell how those of a class vary; otherwise a sphere stands in for covariances."""
+        return self.rows_differ and self.rows > self.present
 
     @property
     def rows(self) -> float:

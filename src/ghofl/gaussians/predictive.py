@@ -49,6 +49,21 @@ def redrawn(truth: Gaussians, like: Gaussians, rng: np.random.Generator) -> Gaus
     return _estimated(rows, y, counts, like, sketch)
 
 
+def resampled(truth: Gaussians, rng: np.random.Generator) -> Gaussians:
+    """The Gaussians of as many rows per class drawn from the truth with its shared covariance, without the rows.
+
+    Means are μ_c + L e/√N_c, and the shared covariance is L E Eᵀ Lᵀ/n with n = N − C₊ (a Wishart matrix): E has n columns
+    of normal numbers or, from n = d on, Bartlett's triangle, which has the same distribution.
+    """
+    lower, counts = linalg.cholesky(truth.pooled(), "the shared covariance"), np.maximum(truth.counts, 1.0)
+    dim, degrees = len(lower), max(1, round(truth.rows - truth.present))
+    noise = rng.standard_normal((dim, min(dim, degrees)))
+    if degrees >= dim:
+        noise = np.tril(noise, -1) + np.diag(np.sqrt(rng.chisquare(degrees - np.arange(dim))))
+    root, shifts = lower @ noise, rng.standard_normal(truth.means.shape) @ lower.T
+    return Gaussians(truth.counts, truth.means + shifts / np.sqrt(counts)[:, None], root @ root.T / degrees)
+
+
 @dataclass(frozen=True, eq=False)
 class Blended(ClassCovariances):
     """Class covariances, each with a share of another covariance."""

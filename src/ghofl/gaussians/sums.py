@@ -9,8 +9,8 @@ Classes with few rows have a meaning, always the same one:
 
 - a class nobody has: prior 0, so its score is −∞ and it is never predicted; its mean is the mean of all rows;
 - a class with one row: its mean is that row, and the shared covariance (or variance) stands in for its own;
-- no class with two rows: nothing tells how rows of a class vary, and a sphere with the mean variance of all rows stands
-  in for the shared covariance, so that heads compare distances from the means;
+- no class with two rows that differ: nothing tells how rows of a class vary, and a sphere with the mean variance of all
+  rows stands in for every covariance, so that heads compare distances from the means;
 - fewer rows than dimensions: its covariance is singular as measured, and heads shrink it.
 
 Of a total with noise, the moments are repaired first (`ghofl.privacy.repaired`), and covariances are shrunk by what the
@@ -27,11 +27,13 @@ import numpy as np
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.features import Features
 from ghofl.gaussians import linalg
-from ghofl.gaussians.covariances import ClassCovariances, Exact, Repaired, noise_amount
+from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Exact, Repaired, noise_amount
 from ghofl.moments import Moments
 from ghofl.privacy import diagonal_shrinkage, repair
 from ghofl.shapes import Float, Int64, Num
 from ghofl.wire.total import Total
+
+ROUNDING = 1e-12  # of the sum of squares: less than that within classes is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +123,7 @@ class Sums:
         """Σ_pool, where B is there."""
         if self.second is None:
             return None
-        if self._is_one_each:
+        if not self.has_spread:
             level = self._level_of_all(float(np.trace(self.second)))
             return level * self.unit**2 * np.eye(self.means.shape[1])
         weighted = self.means * np.sqrt(self.counts)[:, None]
@@ -134,7 +136,7 @@ class Sums:
         """var_c, where D is there."""
         if self.squares is None:
             return None
-        if self._is_one_each:
+        if not self.has_spread:
             return np.full(self.means.shape, self._level_of_all(float(self.squares.sum())) * self.unit**2)
         counts, noise = self.counts[:, None], self.noise.get("D", 0.0)
         own = np.maximum(self.squares / np.maximum(counts, 1.0) - self.means**2, 0.0)
@@ -150,6 +152,8 @@ class Sums:
     @cached_property
     def covariances(self) -> ClassCovariances | None:
         """Σ_c of every class, where S is there."""
+        if self.variances is not None and not self.has_spread and (self.dense is not None or self.packed is not None):
+            return Diagonal(self.variances)
         if self.dense is not None:
             assert self.shared is not None, "B follows from S"
             noise = self.noise.get("S", 0.0)
@@ -159,9 +163,17 @@ class Sums:
             return Exact(self.counts, self.means, self.packed, self.unit, self.shared, self._levels())
         return None
 
-    @property
-    def _is_one_each(self) -> bool:
-        return bool(self.counts.sum() <= np.count_nonzero(self.counts))
+    @cached_property
+    def has_spread(self) -> bool:
+        """Whether some class has two rows that differ, as far as the sums tell."""
+        if self.second is not None:
+            squares = float(np.trace(self.second))
+        elif self.squares is not None:
+            squares = float(np.sum(self.squares))
+        else:
+            return False
+        within = squares - float(self.counts @ np.einsum("cd,cd->c", self.means, self.means))
+        return bool(self.counts.sum() > np.count_nonzero(self.counts)) and within > ROUNDING * squares
 
     def _level_of_all(self, squares: float) -> float:
         """The mean variance of the features of all rows, whatever their class, from the sum of all squares."""

@@ -171,7 +171,7 @@ def calibrate(
     plain = Calibration(priors=priors)
     if not gaussians.has_shared_covariance and gaussians.own_variances is None:
         return plain
-    if gaussians.rows <= gaussians.present or gaussians.present < 2:
+    if not gaussians.has_spread or gaussians.present < 2:
         return plain
     try:
         judged, truth = _judged(head, gaussians, refit)

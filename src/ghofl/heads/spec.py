@@ -10,6 +10,7 @@ from ghofl.heads.best import best_head
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.plugins import BEST
 from ghofl.moments import Layout
+from ghofl.names import shown
 from ghofl.recipe import Recipe
 
 _SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
@@ -47,9 +48,11 @@ class HeadSpec:
     @classmethod
     def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
         """A spec from its text; options that are not written come from the preset."""
-        match = _SPEC.fullmatch(text)
+        match = _SPEC.fullmatch(text) if isinstance(text, str) else None
         if match is None:
-            raise HeadError(f"{text!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'.")
+            raise HeadError(
+                f"{shown(text, 60)!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'."
+            )
         spec = cls(match[1])
         options = _options_of(spec.name).preset(preset)
         for part in filter(None, (p.strip() for p in (match[2] or "").split(","))):

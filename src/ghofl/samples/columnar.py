@@ -30,7 +30,7 @@ class _File(NamedTuple):
 
 def read_columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
     """The columns of rows and of labels of a file, as ``x`` and, where there is one, ``y``."""
-    with _open(path) as file:
+    with open_columns(path) as file:
         x, y = pick(file.names, column, ("x", "embedding")), pick(file.names, label, ("y", "label"))
         if x is None or (label and y is None):
             raise EmbeddingsError(
@@ -47,7 +47,8 @@ def read_columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[_File]:
+def open_columns(path: Path, size: int = BATCH) -> Iterator[_File]:
+    """An open Parquet or Arrow file, whose batches have `size` rows, in an Arrow file as many as it was written with."""
     try:
         import pyarrow
         from pyarrow import ipc, parquet
@@ -60,7 +61,7 @@ def _open(path: Path) -> Iterator[_File]:
         if path.suffix == ".parquet":
             with parquet.ParquetFile(path, memory_map=True) as file:
                 names, rows = file.schema_arrow.names, file.metadata.num_rows
-                yield _File(names, rows, lambda wanted: file.iter_batches(BATCH, columns=wanted))
+                yield _File(names, rows, lambda wanted: file.iter_batches(size, columns=wanted))
         else:
             with pyarrow.memory_map(str(path)) as source, ipc.open_file(source) as file:
                 count = file.num_record_batches
@@ -86,7 +87,7 @@ def _read_batch(file: Any, number: int, wanted: list[str]) -> Any:
 def _rows(file: _File, name: str, path: Path) -> np.ndarray:
     out, done = None, 0
     for batch in file.batches([name]):
-        some = _matrix(batch.column(0))
+        some = matrix(batch.column(0))
         if some is None or (out is not None and some.shape[1] != out.shape[1]):
             raise EmbeddingsError(
                 f"{path}: {name!r} is not a column of numbers in lists of one length; repair its rows."
@@ -104,7 +105,7 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
     return out
 
 
-def _matrix(column: Any) -> np.ndarray | None:
+def matrix(column: Any) -> np.ndarray | None:
     """A batch of lists as a matrix, or None where they are not all of one length, or hold anything but numbers."""
     from pyarrow import compute, types
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder
+from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
 from ghofl.samples.tables import open_parquet, pick
 from ghofl.shapes import Num, Shaped
@@ -24,8 +25,8 @@ MOST_BESIDE = 2**30  # bytes of ids, which are read whole
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFile:
-    """An open file of embeddings: its number of rows and their length (None in a parquet file, before they are read),
-    its encoder if it names one, and its blocks with their ids.
+    """An open file of embeddings: how many rows it has and how long they are (None before they are read, in a
+    Parquet or Arrow file), its encoder where it says so, and its blocks with their ids.
     """
 
     rows: int
@@ -42,7 +43,7 @@ def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str
 
     A damaged file raises `EmbeddingsError`, here or while its blocks are read.
     """
-    opened = {".npz": _npz, ".safetensors": _safetensors, ".parquet": _parquet}.get(path.suffix, _npy)
+    opened = {".npz": _npz, ".safetensors": _safetensors, **dict.fromkeys(SUFFIXES, _columns)}.get(path.suffix, _npy)
     try:
         with opened(path, size, split, column, ids) as found:
             yield found
@@ -55,7 +56,7 @@ def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str
 def holds_rows(path: Path, column: str) -> bool:
     """Whether a file holds embeddings, by its suffix or, in a parquet file, by a column of lists."""
     if path.suffix != ".parquet":
-        return path.suffix in (".npz", ".npy", ".safetensors")
+        return path.suffix in (".npz", ".npy", ".safetensors", *SUFFIXES)
     with open_parquet(path) as file:
         name = pick(file.schema_arrow.names, column, EMBEDDING)
         return name is not None and "list" in str(file.schema_arrow.field(name).type)
@@ -152,28 +153,29 @@ def _safetensors(path: Path, size: int, split: str, column: str, ids: str) -> It
 
 
 @contextmanager
-def _parquet(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[RowFile]:
-    with open_parquet(path, EmbeddingsError) as file:
-        names, rows = file.schema_arrow.names, file.metadata.num_rows
+def _columns(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[RowFile]:
+    with open_columns(path) as file:
+        names, rows = file.names, file.rows
     name = pick(names, column, EMBEDDING)
     if name is None or split or (ids and ids not in names):
         raise EmbeddingsError(
             f"{path} has the columns {', '.join(names)} and no splits; expected a column {column or 'embedding'!r} of "
             "lists" + (f" and a column {ids!r} of ids." if ids else ".")
         )
-    yield RowFile(rows, None, None, _parquet_blocks(path, size, name, ids))
+    yield RowFile(rows, None, None, _column_blocks(path, size, name, ids))
 
 
-def _parquet_blocks(path: Path, size: int, name: str, ids: str):
-    with open_parquet(path, EmbeddingsError) as file:
-        for batch in file.iter_batches(size, columns=list(dict.fromkeys([name, *([ids] if ids else [])]))):
-            column, rows = batch.column(name), len(batch)
-            flat = np.asarray(column.flatten().to_numpy(zero_copy_only=False))
-            offsets = column.value_lengths() if hasattr(column, "value_lengths") else None
-            is_even = offsets is None or len(offsets.unique()) <= 1
-            if column.null_count or not is_even or flat.dtype.kind not in "fiu" or (rows and len(flat) % rows):
-                raise EmbeddingsError(f"{path}: column {name!r} does not hold lists of one length; repair its rows.")
-            yield flat.reshape(rows, -1), np.array(batch.column(ids).to_pylist()) if ids else None
+def _column_blocks(path: Path, size: int, name: str, ids: str):
+    with open_columns(path, size) as file:
+        for batch in file.batches(list(dict.fromkeys([name, *([ids] if ids else [])]))):
+            for start in range(0, len(batch), size):
+                some = batch.slice(start, size)
+                x = matrix(some.column(name))
+                if x is None:
+                    raise EmbeddingsError(
+                        f"{path}: column {name!r} does not hold lists of one length; repair its rows."
+                    )
+                yield x, np.array(some.column(ids).to_pylist()) if ids else None
 
 
 def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:
