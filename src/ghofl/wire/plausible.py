@@ -179,7 +179,7 @@ def check_lengths(moments: Moments, radius: int | None, allowed: Mapping[str, in
     for record in layout.records:
         if record.power > 2 and record.is_per_class and not record.is_sketched:
             sizes = np.linalg.norm(moments.blocks[record.name].astype(float).reshape(len(n), -1), axis=1)
-            own = sqrt(record.reached(layout.dim, 0)) * slack.get(record.name, 0)
+            own = sqrt(record.entries_per_row(layout.dim, 0)) * slack.get(record.name, 0)
             is_long |= sizes > record.length(float(radius), layout.bound, 1.0) * n * (1 + 1e-9) + own
     if is_long.any():
         raise MessageError(
