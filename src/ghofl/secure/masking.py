@@ -88,7 +88,7 @@ class Ring:
 
     @property
     def width(self) -> int:
-        """Bytes an entry takes in a message."""
+        """Bytes per entry in a message."""
         return self.bits // 8
 
     @property
@@ -246,7 +246,7 @@ def _add_whole(words: Words, masks: Words) -> Callable[[np.ufunc], object]:
 
 
 def _add_halves(words: Words, masks: Words, carry: np.ndarray) -> Callable[[np.ufunc], object]:
-    """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream an entry instead of eight."""
+    """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream per entry instead of eight."""
     (low, high), (mask, top), carried = words, masks, carry.view(np.uint8)
 
     def add(sign: np.ufunc) -> None:

@@ -231,7 +231,7 @@ def _check_lengths(layout: Layout, blocks: Blocks, radius: int | None, slack: Ma
     for record in layout.records:
         if record.power > 2 and record.is_per_class and not record.is_sketched:
             sizes = np.linalg.norm(blocks[record.name].astype(float).reshape(*n.shape, -1), axis=2)
-            own = sqrt(record.reached(layout.dim, 0)) * slack.get(record.name, 0)
+            own = sqrt(record.entries_per_row(layout.dim, 0)) * slack.get(record.name, 0)
             is_long |= sizes > record.length(float(radius), layout.bound, 1.0) * n * (1 + 1e-9) + own
     if is_long.any():
         raise MessageError(
