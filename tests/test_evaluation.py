@@ -106,7 +106,7 @@ def test_the_tally_of_a_union_is_the_sum_of_tallies(head_and_rows):
 
 def test_calibrated_on_rows_of_sites_the_temperature_and_the_rejected_share_are_those_of_the_rows(head_and_rows):
     classifier, x, y = head_and_rows
-    wrong = replace(classifier, calibration=classifier.calibration.cooler(6.0))
+    wrong = replace(classifier, calibration=classifier.calibration.temper(6.0))
     mended = Tally.of(wrong, x, y).calibrate(wrong, len(y))
     before, after, own = (Metrics.of(c.predict_proba(x), y).log_loss for c in (wrong, mended, classifier))
     assert after < before

@@ -203,7 +203,7 @@ class Classifier(Shown):
         `priors` are the word "uniform", or one number per class, at least 0: a sequence in the order of the recipe, or a
         mapping from names in which classes that are left out have 0. Only proportions matter.
         """
-        return replace(self, calibration=self.calibration.under(priors_of(priors, self.recipe.classes)))
+        return replace(self, calibration=self.calibration.with_priors(priors_of(priors, self.recipe.classes)))
 
     def with_thresholds(self, thresholds: Mapping[str, float]) -> "Classifier":
         """The classifier that predicts these classes where they have at least these probabilities (see `decide`)."""

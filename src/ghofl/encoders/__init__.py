@@ -23,10 +23,25 @@ from ghofl.errors import EncoderError
 from ghofl.recipe import Encoder
 
 __all__ = [
-    "ENCODERS", "ImageEncoder", "Precomputed", "Preprocessing", "Runtime", "Sample", "SampleEncoder", "TextEncoder",
-    "Views", "Wanted", "agreed_views", "check_kind", "cores", "cosines", "identity", "load", "projection_from",
+    "ENCODERS",
+    "ImageEncoder",
+    "Precomputed",
+    "Preprocessing",
+    "Runtime",
+    "Sample",
+    "SampleEncoder",
+    "TextEncoder",
+    "Views",
+    "Wanted",
+    "agreed_views",
+    "check_kind",
+    "cores",
+    "cosines",
+    "identity",
+    "load",
+    "projection_from",
     "takes_views",
-]  # fmt: skip
+]
 
 ENCODERS = {
     "torchvision": "torchvision:mobilenet_v2",

@@ -49,7 +49,7 @@ class Tally:
         scores, rows = classifier.scores(x), np.arange(len(y))
         losses = [
             np.rint(np.minimum(-np.log(np.maximum(p[rows, y], 1e-300)), MOST) * UNIT).astype(np.int64).sum()
-            for p in (classifier.calibration.cooler(ratio).probabilities(scores) for ratio in RATIOS)
+            for p in (classifier.calibration.temper(ratio).probabilities(scores) for ratio in RATIOS)
         ]
         counts = np.zeros(BINS, dtype=np.int64)
         if classifier.novelty_rule is not None and len(y):
@@ -73,7 +73,7 @@ class Tally:
             kept = np.append(np.diff(shares) > 0, True)
             quantiles = (np.arange(LEVELS) + 0.5) / LEVELS
             rule = rule.measured_by(np.interp(quantiles, shares[kept], _edges(rule)[kept]))
-        calibration = replace(classifier.calibration.cooler(ratio), source="sites")
+        calibration = replace(classifier.calibration.temper(ratio), source="sites")
         return replace(classifier, calibration=calibration, novelty_rule=rule)
 
     def to_dict(self) -> dict[str, Any]:

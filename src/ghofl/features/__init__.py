@@ -7,7 +7,20 @@ from ghofl.features.radius import clip_rows, grid_radius
 from ghofl.features.signs import exact_product, rademacher
 
 __all__ = [
-    "TOLERATED_CLIPPING", "Clipped", "Clipping", "Features", "clip_rows", "exact_product", "fit_grid",
-    "flat_features", "grid_radius", "rademacher", "radius_of", "shift_of", "transform", "unit_of", "unit_scale",
+    "TOLERATED_CLIPPING",
+    "Clipped",
+    "Clipping",
+    "Features",
+    "clip_rows",
+    "exact_product",
+    "fit_grid",
+    "flat_features",
+    "grid_radius",
+    "rademacher",
+    "radius_of",
+    "shift_of",
+    "transform",
+    "unit_of",
+    "unit_scale",
     "usual_length",
-]  # fmt: skip
+]

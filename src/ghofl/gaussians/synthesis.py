@@ -1,10 +1,10 @@
-"""Samples from nothing: labelled draws from the Gaussians that the moments describe.
+"""Synthetic rows: labelled draws from the Gaussians that the moments describe.
 
 ::
 
     z = μ_c + τ L_c e      L_c L_cᵀ = shrink(Σ_c, a)      e ~ N(0, I)
 
-Σ_c is the class covariance when S is there, the shared one when only B is, and diagonal when only D is.
+Σ_c is the class covariance where the total has S, the shared one where it has only B, and diagonal with only D.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ def draw(
     clip: float | None = None,
     by_prior: bool = False,
 ) -> Draws:
-    """Labelled rows from every class that has rows: `per_class` of each, or as many on average in the priors' shares.
+    """Labelled rows from every class that has rows: `per_class` each, or with `by_prior` that many on average.
 
     `method` is how e is drawn: ``plain``; ``matched``, shifted and mixed so that mean and covariance of each class's
     draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence. `clip` limits ``|e|``.
@@ -56,9 +56,9 @@ def draw(
     (array([4, 4]), True)
     """
     if method not in METHODS:
-        raise HeadError(f"method is {method!r}; write one of {', '.join(METHODS)}.")
+        raise HeadError(f"method is {method!r}; give one of {', '.join(METHODS)}.")
     if per_class < 1 or not dispersion > 0:
-        raise HeadError(f"{per_class} draws per class at dispersion {dispersion}; both must be positive.")
+        raise HeadError(f"per_class is {per_class} and dispersion {dispersion}; both must be positive.")
     present = np.flatnonzero(gaussians.counts)
     shares = gaussians.counts[present] / gaussians.rows * len(present) if by_prior else np.ones(len(present))
     counts = np.maximum(1, np.rint(per_class * shares).astype(int))
@@ -77,7 +77,7 @@ def draw(
 
 
 def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarray, "dim dim"]:
-    # numpy's own, as the products beside it: the threads of scipy's BLAS and of numpy's would get in each other's way.
+    # numpy's, like the products around it: threads of scipy's BLAS and of numpy's would slow each other down.
     try:
         return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
@@ -87,7 +87,7 @@ def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarra
 def _rows(
     count: int, factor: Float[np.ndarray, "dim dim"], rng: np.random.Generator, method: str, clip: float | None
 ) -> Float32[np.ndarray, "count dim"]:
-    """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I is one more factor of Lᵀ."""
+    """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I changes the factor Lᵀ."""
     e, mixing = _normal(count, len(factor), rng, method), factor.T
     if method == "matched" and count > len(factor):
         e -= e.mean(axis=0)
@@ -102,9 +102,9 @@ def _rows(
 def _normal(count: int, dim: int, rng: np.random.Generator, method: str) -> Float32[np.ndarray, "count dim"]:
     if method != "quasi":
         return rng.standard_normal((count, dim), dtype=np.float32)
-    from scipy.stats import qmc  # 44 MB and a third of a second, for those who ask for it
+    from scipy.stats import qmc  # takes 44 MB and a third of a second, so only when needed
 
     engine = qmc.Sobol(dim, rng=rng)
-    # Powers of two keep the sequence balanced; the rest of the last one is left out.
+    # Powers of two keep the sequence balanced; points beyond `count` are dropped.
     points = engine.random_base2(max(0, int(np.ceil(np.log2(count)))))[:count]
     return scipy.special.ndtri(np.clip(points, 1e-9, 1 - 1e-9)).astype(np.float32)

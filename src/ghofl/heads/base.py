@@ -19,8 +19,8 @@ from ghofl.statistics.arrays import pieces
 class Head(Protocol):
     """A rule that scores features for every class; built from Gaussians, never from rows.
 
-    `needs` lists, best first, the sets of statistics that are enough to fit it, and `Options` is the record of what it
-    can be told. `scores_are_log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
+    `needs` lists, best first, the sets of statistics that are enough to fit it, and `Options` is the record of its
+    options. `scores_are_log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
     A head is a frozen dataclass whose fields are arrays, so that it can be saved and loaded without knowing which head
     it is.
 
@@ -42,7 +42,7 @@ class Head(Protocol):
         mine, theirs = self.arrays(), other.arrays()
         return mine.keys() == theirs.keys() and all(_is_equal(a, theirs[name]) for name, a in mine.items())
 
-    __hash__ = None  # type: ignore[assignment]  # arrays inside
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
     def __repr__(self) -> str:
         return notebook.line(self, {name: array.shape for name, array in self.arrays().items()})
@@ -53,7 +53,7 @@ class Head(Protocol):
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: Any = ...) -> "Head":
-        """The head of these Gaussians; `options` is a record of its `Options`, by default that of all defaults."""
+        """The head of these Gaussians; `options` is an instance of its `Options`, by default with all defaults."""
         ...
 
     @classmethod
@@ -66,7 +66,7 @@ class Head(Protocol):
         ...
 
     def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The scores that a temperature is fitted to: `scores`, unless draws of Gaussians would mislead them."""
+        """The scores that a temperature is fitted to: `scores`, unless Gaussian draws make those misleading."""
         return self.scores(x)
 
     def predict(self, x: Float[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
@@ -84,7 +84,7 @@ class Head(Protocol):
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "Head":
-        """The head that `arrays` came from, once their names, numbers and shapes are those of such a head."""
+        """The head that `arrays` came from; raises `HeadError` unless their names, types and shapes are those of such a head."""
         return cls(**check_arrays(cls, arrays, axes)[0])
 
 
@@ -97,7 +97,7 @@ def check_arrays(
     """
     expected = {f.name for f in dataclasses.fields(kind)} - set(left_out)
     if set(arrays) != expected:
-        raise HeadError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
+        raise HeadError(f"it holds {sorted(arrays)}, and such a head has {sorted(expected)}")
     hints, sizes = get_type_hints(kind, include_extras=True), dict(axes)
     for name, array in arrays.items():
         if array.dtype.kind not in "fi" or _has_nan(array):

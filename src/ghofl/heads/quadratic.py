@@ -20,6 +20,7 @@ from ghofl.workers import each
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
 ROWS, PANEL = 2048, 256  # of one product
 MANY, WIDE = 64, 256  # rows and dimensions from which float32 gains more than rounding the matrices costs
+SEVERAL = 8  # classes, of which each row is near to one at least
 NEAR = 20.0  # log odds: before calibration, the probability of a class that far below is under 10⁻⁸
 SMALL = 1 / 16
 
@@ -91,7 +92,7 @@ class QDA(Head):
     @classmethod
     def fit(cls, gaussians: Gaussians, options: QDAOptions = QDAOptions()) -> "QDA":
         """The head of shrunk class covariances."""
-        a = gaussians.eased(OWN) if options.shrinkage is None else options.shrinkage
+        a = gaussians.ease_shrinkage(OWN) if options.shrinkage is None else options.shrinkage
         return cls(gaussians.means, *whiteners_of(gaussians, lambda c: linalg.shrink(gaussians.by_class(c), a)))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
@@ -148,8 +149,8 @@ class Student(Head):
 
         s_c(x) = log π_c − ½ log|Σ_c(λ, γ)| − ½ (ν + d) log(1 + m_c/ν)      m_c = (x − μ_c)ᵀ Σ_c(λ, γ)⁻¹ (x − μ_c)
 
-    Embeddings stray further from their class mean than Gaussians do; the logarithm keeps one far feature from
-    deciding. ν → ∞ is `RDA`.
+    Embeddings lie further from their class mean than Gaussian rows do; the logarithm keeps one extreme feature
+    from deciding. ν → ∞ is `RDA`.
 
     Guarantees
     ----------
@@ -174,12 +175,12 @@ class Student(Head):
 
     def __post_init__(self) -> None:
         if not 0 < self.dof < np.inf:
-            raise HeadError(f"dof is {self.dof}; degrees of freedom are positive and finite, e.g. 100.")
+            raise HeadError(f"dof is {self.dof}; give a positive finite number, e.g. 100.")
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: StudentOptions = StudentOptions()) -> "Student":
         """The head of blended covariances with heavy tails."""
-        # Heavy tails forgive class covariances more, so more of them is kept; chosen like the constants of that rule.
+        # With heavy tails, class covariances can have more weight; chosen as the constants of `default_blend` were.
         usual = max(0.0, 1.0 - 1.75 * (1.0 - default_blend(gaussians)))
         covariance = blend_covariances(gaussians, usual if options.blend is None else options.blend, options.shrinkage)
         return cls(gaussians.means, *whiteners_of(gaussians, covariance), np.asarray(float(options.dof)))
@@ -189,7 +190,7 @@ class Student(Head):
         return quadratic_scores(x, self.means, self.whiteners, self.offsets, float(self.dof))
 
     def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The scores of its Gaussian limit: wide draws lie in the heavy tails, where the head is never sure."""
+        """The scores of its Gaussian limit: wide draws lie in the heavy tails, where the head is never certain."""
         return replace(self, dof=np.asarray(1e9)).scores(x)
 
 
@@ -198,7 +199,7 @@ def default_blend(gaussians: Gaussians) -> float:
 
         λ = 1 − 128/(d + 128) · n/(n + 150)
 
-    Real embeddings are not Gaussian, and a class covariance is trusted too much the more dimensions it has and the
+    Real embeddings are not Gaussian, and a class covariance is less reliable the more dimensions it has and the
     fewer rows it comes from. The two constants were chosen on held-out training rows of CIFAR-10 and CIFAR-100 over
     d = 64 … 1280 and n = 90 … 4500; within a point of the best λ in each of those sixteen settings.
     """
@@ -210,7 +211,7 @@ def blend_covariances(
     gaussians: Gaussians, blend: float, shrinkage: float | None
 ) -> Callable[[int], Float[np.ndarray, "dim dim"]]:
     """The class covariances Σ_c(λ, γ) of `RDA`."""
-    pooled, amount = gaussians.pooled(), gaussians.eased(BLENDED) if shrinkage is None else shrinkage
+    pooled, amount = gaussians.pooled(), gaussians.ease_shrinkage(BLENDED) if shrinkage is None else shrinkage
     return lambda c: linalg.shrink((1.0 - blend) * gaussians.by_class(c) + blend * pooled, amount)
 
 
@@ -269,7 +270,7 @@ def quadratic_scores(
             out[rows, c] = score(c, rows, _squared_lengths(x[rows] - means[c], whiteners[c]))
         arrays.forget(whiteners[c])
 
-    if len(x) >= MANY and x.shape[1] >= WIDE:
+    if len(x) >= MANY and x.shape[1] >= WIDE and len(present) >= SEVERAL:
         slack = np.zeros_like(out)
         with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold stays unsettled
             each(estimate, present.tolist())

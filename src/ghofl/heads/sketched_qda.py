@@ -1,4 +1,4 @@
-"""A quadratic head for the price of a linear one and a small sketch."""
+"""A quadratic head that needs the message of a linear one and a small sketch."""
 
 from dataclasses import dataclass
 from math import inf
@@ -30,10 +30,10 @@ class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SketchedQDA(Head):
-    """Class covariances of a k-dimensional public sketch z = Rᵀx only; everything else shared.
+    """Class covariances of a k-dimensional public sketch z = Rᵀx; everything else is shared.
 
-    Of all distributions with these moments, the one of largest entropy keeps x given z as the shared Gaussian, so
-    three closed forms add up::
+    Of all distributions with these moments, in the one of largest entropy x given z is the shared Gaussian, so three
+    closed forms add up::
 
         s_c(x) = LDA_x(x) − LDA_z(z) + RDA_z(z)
 
@@ -71,14 +71,14 @@ class SketchedQDA(Head):
 
     def __post_init__(self) -> None:
         if not 0 <= self.dof < np.inf:
-            raise HeadError(f"dof is {self.dof}; it is positive and finite, e.g. 100, or 0 for Gaussian tails.")
+            raise HeadError(f"dof is {self.dof}; give a positive finite number, e.g. 100, or 0 for Gaussian tails.")
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: SketchedQDAOptions = SketchedQDAOptions()) -> "SketchedQDA":
         """The head of the Gaussians of x and of its sketch z."""
         sketch, of_z = gaussians.sketched().matrix, gaussians.sketched().gaussians
         linear = LDA.fit(gaussians)
-        amount = of_z.eased(BLENDED) if options.shrinkage is None else options.shrinkage
+        amount = of_z.ease_shrinkage(BLENDED) if options.shrinkage is None else options.shrinkage
         linear_z = LDA.fit(of_z, LDAOptions(amount))
         quadratic_z = RDA.fit(of_z, RDAOptions(options.blend, amount))
         # LDA_z is linear in x too: fold it, and its prior, into the weights of LDA_x.

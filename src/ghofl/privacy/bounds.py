@@ -203,7 +203,7 @@ def _steps_squared(layout: Layout, scales: Mapping[str, float] | None, shifts: M
     """The sum of squared steps over the m entries that one record reaches: what rounding can add."""
     shifted = {record: shift for record in layout.records if (shift := (shifts or {}).get(record.name))}
     return sum(
-        record.reached(layout.dim, layout.sketch) * (2.0**shift / _scale(scales, record.name)) ** 2
+        record.entries_per_row(layout.dim, layout.sketch) * (2.0**shift / _scale(scales, record.name)) ** 2
         for record, shift in shifted.items()
     )
 

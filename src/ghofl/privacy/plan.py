@@ -134,9 +134,16 @@ def noise_plan(
     shares = {record.name: record.share for record in layout.records} if shares is None else shares
     scales = _scales(record_bounds(layout, radius, sketch_norm), shares)
     bound = sensitivity(
-        layout, radius, privacy.unit, privacy.neighbours, scales=scales, sketch_norm=sketch_norm, shifts=shifts,
-        client_rows=privacy.client_rows, person_rows=privacy.person_rows,
-    )  # fmt: skip
+        layout,
+        radius,
+        privacy.unit,
+        privacy.neighbours,
+        scales=scales,
+        sketch_norm=sketch_norm,
+        shifts=shifts,
+        client_rows=privacy.client_rows,
+        person_rows=privacy.person_rows,
+    )
     plan = NoisePlan(
         layout=layout,
         radius=radius,

@@ -66,13 +66,13 @@ def _round(block: Int64[np.ndarray, "..."], shift: int, stream: NoiseStream | No
         return block
     step = 2**shift
     if stream is None:
-        return arrays.computed(lambda some: _carried(some, shift, np.int64(step // 2)), block)
+        return arrays.computed(lambda some: _carry(some, shift, np.int64(step // 2)), block)
     carry = (stream.words(block.size) >> np.uint64(64 - shift)).astype(np.int64).reshape(block.shape)
-    return _carried(block, shift, carry)
+    return _carry(block, shift, carry)
 
 
-def _carried(block: np.ndarray, shift: int, carry: np.ndarray | np.int64) -> np.ndarray:
-    # The part below a step is taken apart first, so that nothing near the edge of int64 overflows.
+def _carry(block: np.ndarray, shift: int, carry: np.ndarray | np.int64) -> np.ndarray:
+    # The part below a step is split off first, so that nothing near the edge of int64 overflows.
     return (block >> shift) + (((block & (2**shift - 1)) + carry) >> shift)
 
 

@@ -6,6 +6,19 @@ from ghofl.recipe.sections import MAX_DIM, Encoder, Grid, Lift, Limits, Privacy,
 from ghofl.recipe.table import Column, Table
 
 __all__ = [
-    "MAX_CLASSES", "MAX_DIM", "MAX_MATRIX", "Column", "Encoder", "Grid", "Lift", "Limits", "Privacy", "Projection",
-    "Recipe", "Schema", "Sketch", "Table", "Transform",
-]  # fmt: skip
+    "MAX_CLASSES",
+    "MAX_DIM",
+    "MAX_MATRIX",
+    "Column",
+    "Encoder",
+    "Grid",
+    "Lift",
+    "Limits",
+    "Privacy",
+    "Projection",
+    "Recipe",
+    "Schema",
+    "Sketch",
+    "Table",
+    "Transform",
+]

@@ -23,7 +23,7 @@ from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
 from ghofl.recipe.table import Table, check_table
-from ghofl.statistics import INT64_MAX, STATISTICS, stored
+from ghofl.statistics import INT64_MAX, STATISTICS, statistics_to_store
 
 SCHEMA = 1
 MAX_CLASSES = 100_000
@@ -76,7 +76,7 @@ class Recipe(_Remembered, Shown):
 
     def __post_init__(self) -> None:
         coerce(self, "")
-        object.__setattr__(self, "statistics", stored(self.statistics))
+        object.__setattr__(self, "statistics", statistics_to_store(self.statistics))
         self._check_classes()
         self._check_spaces()
         self._check_powers()

@@ -17,6 +17,19 @@ from ghofl.samples.public import load_public
 from ghofl.samples.rows import Rows, check_encoder, drop_bad, load_rows, save_rows
 
 __all__ = [
-    "Columns", "Rows", "Samples", "check_encoder", "class_numbers", "classes_of", "drop_bad", "load_anchor",
-    "load_encoder", "load_public", "load_rows", "load_samples", "rows_for", "save_rows", "table_rows",
-]  # fmt: skip
+    "Columns",
+    "Rows",
+    "Samples",
+    "check_encoder",
+    "class_numbers",
+    "classes_of",
+    "drop_bad",
+    "load_anchor",
+    "load_encoder",
+    "load_public",
+    "load_rows",
+    "load_samples",
+    "rows_for",
+    "save_rows",
+    "table_rows",
+]

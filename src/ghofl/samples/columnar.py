@@ -106,7 +106,7 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
 
 
 def matrix(column: Any) -> np.ndarray | None:
-    """A batch of lists as a matrix, or nothing where they are not of one length, or hold anything but numbers."""
+    """A batch of lists as a matrix, or None where they are not all of one length, or hold anything but numbers."""
     from pyarrow import compute, types
 
     kind = column.type

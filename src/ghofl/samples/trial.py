@@ -38,10 +38,15 @@ class Candidate:
 
     def to_dict(self) -> dict[str, Any]:
         """The candidate as plain values."""
-        numbers = ("fingerprint", "dim", "accuracy", "standard_error", "images_per_second")
         return {
-            "views": str(self.views), "options": self.views.options, **{name: getattr(self, name) for name in numbers}
-        }  # fmt: skip
+            "views": str(self.views),
+            "options": self.views.options,
+            "fingerprint": self.fingerprint,
+            "dim": self.dim,
+            "accuracy": self.accuracy,
+            "standard_error": self.standard_error,
+            "images_per_second": self.images_per_second,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,6 @@ def try_views(
     few = _draw(samples, rows)
     tried: list[Candidate] = []
     right: list[Bool[np.ndarray, " n"]] = []
-    report = progress or (lambda *_: None)
     for views in candidates(load(Views()).preprocessing.size):  # type: ignore[attr-defined]
         try:
             encoder = load(views)
@@ -97,10 +101,7 @@ def try_views(
         if any(encoder.fingerprint == one.fingerprint for one in tried):
             continue
         started = time.perf_counter()
-        found = embed(
-            few, encoder, cache, runtime=runtime, skip_bad=skip_bad,
-            progress=lambda _, done, of, name=str(views) or "one view": report(name, done, of),
-        )  # fmt: skip
+        found = embed(few, encoder, cache, runtime=runtime, skip_bad=skip_bad, progress=_progress_of(views, progress))
         seconds = time.perf_counter() - started
         assert found.rows.y is not None
         right.append(cross_validate(found.rows.x, np.unique(found.rows.y, return_inverse=True)[1], identity(encoder)))
@@ -147,3 +148,7 @@ def _draw(samples: Samples, rows: int) -> Samples:
         )
     order = np.random.default_rng(0).permutation(len(samples))[:rows]
     return samples.only(np.sort(order))
+
+
+def _progress_of(views: Views, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda _, done, of: progress(str(views) or "one view", done, of)

@@ -88,7 +88,7 @@ class Ring:
 
     @property
     def width(self) -> int:
-        """Bytes an entry takes in a message."""
+        """Bytes per entry in a message."""
         return self.bits // 8
 
     @property
@@ -169,7 +169,7 @@ class Ring:
         self, source: Integer[np.ndarray, " entries"], batch: "Batch", bound: int | None = None
     ) -> Iterator[tuple[int, Words]]:
         """Where each chunk starts, and its words under the masks of a batch, which are overwritten by the next."""
-        source = np.ascontiguousarray(source, dtype=source.dtype.newbyteorder("<"))
+        source = np.ascontiguousarray(source, dtype="<i8" if source.dtype.kind == "i" else self.dtype)
         fields = _ADDED[self.bits]
         streams, rooms = _Streams(batch, fields, len(source)), _rooms(fields, len(source))
         for start in range(0, len(source), CHUNK):
@@ -246,7 +246,7 @@ def _add_whole(words: Words, masks: Words) -> Callable[[np.ufunc], object]:
 
 
 def _add_halves(words: Words, masks: Words, carry: np.ndarray) -> Callable[[np.ufunc], object]:
-    """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream an entry instead of eight."""
+    """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream per entry instead of eight."""
     (low, high), (mask, top), carried = words, masks, carry.view(np.uint8)
 
     def add(sign: np.ufunc) -> None:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses as bytes and back, strictly: the one encoding of all messages and states of a round.
+"""Frozen dataclasses to bytes and back, strictly: the encoding of all messages and states of a round.
 
 ::
 
@@ -8,8 +8,8 @@
     tuple   = 8-byte length + items        array   = 1 byte (4 or 8: the width of an entry) + 8-byte length + entries
     a nested dataclass = its fields
 
-All numbers are little-endian. Every length is checked against what is left before anything is allocated, so what a
-reader builds is at most a constant times the bytes it was handed; a byte too many or too few is an error.
+All numbers are little-endian. Every length is checked against the bytes that are left before anything is allocated, so
+a reader's memory is at most a constant times the bytes it was given; a byte too many or too few is an error.
 """
 
 import dataclasses
@@ -51,11 +51,11 @@ def to_bytes(value: Any) -> bytes:
 
 
 def from_bytes(kind: type[T], data: bytes, limit: int) -> T:
-    """The value of class `kind` in `data`, which may come from anyone; at most `limit` bytes are looked at.
+    """The value of class `kind` in `data`, which may come from anyone and has at most `limit` bytes.
 
     Guarantees
     ----------
-    Gives a value whose bytes are `data`, or raises `WireError`.
+    Returns a value whose bytes are `data`, or raises `WireError`.
     """
     if len(data) > limit:
         raise WireError(f"a {kind.__name__} of {len(data)} bytes came; at most {limit} were expected.")

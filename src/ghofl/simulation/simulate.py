@@ -29,7 +29,7 @@ from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.partition import Parts, count_empty
 from ghofl.site.cohorts import check_cohort
 from ghofl.site.outgoing import Embedded, Outgoing, outgoing
-from ghofl.statistics import stored
+from ghofl.statistics import statistics_to_store
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
@@ -313,7 +313,7 @@ def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple
     for spec in specs:  # heads with a choice use what others need already
         if not any(set(need) <= first or "S" in first for need in spec.needs):
             first |= set(spec.needs[0]) - {"Z"}
-    return stored(tuple(sorted(first)))
+    return statistics_to_store(tuple(sorted(first)))
 
 
 def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
@@ -321,14 +321,14 @@ def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
     layout = Layout.of(own)
     if layout == message.moments.layout:
         return whole
-    part = round_moments(message.moments.restricted(layout, features.sketch), shifts_of(own))
+    part = round_moments(message.moments.restrict(layout, features.sketch), shifts_of(own))
     header = {"kind": "message", "recipe": message.fingerprint, "id": message.id, "site": message.site}
     return len(encode(part, header | {"clipped": message.clipped}))
 
 
 def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
     """The recipe that asks for these statistics only."""
-    statistics = stored(tuple(s for s in need if s != "Z"))
+    statistics = statistics_to_store(tuple(s for s in need if s != "Z"))
     return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 

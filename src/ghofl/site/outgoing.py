@@ -164,7 +164,7 @@ def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _copy(x: np.ndarray) -> np.ndarray:
-    """Rows of a mapped file in memory, and no page of the file left in it: the whole file may be larger than that."""
+    """A copy of rows of a mapped file; the file's pages are released, because it may be larger than memory."""
     out = np.array(x)
     arrays.forget(x)
     return out

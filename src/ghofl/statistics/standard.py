@@ -17,7 +17,7 @@ from ghofl.statistics.triangles import add_products, diagonal, sketched, triangl
 
 
 def _add_counts(rows: Rows, out: Block) -> None:
-    out[()] += len(rows)  # a scalar: far quicker than `out += …` on an array without dimensions
+    out[()] += len(rows)  # far quicker than `out += …` on an array without dimensions
 
 
 def _add_sums(rows: Rows, out: Block) -> None:
