@@ -31,8 +31,8 @@ lint: .venv/.dev
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
-# PARTS names what to run, e.g. PARTS='speed grid'. With BASELINE, a stored speed run (a copy of
-# benchmarks/results/speed.json made on this machine), the run fails when anything became slower beyond noise.
+# PARTS names what to run, e.g. PARTS='speed grid'. With BASELINE, a copy of benchmarks/results made on this machine (or
+# of one file of it), the run fails when anything became slower or took more memory beyond noise.
 bench: .venv/.dev
 	$(BIN)/python benchmarks/run.py $(PARTS) $(if $(BASELINE),--baseline '$(BASELINE)')
 

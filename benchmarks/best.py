@@ -55,6 +55,7 @@ def figure(results: list[dict]) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
+    matplotlib.rcParams["svg.hashsalt"] = "ghofl"  # the same ids every time
     fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), facecolor="white")
     for ax, name in zip(axes, data.CLASSES, strict=True):
         rows = sorted((r for r in results if r["dataset"] == name), key=lambda r: r["payload_bytes"])

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import data
 import numpy as np
+import ratios
 import torch
 from torchvision import models
 from torchvision.transforms import v2
@@ -26,7 +27,7 @@ from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
 from ghofl.errors import EncoderError
 from ghofl.samples import Samples, load_samples
-from ghofl.samples.embed import ahead
+from ghofl.workers import prefetch
 
 WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
 IMAGES = data.FOLDER / "images" / "cifar10-2k" / "test"
@@ -70,7 +71,17 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, cou
         "refused": refused,
     }
     print(table(result), flush=True)
-    return result
+    return result | {"measures": ratios.as_stored(measures(result))}
+
+
+def measures(result: dict) -> list[ratios.Measure]:
+    """Seconds per image of every way against the plain loop's."""
+    found, plain = [], result["ways"]["plain loop"]["images_per_second"]
+    for name, way in result["ways"].items():
+        if name != "plain loop":
+            times = (1 / plain / way["times_plain"],), (1 / plain,)
+            found.append(ratios.Measure(f"encoders {name}", f"{name}, an image", "the plain loop", *times))
+    return found
 
 
 def table(result: dict) -> str:
@@ -146,7 +157,7 @@ def _ours(device: str, weights: Path) -> dict[str, Callable[[Samples], np.ndarra
         def way(samples: Samples) -> np.ndarray:
             ranges = (range(i, min(i + size, len(samples))) for i in range(0, len(samples), size))
             batches = ([samples.read(j) for j in block] for block in ranges)
-            return np.concatenate(list(encoder.encode(ahead(batches, 2))))
+            return np.concatenate(list(encoder.encode(prefetch(batches, 2))))
 
         return way
 

@@ -1,19 +1,26 @@
 """Few rows per class: every head that one message allows, and `best`, over 2 … 500 rows per class and all of them.
 
-Accuracy on test rows, mean over seeds; `gap` is how far `best` is under the best single head of the same message. The
-rules behind `best` were chosen on held-out training rows of CIFAR-10, BANKING77 and digits; CIFAR-100 and CLINC150 judge them.
+Accuracy on test rows, mean over seeds; `gap` is how far `best` is under the best single head of the same message, and
+`best_sd` the standard deviation of `best` over seeds. The rules behind `best` were chosen on held-out training rows of
+CIFAR-10, BANKING77 and digits; CIFAR-100 and CLINC150 judge them.
 
     python few_shots.py --sets digits,cifar10 --seeds 10 --rows 2,4,8,16,64,500,all --test-rows 2000
 
 `--held-out` scores on training rows that are left out instead, which is what rules may be chosen on. Classes have as many
-rows each (but for `all`), so heads are scored without calibration, which then changes no prediction. Cells of earlier
-runs stay in the file unless they are measured again.
+rows each (but for `all`, and for classes that have fewer), so heads are scored without calibration, which then changes no
+prediction. Cells of earlier runs stay in the file unless they are measured again. `--statistics S` sends class
+covariances however large, `--jobs` spreads seeds over processes, `--device cuda` lends them a GPU.
 """
 
 import argparse
 import json
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
 from pathlib import Path
 
 import data
@@ -66,33 +73,74 @@ def some_of(whole: Dataset, per_class: int | None, test_rows: int, seed: int) ->
     return Dataset(whole.x_train[rows], whole.y_train[rows], whole.x_test[test], whole.y_test[test], whole.classes)
 
 
-def results(
-    sets: list[str], rows: list[str], seeds: int, test_rows: int, is_held_out: bool, heads: str = ""
-) -> Iterator[dict]:
-    """One result per set and number of rows."""
-    for name in sets:
-        whole = held_out(arrays_of(name), test_rows) if is_held_out else arrays_of(name)
-        dim = whole.x_train.shape[1]
-        statistic = "S" if len(whole.classes) * dim * dim < LARGEST_S else "B"
-        for count in rows:
-            per_class = None if count == "all" else int(count)
-            if per_class is not None and per_class > np.bincount(whole.y_train).min():
-                continue
-            accuracies: dict[str, list[float]] = {}
-            runs = range(1 if per_class is None else seeds)
-            for seed in runs:
-                few = some_of(whole, per_class, test_rows, seed)
-                found = _accuracies(few, heads or HEADS[statistic], statistic, per_class is not None)
-                for head, accuracy in found.items():
-                    accuracies.setdefault(head, []).append(accuracy)
-            means = {head: round(100 * float(np.mean(found)), 2) for head, found in accuracies.items()}
+@dataclass(frozen=True)
+class Cell:
+    """A set and a number of rows per class, as they are measured."""
+
+    name: str
+    count: str
+    test_rows: int
+    is_held_out: bool = False
+    heads: str = ""
+    statistics: str = ""
+    device: str = ""
+
+    @property
+    def per_class(self) -> int | None:
+        return None if self.count == "all" else int(self.count)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether seeds differ: not where all rows are taken."""
+        return self.per_class is not None and self.per_class < np.bincount(self.whole.y_train).max()
+
+    @property
+    def whole(self) -> Dataset:
+        return _whole(self.name, self.test_rows if self.is_held_out else 0)
+
+    @property
+    def statistic(self) -> str:
+        entries = len(self.whole.classes) * self.whole.x_train.shape[1] ** 2
+        return self.statistics or ("S" if entries < LARGEST_S else "B")
+
+    def accuracies(self, seed: int) -> dict[str, float]:
+        """The accuracy of every head, from rows drawn by this seed."""
+        few = some_of(self.whole, self.per_class, self.test_rows, seed)
+        with _device(self.device):
+            return _accuracies(few, self.heads or HEADS[self.statistic], self.statistic, self.per_class is not None)
+
+
+@cache
+def _whole(name: str, held_out_rows: int) -> Dataset:
+    return held_out(arrays_of(name), held_out_rows) if held_out_rows else arrays_of(name)
+
+
+def _device(name: str):
+    if not name:
+        return nullcontext()
+    import on_gpu
+
+    return on_gpu.faster(name)
+
+
+def results(cells: list[Cell], seeds: int, jobs: int = 1) -> Iterator[dict]:
+    """One result per cell that the set has rows for."""
+    possible = [c for c in cells if c.per_class is None or c.per_class <= np.bincount(c.whole.y_train).max()]
+    runs = [(cell, seed) for cell in possible for seed in range(seeds if cell.is_drawn else 1)]
+    with ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else nullcontext() as pool:
+        found = (pool.map if pool else map)(Cell.accuracies, *zip(*runs, strict=True))
+        for cell in possible:
+            own = [next(found) for run in runs if run[0] == cell]
             yield {
-                "dataset": name,
-                "rows_per_class": count,
-                "statistic": statistic,
-                "seeds": len(runs),
-                "test_rows": min(test_rows, len(whole.y_test)),
-                **means,
+                "dataset": cell.name,
+                "rows_per_class": cell.count,
+                "statistic": cell.statistic,
+                "seeds": len(own),
+                "test_rows": min(cell.test_rows, len(cell.whole.y_test)),
+                **{head: round(100 * float(np.mean([a[head] for a in own])), 2) for head in own[0]},
+                **(
+                    {"best_sd": round(100 * float(np.std([a["best"] for a in own], ddof=1)), 2)} if len(own) > 1 else {}
+                ),
             }
 
 
@@ -132,19 +180,23 @@ def _share(predicted: np.ndarray, few: Dataset) -> float:
 def table(result: list[dict]) -> str:
     """One table per set: accuracy by rows per class and head."""
     parts = []
-    for name in dict.fromkeys(row["dataset"] for row in result):
-        rows = [row for row in result if row["dataset"] == name]
-        heads = HEADS[rows[0]["statistic"]].split(",")
+    for name, statistic in dict.fromkeys((row["dataset"], row["statistic"]) for row in result):
+        rows = [row for row in result if (row["dataset"], row["statistic"]) == (name, statistic)]
+        heads = HEADS[statistic].split(",")
         lines = [
-            f"### {name}, statistic {rows[0]['statistic']}\n",
+            f"### {name}, statistic {statistic}\n",
             f"| rows per class | seeds | {' | '.join(heads)} | best single − best |",
             "|---|---:|" + "---:|" * (len(heads) + 1),
         ]
         for row in rows:
-            cells = " | ".join(f"{row[head]:.2f}" for head in heads)
+            cells = " | ".join(f"{row[head]:.2f}" + _spread(row, head) for head in heads)
             lines.append(f"| {row['rows_per_class']} | {row['seeds']} | {cells} | {row['gap']:.2f} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def _spread(row: dict, head: str) -> str:
+    return f" ± {row['best_sd']:.2f}" if head == "best" and "best_sd" in row else ""
 
 
 def main() -> None:
@@ -156,14 +208,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "few_shots.json")
     parser.add_argument("--held-out", action="store_true", help="score on training rows that are left out")
     parser.add_argument("--heads", default="", help="measure these again and keep the others of the stored cell")
+    parser.add_argument("--statistics", default="", help="B or S, instead of S where it has at most 60 million entries")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--device", default="", help="a torch device that makes the products of quadratic heads")
     given = parser.parse_args()
-    wanted = (given.sets.split(","), given.rows.split(","), given.seeds, given.test_rows, given.held_out)
-    for result in results(*wanted, given.heads):
+    options = (given.test_rows, given.held_out, given.heads, given.statistics, given.device)
+    cells = [Cell(name, count, *options) for name in given.sets.split(",") for count in given.rows.split(",")]
+    for result in results(cells, given.seeds, given.jobs):
         stored = json.loads(given.json.read_text()) if given.json.is_file() else []  # another run may have written it
-        found = {(r["dataset"], r["rows_per_class"]): r for r in stored}
-        cell = (result["dataset"], result["rows_per_class"])
+        found = {(r["dataset"], r["rows_per_class"], r["statistic"]): r for r in stored}
+        cell = (result["dataset"], result["rows_per_class"], result["statistic"])
         old = found.get(cell, {}) if given.heads else {}
-        if any(old.get(key, result[key]) != result[key] for key in ("seeds", "test_rows", "statistic")):
+        if any(old.get(key, result[key]) != result[key] for key in ("seeds", "test_rows")):
             raise SystemExit(f"the stored cell {cell} is of other seeds or rows; measure all its heads.")
         result = {**old, **result}
         found[cell] = {**result, "gap": gap(result)}

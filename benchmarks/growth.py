@@ -1,34 +1,36 @@
 """How CPU time grows with rows, classes, dimension and clients: fitted exponents beside the expected ones.
 
-A stage is run at four sizes, each twice as large as the one before it; the exponent is the slope of log time over log
-size. What does not grow pulls it below the expected one, and a needless pass over the data above it. CPU time, because
-a busy machine does not lengthen it much. Peak memory is that of Python's and NumPy's allocations at the largest size.
+A stage is run at four sizes, each twice as large as the one before it, and so is a bare reference, in turns; an exponent
+is the slope of log time over log size. What does not grow pulls it below the expected one, as do caches and products
+that are quicker the larger they are, which the reference's exponent shows; a needless pass over the data pulls it above.
+Peak memory is that of Python's and NumPy's allocations at the largest size.
 """
 
-import time
-import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import ratios
+from growth_curves import Curve, curves
 from threadpoolctl import threadpool_limits
-
-from ghofl import Aggregator, Encoder, Features, Gaussians, Layout, Message, Moments, Recipe
-from ghofl.heads import LDA, QDA
-from ghofl.wire.packing import pack, unpack
+from timing import Work, cpu_seconds, peak_mb
 
 REPEATS = 3
-Work = Callable[[], object]
+SHORTEST = 0.02  # seconds of one timing
+STEEPER = 0.15  # above the expected exponent: more than fits make of noise
+FIGURE = Path(__file__).parent / "results" / "growth.svg"
+PANELS = {"rows, entries": ("rows", "entries"), "classes": ("classes",), "dimensions": ("dimension",)}
+PANELS |= {"clients, neighbours": ("clients", "neighbours")}
+COLOURS = ("#1d4ed8", "#047857", "#b45309", "#7c3aed", "#b91c1c", "#52606d")
 
 
-class Curve(NamedTuple):
-    """A stage, what grows in it, the exponent that its formula has, its sizes, and the work of a size."""
+class Timed(NamedTuple):
+    """CPU seconds of both kinds of work at every size, turn by turn, and the peaks at the largest."""
 
-    stage: str
-    over: str
-    expected: float
-    sizes: Sequence[int]
-    work: Callable[[int], Work]
+    ours: list[list[float]]
+    reference: list[list[float]]
+    peaks: tuple[float, float]
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
@@ -40,107 +42,120 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
-def run() -> list[dict]:
-    """Every curve with its seconds, exponents and peak memory."""
+def run() -> dict:
+    """Every curve with its seconds, exponents and peak memory; the largest size of each as a measure."""
     with threadpool_limits(limits=1):
-        return [_measured(curve) for curve in curves(np.random.default_rng(0))]
+        timed = [(curve, _timed(curve)) for curve in curves(np.random.default_rng(0))]
+    found = [_described(curve, times) for curve, times in timed]
+    measures = [_measure(curve, times) for curve, times in timed]
+    return {"threads": 1, "clock": "CPU", "curves": found, "measures": ratios.as_stored(measures)}
 
 
-def _measured(curve: Curve) -> dict:
-    seconds = []
+def _timed(curve: Curve) -> Timed:
+    ours, reference, peaks = [], [], (0.0, 0.0)
     for size in curve.sizes:
-        work = curve.work(size)
-        work()
-        seconds.append(min(_cpu(work) for _ in range(REPEATS)))
-    tracemalloc.start()
-    work()
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+        both = curve.work(size), curve.reference(size)
+        for work in both:
+            work()
+        turns = [[_cpu(work) for work in both] for _ in range(REPEATS)]
+        mine, theirs = map(list, zip(*turns, strict=True))
+        ours.append(mine)
+        reference.append(theirs)
+        if size == curve.sizes[-1]:
+            peaks = peak_mb(both[0]), peak_mb(both[1])
+    return Timed(ours, reference, peaks)
+
+
+def _described(curve: Curve, timed: Timed) -> dict:
+    mine, theirs = ([min(turns) for turns in times] for times in (timed.ours, timed.reference))
     found = {
         "stage": curve.stage,
         "over": curve.over,
+        "reference_is": curve.reference_is,
         "sizes": list(curve.sizes),
-        "seconds": [float(f"{s:.3g}") for s in seconds],
-        "exponent": round(exponent(curve.sizes, seconds), 2),
+        "seconds": [float(f"{s:.3g}") for s in mine],
+        "reference_seconds": [float(f"{s:.3g}") for s in theirs],
+        "exponent": round(exponent(curve.sizes, mine), 2),
+        "reference_exponent": round(exponent(curve.sizes, theirs), 2),
         "expected": curve.expected,
-        "peak_mb": round(peak / 1e6, 1),
+        "peak_mb": round(timed.peaks[0], 1),
     }
     print(found, flush=True)
     return found
 
 
+def _measure(curve: Curve, timed: Timed) -> ratios.Measure:
+    """The largest size against its reference."""
+    name = f"growth_{curve.stage}_{curve.over}".lower().replace(" ", "_").replace(",", "")
+    what = f"{curve.stage} at {curve.sizes[-1]:,} {curve.over}"
+    return ratios.Measure(
+        name, what, curve.reference_is, tuple(timed.ours[-1]), tuple(timed.reference[-1]), timed.peaks
+    )
+
+
 def _cpu(work: Work) -> float:
-    started, calls = time.process_time(), 0
-    while calls == 0 or time.process_time() - started < 0.02:
+    started, calls = cpu_seconds(), 0
+    while calls == 0 or cpu_seconds() - started < SHORTEST:
         work()
         calls += 1
-    return (time.process_time() - started) / calls
+    return (cpu_seconds() - started) / calls
 
 
-def curves(rng: np.random.Generator) -> Iterator[Curve]:
-    """What is measured."""
-
-    def rows(n: int, dim: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
-        return rng.integers(-60, 61, size=(n, dim)).astype(np.int16), np.arange(n) % classes
-
-    def moments(n: int, dim: int, classes: int, statistic: str) -> Work:
-        (x, y), layout = rows(n, dim, classes), Layout(classes, dim, (statistic,))
-        return lambda: Moments.of(x, y, layout)
-
-    def features(n: int) -> Work:
-        known, x = Features.of(Recipe(("a", "b"), Encoder(dim=512))), rng.random((n, 512), np.float32)
-        return lambda: known.rows(x)
-
-    def sums(dim: int, classes: int, statistic: str) -> Moments:
-        return Moments.of(*rows(max(2 * dim, 8 * classes), dim, classes), Layout(classes, dim, (statistic,)))
-
-    def fit(head: type, dim: int, classes: int, statistic: str) -> Work:
-        found = sums(dim, classes, statistic)
-        return lambda: head.fit(Gaussians.estimate(found))  # new ones: they keep what they computed
-
-    def score(head: type, dim: int, classes: int, statistic: str) -> Work:
-        fitted, x = head.fit(Gaussians.estimate(sums(dim, classes, statistic))), rng.normal(size=(256, dim))
-        return lambda: fitted.scores(x)
-
-    def total(clients: int) -> Work:
-        recipe = Recipe(tuple("abcd"), Encoder(dim=64))
-        moments_of_site = Moments.of(*rows(50, 64, 4), Layout.of(recipe))
-        sent = [Message.of(moments_of_site, recipe, f"site-{i}").to_bytes() for i in range(clients)]
-
-        def add() -> None:
-            aggregator = Aggregator(recipe)
-            for data in sent:
-                aggregator.add(Message.from_bytes(data, recipe))
-
-        return add
-
-    def packing(entries: int) -> Work:
-        values = rng.integers(-(2**12), 2**20, size=entries)
-        return lambda: unpack(*pack(values), len(values))
-
-    yield Curve("features", "rows", 1.0, (4096, 8192, 16384, 32768), features)
-    yield Curve("moments of B", "rows", 1.0, (4096, 8192, 16384, 32768), lambda n: moments(n, 256, 10, "B"))
-    yield Curve("moments of B", "dimension", 2.0, (256, 512, 1024, 2048), lambda d: moments(2048, d, 10, "B"))
-    yield Curve("moments of S", "classes", 1.0, (8, 16, 32, 64), lambda c: moments(128 * c, 256, c, "S"))
-    yield Curve("pack and unpack", "entries", 1.0, (2**18, 2**19, 2**20, 2**21), packing)
-    yield Curve("total", "clients", 1.0, (50, 100, 200, 400), total)
-    yield Curve("LDA fit", "dimension", 3.0, (256, 512, 1024, 2048), lambda d: fit(LDA, d, 10, "B"))
-    yield Curve("LDA score", "classes", 1.0, (64, 128, 256, 512), lambda c: score(LDA, 256, c, "B"))
-    yield Curve("QDA fit", "dimension", 3.0, (64, 128, 256, 512), lambda d: fit(QDA, d, 8, "S"))
-    yield Curve("QDA fit", "classes", 1.0, (8, 16, 32, 64), lambda c: fit(QDA, 128, c, "S"))
-    yield Curve("QDA score", "dimension", 2.0, (128, 256, 512, 1024), lambda d: score(QDA, d, 4, "S"))
-    yield Curve("QDA score", "classes", 1.0, (8, 16, 32, 64), lambda c: score(QDA, 128, c, "S"))
+def is_steeper(curve: dict) -> bool:
+    """Whether time grows faster than its formula says and than its reference does, beyond what fits make of noise."""
+    return curve["exponent"] > max(curve["expected"], curve["reference_exponent"]) + STEEPER
 
 
-def table(found: list[dict]) -> str:
+def table(run: dict) -> str:
     """The results as Markdown."""
     lines = [
-        "| stage | grows with | sizes | CPU seconds | exponent | expected | peak MB |",
-        "|---|---|---|---|---:|---:|---:|",
+        "| stage | grows with | sizes | CPU seconds | exponent | expected | reference | its exponent | ratio at the largest "
+        "| peak MB |",
+        "|---|---|---|---|---:|---:|---|---:|---:|---:|",
     ]
-    for c in found:
+    for c in run["curves"]:
         sizes, seconds = " ".join(f"{s:,}" for s in c["sizes"]), " ".join(f"{s:.3g}" for s in c["seconds"])
+        found = f"**{c['exponent']:.2f}**" if is_steeper(c) else f"{c['exponent']:.2f}"
+        ratio = c["seconds"][-1] / c["reference_seconds"][-1]
         lines.append(
-            f"| {c['stage']} | {c['over']} | {sizes} | {seconds} | {c['exponent']:.2f} | {c['expected']:g} | {c['peak_mb']:,} |"
+            f"| {c['stage']} | {c['over']} | {sizes} | {seconds} | {found} | {c['expected']:g} | {c['reference_is']} "
+            f"| {c['reference_exponent']:.2f} | {ratio:.2f} | {c['peak_mb']:,} |"
         )
-    return "\n".join(lines)
+    steeper = [f"{c['stage']} over {c['over']}" for c in run["curves"] if is_steeper(c)]
+    end = f"Steeper than expected, and than the reference, by more than {STEEPER}: {', '.join(steeper) or 'none'}."
+    picture = (
+        "![Time against size, every stage from its smallest size on, beside lines of the expected slopes](growth.svg)"
+    )
+    return "\n".join([*lines, "", end, "", picture])
+
+
+def figure(run: dict, path: Path = FIGURE) -> None:
+    """Time against size, both as multiples of the smallest, one panel for each thing that grows."""
+    from ghofl_benchmarks import pictures
+
+    if not pictures.can_draw():
+        return
+    with pictures.canvas(path, len(PANELS), (3.3, 3.9)) as axes:
+        for ax, (title, names) in zip(axes, PANELS.items(), strict=True):
+            _panel(ax, title, [c for c in run["curves"] if c["over"] in names])
+        axes[0].set_ylabel("CPU time, × that of the smallest size")
+
+
+def _panel(ax: Any, title: str, found: Sequence[dict]) -> None:
+    times = np.array([1, 2, 4, 8])
+    for slope in sorted({c["expected"] for c in found}):
+        ax.plot(times, times**slope, "--", color="#9aa5b1", linewidth=1)
+        ax.text(8.3, 8.0**slope, f"{slope:g}", color="#52606d", fontsize=8, va="center")
+    for c, colour in zip(found, COLOURS, strict=False):
+        x, y = (np.array(c[key]) / c[key][0] for key in ("sizes", "seconds"))
+        label = f"{c['stage']}: {c['exponent']:.2f}, expected {c['expected']:g}"
+        ax.plot(x, y, "o-", color=colour, markersize=4, linewidth=1.5, label=label)
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xticks(times, [f"{t} ×" for t in times])
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g} ×")
+    ax.set_title(f"more {title}", loc="left")
+    ax.grid(color="#dde3ea", linewidth=0.8)
+    ax.spines[["top", "right"]].set_visible(False)
+    if found:
+        ax.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.45, -0.12))

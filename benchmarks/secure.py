@@ -21,8 +21,8 @@ from ghofl.secure import (
     Identity,
     Participant,
     Plan,
-    Policy,
     Ring,
+    RoundRules,
     client,
     combine,
     plan,
@@ -33,12 +33,12 @@ from ghofl.secure.masking import RING_BITS
 
 
 def best(work: Callable[[], object], repeats: int) -> float:
-    """The shortest of a few timings, which other processes disturbed least."""
+    """The shortest of a few timings of the processor's time, which other processes disturb little."""
     timings = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        timings.append(time.perf_counter() - start)
+        timings.append(time.process_time() - start)
     return min(timings)
 
 
@@ -55,17 +55,17 @@ def one_pass(size: int) -> Callable[[], object]:
 def masking_table(entries: int, neighbours: int, repeats: int) -> None:
     """Print, for every ring, masking per entry and neighbour against one pass over the same bytes."""
     print(f"client masking, {entries:,} entries, {neighbours} neighbours (and its own mask)")
-    print("  bits   AES pass   per neighbour   ratio   check, encode, pack   ratio with it")
+    print("  bits   AES pass   per neighbour   ratio   check and packing   ratio with it")
     for bits in RING_BITS:
         ring, values = Ring(bits), np.arange(entries) % 2001 - 1000
-        elements, seeds = ring.encode(values, 1000), [os.urandom(32) for _ in range(neighbours + 1)]
+        seeds = [os.urandom(32) for _ in range(neighbours + 1)]
         half = len(seeds) // 2
         aes = best(one_pass(entries * ring.width), repeats)
-        masks = best(lambda: ring.masked(elements, seeds[:half], seeds[half:]), repeats) / len(seeds)  # noqa: B023
-        once = best(lambda: ring.pack(ring.encode(values, 1000)), repeats)  # noqa: B023
-        every = (masks * len(seeds) + once) / len(seeds)
+        every = best(lambda: ring.mask(values, 1000, seeds[:half], seeds[half:]), repeats) / len(seeds)  # noqa: B023
+        once = best(lambda: ring.mask(values, 1000), repeats)  # noqa: B023
+        masks = every - once / len(seeds)
         print(
-            f"  {bits:4}   {1e3 * aes:6.2f} ms   {1e3 * masks:10.2f} ms   {masks / aes:5.2f}   {1e3 * once:17.2f} ms"
+            f"  {bits:4}   {1e3 * aes:6.2f} ms   {1e3 * masks:10.2f} ms   {masks / aes:5.2f}   {1e3 * once:15.2f} ms"
             f"   {every / aes:12.2f}"
         )
 
@@ -93,7 +93,7 @@ class Clients:
     def _step(self, name: str, stage: str, letter: bytes) -> tuple[client.ClientState, bytes]:
         identity, state = self._identities[name], self._states.get(name)
         if state is None:
-            return client.advertise(self.agreement, name, identity, policy=Policy(corruption=0.0))
+            return client.advertise(self.agreement, name, identity, rules=RoundRules(corruption=0.0))
         if stage == "mask":
             return client.mask(state, letter, self.vectors[name])
         if stage == "endorse":
@@ -149,12 +149,12 @@ def against_flower(entries: int, holders: int, repeats: int) -> None:
         return
     seed, values = os.urandom(32), np.arange(entries, dtype=np.int64)
     ring = Ring(32)
-    elements = ring.encode(values % 1000, 1000)
+    elements = (values % 1000).astype(ring.dtype)
     threshold = holders // 2 + 1
     ours, theirs = split(seed, range(1, holders + 1), threshold), create_shares(seed, threshold, holders)
     rows = {
         "one mask added": (
-            lambda: ring.masked(elements, plus=[seed]),
+            lambda: ring.unmask(elements, plus=[seed]),
             lambda: (values + pseudo_rand_gen(seed, 1 << 32, [(entries,)])[0]) % (1 << 32),
         ),
         f"a secret split over {holders}": (

@@ -9,6 +9,7 @@ from typing import Any
 
 import data
 import numpy as np
+import ratios
 import scipy.special
 
 from ghofl import Encoder, Features, Gaussians, Grid, Lift, Recipe, Transform
@@ -27,8 +28,10 @@ PAPER = {head.name: head.Options.preset("paper") for head in (FisherMix, ProtoHy
 def run() -> dict:
     """Accuracy of presets and defaults on both sets, what the draws and the released epochs matter, and seconds."""
     prepared = {name: _prepared(name, classes, 1.0) for name, classes in data.CLASSES.items()}
+    speeds = [speed(threads) for threads in (1, 2)]
     return {
-        "speed": [speed(threads) for threads in (1, 2)],
+        "speed": speeds,
+        "measures": ratios.as_stored(measures(speeds)),
         "accuracy": [row for name in prepared for row in accuracy_of(name, *prepared[name])],
         "finer": [finer(name) for name in prepared],
         "draws": [row for name in prepared for row in draws_of(name, *prepared[name])],
@@ -157,6 +160,21 @@ def timings(gaussians: Gaussians) -> dict:
         **{name: _best(call) for name, call in calls.items()},
         **_plain_loops(gaussians),
     }
+
+
+def measures(speeds: list[dict]) -> list[ratios.Measure]:
+    """Our fits against the plain loops, by threads: processor seconds on one, seconds on the clock on two."""
+    found = []
+    for s in speeds:
+        clock = "processor" if s["threads"] == 1 else "wall"
+        for head in PAPER:
+            if plain := s.get(f"plain_{head}"):
+                for settings in ("released", "default"):
+                    name, what = f"trained_{head}_{settings}_{s['threads']}", f"{head}, {settings} settings"
+                    ours = s[f"{head}_{settings}"][clock]
+                    reference = "the usual torch loop of the released settings"
+                    found.append(ratios.Measure(name, what, reference, (ours,), (plain[clock],)))
+    return found
 
 
 def _best(call, times: int = 3) -> dict:

@@ -1,4 +1,4 @@
-"""Two speed runs are compared by their ratios; nothing is timed here."""
+"""Two runs of timed parts are compared by their ratios and their memory; nothing is timed here."""
 
 import importlib.util
 import json
@@ -23,10 +23,10 @@ STEADY = (1.00, 1.02, 0.98, 1.01, 0.99)
 SHAKY = (1.0, 1.5, 0.7, 1.3, 0.8)
 
 
-def measure(name="pack", ratio=2.0, turns=STEADY, machine=1.0):
+def measure(name="pack", ratio=2.0, turns=STEADY, machine=1.0, **fields):
     """A measure whose reference takes one second on a machine of speed 1, and whose own turns shake around a ratio."""
     ours = tuple(machine * ratio * turn for turn in turns)
-    return ratios.Measure(name, "4 million entries packed", "sha256 of them", ours, (machine,) * len(turns))
+    return ratios.Measure(name, "4 million entries packed", "sha256 of them", ours, (machine,) * len(turns), **fields)
 
 
 def run(*measures, **fields):
@@ -102,22 +102,23 @@ def test_the_table_has_every_measure_and_names_those_that_fail():
     assert lines["pack"][1:] == ["2", "2", "+0", "%", "15", "%", "same"]
     assert lines["lda"][1:] == ["2", "5", "+150", "%", "15", "%", "SLOWER"]
     assert lines["unpack"][-1] == "MISSING"
-    assert table.endswith("Slower beyond noise, or missing: unpack, lda.")
+    assert table.endswith("Slower or larger beyond noise, or missing: unpack; lda.")
 
 
 def test_a_stored_run_gives_its_measures_back():
-    measures = [measure("pack"), measure("lda", ratio=0.03, turns=SHAKY)]
+    measures = [measure("pack"), measure("lda", ratio=0.03, turns=SHAKY, peak_mb=(12.0, None), at_most=1.5)]
     again = ratios.from_stored(json.loads(json.dumps(run(*measures))))
     assert [m.name for m in again] == ["pack", "lda"]
+    assert [(m.peak_mb, m.at_most) for m in again] == [((None, None), None), ((12.0, None), 1.5)]
     assert again[1].ours == pytest.approx(measures[1].ours, rel=1e-3)
 
 
 @pytest.mark.parametrize(
     ("new", "status", "said"),
     [
-        (run(measure(ratio=2.1)), 0, "Nothing is slower beyond noise."),
-        (run(measure(ratio=4.0)), 1, "Slower beyond noise, or missing: pack."),
-        (run(measure("unpack")), 1, "Slower beyond noise, or missing: pack."),
+        (run(measure(ratio=2.1)), 0, "Nothing is slower or larger beyond noise."),
+        (run(measure(ratio=4.0)), 1, "Slower or larger beyond noise, or missing: pack."),
+        (run(measure("unpack")), 1, "Slower or larger beyond noise, or missing: pack."),
         (run(measure(), threads=8), 0, "threads then: 1; now: 8"),
     ],
 )
@@ -141,6 +142,9 @@ def test_the_exit_status_says_whether_anything_became_slower(new, status, said, 
         ({"measures": [{**ratios.as_stored([measure()])[0], "ours": [float("nan")] * 5}]}, "positive seconds"),
         ({"measures": [{**ratios.as_stored([measure()])[0], "ours": [0.0] * 5}]}, "positive seconds"),
         ({"measures": [{**ratios.as_stored([measure()])[0], "ours": [1.0]}]}, "1 times and 5 references"),
+        ({"measures": [{**ratios.as_stored([measure()])[0], "peak_mb": [1.0]}]}, "not two numbers of megabytes"),
+        ({"measures": [{**ratios.as_stored([measure()])[0], "peak_mb": [-1.0, 2.0]}]}, "not two numbers of megabytes"),
+        ({"measures": [{**ratios.as_stored([measure()])[0], "at_most": "2"}]}, "at_most"),
     ],
 )
 def test_a_baseline_that_is_missing_or_damaged_is_an_error_of_its_own(content, why, tmp_path, capsys):
@@ -154,18 +158,55 @@ def test_a_baseline_that_is_missing_or_damaged_is_an_error_of_its_own(content, w
     assert "make bench PARTS=speed" in error
 
 
+def test_memory_that_grew_beyond_a_seventh_and_a_megabyte_is_a_failure_of_its_own():
+    old = measure(peak_mb=(100.0, 50.0))
+    names = {mb: verdicts([old], [measure(peak_mb=(mb, 50.0))]) for mb in (80.0, 110.0, 130.0)}
+    assert [found["pack, MB"] for found in names.values()] == ["smaller", "same", "LARGER"]
+    assert all(found["pack"] == "same" for found in names.values())
+    small = verdicts([measure(peak_mb=(0.01, None))], [measure(peak_mb=(0.9, None))])
+    assert small["pack, MB"] == "same"  # less than a megabyte more
+    assert verdicts([measure(peak_mb=(0.01, None))], [measure(peak_mb=(1.2, None))])["pack, MB"] == "LARGER"
+
+
+def test_memory_that_is_no_longer_measured_is_missing_and_memory_that_never_was_is_not():
+    assert verdicts([measure(peak_mb=(9.0, 9.0))], [measure()])["pack, MB"] == "MISSING"
+    assert "pack, MB" not in verdicts([measure()], [measure(peak_mb=(9.0, 9.0))])
+
+
+def test_a_table_says_which_promises_are_kept():
+    kept, missed = measure(ratio=1.4, at_most=1.5), measure("qda", ratio=0.5, at_most=0.2)
+    assert (kept.keeps_its_promise, missed.keeps_its_promise, measure().keeps_its_promise) == (True, False, True)
+    lines = ratios.table_of_measures([kept, missed, measure(peak_mb=(1234.5, None))]).splitlines()[2:]
+    assert "| ≤ 1.5 ×: kept |" in lines[0]
+    assert "| 5 × faster: **missed** |" in lines[1]
+    assert lines[2].endswith("|  | 1,234 |  |")
+
+
+def test_folders_of_runs_are_compared_part_by_part_and_a_missing_part_is_a_failure(tmp_path, capsys):
+    for name in ("old", "same", "slower", "less"):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / "speed.json", run(measure(ratio=4.0 if name == "slower" else 2.0)))
+        if name != "less":
+            written(tmp_path / name / "growth.json", run(measure("growth_total_clients")))
+        written(tmp_path / name / "accuracy.json", [{"accuracy": 0.9}])  # not timed
+    statuses = [ratios.main([str(tmp_path / "old"), str(tmp_path / name)]) for name in ("same", "slower", "less")]
+    assert statuses == [0, 1, 1]
+    said = capsys.readouterr().out
+    assert "growth is missing" in said
+    assert "accuracy" not in said
+
+
+def test_a_baseline_is_a_folder_or_the_file_of_the_only_part(tmp_path):
+    file = written(tmp_path / "growth.json", run(measure("growth_total_clients")))
+    assert list(ratios.runs_in(tmp_path, ["speed", "growth"])) == ["growth"]
+    assert list(ratios.runs_in(file, ["growth"])) == ["growth"]
+    with pytest.raises(ratios.BaselineError, match=r"speed, growth are several timed parts; give the folder"):
+        ratios.runs_in(file, ["speed", "growth"])
+    with pytest.raises(ratios.BaselineError, match=r"has none of speed\.json"):
+        ratios.runs_in(tmp_path, ["speed"])
+
+
 def test_the_stored_speed_run_is_one_that_can_be_a_baseline():
     stored = ratios.read(FILE.parent / "results" / "speed.json")
     assert {"statistics", "qda_scoring", "lda"} <= {m.name for m in ratios.from_stored(stored)}
     assert "| QDA scores of a row" in ratios.table_of_measures(ratios.from_stored(stored))
-
-
-def test_the_exponent_is_the_slope_of_logarithms():
-    spec = importlib.util.spec_from_file_location("growth", FILE.with_name("growth.py"))
-    growth = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(growth)
-    sizes = [100, 200, 400, 800]
-    assert growth.exponent(sizes, [3e-6 * n**2 for n in sizes]) == pytest.approx(2.0)
-    assert growth.exponent(sizes, [5.0 for _ in sizes]) == pytest.approx(0.0, abs=1e-9)
-    names = [(curve.stage, curve.over) for curve in growth.curves(np.random.default_rng(0))]
-    assert len(set(names)) == len(names) >= 12

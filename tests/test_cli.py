@@ -143,7 +143,7 @@ def test_inspect_knows_every_kind_of_file(folder, capsys):
     total = json.loads(ghofl("inspect", "total.ghofl", "--json", "-"))
     assert [site["site"] for site in total["roster"]] == ["north", "south"]
     ghofl("inspect", "north.npz", code=2)
-    assert "not a ghofl file" in capsys.readouterr().err
+    assert "not a file of ghofl" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ BAD = [
     (["sum", "north.ghofl", "north.ghofl", "-r", "recipe.toml", "-o", "x"], "already in the total"),
     (["sum", "north.npz", "-r", "recipe.toml", "-o", "x"], "north.npz: "),
     (["sum", "north.ghofl", "-r", "other.toml", "-o", "x"], "give this site that file"),
-    (["sum", "north.ghofl", "-o", "x"], "either --recipe for a new total or --to"),
+    (["sum", "north.ghofl", "-o", "x"], "either --recipe for a new total, or --to"),
     (["subtract", "total.ghofl", "stranger.ghofl", "-o", "x"], "is not in this total"),
     (["subtract", "north.ghofl", "north.ghofl", "-o", "x"], "this file is a 'message'"),
     (["head", "total.ghofl", "--head", "svm", "-o", "x"], "head 'svm' is unknown"),
@@ -217,7 +217,7 @@ BAD = [
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--heads", "sketched_qda"], "needs --sketch"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--power", "0"], "transform.power is 0"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--scale", "0"], "grid.scale is 0"),
-    (["simulate", "--embeddings", "all.npz", "--clients", "2", "--json", "no/x.json"], "make it first"),
+    (["simulate", "--embeddings", "all.npz", "--clients", "2", "--json", "no/x.json"], "create it first"),
     (["head", "total.ghofl", "--head", "low_rank_qda(rank=1.5)", "-o", "x"], "rank is 1.5"),
     (["head", "total.ghofl", "--head", "low_rank_qda(shrinkage=3)", "-o", "x"], "shrinkage is 3"),
     (["head", "total.ghofl", "--head", "nb(shrinkage=-3)", "-o", "x"], "shrinkage is -3"),
@@ -392,7 +392,7 @@ def test_options_of_a_recipe_that_go_nowhere_are_refused(folder, option, says):
 def test_nothing_is_said_about_no_rows(head, capsys):
     np.savez("none.npz", x=np.zeros((0, 6)), y=np.zeros(0, dtype=int))
     ghofl("evaluate", "lda.safetensors", "none.npz", "--json", "none.json", code=2)
-    assert "none.npz: there are no rows" in capsys.readouterr().err
+    assert "none.npz has no rows" in capsys.readouterr().err
     assert not (head / "none.json").exists()
 
 

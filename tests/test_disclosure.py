@@ -131,7 +131,7 @@ def test_audit_gives_a_verdict_per_rule_and_json_to_file(tmp_path, monkeypatch):
     }  # fmt: skip
     Total.of([message], recipe).save("total.ghofl")
     text = " ".join(ghofl("audit", "total.ghofl", "--disclosure", "strict").split())
-    assert "Disclosure rule 'sites': not met. 1 sites are inside" in text
+    assert "Disclosure rule 'sites': not met. 1 sites are in the total" in text
     ghofl("audit", "total.ghofl", "--disclosure", "lax", code=2)
 
 
@@ -142,7 +142,7 @@ def test_sum_warns_of_a_class_that_one_site_alone_holds(tmp_path, monkeypatch):
     for name, keep in (("north", y < 3), ("south", y > 0)):
         outgoing(recipe, Embedded(x[keep], y[keep]), name).message.save(f"{name}.ghofl")
     said = " ".join(ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl").split())
-    assert "one site alone holds class 'class 0' (north), 'class 3' (south)" in said
+    assert "only one site holds class 'class 0' (north), 'class 3' (south)" in said
 
 
 @given(st.lists(st.integers(0, 4), max_size=30), st.integers(1, 4))

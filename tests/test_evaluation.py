@@ -106,8 +106,8 @@ def test_the_tally_of_a_union_is_the_sum_of_tallies(head_and_rows):
 
 def test_calibrated_on_rows_of_sites_the_temperature_and_the_rejected_share_are_those_of_the_rows(head_and_rows):
     classifier, x, y = head_and_rows
-    wrong = replace(classifier, calibration=classifier.calibration.cooler(6.0))
-    mended = Tally.of(wrong, x, y).calibrated(wrong, len(y))
+    wrong = replace(classifier, calibration=classifier.calibration.temper(6.0))
+    mended = Tally.of(wrong, x, y).calibrate(wrong, len(y))
     before, after, own = (Metrics.of(c.predict_proba(x), y).log_loss for c in (wrong, mended, classifier))
     assert after < before
     assert after < own + 0.01
@@ -115,7 +115,7 @@ def test_calibrated_on_rows_of_sites_the_temperature_and_the_rejected_share_are_
     assert np.mean(mended.is_novel(x, 0.05)) == pytest.approx(0.05, abs=0.01)
     assert Classifier.from_bytes(mended.to_bytes()) == mended
     with pytest.raises(HeadError, match="too few"):
-        Tally.of(wrong, x[:5], y[:5]).calibrated(wrong, 5)
+        Tally.of(wrong, x[:5], y[:5]).calibrate(wrong, 5)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_from_evaluate_to_predict_at_the_command_line(head_and_rows, tmp_path):
         report
     )
     assert "temperature" in command(tmp_path, "calibrate", "head", "north.json", "south.json", "-o", "mended")
-    both = Tally.of(classifier, x, y).calibrated(classifier, len(y))
+    both = Tally.of(classifier, x, y).calibrate(classifier, len(y))
     assert Classifier.load(tmp_path / "mended") == both
     (tmp_path / "priors.json").write_text(json.dumps({"class 0": 3, "class 1": 1}))
     for given, expected in (

@@ -13,7 +13,7 @@ from federations import blobs, recipe_of
 from ghofl import Features, Layout, Moments, Privacy, Recipe, Total
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.mail import letters
-from ghofl.mail.at_site import ACTIONS, answered
+from ghofl.mail.at_site import ACTIONS, answer_letter
 from ghofl.mail.round_folder import Options, RoundFolder
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
@@ -57,7 +57,7 @@ def answer_all(folder, sites, action, standing_letters, skip=()):
         asked = [p for p in standing_letters if p.stem in (site.name, "invitation")]
         if site.name in skip or not asked:
             continue
-        reply = answered(action, letters.load(asked[0]), site, site.memory())
+        reply = answer_letter(action, letters.load(asked[0]), site, site.memory())
         path = folder / f"{site.name}-{action}.letter"
         letters.save(path, reply)
         out.append(path)
@@ -156,11 +156,11 @@ def test_a_letter_of_somebody_else_of_another_round_or_damaged_is_refused(tmp_pa
         folder.take([forged])
     standing = folder.take(joins, close="join")
     with pytest.raises(MessageError, match="is for 'south'"):
-        answered(
+        answer_letter(
             "advertise", letters.load(tmp_path / "round" / "2-advertise" / "south.letter"), sites[0], sites[0].memory()
         )
-    with pytest.raises(MessageError, match="asks the site to 'advertise'"):
-        answered("share", letters.load(standing.outgoing[0]), sites[0], sites[0].memory())
+    with pytest.raises(MessageError, match="asks for 'advertise'"):
+        answer_letter("share", letters.load(standing.outgoing[0]), sites[0], sites[0].memory())
     late = Letter(
         {**letters.load(answer_all(tmp_path, sites, "advertise", standing.outgoing)[0]).fields, "site": "south"}
     )
@@ -189,11 +189,11 @@ def test_a_policy_without_peers_refuses_and_a_second_round_is_refused_by_the_led
     recipe, sites = federation(tmp_path)
     conduct(tmp_path, recipe, sites)
     second = RoundFolder.open(tmp_path / "second", recipe, Options())
-    with pytest.raises(PolicyError, match="unmasked in a round already"):
-        answered("join", letters.load(second.invite()), sites[0], sites[0].memory())
+    with pytest.raises(PolicyError, match="already revealed in a round"):
+        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].memory())
     (tmp_path / "north" / "policy.toml").write_text("min_survivors = 2\n")
-    with pytest.raises(PolicyError, match="does not say whom it joins"):
-        answered("join", letters.load(second.invite()), sites[0], sites[0].memory())
+    with pytest.raises(PolicyError, match="does not say with whom it joins"):
+        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].memory())
 
 
 def test_a_folder_of_another_recipe_or_without_a_round_is_refused(tmp_path):

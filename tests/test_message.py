@@ -13,6 +13,7 @@ from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
 from ghofl import Encoder, Features, Grid, Layout, Limits, Message, Moments, Privacy, Projection, Recipe
 from ghofl.errors import MessageError
 from ghofl.privacy import allowances
+from ghofl.site import outgoing
 from ghofl.wire.envelope import peek, seal, size_limit
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_plausible
@@ -79,6 +80,12 @@ def test_a_class_the_site_does_not_have_costs_next_to_nothing(rng):
     assert len(one.to_bytes()) < 8 * 5050 + 3000
 
 
+def headed(text, encoding="utf-8"):
+    """A file of nothing but a header."""
+    header = text.encode(encoding)
+    return len(header).to_bytes(8, "little") + header
+
+
 HOSTILE_BYTES = [
     ("nothing", lambda d: b"", "too few"),
     ("truncated header", lambda d: d[:100], "truncated"),
@@ -99,6 +106,16 @@ HOSTILE_BYTES = [
     ),
     ("other metadata", lambda d: save(load(d), metadata={"x": "y"}), "without ghofl's metadata"),
     ("no metadata", lambda d: save(load(d)), "without ghofl's metadata"),
+    (
+        "half a character in the metadata",
+        lambda d: headed(r'{"__metadata__":{"ghofl":"\ud800"}}'),
+        "metadata is not JSON",
+    ),
+    (
+        "a header in another encoding",
+        lambda d: headed('{"__metadata__":{"ghofl":"{}"}}', "utf-16"),
+        "header is not JSON",
+    ),
 ]
 HOSTILE_HEADERS = [
     ("an unknown field", {"weight": 7}, "has the fields"),
@@ -270,6 +287,15 @@ def test_a_message_of_more_rows_than_one_site_may_have_is_neither_made_nor_read(
     with pytest.raises(MessageError, match="counts 300 rows and the recipe allows 299"):
         Message.from_bytes(data, few)
     assert message_of(replace(RECIPE, limits=Limits(max_rows=300))).rows == 300
+
+
+def test_rows_that_are_too_many_are_refused_before_they_are_added_up(monkeypatch):
+    """A million rows take minutes, and their site should not wait for a refusal."""
+    few = replace(RECIPE, limits=Limits(max_rows=3))
+    rows = outgoing.Embedded(np.zeros((4, RECIPE.encoder.dim)), np.zeros(4, dtype=np.int64))
+    monkeypatch.setattr(outgoing, "count", lambda *_: pytest.fail("the rows were added up"))
+    with pytest.raises(MessageError, match="4 rows are more than the 3"):
+        outgoing.outgoing(few, rows, "north")
 
 
 def test_under_an_epsilon_more_rows_than_a_site_may_have_are_cut_and_not_refused():

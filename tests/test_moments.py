@@ -77,7 +77,7 @@ def test_coarser_statistics_follow_from_finer_ones(dataset):
     s = Moments.of(x, y, full)
     for statistics in ((), ("D",), ("B",), ("D", "B")):
         coarse = Layout(layout.classes, layout.dim, statistics, bound=layout.bound)
-        assert s.restricted(coarse) == Moments.of(x, y, coarse)
+        assert s.restrict(coarse) == Moments.of(x, y, coarse)
 
 
 @given(split_datasets(), st.integers(0, 99))
@@ -88,7 +88,7 @@ def test_a_sketch_sent_beside_b_is_the_sketch_of_s(dataset, seed):
     sent = Moments.of(x, y, with_sketch, sketch)
     s = Moments.of(x, y, Layout(layout.classes, layout.dim, ("S",), bound=layout.bound))
     assert sent.of_sketch(sketch) == s.of_sketch(sketch)
-    assert s.restricted(with_sketch, sketch) == sent
+    assert s.restrict(with_sketch, sketch) == sent
     z = (x @ sketch).astype(np.int64)
     assert sent.of_sketch(sketch) == Moments.of(
         z, y, Layout(layout.classes, 1, ("S",), bound=layout.bound * layout.dim)
@@ -164,7 +164,7 @@ def test_rows_that_could_overflow_are_refused_before_they_are_added():
 @pytest.mark.parametrize(
     ("x", "y", "says"),
     [
-        (np.zeros((1, 3), int), np.zeros(1, int), "have 3 entries and the layout has dim=2"),
+        (np.zeros((1, 3), int), np.zeros(1, int), "have 3 entries, and the layout has dim=2"),
         (np.zeros((1, 2), int), np.array([2]), "label 2 is not a class number"),
         (np.zeros((1, 2), int), np.array([-1]), "label -1 is not a class number"),
         (np.array([[0, 128]]), np.zeros(1, int), "a feature of 128 is beyond the layout's bound of 127"),
@@ -198,11 +198,11 @@ def test_a_missing_statistic_names_the_recipe_that_has_it(statistic):
 
 def test_restricting_to_what_is_not_there_is_refused():
     with pytest.raises(MissingStatisticError):
-        Moments.zeros(Layout(2, 2, ("B",))).restricted(Layout(2, 2, ("D",)))
+        Moments.zeros(Layout(2, 2, ("B",))).restrict(Layout(2, 2, ("D",)))
     with pytest.raises(LayoutError, match="do not hold"):
-        Moments.zeros(Layout(2, 2, ("S",))).restricted(Layout(3, 2, ("B",)))
+        Moments.zeros(Layout(2, 2, ("S",))).restrict(Layout(3, 2, ("B",)))
     with pytest.raises(LayoutError, match="needs its sketch matrix"):
-        Moments.zeros(Layout(2, 2, ("S",))).restricted(Layout(2, 2, ("B",), sketch=1))
+        Moments.zeros(Layout(2, 2, ("S",))).restrict(Layout(2, 2, ("B",), sketch=1))
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_builder_needs_no_more_than_half_again_the_memory_of_its_statistics(la
 def test_rows_that_are_not_integers_are_refused(kind):
     """Float rows used to be cut to integers in silence: LDA on the digits fell from 96 to 47 %."""
     layout, x, y = Layout(2, 2), np.array([[1, 2], [3, 4]]), np.array([0, 1])
-    says = rf"feature rows are {np.dtype(kind)} .* Features.of\(recipe\).rows\(embeddings\) makes them"
+    says = rf"feature rows are {np.dtype(kind)}, .* make them with Features.of\(recipe\).rows\(embeddings\)"
     with pytest.raises(EmbeddingsError, match=says):
         Moments.of(x.astype(kind), y, layout)
     builder = MomentsBuilder(layout)
@@ -243,7 +243,7 @@ def test_rows_that_are_not_integers_are_refused(kind):
 @pytest.mark.usefixtures("as_users_run_it")
 @pytest.mark.parametrize("kind", [np.float64, bool, object, str])
 def test_labels_that_are_not_integers_are_refused(kind):
-    with pytest.raises(EmbeddingsError, match="labels are .* class numbers, integers from 0 to 1"):
+    with pytest.raises(EmbeddingsError, match="labels are .* class numbers: integers from 0 to 1"):
         Moments.of(np.array([[1, 2], [3, 4]]), np.array([0, 1]).astype(kind), Layout(2, 2))
 
 

@@ -60,7 +60,7 @@ def test_by_column_keeps_the_names():
 
 def test_empty_clients_are_counted():
     parts = partition.iid(np.zeros(3, dtype=int), 5, np.random.default_rng(0))
-    assert partition.empty(parts) == 2
+    assert partition.count_empty(parts) == 2
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_empty_clients_are_counted():
         (lambda y, rng: partition.iid(y, 0, rng), "0 clients"),
         (lambda y, rng: partition.dirichlet_by_class(y, 3, 0.0, rng), "alpha is 0.0"),
         (lambda y, rng: partition.dirichlet_by_client(y, 3, float("nan"), rng), "alpha is nan"),
-        (lambda y, rng: partition.classes_per_client(y, 3, 9, rng), "the labels have 1 to 4"),
+        (lambda y, rng: partition.classes_per_client(y, 3, 9, rng), "give a number from 1 to 4"),
         (lambda y, rng: partition.classes_per_client(y, 3, 1, rng), "use at least 4 clients"),
     ],
 )

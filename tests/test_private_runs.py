@@ -314,8 +314,8 @@ def test_rows_beyond_the_limit_are_cut_under_epsilon_and_one_more_moves_nothing_
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"unit": "client", **NOISE}, "come together"),
-        ({"client_rows": 5, **NOISE}, "come together"),
+        ({"unit": "client", **NOISE}, "belong together"),
+        ({"client_rows": 5, **NOISE}, "belong together"),
         ({"client_rows": 0}, "client_rows is 0"),
         ({"rounding": 41}, "rounding is 41"),
         ({"rounding": 4, "unit": "client"}, "is for the unit 'record'"),

@@ -16,7 +16,7 @@ from ghofl.planning.propose import propose
 from ghofl.planning.public import (
     LARGEST,
     PublicRows,
-    centred,
+    centre_on,
     covariances,
     public_projection,
     usual_public_length,
@@ -56,7 +56,7 @@ def accuracy(data: Dataset, head: str, options: RecipeOptions, public: PublicRow
 
 
 def test_the_centre_is_the_mean_of_public_rows_after_the_power(public):
-    recipe = centred(Recipe(("a", "b"), Encoder(dim=DIM), transform=Transform(power=0.5)), public)
+    recipe = centre_on(Recipe(("a", "b"), Encoder(dim=DIM), transform=Transform(power=0.5)), public)
     roots = np.copysign(np.sqrt(np.abs(public.x)), public.x)
     assert np.allclose(recipe.transform.centre, roots.mean(axis=0), rtol=1e-4)
     values = Features.of(replace(recipe, grid=replace(recipe.grid, bits=16, scale=1000.0))).values(public.x)
@@ -92,7 +92,7 @@ def test_covariances_are_those_of_numpy(public):
 
 def test_public_rows_of_one_class_have_unit_variance_in_the_projected_space(public):
     """Up to shrinkage, and along the directions in which they vary."""
-    recipe = centred(Recipe(("a", "b"), Encoder(dim=DIM)), public)
+    recipe = centre_on(Recipe(("a", "b"), Encoder(dim=DIM)), public)
     projection = public_projection(recipe, public, 12)
     matrix = projection.given_matrix(DIM)
     assert matrix is not None
@@ -171,23 +171,23 @@ def test_a_given_projection_stays(public):
 
 
 def test_too_few_public_rows_for_a_projection_are_refused(public):
-    with pytest.raises(RecipeError, match="10 public rows cannot tell 8 directions apart; give at least 16"):
+    with pytest.raises(RecipeError, match="10 public rows are too few for 8 directions; give at least 16"):
         public_projection(Recipe(("a", "b"), Encoder(dim=DIM)), PublicRows(public.x[:10]), 8)
     flat = PublicRows(np.outer(np.arange(100.0), np.ones(DIM)))
-    with pytest.raises(RecipeError, match="vary in 1 directions and not in 2"):
+    with pytest.raises(RecipeError, match="vary in 1 directions, and 2 are needed"):
         public_projection(Recipe(("a", "b"), Encoder(dim=DIM)), flat, 2)
     with pytest.raises(RecipeError, match="holds no rows"):
-        centred(Recipe(("a", "b"), Encoder(dim=DIM)), PublicRows(np.zeros((0, DIM))))
+        centre_on(Recipe(("a", "b"), Encoder(dim=DIM)), PublicRows(np.zeros((0, DIM))))
 
 
 def test_public_rows_of_another_length_or_with_holes_are_refused(public):
     recipe = Recipe(("a", "b"), Encoder(dim=DIM))
     with pytest.raises(EmbeddingsError, match="expects rows of 24 numbers"):
-        centred(recipe, PublicRows(public.x[:, :3]))
+        centre_on(recipe, PublicRows(public.x[:, :3]))
     broken = public.x.copy()
     broken[3, 4] = np.nan
     with pytest.raises(EmbeddingsError, match="row 3 holds a number that is not finite"):
-        centred(recipe, PublicRows(broken))
+        centre_on(recipe, PublicRows(broken))
 
 
 def test_many_public_rows_are_taken_evenly_from_the_file():

@@ -244,7 +244,7 @@ def test_a_row_that_breaks_the_schema_is_named(rng):
     for call in (lambda: ghofl.message(recipe, "north", frame), lambda: classifier.predict(frame)):
         with pytest.raises(SampleError, match="row 7: column 'age' has the value 'old'"):
             call()
-    with pytest.raises(ghofl.GhoflError, match="and not age"):
+    with pytest.raises(ghofl.GhoflError, match="but not age"):
         classifier.predict(frame.drop(columns="age"))
 
 
@@ -321,9 +321,9 @@ def test_what_cannot_be_a_list_of_messages_is_refused(rows, tmp_path, as_users_r
     message = sent(x, NAMES[y])
     (tmp_path / "odd.ghofl").write_bytes(b"odd")
     for given, told in (
-        (message, "one Message; give a list"),
-        (message.to_bytes(), "one bytes; give a list"),
-        (str(tmp_path), "one str; give a list"),
+        (message, "single Message; give a list"),
+        (message.to_bytes(), "single bytes; give a list"),
+        (str(tmp_path), "single str; give a list"),
         ([], "there are no messages"),
         ([message, 3], "a message is a int"),
         ([message, tmp_path / "odd.ghofl"], "odd.ghofl: "),
@@ -367,10 +367,10 @@ def test_under_an_epsilon_a_recipe_does_not_depend_on_the_rows(rows):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"classes": CLASSES, "x": [[1.0]], "bitz": 8}, "no option 'bitz' of a recipe; there are anchor, bits"),
+        ({"classes": CLASSES, "x": [[1.0]], "bitz": 8}, "no option 'bitz'; choose from anchor, bits"),
         ({"x": [[1.0]]}, "no classes are given"),
         ({"classes": CLASSES}, "give x, encoder=Encoder"),
-        ({"classes": CLASSES, "x": [[1.0]], "budget": 10**6, "lift": 8}, "leave out one or the other"),
+        ({"classes": CLASSES, "x": [[1.0]], "budget": 10**6, "lift": 8}, "leave one of them out"),
     ],
 )
 def test_a_recipe_that_cannot_be_is_refused_with_what_to_do(given, told):

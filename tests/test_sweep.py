@@ -210,7 +210,7 @@ def test_a_file_of_settings_and_options_make_one_sweep(folder):
     assert {(r["clients"], r["project"], r["head"], r["power"]) for r in rows} == {
         (k, p, h, 0.5) for k in (2, 4) for p in (2, None) for h in ("nb", "lda")
     }
-    assert "both say clients" in ghofl(*command, "--clients", 3, code=2)
+    assert "both set clients" in ghofl(*command, "--clients", 3, code=2)
     assert "ends in '.txt'" in str(CliRunner().invoke(app, [*map(str, command), "-o", "runs.txt"]).exception)
 
 

@@ -19,7 +19,7 @@ from ghofl.features import Features
 from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
 from ghofl.recipe import Column, Schema, Table
 from ghofl.samples import rows_for, table_rows
-from ghofl.samples.drafting import is_dictionary, rounded_outwards, schema_of_dictionary, schema_of_rows
+from ghofl.samples.drafting import is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
 from ghofl.simulation.tables import table_dataset
 
 AGE = Column("age", "number", unit="years", low=0, high=100)
@@ -117,7 +117,7 @@ def test_cells_that_only_look_like_numbers_are_refused(cell):
 
 
 def test_values_outside_are_moved_to_the_nearest_end_and_counted():
-    with pytest.warns(ClippingWarning, match=r"2 values lie outside .*age \(2\)"):
+    with pytest.warns(ClippingWarning, match=r"2 values are outside .*age \(2\)"):
         rows = table_rows({"age": [-5, 50, 130, 20, 30]}, Table((AGE,)), labelled=False)
     assert rows.x[:, 0].tolist() == pytest.approx([-1.0, 0.0, 1.0, -0.6, -0.4])
 
@@ -132,7 +132,7 @@ def test_values_outside_are_refused_where_the_schema_says_so():
 
 
 def test_a_column_that_is_mostly_outside_is_another_unit_and_refused():
-    with pytest.raises(DatasetError, match="30 of 40 values of column 'age' are outside.*another unit"):
+    with pytest.raises(DatasetError, match="30 of 40 values of column 'age' are outside.*Check its unit"):
         TableEncoder(Table((AGE,))).embed({"age": [360] * 30 + [36] * 10})
 
 
@@ -186,7 +186,7 @@ def test_the_grid_ends_where_embeddings_of_tables_end():
 
 def test_a_recipe_whose_encoder_is_not_its_table_is_refused():
     recipe = recipe_of(TABLE)
-    with pytest.raises(RecipeError, match="make the recipe anew"):
+    with pytest.raises(RecipeError, match="make the recipe again"):
         replace(recipe, table=replace(TABLE, columns=(AGE,)))
 
 
@@ -251,7 +251,7 @@ def test_a_draft_rounds_ranges_outwards_and_leaves_rare_levels_identifiers_and_c
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_rounded_ranges_hold_what_they_were_made_from(low, width):
     high = low + width
-    down, up = rounded_outwards(low, high)
+    down, up = round_outwards(low, high)
     assert down <= low
     assert up >= high
     assert up - down <= 4 * width + 1e-6
@@ -286,7 +286,7 @@ def test_a_schema_file_survives_and_says_what_is_wrong_with_it(tmp_path):
     assert Schema.load(path) == Schema(TABLE, ("no", "yes"))
     assert path.read_text().startswith("# left out: 'id'")
     path.write_text("columns = 3")
-    with pytest.raises(RecipeError, match=r"schema.toml: table.columns is 3; it is a list"):
+    with pytest.raises(RecipeError, match=r"schema.toml: table.columns is 3; write a list"):
         Schema.load(path)
     path.write_text("classes = [1]")
     with pytest.raises(RecipeError, match="list of names"):

@@ -92,7 +92,7 @@ def test_items_made_ahead_come_in_order_and_errors_where_they_happen():
 
     got = []
     with pytest.raises(LookupError, match="the third"):
-        got.extend(workers.ahead(items()))  # extend keeps what came before the error
+        got.extend(workers.prefetch(items()))  # extend keeps what came before the error
     assert got == [1, 2]
 
 

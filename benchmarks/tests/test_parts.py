@@ -1,5 +1,8 @@
 """Parts of `make bench` on small data: what is scored on what, and the tables they become."""
 
+import json
+from pathlib import Path
+
 import false_alarms
 import few_shots
 import novelty
@@ -29,7 +32,7 @@ def test_few_rows_are_as_many_of_every_class_and_the_test_rows_stay():
 
 
 def test_a_cell_has_every_head_of_the_message_and_the_gap_to_the_best_of_them():
-    (cell,) = few_shots.results(["digits"], ["4"], 1, 100, False)
+    (cell,) = few_shots.results([few_shots.Cell("digits", "4", 100)], 1)
     assert {"nb", "lda", "student", "best"} <= set(cell)
     singles = [cell[h] for h in few_shots.HEADS["S"].split(",") if h != "best"]
     assert few_shots.gap(cell) == round(max(singles) - cell["best"], 2)
@@ -71,3 +74,11 @@ def test_every_method_is_judged_by_the_same_measures(monkeypatch):
     by = {r["method"]: r for r in rows}
     assert by["ghofl lda"]["log_loss"] < by["ghofl lda, softmax of scores"]["log_loss"]
     assert "### few rows" in probabilities.table(rows)
+
+
+def test_stored_cells_have_ten_seeds_and_best_is_at_most_a_point_under_the_best_single_head():
+    stored = json.loads((Path(few_shots.__file__).parent / "results" / "few_shots.json").read_text())
+    assert {cell["dataset"] for cell in stored} == set(few_shots.SETS)
+    for cell in stored:
+        assert cell["seeds"] == (1 if cell["rows_per_class"] == "all" else 10), cell
+        assert few_shots.gap(cell) == cell["gap"] <= 1.0, cell

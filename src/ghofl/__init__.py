@@ -56,14 +56,14 @@ __all__ = sorted(_PLACE_OF)  # type: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    """A public name from its module, or a room such as `ghofl.heads`."""
+    """A public name from its module, or a subpackage such as `ghofl.heads`."""
     if name in _PLACE_OF:
         value = getattr(importlib.import_module(_PLACE_OF[name]), name)
         globals()[name] = value
         return value
-    room = f"{__name__}.{name}"
-    if not name.startswith("_") and importlib.util.find_spec(room) is not None:
-        return importlib.import_module(room)
+    inside = f"{__name__}.{name}"
+    if not name.startswith("_") and importlib.util.find_spec(inside) is not None:
+        return importlib.import_module(inside)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -10,7 +10,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
-from ghofl import files
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
@@ -22,6 +21,7 @@ from ghofl.errors import (
     RecipeError,
 )
 from ghofl.features import Features
+from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head
 from ghofl.heads.calibration import Calibration, calibrate, priors_of
@@ -33,12 +33,14 @@ from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
 from ghofl.shapes import Bool, Float, Int64, Shaped
-from ghofl.wire.envelope import check_fingerprint, check_seal, safetensors_header, seal
+from ghofl.statistics.arrays import limit
+from ghofl.wire.container import load_arrays
+from ghofl.wire.envelope import Streamed, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
 MAX_HEADER = 256 * 2**20
-TRIED = 8  # class means that a new head is tried on
+TRIED = 8  # class means that a new head is tested on
 NAMED = 5  # empty classes that a warning names
 
 Warn = Callable[[Warning], None]
@@ -57,9 +59,9 @@ class Classifier(Shown):
 
     Guarantees
     ----------
-    ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted on a total, it is the same whichever
-    way the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
-    minimum counts tell. Two classifiers are equal when recipe, head and everything recorded about them are.
+    ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted to a total, it is the same however
+    the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
+    minimum counts reveal. Two classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
     --------
@@ -97,11 +99,11 @@ class Classifier(Shown):
     ) -> "Classifier":
         """The classifier of a total, with the head that `spec` names.
 
-        `dispersion` is how much wider than measured the rows are drawn that probabilities are calibrated on; unless
-        given it follows from the dimension (`ghofl.heads.calibration`). `warn` is told of classes that nobody has
-        (`EmptyClassWarning`) and of probabilities that cannot be calibrated (`CalibrationWarning`); unless given, it is
-        Python's own way of showing warnings. Without `novelty`, which takes seconds in a thousand dimensions, the
-        classifier cannot tell rows of none of the classes.
+        Probabilities are calibrated on drawn rows that are `dispersion` times as wide as measured; by default it follows
+        from the dimension (`ghofl.heads.calibration`). `warn` is called with a warning about classes that no site has
+        (`EmptyClassWarning`) or probabilities that cannot be calibrated (`CalibrationWarning`); by default Python shows
+        them. Without `novelty`, which takes seconds in a thousand dimensions, the classifier cannot recognise rows that
+        belong to none of the classes.
         """
         spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
         spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
@@ -135,14 +137,14 @@ class Classifier(Shown):
         return self.head.scores(self._values(rows))
 
     def predict(self, rows: Data, reject: float | None = None) -> Shaped[np.ndarray, " n"]:
-        """The name of the class of each row, and an empty text for a row of none (see `predict_numbers`)."""
+        """The class name of each row, or an empty text for a row of none of the classes (see `predict_numbers`)."""
         return np.array([*self.recipe.classes, ""])[self.predict_numbers(rows, reject)]
 
     def predict_numbers(self, rows: Data, reject: float | None = None) -> Int64[np.ndarray, " n"]:
-        """The place of the class of each row in the list of classes, from 0.
+        """The position of each row's class in the list of classes, from 0.
 
-        It is the most probable class, or under thresholds what `decide` makes of the probabilities. With `reject`, a
-        share such as 0.05, rows further from all classes than all but that share of their own rows get −1.
+        It is the most probable class or, with thresholds, the one that `decide` chooses. With `reject`, a share such as
+        0.05, a row gets −1 if it is further from all classes than all but that share of the rows that belong to them.
         """
         rows = embeddings_of(rows, self.recipe.table)
         found = self.decide(self.predict_proba(rows))
@@ -161,31 +163,31 @@ class Classifier(Shown):
         return float(np.mean(found == y))
 
     def novelty(self, rows: Data) -> Float[np.ndarray, " n"]:
-        """How little each row is of any class: its relative Mahalanobis distance (`ghofl.heads.novelty`)."""
+        """How far each row is from all classes: its relative Mahalanobis distance (`ghofl.heads.novelty`)."""
         return self._novelty().scores(self._values(rows))
 
     def is_novel(self, rows: Data, rate: float) -> Bool[np.ndarray, " n"]:
-        """Whether a row is further from all classes than all but this share of the rows that are of them."""
+        """Whether a row is further from all classes than all but this share of the rows that belong to them."""
         return self.novelty(rows) > self.novelty_threshold(rate)
 
     def novelty_threshold(self, rate: float) -> float:
-        """The novelty that this share of the rows of the classes exceeds: of draws, or of rows at sites."""
+        """The novelty that this share of the rows of the classes exceeds, measured on draws or on the sites' rows."""
         return self._novelty().threshold(rate)
 
     def _novelty(self) -> Novelty:
         if self.novelty_rule is None:
             raise HeadError(
-                "this head cannot tell rows that are none of its classes: its total did not say how rows of a class "
-                "vary (statistics B or D, and more rows than classes), it was fitted without novelty, or its file is of "
-                "an earlier version."
+                "this head cannot recognise rows that belong to none of its classes: its total did not say how rows of a "
+                "class vary (statistics B or D, and more rows than classes), it was fitted without novelty, or its file "
+                "is of an earlier version; build it again from a total with B or D."
             )
         return self.novelty_rule
 
     def decide(self, probabilities: Float[np.ndarray, "n classes"]) -> Int64[np.ndarray, " n"]:
         """The class of each row: the most probable one, unless classes have thresholds.
 
-        Of the classes whose probability reaches their threshold, the one that exceeds it by the largest factor; where
-        none does, the most probable class without a threshold; where every class has one, −1 for "none of them".
+        Of the classes whose probability reaches their threshold, it is the one that exceeds it by the largest factor.
+        Where none does, it is the most probable class without a threshold, or −1 if every class has one.
         """
         if not self.thresholds:
             return probabilities.argmax(axis=1)
@@ -198,17 +200,18 @@ class Classifier(Shown):
     def with_priors(self, priors: str | Mapping[str, float] | Sequence[float]) -> "Classifier":
         """The classifier for data in which classes have other shares than in the total.
 
-        `priors` are the word "uniform", or a number from 0 on per class: a sequence in the order of the recipe, or a
-        mapping from names, in which classes that are left out have 0. Only their proportions count.
+        `priors` are the word "uniform", or one number per class, at least 0: a sequence in the order of the recipe, or a
+        mapping from names in which classes that are left out have 0. Only proportions matter.
         """
-        return replace(self, calibration=self.calibration.under(priors_of(priors, self.recipe.classes)))
+        return replace(self, calibration=self.calibration.with_priors(priors_of(priors, self.recipe.classes)))
 
     def with_thresholds(self, thresholds: Mapping[str, float]) -> "Classifier":
-        """The classifier that predicts these classes from these probabilities on (see `decide`)."""
+        """The classifier that predicts these classes where they have at least these probabilities (see `decide`)."""
         for name, value in thresholds.items():
             if name not in self.recipe.classes or not 0 < value <= 1:
                 raise HeadError(
-                    f"threshold {shown(name, 40)}={value} is not a class of the head with a probability above 0 and up to 1."
+                    f"threshold {shown(name, 40)}={value} does not name a class of the head and a probability above 0 and up "
+                    f"to 1; classes are {', '.join(map(repr, self.recipe.classes[:NAMED]))}, …"
                 )
         return replace(self, thresholds=dict(thresholds))
 
@@ -228,7 +231,7 @@ class Classifier(Shown):
 
     @property
     def temperature(self) -> float:
-        """T, what scores are divided by before they become probabilities."""
+        """T, by which scores are divided before they become probabilities."""
         return self.calibration.temperature
 
     @property
@@ -241,31 +244,29 @@ class Classifier(Shown):
 
     def to_bytes(self) -> bytes:
         """The classifier as a safetensors file: the head's arrays, with recipe and options in the metadata."""
-        header = {
-            "kind": "head",
-            "head": self.head.name,
-            "options": self.options,
-            "sites": self.sites,
-            "rows": self.rows,
-            "recipe": self.recipe.fingerprint,
-            "recipe_toml": self.recipe.to_toml(),
+        return seal(self._arrays(), self._header())
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        return self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "kind": "head", "head": self.head.name, "options": self.options, "sites": self.sites, "rows": self.rows,
+            "recipe": self.recipe.fingerprint, "recipe_toml": self.recipe.to_toml(),
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "revealed": self.revealed,
-            "temperature": self.temperature,
-            **self.calibration.to_dict(),
-        }
-        return seal(self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays()), header)
+            "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
+        }  # fmt: skip
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Classifier":
-        """The classifier in some bytes; anything else raises `MessageError`."""
+    def from_bytes(cls, data: bytes | FileBytes) -> "Classifier":
+        """The classifier in some bytes, in memory or in a file; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
         if header["schema"] > 1:
             check_seal(header, data)
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
-            arrays = load_safetensors(data)
+            arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
             own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
             head, rule = _read_head(str(header.get("head")), own, recipe), Novelty.from_arrays(arrays, recipe.dim)
         except (SafetensorError, RecipeError, HeadError) as error:
@@ -278,17 +279,18 @@ class Classifier(Shown):
         return cls(recipe, head, options, sites, rows, guarantee, revealed, calibration, novelty_rule=rule)
 
     def save(self, path: str | Path) -> None:
-        """Write the classifier to a file."""
-        files.write(path, self.to_bytes())
+        """Write the classifier to a file, a piece at a time where it is larger than memory."""
+        write_sealed(path, {name: Streamed.of(a) for name, a in self._arrays().items()}, self._header())
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":
-        """Read a classifier from a file."""
-        return cls.from_bytes(Path(path).read_bytes())
+        """Read a classifier from a file; matrices that are too large for memory stay there, so leave it in its place."""
+        with FileBytes(path) as data:
+            return cls.from_bytes(data if len(data) > limit() else bytes(data[:]))
 
 
 def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
-    """Raise where options make scores that are not numbers, so that nothing could be predicted."""
+    """Raise where options give scores that are not finite, so that nothing could be predicted."""
     present = gaussians.counts > 0
     tried = np.vstack([gaussians.centre, gaussians.means[present][:TRIED]])
     with np.errstate(all="ignore"):
@@ -302,13 +304,13 @@ def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
 
 
 _UNCALIBRATED = (
-    "the probabilities of head {!r} are not calibrated: the total does not tell how rows of a class vary, as when every "
-    "class has one row, or the same row again and again. Its predictions are the same."
+    "the probabilities of head {!r} are not calibrated: the total does not say how rows of a class vary, as when every "
+    "class has one row, or the same row again and again. Its predictions are not affected."
 )
 
 
 def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
-    """The names of classes without a row, but for those of which a minimum count tells already."""
+    """The names of classes without a row, except those already named by a minimum count."""
     known = set() if total.small_classes is None else set(total.small_classes.small)
     return [total.recipe.classes[c] for c in np.flatnonzero(gaussians.counts == 0).tolist() if c not in known]
 
@@ -337,7 +339,7 @@ def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> H
     if name not in HEADS:
         raise HeadError(
             f"head {name[:40]!r} is unknown; known here are {', '.join(HEADS)}; "
-            "a head of another distribution needs that distribution"
+            "for a head of another distribution, install that distribution"
         )
     try:
         return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})

@@ -3,7 +3,7 @@
 ::
 
     GhoflError
-    ├── RecipeError              (ValueError)       what the sites agreed on cannot work
+    ├── RecipeError              (ValueError)       a recipe that cannot work
     ├── DatasetError             (ValueError)       samples that cannot be found or have no such column
     ├── SampleError              (ValueError)       one sample that cannot be read
     ├── EncoderError             (ValueError)       an encoder that is unknown, or weights that do not fit it
@@ -18,18 +18,23 @@
     ├── PartitionError           (ValueError)       a split that cannot be made
     ├── PrivacyError             (ValueError)       a bound, a budget or a noise level that cannot work
     ├── SiteError                (ValueError)       a site's own configuration that cannot work
-    ├── PolicyError              (PermissionError)  what a site's policy does not allow; others may read its text
-    ├── BusyError                (TimeoutError)     a folder that another process is at work in
+    ├── PolicyError              (PermissionError)  something a site's policy does not allow; others may read its text
+    ├── BusyError                (TimeoutError)     a folder that another process is using
+    ├── MemoryLimitError         (MemoryError)      an array that fits neither into memory nor on the disk
     ├── FederationError          (RuntimeError)     a run over several machines that cannot be completed
     └── MissingExtraError        (ImportError)      an optional dependency that is not installed
 
-What does not stop the work is a warning::
+Warnings do not stop the work::
 
     UserWarning
     ├── ClippingWarning          entries that fell outside the grid
-    ├── EmptyClassWarning        classes that nobody has
+    ├── EmptyClassWarning        classes that no site has
     └── CalibrationWarning       probabilities that could not be calibrated
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 
 class GhoflError(Exception):
@@ -37,7 +42,7 @@ class GhoflError(Exception):
 
 
 class RecipeError(GhoflError, ValueError):
-    """What the sites agreed on cannot work."""
+    """A recipe that cannot work."""
 
 
 class DatasetError(GhoflError, ValueError):
@@ -97,11 +102,15 @@ class SiteError(GhoflError, ValueError):
 
 
 class PolicyError(GhoflError, PermissionError):
-    """What a site's policy does not allow. Its text tells nothing about the site's rows, so others may read it."""
+    """Something a site's policy does not allow. Its text says nothing about the site's rows, so others may read it."""
 
 
 class BusyError(GhoflError, TimeoutError):
-    """A folder that another process is at work in."""
+    """A folder that another process is using."""
+
+
+class MemoryLimitError(GhoflError, MemoryError):
+    """An array that fits neither into memory nor on the disk."""
 
 
 class FederationError(GhoflError, RuntimeError):
@@ -122,3 +131,12 @@ class EmptyClassWarning(UserWarning):
 
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
+
+
+@contextmanager
+def errors_about(path: str | Path) -> Iterator[None]:
+    """Errors inside say which file they are about."""
+    try:
+        yield
+    except (EmbeddingsError, MessageError, RosterError) as error:
+        raise type(error)(f"{path}: {error}") from None

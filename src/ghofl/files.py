@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, folders that only their owner enters, and one process at a time in them."""
+"""Files that are written whole or not at all, private folders, and locks for one process at a time in a folder."""
 
 import errno
 import os
@@ -17,27 +17,27 @@ from ghofl.errors import BusyError, MessageError
 
 try:
     import fcntl
-except ModuleNotFoundError:  # not on Windows: there, two processes at one folder are not told apart
+except ModuleNotFoundError:  # not on Windows, where a second process in a folder is not noticed
     fcntl = None
 
 
 PRIVATE = 0o600  # read and written by its owner alone, whatever the umask
-LOCK = ".lock"  # the file in a folder that the process at work there holds
-LOOK = 0.05  # seconds between two looks at a lock that another process holds
+LOCK = ".lock"  # the file in a folder that the process at work there has locked
+LOOK = 0.05  # seconds between two attempts to get a lock
 
 
 @contextmanager
 def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """An open binary file that becomes `path` when the block ends well, and vanishes when it does not.
+    """An open binary file that becomes `path` when the block succeeds, and vanishes when it fails.
 
-    `mode` is who may read and write it, as far as the umask allows; `PRIVATE` is for what only its owner may read.
+    `mode` says who may read and write it, as far as the umask allows; with `PRIVATE` only its owner may.
     """
     path = Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "No such folder", str(path.parent))
     temporary = path.parent / f".{path.name[:200]}.{secrets.token_hex(8)}.part"
-    # The system applies the umask while it makes the file: to read the umask, a process would have to change it, and
-    # files that other threads make in that moment would be open to everybody.
+    # The system applies the umask when it creates the file: to read the umask, a process would have to change it, and
+    # files that other threads create in that moment would be open to everybody.
     handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -57,7 +57,7 @@ def write(path: str | Path, content: bytes | str, mode: int = 0o666) -> None:
 
 
 def open_private(path: str | Path) -> BinaryIO:
-    """A file to append to and to read, which only its owner may open; one that was open to others is closed to them."""
+    """A file to append to and to read, which only its owner may open from now on."""
     file = open(path, "ab+", opener=lambda name, flags: os.open(name, flags, PRIVATE))  # noqa: SIM115 - for the caller
     close_to_others(path)
     return file
@@ -68,12 +68,12 @@ def close_to_others(path: str | Path) -> None:
     path = Path(path)
     wanted = 0o700 if path.is_dir() else PRIVATE
     if path.stat().st_mode & 0o777 & ~wanted:
-        with suppress(PermissionError):  # somebody else's folder: what we put into it is closed by itself
+        with suppress(PermissionError):  # somebody else's folder: the files we put into it are private
             path.chmod(wanted)
 
 
 def private_folder(path: str | Path) -> Path:
-    """A folder that only its owner may enter, made where it is not there, and so are parents that are missing."""
+    """A folder that only its owner may enter; it and missing parents are created."""
     path = Path(path)
     for missing in reversed([folder for folder in (path, *path.parents) if not folder.is_dir()]):
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -82,9 +82,9 @@ def private_folder(path: str | Path) -> Path:
 
 
 def own_folder(path: str | Path) -> Path:
-    """A folder that a user named for us to work in, private where it is new, empty or ours, which its lock shows.
+    """A folder that a user named for us to work in, made private where it is new, empty or has our lock.
 
-    One that holds other things may be everybody's and keeps its permissions.
+    One that holds other things may be shared and keeps its permissions.
     """
     path = Path(path)
     if not path.is_dir() or (path / LOCK).exists() or not any(path.iterdir()):
@@ -96,12 +96,12 @@ def own_folder(path: str | Path) -> Path:
 def alone(folder: str | Path, seconds: float = 0.0) -> Iterator[None]:
     """Be the only process at work in a folder while the block runs.
 
-    Where another one is, wait for it, `seconds` at most; then `BusyError` is raised.
+    If another process is at work there, wait `seconds` for it at most, then raise `BusyError`.
     """
     handle = os.open(Path(folder) / LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
     with os.fdopen(handle, "r+b") as file:
         deadline = time.monotonic() + seconds
-        while not is_ours(file):
+        while not try_lock(file):
             if time.monotonic() >= deadline:
                 waited = f" and still was after {seconds:g} seconds" if seconds >= 1 else ""
                 raise BusyError(f"another process is at work in {folder}{waited}; wait for it to end and try again.")
@@ -113,13 +113,13 @@ def is_busy(folder: str | Path) -> bool:
     """Whether a process is at work in a folder."""
     try:
         with open(Path(folder) / LOCK, "rb") as file:
-            return not is_ours(file)
+            return not try_lock(file)
     except FileNotFoundError:
         return False
 
 
-def is_ours(file: BinaryIO) -> bool:
-    """Lock an open file for this process until it is closed; not when another process has it."""
+def try_lock(file: BinaryIO) -> bool:
+    """Lock an open file for this process until it is closed; false when another process has locked it."""
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ def is_ours(file: BinaryIO) -> bool:
 
 
 def _open_plain(path: str | Path) -> int:
-    """A handle to read a file by; a folder or a pipe, whose writer may never come, raises instead."""
+    """A handle to read a file with; a folder raises, and so does a pipe, whose writer may never come."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISREG(os.fstat(handle).st_mode):
         return handle
@@ -138,7 +138,7 @@ def _open_plain(path: str | Path) -> int:
 
 
 class FileBytes:
-    """The bytes of a file, read where they are asked for: slices are uint8 arrays, and the whole is never in memory.
+    """The bytes of a file, read when they are needed: slices are uint8 arrays, and the whole is never in memory.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile() as file:
@@ -158,6 +158,11 @@ class FileBytes:
     def __len__(self) -> int:
         return self._end - self._start
 
+    def __bytes__(self) -> bytes:
+        os.lseek(self._handle, self._start, os.SEEK_SET)
+        content = os.read(self._handle, len(self))
+        return content if len(content) == len(self) else self[:].tobytes()
+
     def __getitem__(self, where: slice) -> np.ndarray:
         low, high, _ = where.indices(len(self))
         out, done = np.empty(max(0, high - low), dtype=np.uint8), 0
@@ -171,7 +176,7 @@ class FileBytes:
         return out
 
     def part(self, low: int, high: int) -> "FileBytes":
-        """A view of some of the bytes, open as long as this one is."""
+        """A view of some of the bytes, usable until this one is closed."""
         return FileBytes(self.path, self._start + low, self._start + high, self._handle)
 
     def close(self) -> None:

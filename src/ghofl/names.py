@@ -1,7 +1,7 @@
 """Names and ids that come from outside: of sites, classes and messages.
 
 A name is shown in tables, logs and reports, so it must look like what it is: in Unicode's normal form C, and without
-characters that are invisible, control a terminal or turn the direction of a text. Two sites of one federation may not
+characters that are invisible, control a terminal or change the direction of a text. Two sites of one federation may not
 look alike either (Unicode TR39): ``north`` with a Cyrillic о is another site to a machine and the same one to people.
 """
 
@@ -18,7 +18,7 @@ _HEX = frozenset("0123456789abcdef")
 NAMES_ARE = (
     "names are printable texts in Unicode's normal form C, without control, bidirectional or invisible characters."
 )
-# Characters that Python calls printable and that show nothing: Unicode's Default_Ignorable_Code_Point, and blanks.
+# Characters that Python calls printable although they show nothing: Unicode's Default_Ignorable_Code_Point, and blanks.
 _INVISIBLE = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),
     (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x1D159, 0x1D159), (0xE0100, 0xE01EF),
@@ -26,7 +26,7 @@ _INVISIBLE = (
 
 
 def is_name(text: object) -> bool:
-    """Whether something is a text that can be shown as it is.
+    """Whether something is a text that can safely be shown as it is.
 
     >>> is_name("Nord-Süd 3"), is_name("a\\x1b[2J"), is_name("caf\\u0065\\u0301"), is_name("ab\\u200bc")
     (True, False, False, False)
@@ -40,12 +40,12 @@ def is_name(text: object) -> bool:
 
 
 def is_site_name(text: object) -> bool:
-    """Whether something can be a site's name: up to 64 characters that can be shown, none before or after it."""
+    """Whether something can be a site's name: up to 64 printable characters without blanks at its ends."""
     return is_name(text) and len(text) <= SITE_LENGTH and text.strip() == text  # type: ignore[arg-type, union-attr]
 
 
 def is_hex(value: object, digits: int) -> bool:
-    """Whether something is a text of so many hexadecimal digits in lower case, as ids and hashes are.
+    """Whether something is a text of this many hexadecimal digits in lower case, as ids and hashes are.
 
     >>> is_hex("00ff", 4), is_hex("00FF", 4), is_hex("00ff\\n", 5)
     (True, False, False)
@@ -66,7 +66,7 @@ def skeleton(name: str) -> str:
 
 
 def look_alike(names: Iterable[str]) -> tuple[str, str] | None:
-    """Two of some different names that look alike, if there are any."""
+    """The first two different names that look alike, if there are any."""
     seen: dict[str, str] = {}
     for name in names:
         first = seen.setdefault(skeleton(name), name)
@@ -76,14 +76,14 @@ def look_alike(names: Iterable[str]) -> tuple[str, str] | None:
 
 
 def check_look_alike(name: str, looks: Mapping[str, str]) -> None:
-    """Raise when a site looks like another one, given the names that are there by their skeletons."""
+    """Raise when a site's name looks like an earlier one; `looks` has the earlier names by their skeletons."""
     other = looks.get(skeleton(name), name) if name else name
     if other != name:
         raise RosterError(f"site {name!r} looks like {other!r}, which is in the total; give it another name.")
 
 
 def shown(text: object, length: int = 80) -> str:
-    """A text of a stranger for a log or an error: what is not printable is written out, and it is not long."""
+    """A text from outside for a log or an error: unprintable characters are written out, and it is cut to `length`."""
     whole = str(text)
     cut = "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole[:length])
     return cut + ("…" if len(whole) > length else "")
@@ -91,10 +91,10 @@ def shown(text: object, length: int = 80) -> str:
 
 @cache
 def _looks() -> dict[str, str]:
-    """By character, what it looks like: the same text for all characters that look alike.
+    """One text per character, the same for all characters that look alike.
 
-    The table lists for every character the texts that look like it. A group that has a text of several characters
-    (rn, for m) is shown as that one, so that both are found.
+    The table lists for every character the texts that look like it. A group with a text of several characters (rn, for
+    m) is represented by that text, so that both are found.
     """
     content = resources.files("confusable_homoglyphs").joinpath("confusables.json").read_text(encoding="utf-8")
     links = {_bare(key): [_bare(other["c"]) for other in others] for key, others in json.loads(content).items()}
@@ -110,10 +110,10 @@ def _looks() -> dict[str, str]:
         chosen = min(group, key=lambda text: (-len(text), text))
         looks |= dict.fromkeys(group, chosen)
     single = {key: look for key, look in looks.items() if len(key) == 1}
-    # A look of several characters is made of characters that have looks of their own.
+    # A text of several characters is made of characters that look like others, too.
     return {key: "".join(single.get(c, c) for c in look) if len(look) > 1 else look for key, look in single.items()}
 
 
 def _bare(text: str) -> str:
-    """The table puts marks of direction around texts that run from right to left."""
+    """A text of the table without the marks of direction around texts that run from right to left."""
     return text.replace("\u200e", "")

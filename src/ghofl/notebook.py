@@ -12,12 +12,12 @@ MOST_BARS = 40
 
 
 class Shown:
-    """A value whose `_facts` say in a few words what it is; `_picture` may add a small drawing for notebooks."""
+    """A value that prints as one line of `_facts`; `_picture` may add a small drawing for notebooks."""
 
     __slots__ = ()
 
     def _facts(self) -> Mapping[str, object]:
-        """What it is, in the order of importance: names with short values."""
+        """Names with short values, the most important first."""
         return {}
 
     def _picture(self) -> str:
@@ -33,8 +33,8 @@ class Shown:
 
 def line(value: object, facts: Mapping[str, object]) -> str:
     """A value on one line: its kind and some facts."""
-    told = "; ".join(f"{name} {shown(fact, VALUE)}" for name, fact in facts.items())
-    return f"<{type(value).__name__}: {shown(told, LINE)}>"
+    text = "; ".join(f"{name} {shown(fact, VALUE)}" for name, fact in facts.items())
+    return f"<{type(value).__name__}: {shown(text, LINE)}>"
 
 
 def table(value: object, facts: Mapping[str, object]) -> str:
@@ -54,12 +54,12 @@ def some(names: Sequence[str], most: int = 3) -> str:
     >>> some(("cat", "dog", "bird", "fish"))
     '4 (cat, dog, bird, …)'
     """
-    told = ", ".join(names[:most]) + (", …" if len(names) > most else "")
-    return f"{len(names):,} ({told})" if told else "0"
+    first = ", ".join(names[:most]) + (", …" if len(names) > most else "")
+    return f"{len(names):,} ({first})" if first else "0"
 
 
 def bars(names: Sequence[str], counts: Sequence[int], what: str) -> str:
-    """A drawing of counts by name as one bar each; nothing where there are too many to tell apart."""
+    """A drawing of counts by name, one bar each; nothing where there are too many bars."""
     largest = max([int(count) for count in counts], default=0)
     if largest <= 0 or len(names) > MOST_BARS:
         return ""

@@ -1,7 +1,7 @@
 """Shapes in signatures: ``Float[np.ndarray, "n dim"]`` says what an array holds and how long its axes are.
 
-Where jaxtyping is imported already, as by its plugin for pytest, the words are its own and every call is checked. Otherwise
-they are notes for readers and type checkers: importing jaxtyping would take longer than most commands.
+Where jaxtyping is already imported, as by its plugin for pytest, these names are its own and every call is checked.
+Otherwise they only inform readers and type checkers: importing jaxtyping would take longer than most commands.
 """
 
 import sys

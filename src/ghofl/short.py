@@ -1,4 +1,4 @@
-"""The short path: a recipe, a message per site, their total and a classifier, a line each.
+"""The short path: a recipe, a message per site, their total and a classifier, one line each.
 
 ::
 
@@ -7,7 +7,7 @@
     classifier = ghofl.fit(ghofl.total([north, south]))        # at the server
     classifier.predict(x)                                      # class names
 
-Every function is a door to the same rooms that the command line uses; nothing is decided here.
+Every function calls the same code as the command line; nothing is decided here.
 """
 
 import os
@@ -38,7 +38,7 @@ from ghofl.site.persons import first_rows, rows_per_person
 from ghofl.wire.message import Message, check_not_secure
 from ghofl.wire.total import Total
 
-BUDGET = 5_000_000  # bytes of a message that a recipe is proposed for, unless it is said what sites send
+BUDGET = 5_000_000  # bytes per message of a proposed recipe, unless the caller says what sites send
 SPACE = ("statistics", "project", "lift", "sketch")
 
 
@@ -51,18 +51,17 @@ def recipe_for(
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
     **options: Any,
 ) -> Recipe:
-    """The recipe for rows like `x`: who the classes are, what sites send, on which grid, with which privacy.
+    """The recipe for rows like `x`: the classes, what sites send, the grid and the privacy.
 
-    `classes` are names, or labels that they are read off. `options` are the fields of `RecipeOptions` and
-    `PrivacyOptions`, such as ``statistics=("S",)``, ``budget=800_000`` or ``epsilon=1.0, unit_length=True``; without a
-    word on what sites send, it is the best that fits messages of 5 MB. `encoder` is a name such as
-    ``onnx:model.onnx``, which is loaded, or one that is loaded already, and puts its fingerprint into the recipe. A
-    `schema` (or its file) is for rows of a table.
+    `classes` are names, or labels from which the names are taken. `options` are the fields of `RecipeOptions` and
+    `PrivacyOptions`, such as ``statistics=("S",)``, ``budget=800_000`` or ``epsilon=1.0, unit_length=True``; by default
+    sites send the best that fits messages of 5 MB. `encoder` is a name such as ``onnx:model.onnx``, which is loaded, or
+    an encoder that is already loaded; the recipe gets its fingerprint. A `schema` (or its file) is for rows of a table.
 
     Guarantees
     ----------
-    Under an `epsilon` the recipe does not depend on `x`, but for its width and, where you give labels, the classes in
-    them; only `public` rows teach it more. Every option is in the recipe, or an error says which cannot be.
+    Under an `epsilon` the recipe depends on `x` only by its width and, where you give labels, by the classes in
+    them; otherwise it depends only on `public` rows. Every option is in the recipe, or an error says which cannot be.
 
     Examples
     --------
@@ -75,7 +74,7 @@ def recipe_for(
     strange = sorted(set(options) - {f.name for f in fields(RecipeOptions)})
     if strange:
         known = ", ".join(sorted({f.name for f in fields(RecipeOptions)} | private))
-        raise RecipeError(f"there is no option {strange[0]!r} of a recipe; there are {known}.")
+        raise RecipeError(f"a recipe has no option {strange[0]!r}; choose from {known}.")
     if not any(options.get(name) is not None for name in SPACE):
         options.setdefault("budget", BUDGET)
     options = {"privacy": privacy, **options, **({} if schema is None else {"table": schema.table})}
@@ -95,17 +94,17 @@ def message(
     labels_are_numbers: bool = False,
     stream: NoiseStream | None = None,
 ) -> Message:
-    """The one message of a site: its rows added up, with all that the recipe asks of a site.
+    """The one message of a site: its rows added up, after everything that the recipe asks of a site.
 
     `x` are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
     with its columns. `y` has a class name per row, or a class number where the classes are called 0, 1, 2 … or
     `labels_are_numbers`; it may be the name of a column of the DataFrame. `person` says who each row is about, in the
-    same two ways, for recipes that limit the rows of one person.
+    same two ways, for recipes that limit the rows per person.
 
     Guarantees
     ----------
-    It is what `ghofl moments` writes of the same rows: `ghofl.site.outgoing` decides what leaves. A recipe for secure
-    aggregation raises, because nobody may see a message there.
+    It is what `ghofl moments` writes for the same rows: `ghofl.site.outgoing` decides what leaves. A recipe for secure
+    aggregation raises, because nobody may see a single message.
 
     Examples
     --------
@@ -114,23 +113,23 @@ def message(
     <Message: site north; rows 2; classes 2; features 2; holds N A B; recipe 637afec858c9…>
     """
     check_not_secure(recipe)
-    x, labels, persons = _taken_apart(x, recipe, y, person)
+    x, labels, persons = _split_columns(x, recipe, y, person)
     if labels is None:
         raise EmbeddingsError("there are no labels; give one per row, or the name of the column that holds them.")
     rows = embeddings_of(x, recipe.table)
     numbers = class_numbers(labels_of(labels), recipe.classes, labels_are_numbers)
     if len(numbers) != len(rows):
         raise EmbeddingsError(f"{len(numbers)} labels for {len(rows)} rows; give one label per row.")
-    left = outgoing(recipe, _limited(rows, numbers, recipe, persons, rows_per_person), site, stream=stream)
+    left = outgoing(recipe, _limit_rows(rows, numbers, recipe, persons, rows_per_person), site, stream=stream)
     left.counted.clipping.warn(recipe)
     assert left.message is not None, "only secure recipes give none"
     return left.message
 
 
 def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | None = None) -> Total:
-    """The sum of messages, which come as they are, as bytes, or as files; each site counts once.
+    """The sum of messages, given as values, bytes or files; each site counts once.
 
-    The recipe is that of the first message. Bytes and files carry its fingerprint alone, so give it along with them.
+    The recipe is that of the first message. Bytes and files carry only its fingerprint, so give the recipe with them.
 
     Examples
     --------
@@ -139,7 +138,7 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     2
     """
     if isinstance(messages, Message | bytes | str | Path):
-        raise MessageError(f"messages are one {type(messages).__name__}; give a list of them.")
+        raise MessageError(f"messages are a single {type(messages).__name__}; give a list of them.")
     if not isinstance(messages, Iterable):
         raise MessageError(f"messages are not a list but {type(messages).__name__}; give a list of messages or files.")
     coming = iter(messages)
@@ -158,7 +157,7 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
 def fit(total: Total, head: str | HeadSpec = "best") -> Classifier:
     """The classifier of a total: the strongest head that it allows, or the one that `head` names, with options.
 
-    A recipe with central noise promises it for the total: `Total.release` adds it, once, and `fit` takes what it gives.
+    Where the recipe promises central noise, `Total.release` adds it, and `fit` takes the released total.
 
     Examples
     --------
@@ -182,7 +181,7 @@ def encode(
     batch_size: int = 0,
     **options: Any,
 ) -> Float32[np.ndarray, "n dim"]:
-    """The embeddings of images or texts, a row each.
+    """The embeddings of images or texts, one row per sample.
 
     `samples` are a list of texts, or of images (files, Pillow images, arrays of bytes), or a `Path` that ``ghofl embed
     --data`` would take. `encoder` is a name as there (``torchvision:resnet18``, ``hf:FOLDER``, ``onnx:FILE``), with
@@ -190,23 +189,23 @@ def encode(
 
     Guarantees
     ----------
-    The same rows as `ghofl embed` with the same options, and in the order of the samples. A sample that cannot be read
-    raises and is named.
+    The same rows as `ghofl embed` with the same options, in the order of the samples. A sample that cannot be read
+    raises an error that names it.
     """
     runtime = Runtime(device, precision)
-    loaded = _loaded(encoder, runtime, views, options)
+    loaded = _load_encoder(encoder, runtime, views, options)
     found = encode_samples(samples_of(samples, loaded), loaded, runtime=runtime, batch_size=batch_size)
     return np.concatenate([np.zeros((0, loaded.dim), dtype=np.float32), *(x for x, _ in found)])
 
 
-def _loaded(
+def _load_encoder(
     encoder: str | SampleEncoder, runtime: Runtime | None = None, views: Any = None, options: Any = None
 ) -> SampleEncoder:
     if isinstance(encoder, str):
         return encoders.load(encoder, runtime, views=Wanted() if views is None else views, **(options or {}))
     if views is not None or options:
         raise RecipeError(
-            f"{encoder.name} is loaded already; give views and {', '.join(options or ['options'])} there."
+            f"{encoder.name} is already loaded; give views and {', '.join(options or ['options'])} when loading it."
         )
     return encoder
 
@@ -215,29 +214,29 @@ def _identity(encoder: str | Encoder | SampleEncoder | None, rows: np.ndarray | 
     if isinstance(encoder, Encoder):
         return encoder
     if encoder is None and rows is None:
-        raise RecipeError("no rows and no encoder say how long a row is; give x, encoder=Encoder(dim=512) or a schema.")
+        raise RecipeError("nothing says how long a row is; give x, encoder=Encoder(dim=512) or a schema.")
     if encoder is None:
         assert rows is not None
         return Encoder(dim=rows.shape[1])
-    return encoders.identity(_loaded(encoder))
+    return encoders.identity(_load_encoder(encoder))
 
 
 def _classes(classes: Any, schema: Schema | None) -> tuple[str, ...]:
     if classes is not None:
         return tuple(classes) if _are_names(classes) else classes_of(labels_of(classes))
     if schema is None or not schema.classes:
-        raise RecipeError("no classes are given; name them, or give labels to read them off.")
+        raise RecipeError("no classes are given; name them, or give labels to take them from.")
     return schema.classes
 
 
 def _are_names(classes: Any) -> bool:
-    """Whether they are a list of different names, whose order counts; labels repeat, or are numbers."""
+    """Whether they are a list of different names, whose order matters; labels repeat, or are numbers."""
     is_listed = isinstance(classes, list | tuple) and all(isinstance(name, str) for name in classes)
     return is_listed and len(set(classes)) == len(classes)
 
 
-def _taken_apart(x: Data, recipe: Recipe, labels: Any, persons: Any) -> tuple[Data, Any, Any]:
-    """Rows, labels and persons; what is named as a column of the rows is taken out of them."""
+def _split_columns(x: Data, recipe: Recipe, labels: Any, persons: Any) -> tuple[Data, Any, Any]:
+    """Rows, labels and persons; where labels or persons name a column of the rows, it is taken out of them."""
     if labels is None and recipe.table is not None and columns_of(x) is not None:
         labels = recipe.table.label or None
     named = [each for each in (labels, persons) if isinstance(each, str)]
@@ -247,7 +246,7 @@ def _taken_apart(x: Data, recipe: Recipe, labels: Any, persons: Any) -> tuple[Da
     return x, labels, persons
 
 
-def _limited(rows: np.ndarray, numbers: np.ndarray, recipe: Recipe, persons: Any, own: int | None) -> Embedded:
+def _limit_rows(rows: np.ndarray, numbers: np.ndarray, recipe: Recipe, persons: Any, own: int | None) -> Embedded:
     if persons is None:
         if own is not None:
             raise EmbeddingsError("rows_per_person needs to know who each row is about; give person too.")

@@ -24,7 +24,7 @@ try:
 except ImportError:
     raise MissingExtraError("ghofl.sklearn needs scikit-learn 1.6 or newer: pip install 'ghofl[sklearn]'") from None
 
-HEADROOM = 8.0  # how many times the size of the rows that the grid was fitted to still fits into it
+HEADROOM = 8.0  # how many times larger than the rows it was fitted to a row may be and still fit the grid
 
 
 class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
@@ -35,13 +35,13 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     head : the head and its options, e.g. ``"lda"``, ``"rda(blend=0.9)"`` or ``"best"``, the strongest for the data.
     bits : bits of the grid that features are rounded to, 2 to 16.
     center, scale : numbers to subtract and divide by, one per feature or one for all, so that most values lie within
-        ±1. Estimators that are to be merged need the same ones. Without them they follow from the first rows seen.
+        ±1. Estimators can be merged only if both are the same. By default they follow from the first rows.
 
     Attributes
     ----------
     classes_ : the class labels.
     n_features_in_, feature_names_in_ : as in scikit-learn.
-    moments_ : the exact sums that everything follows from.
+    moments_ : the exact sums that everything is computed from.
     classifier_ : the `Classifier` built from them.
 
     Notes
@@ -90,38 +90,44 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
             return self
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise EmbeddingsError(
-                f"classes are {np.asarray(classes).tolist()} and were {self.classes_.tolist()}; they stay as they began."
+                f"classes are {np.asarray(classes).tolist()} and were {self.classes_.tolist()} in the first call; "
+                "give the same ones, or none."
             )
         return self._replace(self.moments_ + self._sums(X, y))
 
     def merge(self, other: GaussianHeadClassifier) -> GaussianHeadClassifier:
-        """Add everything that another estimator has learned, as if its rows had come here."""
+        """Add everything that another estimator has learned, as if its rows had been given to this one."""
         check_is_fitted(self)
         check_is_fitted(other)
         if not np.array_equal(self.classes_, other.classes_):
-            raise EmbeddingsError(f"classes {other.classes_.tolist()} do not merge with {self.classes_.tolist()}.")
+            raise EmbeddingsError(
+                f"the classes are {self.classes_.tolist()} here and {other.classes_.tolist()} there; "
+                "give both estimators the same `classes`."
+            )
         if not (np.array_equal(self._center, other._center) and np.array_equal(self._scale, other._scale)):
             raise EmbeddingsError("the two were fitted on different grids; give both the same center and scale.")
         if self._recipe != other._recipe:
-            raise EmbeddingsError("the two differ in head or bits, so that their sums are not of one kind.")
+            raise EmbeddingsError("the two differ in head or bits, so their sums do not add; give both the same ones.")
         return self._replace(self.moments_ + other.moments_)
 
     def forget(self, X: Any, y: Any) -> GaussianHeadClassifier:
-        """Take rows out that were learned before: what remains is what never saw them, to the bit."""
+        """Take out rows that were learned before: the result is, to the bit, an estimator that never saw them."""
         check_is_fitted(self)
         X, y = self._checked(X, y, reset=False)
         left = self.moments_ - self._sums(X, y)
         if left.counts.min() < 0:
-            raise EmbeddingsError("these rows were never learned: a class would be left with fewer than no rows.")
+            raise EmbeddingsError(
+                "these rows were never learned: a class has fewer rows than these; forget only others."
+            )
         return self._replace(left)
 
     @property
     def classifier_(self) -> Classifier:
-        """The classifier of what was learned so far, built when it is first asked for."""
+        """The classifier of everything learned so far, built when it is first needed."""
         check_is_fitted(self, "moments_")
         if not self._built:
             total = Total.of([Message.of(self.moments_, self._recipe, "rows")], self._recipe)
-            with warnings.catch_warnings():  # `classes` may name some that come later
+            with warnings.catch_warnings():  # rows of some `classes` may come later
                 warnings.simplefilter("ignore", EmptyClassWarning)
                 warnings.simplefilter("ignore", CalibrationWarning)
                 self._built.append(Classifier.fit(total, self.head))
@@ -155,7 +161,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     def _start(self, X: np.ndarray, classes: np.ndarray) -> None:
         if len(classes) < 2:
             raise EmbeddingsError(
-                f"a classifier tells at least two classes apart, and there is only 1 class: {classes.tolist()[0]!r}."
+                f"a classifier needs at least two classes, and there is only 1 class: {classes.tolist()[0]!r}."
             )
         self.classes_ = classes
         dim = X.shape[1]
@@ -178,7 +184,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         if (self.classes_[numbers] != y).any():
             odd = y[self.classes_[numbers] != y].tolist()[0]
             raise EmbeddingsError(
-                f"label {odd!r} is none of the classes {self.classes_.tolist()}; name all in `classes`."
+                f"label {odd!r} is not one of the classes {self.classes_.tolist()}; name all in `classes`."
             )
         counted = count(Features.of(self._recipe), Embedded(self._scaled(X), numbers.astype(np.int64)))
         counted.clipping.warn(self._recipe)
@@ -190,7 +196,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _fitted_grid(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The mean and spread of each feature, rounded to powers of two so that nothing is lost in scaling."""
+    """A centre and a scale per feature; scales are powers of two, so that dividing by them is exact."""
     center, spread = X.mean(axis=0), np.abs(X - X.mean(axis=0)).max(axis=0)
     deviation = np.maximum(X.std(axis=0), spread * 2.0 / HEADROOM)
     safe = np.where(deviation > 0, deviation, np.maximum(1.0, np.abs(center)))

@@ -1,30 +1,31 @@
-"""Work spread over threads of our own, each with a BLAS of one thread.
+"""Work spread over our own threads, each with a BLAS of one thread.
 
 A BLAS that spreads every product over its own threads waits for the slowest of them each time. Beside another busy
-process that wait is most of the time: one thread lost its core. Here a product runs on one thread, and a thread that is
-done takes the next piece of work. There are as many threads as the BLAS would use, so that OPENBLAS_NUM_THREADS,
-OMP_NUM_THREADS and `threadpoolctl.threadpool_limits` mean what they always do.
+process most of the time is spent waiting, because one thread lost its core. Here a product runs on one thread, and a
+thread that is done takes the next piece of work. There are as many threads as the BLAS would use, so
+OPENBLAS_NUM_THREADS, OMP_NUM_THREADS and `threadpoolctl.threadpool_limits` keep their meaning.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
-_free = threading.Lock()  # held while threads are at work: whoever asks meanwhile works alone
+_free = threading.Lock()  # held while threads are at work: other callers then work without threads
 
 
 def each(work: Callable[[T], object], pieces: Iterable[T]) -> None:
     """Call `work` with every piece, on as many threads as the BLAS may use; an error in one of them is raised here.
 
-    Pieces must not write to the same place. A piece that calls `each` itself does those pieces one after another, and so
-    does another thread that calls it in the meantime.
+    Pieces must not write to the same place. If a piece, or another thread in the meantime, calls `each` itself, those
+    pieces run one after another.
 
     >>> out = [0, 0, 0]
     >>> each(lambda i: out.__setitem__(i, i * i), range(3))
@@ -44,7 +45,7 @@ def each(work: Callable[[T], object], pieces: Iterable[T]) -> None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let the products of a block run on one thread: many small ones after each other gain nothing from two."""
+    """Let the products of a block run on one thread: many small ones in a row gain nothing from a second."""
     is_first = _free.acquire(blocking=False)
     try:
         if is_first:
@@ -61,7 +62,7 @@ def _share_out(work: Callable[[T], object], pieces: list[T]) -> None:
     left, taking, errors = iter(pieces), threading.Lock(), []
 
     def take() -> None:
-        with _blas().limit(limits=1):  # on every thread: some libraries ask it of each, others of the first
+        with _blas().limit(limits=1):  # on every thread: some libraries need it on each, others only on the first
             while not errors:
                 with taking:
                     piece = next(left, errors)
@@ -72,7 +73,7 @@ def _share_out(work: Callable[[T], object], pieces: list[T]) -> None:
                 except BaseException as error:
                     errors.append(error)
 
-    # Each thread sees the caller's context: numpy keeps in it what happens at a division by zero.
+    # Each thread sees the caller's context: numpy keeps its handling of a division by zero there.
     others = [
         threading.Thread(target=copy_context().run, args=(take,), daemon=True)
         for _ in range(min(blas_threads(), len(pieces)) - 1)
@@ -87,27 +88,30 @@ def _share_out(work: Callable[[T], object], pieces: list[T]) -> None:
         raise errors[0]
 
 
-def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items of an iterator, each made on another thread while the one before it is worked on.
+def prefetch(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+    """The same items, with up to `depth` of them made in advance on another thread.
 
-    >>> list(ahead(iter("abc")))
+    >>> list(prefetch("abc"))
     ['a', 'b', 'c']
     """
-    done: Any = object()
-    with ThreadPoolExecutor(1) as maker:
-        following = maker.submit(next, items, done)
-        while (item := following.result()) is not done:
-            following = maker.submit(next, items, done)
-            yield item
+    iterator, end = iter(items), object()
+    thread = ThreadPoolExecutor(1)
+    try:
+        coming = deque(thread.submit(next, iterator, end) for _ in range(depth))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(thread.submit(next, iterator, end))
+            yield item  # type: ignore[misc]
+    finally:
+        thread.shutdown(cancel_futures=True)
 
 
 def blas_threads() -> int:
-    """How many threads the BLAS may use; one where none is found that says so."""
+    """How many threads the BLAS may use; 1 where no BLAS says so."""
     return max((library.num_threads for library in _blas().lib_controllers), default=1)
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    import scipy.linalg  # noqa: F401  # brings a BLAS of its own, which is looked for once
+    import scipy.linalg  # noqa: F401  # brings its own BLAS, which must be loaded before the search
 
     return ThreadpoolController().select(user_api="blas")

@@ -24,7 +24,7 @@ from ghofl.errors import ClippingWarning
 from ghofl.recipe import Column, Encoder, Schema, Table
 from ghofl.samples import Rows, save_rows
 from ghofl.samples import streaming as streams
-from ghofl.samples.predictions import Asked, predict_stream
+from ghofl.samples.predictions import Extras, predict_stream
 from ghofl.samples.streaming import open_stream
 
 NAMES = np.array([f"class {c}" for c in range(4)])
@@ -185,12 +185,12 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["new.npy", "-o", "out.xlsx"], "is of no known kind; write to .csv"),
+        (["new.npy", "-o", "out.xlsx"], "has no known suffix; write to .csv"),
         (["new.npy", "-o", "out.csv", "--label-column", "y"], "ghofl evaluate"),
         (["new.npy", "-o", "out.csv", "--text-column", "t"], "cannot be loaded by that"),
         (["new.npy", "-o", "out.csv", "--batch-size", "4"], "needs no encoder; leave out"),
         (["new.npy", "-o", "out.csv", "--pooling", "cls"], "needs no encoder; leave out"),
-        (["new.npy", "-o", "out.csv", "--id-column", "who"], "neither a split '' nor ids 'who'"),
+        (["new.npy", "-o", "out.csv", "--id-column", "who"], "without a split '' or ids 'who'"),
         (["new.npz", "-o", "out.csv", "--id-column", "who"], "no ids 'who'; check --id-column"),
         (["new.npz", "-o", "out.csv", "--id-column", "wide"], "expected one text or whole number per row, 50"),
         (["new.npz", "-o", "out.csv", "--id-column", "label"], "ids are called 'label', as is a column"),
@@ -201,10 +201,10 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["narrow.npy", "-o", "out.csv"], "the recipe expects rows of 6 numbers"),
         (["nan.npy", "-o", "out.csv"], "nan.npy row 20 holds a number that is not finite"),
         (["nowhere", "-o", "out.csv"], "is not a file or folder here"),
-        (["ragged.parquet", "-o", "out.csv"], "is not of lists of one length"),
-        (["null.parquet", "-o", "out.csv"], "is not of lists of one length"),
-        (["text.parquet", "-o", "out.csv"], "is not of lists of one length"),
-        (["ragged.arrow", "-o", "out.csv"], "is not of lists of one length"),
+        (["ragged.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["null.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["text.parquet", "-o", "out.csv"], "does not hold lists of one length"),
+        (["ragged.arrow", "-o", "out.csv"], "does not hold lists of one length"),
         (["text.arrow", "-o", "out.csv"], "has the columns text and no splits; expected a column 'embedding' of lists"),
         (["cut.arrow", "-o", "out.csv"], "is not an Arrow file that can be read"),
     ],
@@ -287,7 +287,7 @@ def test_a_row_of_a_table_that_breaks_the_schema_is_named_by_its_line_or_left_ou
     assert [int(row["row"]) for row in table()] == [i for i in range(45) if i != 33]
     frame.loc[33, "age"], frame.loc[2, "age"] = 500, -3
     frame.to_csv("far.csv", index=False)
-    with pytest.warns(ClippingWarning, match=r"2 values lie outside .* age \(2\)"):
+    with pytest.warns(ClippingWarning, match=r"2 values are outside .* age \(2\)"):
         predict("far.csv", "-o", "far-out.csv", head="table.safetensors")
 
 
@@ -337,7 +337,7 @@ def test_a_file_larger_than_memory_would_allow_is_read_a_block_at_a_time(tmp_pat
     del x
     tracemalloc.start()
     with open_stream(recipe, str(path)) as stream:
-        counts = predict_stream(head, stream, lambda columns: written.append(len(columns["row"])), Asked())
+        counts = predict_stream(head, stream, lambda columns: written.append(len(columns["row"])), Extras())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert counts == (rows, 0)
@@ -366,20 +366,20 @@ def test_an_archive_that_goes_on_after_its_rows_is_damaged(folder):
     np.savez("new.npz", x=new_rows())
     with zipfile.ZipFile("new.npz") as archive, zipfile.ZipFile("more.npz", "w") as out:
         out.writestr("x.npy", archive.read("x.npy") + b"more")
-    assert "goes on after its last row" in predict("more.npz", "-o", "out.csv", code=2)
+    assert "has more bytes after its last row" in predict("more.npz", "-o", "out.csv", code=2)
 
 
 @pytest.mark.parametrize(
     ("header", "told"),
     [
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-4, 6), }", "of shape (-4, 6); nothing has that"),
-        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 6), }", "nothing has that"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (-4, 6), }", "the impossible shape (-4, 6)"),
+        ("{'descr': '<f8', 'fortran_order': False, 'shape': (1152921504606846976, 6), }", "impossible shape"),
         (
             "{'descr': '<f8', 'fortran_order': False, 'shape': (1, 1099511627776), }",
             "holds rows of 1099511627776 numbers",
         ),
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (9000, 6), }", "ends before its last row"),
-        ("{'descr': '<f8', 'fortran_order': True, 'shape': (50, 6), }", "column after column"),
+        ("{'descr': '<f8', 'fortran_order': True, 'shape': (50, 6), }", "column by column"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (50, 6), }", "holds objects"),
         ("{'descr': '<f8', 'shape': (50, 6), }", "is not an .npz of plain arrays"),
         ("__import__('os')", "is not an .npz of plain arrays"),

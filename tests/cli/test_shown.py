@@ -13,7 +13,7 @@ import ghofl
 from federations import blobs, recipe_of
 from ghofl.cli import app, console, measures
 from ghofl.evaluation import Metrics
-from ghofl.evaluation.confusion import between, wilson
+from ghofl.evaluation.confusion import interval_text, wilson
 from ghofl.privacy import NoiseStream
 from ghofl.recipe import Column, Privacy, Schema, Table
 from ghofl.report.findings import Findings
@@ -115,7 +115,9 @@ def test_evaluate_shows_intervals_and_who_is_mistaken_for_whom(folder):
     assert values["accuracy_interval"] == list(wilson(right, 100))
     low, high = values["balanced_accuracy_interval"]
     assert low < values["balanced_accuracy"] < high
-    assert re.search(rf"│ accuracy % +│ +{100 * values['accuracy']:.2f} │ +{between(wilson(right, 100), 2)} │", text)
+    assert re.search(
+        rf"│ accuracy % +│ +{100 * values['accuracy']:.2f} │ +{interval_text(wilson(right, 100), 2)} │", text
+    )
     assert re.search(rf"│ balanced accuracy % +│ +\d+\.\d+ │ +{NUMBER} │", text)
     for i, row in enumerate(values["confusion"]):
         cells = " │ +".join(str(count) if count else "·" for count in row)
@@ -143,19 +145,19 @@ def test_select_and_simulate_show_intervals_too(folder):
     command = ("simulate", "--embeddings", "all.npz", "--clients", 3, "--heads", "lda,nb")
     text, values = run(*command), json.loads(run(*command, "--json", "-"))
     for head in values["heads"].values():
-        assert between(tuple(head["accuracy_interval"]), 2) in text
+        assert interval_text(tuple(head["accuracy_interval"]), 2) in text
 
 
 def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
     head, total = ghofl.Classifier.load("head.safetensors"), ghofl.Total.load("total.ghofl")
     rows = np.load("test.npz")
     y = np.searchsorted(NAMES, rows["y"])
-    found = Findings.of_total(total, "A run").with_judged([head], rows["x"], y)
+    found = Findings.of_total(total, "A run").judge_heads([head], rows["x"], y)
     expected = Metrics.of(head.predict_proba(rows["x"]), y).confusion.accuracy_interval
     assert found.heads[0].interval == expected
     text = page(found)
-    assert f"best accuracy ({between(expected)} with 95 % confidence)" in text
-    assert f"<td>{between(expected, 2)}</td>" in text
+    assert f"best accuracy ({interval_text(expected)} with 95 % confidence)" in text
+    assert f"<td>{interval_text(expected, 2)}</td>" in text
     balanced = "–".join(f"{end:.4f}" for end in found.heads[0].metrics["balanced_accuracy_interval"])
     assert f"<td>{balanced}</td>" in text
     assert text.count("<button>95 % interval</button>") == 2

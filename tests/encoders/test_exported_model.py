@@ -19,7 +19,7 @@ from ghofl.cli import app
 from ghofl.encoders import Preprocessing
 from ghofl.encoders.export import export, seal
 from ghofl.encoders.onnx_file import DESCRIPTION, Description
-from ghofl.encoders.tokens import padded
+from ghofl.encoders.tokens import pad
 from ghofl.errors import EncoderError
 from ghofl.export.exported import Exported
 from ghofl.export.model import export_with_encoder
@@ -109,7 +109,7 @@ def test_a_text_encoder_and_a_head_in_one_file_label_texts_as_the_two_do(languag
     classifier = fitted(original, *texts(rng, 300), "lda")
     samples = texts(rng, 120)[0]
     model = export_with_encoder(classifier, tmp_path / "bert.onnx")
-    ids, mask = padded(original.tokens.numbers(samples))
+    ids, mask = pad(original.tokens.numbers(samples))
     found = run(model, dict(zip([given.name for given in model.graph.input], (ids, mask), strict=True)))
     check_same(found, classifier, rows_of(original, samples))
     described = json.loads(next(entry.value for entry in model.metadata_props if entry.key == DESCRIPTION))

@@ -101,9 +101,9 @@ def test_rows_go_through_as_they_are():
     [
         ([np.zeros((4, 4, 3))], "sample 0 is ndarray, float64"),
         ([np.zeros((4, 4, 4), np.uint8)], "an array of bytes"),
-        (["nowhere.png"], "nowhere.png is not there"),
+        (["nowhere.png"], "nowhere.png does not exist"),
         ([b"odd"], "sample 0 is not an image"),
-        (b"odd", "samples are one bytes; give a list"),
+        (b"odd", "samples are a single bytes; give a list"),
     ],
 )
 def test_what_is_not_an_image_is_named(vision_model, samples, told):
@@ -113,13 +113,13 @@ def test_what_is_not_an_image_is_named(vision_model, samples, told):
 
 def test_what_cannot_be_encoded_is_refused(language_model):
     spec = f"hf:{language_model}"
-    with pytest.raises(SampleError, match="one str; give a list of them, or a pathlib.Path"):
+    with pytest.raises(SampleError, match="single str; give a list of them, or a pathlib.Path"):
         ghofl.encode("texts.csv", spec)
     with pytest.raises(SampleError, match="sample 1 is an empty text"):
         ghofl.encode(["cat", " "], spec)
     with pytest.raises(EncoderError, match="encoder 'cats' is unknown"):
         ghofl.encode(["cat"], "cats")
-    with pytest.raises(RecipeError, match="is loaded already; give views and pooling there"):
+    with pytest.raises(RecipeError, match="is already loaded; give views and pooling when loading it"):
         ghofl.encode(["cat"], encoders.load(spec), pooling="cls")
 
 
@@ -200,7 +200,7 @@ def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_
     total = ghofl.total([ghofl.message(unnamed, "north", ghofl.encode(TEXTS, text_head), LABELS)])
     ghofl.fit(total, "nb").save("unnamed.safetensors")
     said = invoke("predict", "unnamed.safetensors", "new.csv", "-o", "no.csv", code=2)
-    assert "says its encoder is 'unnamed', which cannot be loaded by that" in said
+    assert "calls its encoder 'unnamed', which cannot be loaded by that" in said
 
 
 @pytest.fixture
@@ -225,7 +225,7 @@ def test_an_image_folder_is_predicted_with_the_names_of_its_files(image_head, tm
     said = invoke(
         "predict", "head.safetensors", "photos", "-o", "no.csv", "--encoder", image_head, "--id-column", "x", code=2
     )
-    assert "has no column 'x' of ids" in said
+    assert "has no columns, so no ids 'x'" in said
 
 
 def test_files_named_in_a_table_are_predicted_under_the_table_s_own_names(image_head):

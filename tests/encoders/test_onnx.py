@@ -174,6 +174,6 @@ def test_what_cannot_be_run_or_exported_is_refused(file, tmp_path, original, mon
     with pytest.raises(EncoderError, match="is not a torch encoder"):
         export(encoders.load(f"onnx:{file}"), tmp_path / "x.onnx")
     monkeypatch.setattr("ghofl.encoders.export.LARGEST_DIFFERENCE", -1.0)
-    with pytest.raises(EncoderError, match="it was not written"):
+    with pytest.raises(EncoderError, match="the file was not written"):
         export(original, tmp_path / "x.onnx")
     assert not (tmp_path / "x.onnx").exists()

@@ -93,7 +93,7 @@ def test_settings_come_back_as_they_were():
     ("wrong", "says"),
     [
         ({"fit": "stretch"}, "fit is 'stretch'; write one of squash, crop"),
-        ({"kernel": "nearest"}, "kernel is 'nearest'; known are bilinear, bicubic"),
+        ({"kernel": "nearest"}, "kernel is 'nearest'; write one of bilinear, bicubic"),
         ({"size": 0}, "size 0"),
         ({"mean": (0.5,)}, "three numbers"),
     ],

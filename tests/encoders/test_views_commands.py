@@ -116,7 +116,7 @@ def test_rows_of_other_views_are_refused_with_the_options_that_give_the_recipe_s
     assert "views" not in Recipe.load("old.toml").to_toml()
     embedded(photos, weights, "--views", "flip", "--scales", "64", output="flip.npz")
     said = ghofl("moments", "flip.npz", "--recipe", "old.toml", "-o", "m.ghofl", code=2) + capsys.readouterr().err
-    assert "the recipe's has one view and this one the views 'flip 64'" in " ".join(said.split())
+    assert "the recipe's has one view and this has the views 'flip 64'" in " ".join(said.split())
     assert "ghofl embed --quality paper" in " ".join(said.split())
     ghofl("recipe", "new.toml", "--from-embeddings", "flip.npz")
     said = ghofl("moments", "rows.npz", "--recipe", "new.toml", "-o", "m.ghofl", code=2) + capsys.readouterr().err
@@ -193,7 +193,7 @@ def test_views_are_tried_on_labelled_images_only(tmp_path, photos):
     unlabelled = base.of_image_files(sorted(photos.rglob("*.png")) * 4, None)
     texts = base.of_texts(["a", "b"] * 20, np.array(["x", "y"] * 20), ["row"] * 40)
     few = load_samples(str(photos))
-    for samples, match in ((unlabelled, "labelled images"), (texts, "views are of images"), (few, "at least 20")):
+    for samples, match in ((unlabelled, "labelled images"), (texts, "views are for images"), (few, "at least 20")):
         with pytest.raises(DatasetError, match=match):
             try_views(samples, pytest.fail, tmp_path)
 

@@ -52,7 +52,7 @@ class Hospitals(Deployment):
         (self.folder / f"{name}.toml").write_text(text)
 
     def forget(self, policy="any_peers = true\nany_recipe = true\n"):
-        """New folders for all sites: one that has unmasked does so once."""
+        """New folders for all sites: one that has revealed does so once."""
         self.memories += 1
         self.policy.write_text(policy)
         for name in NAMES:
@@ -96,7 +96,7 @@ def test_the_total_over_tls_is_the_simulated_one_to_the_bit(hospitals, tmp_path,
 
 
 def test_a_dead_node_a_wrong_recipe_and_a_stranger_do_not_stop_the_others(hospitals, tmp_path):
-    hospitals.forget()  # a folder that unmasked in a round sends no plain message any more
+    hospitals.forget()  # a folder that revealed in a round sends no plain message any more
     Recipe((*PLAIN.classes[:-1], "another"), PLAIN.encoder).save(hospitals.folder / "another.toml")
     hospitals.configure("site-3", 'recipe = "another.toml"\n')
     key_pair(hospitals.folder / "stranger")
@@ -192,5 +192,5 @@ def test_a_killed_server_app_goes_on_with_its_secure_round(hospitals, tmp_path):
     lines = hospitals.finish(hospitals.begin("secure", tmp_path / "run", timeout=200.0), timeout=500)
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines
-    assert "Going on with round" in lines
+    assert "Continuing round" in lines
     assert "shared seeds" not in lines

@@ -116,7 +116,7 @@ def test_every_node_that_is_asked_has_one_answer_or_one_reason(monkeypatch):
     assert by_node[1].letter.fields == {"node": 1}
     assert by_node[3].error == "its node failed or is gone: gone for good"
     assert by_node[4].error == "no answer within 0.5 seconds"
-    assert by_node[5].error == "the engine did not take its query"
+    assert by_node[5].error == "the engine did not accept its query"
 
 
 def test_the_client_app_answers_queries_from_its_node_configuration(tmp_path, caplog):
@@ -345,7 +345,7 @@ def test_the_app_lists_every_setting_with_its_default():
 @pytest.mark.parametrize(
     ("node", "why"),
     [
-        ({"keeper": "/run/k.sock", "site": "/etc/site.toml"}, "a keeper and site; the keeper alone knows the site"),
+        ({"keeper": "/run/k.sock", "site": "/etc/site.toml"}, "a keeper and site; leave those out"),
         ({"keeper": "/run/k.sock", "simulate": True}, "a keeper and simulate"),
         ({"keeper": 5}, "keeper is 5"),
         ({"keeper": "/" + "x" * 200}, "systems take 107"),

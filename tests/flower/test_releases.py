@@ -15,7 +15,7 @@ from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import BusyError, FederationError
 from ghofl.flower.server.federation import run
-from ghofl.flower.server.report import told_of, write_html
+from ghofl.flower.server.report import load_used_total, write_html
 from ghofl.privacy import compose, plan_of
 from ghofl.recipe import Privacy
 from ghofl.wire.total import Total
@@ -54,7 +54,7 @@ def test_the_page_of_a_run_shows_the_noisy_total_and_what_all_releases_promise(t
     text = (tmp_path / "run" / "report.html").read_text()
     assert "in 2 releases" in text
     assert stat.S_IMODE((tmp_path / "run" / "report.html").stat().st_mode) == 0o600
-    exact, (shown, _) = Total.load(tmp_path / "run" / "total.ghofl"), told_of(tmp_path / "run")
+    exact, (shown, _) = Total.load(tmp_path / "run" / "total.ghofl"), load_used_total(tmp_path / "run")
     assert shown.is_released
     assert shown.moments != exact.moments
     words = ["report", str(tmp_path / "run"), "-o", str(tmp_path / "again.html")]

@@ -42,7 +42,7 @@ def private(**values):
     ("policy", "recipe", "why"),
     [
         (Policy(secure=True), private(), "only under secure aggregation"),
-        (Policy(), private(secure=True), "whom it joins secure rounds with"),
+        (Policy(), private(secure=True), "with whom it joins secure rounds"),
         (Policy(min_count=5), private(epsilon=1.0, delta=1e-6), "an answer without noise"),
         (Policy(epsilon=2.0, delta=1e-5, noise=ALL), private(), "epsilon of at most 2, and the recipe promises none"),
         (
@@ -110,7 +110,7 @@ def test_a_policy_that_cannot_be_followed_is_refused_with_its_file(tmp_path, tex
         ('name = "n"\nfolder = "f"', "needs its rows"),
         ('name = "n"\nfolder = "f"\ndata = "d"', "needs its rows"),
         ('name = "n"\nfolder = "f"\nembeddings = "x"\ndata = "d"\nencoder = "e"', "needs its rows"),
-        ('name = "n"\nembeddings = "x.npz"', "needs a folder of its own"),
+        ('name = "n"\nembeddings = "x.npz"', "needs its own folder"),
         ('nam = "n"', "did you mean name"),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, mon
     with site.memory().alone():
         for action in ACTIONS:
             reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
-            assert "BusyError: A folder that another process is at work in." in reply.fields["why"]
+            assert "BusyError: A folder that another process is using." in reply.fields["why"]
             assert str(tmp_path) not in reply.fields["why"]
         busy = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
         assert isinstance(busy.exception, BusyError)
@@ -347,7 +347,7 @@ def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):
     assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["rows_changed"] is False
     np.savez(tmp_path / "0.npz", x=x[1:], y=y[1:])
     seen = invoke("check", path, "--recipe", recipe)
-    assert "is approved, as it was packed before" in seen.output
+    assert "is approved, as it was packed earlier" in seen.output
     assert "the rows have changed since this was packed" in seen.output
     assert "--again" in seen.output
     told = json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)
@@ -357,7 +357,7 @@ def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):
     assert "have changed" not in anew.output
     (tmp_path / "0.npz").unlink()
     gone = invoke("check", path, "--recipe", recipe)
-    assert "the rows behind it are not there any more" in gone.output
+    assert "the rows it was made from are no longer there" in gone.output
     assert isinstance(invoke("check", path, "--recipe", recipe, "--again").exception, FileNotFoundError)
 
 
@@ -368,7 +368,7 @@ def test_check_warns_of_rows_that_fall_outside_the_grid(tmp_path):
     replace(PLAIN, grid=replace(PLAIN.grid, scale=1e6)).save(recipe)
     seen = invoke("check", path, "--recipe", recipe)
     assert "of its entries fell outside the grid and were clipped" in seen.output
-    assert "not fit to be sent; grid.scale = " in seen.output
+    assert "should not be sent; grid.scale = " in seen.output
     assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["clipped_share"] > 0.9
 
 

@@ -21,7 +21,7 @@ def test_shrinkage_keeps_the_trace_and_ends_in_a_sphere(rng):
 
 @pytest.mark.parametrize("amount", [-0.1, 1.1, float("nan")])
 def test_a_shrinkage_out_of_range_is_refused(amount):
-    with pytest.raises(ValueError, match="lies between 0"):
+    with pytest.raises(ValueError, match="give a number from 0"):
         linalg.shrink(np.eye(2), amount)
 
 

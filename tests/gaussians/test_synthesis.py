@@ -66,7 +66,7 @@ def test_clipping_limits_how_far_a_draw_strays(gaussians):
 
 @pytest.mark.parametrize(
     ("options", "says"),
-    [({"method": "best"}, "write one of plain, matched, quasi"), ({"dispersion": 0.0}, "both must be positive")],
+    [({"method": "best"}, "give one of plain, matched, quasi"), ({"dispersion": 0.0}, "both must be positive")],
 )
 def test_options_out_of_range_are_refused(gaussians, options, says):
     with pytest.raises(ValueError, match=says):

@@ -117,8 +117,8 @@ def test_priors_set_at_use_are_those_of_bayes_rule(rng):
     [
         ("even", "'uniform'"),
         ({"cat": 1}, "no class 'cat'"),
-        ([1.0], "2 here"),
-        ([1, -1], "from 0 on"),
+        ([1.0], "2 in all"),
+        ([1, -1], "none below 0"),
         ([0, 0], "are 0"),
     ],
 )
@@ -135,7 +135,7 @@ def test_a_threshold_decides_from_which_probability_on_a_class_is_predicted(rng)
     assert np.array_equal(classifier.with_thresholds({"class 1": 0.1}).predict_numbers(x), (p >= 0.1).astype(int))
     both = classifier.with_thresholds({"class 1": 0.9, "class 0": 0.9}).predict_numbers(x)
     assert np.array_equal(both, np.where(p >= 0.9, 1, np.where(1 - p >= 0.9, 0, -1)))
-    with pytest.raises(HeadError, match="not a class"):
+    with pytest.raises(HeadError, match="does not name a class"):
         classifier.with_thresholds({"class 7": 0.5})
     with pytest.raises(HeadError, match="above 0"):
         classifier.with_thresholds({"class 1": 0.0})
@@ -167,7 +167,7 @@ def test_a_hostile_calibration_is_refused(change):
 
 def test_a_head_without_known_priors_says_so():
     with pytest.raises(HeadError, match="does not say which priors"):
-        Calibration(2.0).under(np.array([0.5, 0.5]))
+        Calibration(2.0).with_priors(np.array([0.5, 0.5]))
 
 
 def test_draws_are_as_measured_in_few_dimensions_and_wider_in_many():

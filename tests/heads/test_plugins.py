@@ -101,7 +101,7 @@ def test_a_built_in_head_stays_and_who_offers_its_name_is_told(tmp_path: Path, m
 
 
 NOT_HEADS = {
-    "class Mine:\n    name = 'mine'\n": "is not a head: odd_heads:Mine has to be a class with ghofl.Head as its base",
+    "class Mine:\n    name = 'mine'\n": "is not a head: odd_heads:Mine must be a class with ghofl.Head as its base",
     "import nothing_of_that_name\n": "cannot be imported: ModuleNotFoundError",
     "x = 1\n": "cannot be imported: AttributeError",
     "import ghofl\nclass Mine(ghofl.Head):\n    name = 'yours'\n": "calls itself 'yours'",

@@ -91,9 +91,9 @@ def test_priors_are_put_back_into_fisher_mix(rng):
 def test_extra_directions_are_those_that_class_covariances_couple_to_fishers(data):
     """The leading eigenvectors of Σ_c E_c U Uᵀ E_c outside of U, by its definition; all white under S_W."""
     _, _, gaussians = data
-    fisher = Fisher.of_dim(gaussians, 2, gaussians.eased(0.05)).basis
+    fisher = Fisher.of_dim(gaussians, 2, gaussians.ease_shrinkage(0.05)).basis
     found = widen_basis(gaussians, fisher, 2)
-    within = shrink(gaussians.pooled(), gaussians.eased(0.05)) + 1e-6 * np.eye(len(fisher))
+    within = shrink(gaussians.pooled(), gaussians.ease_shrinkage(0.05)) + 1e-6 * np.eye(len(fisher))
     assert found.T @ within @ found == pytest.approx(np.eye(4), abs=1e-5)
     lower = np.linalg.cholesky(within)
     u, inverse = lower.T @ fisher, np.linalg.inv(lower)
@@ -112,7 +112,7 @@ def test_extra_directions_are_never_fishers_again(classes, energy, seed):
     gaussians = gaussians_of(recipe_of(classes=classes), x, y)
     found = basis_for(gaussians, energy, None)
     assert found.shape == (6, 6)
-    within = shrink(gaussians.pooled(), gaussians.eased(0.05)) + 1e-6 * np.eye(6)
+    within = shrink(gaussians.pooled(), gaussians.ease_shrinkage(0.05)) + 1e-6 * np.eye(6)
     assert found.T @ within @ found == pytest.approx(np.eye(6), abs=1e-3)
 
 

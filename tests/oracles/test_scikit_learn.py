@@ -93,7 +93,7 @@ def test_oas_from_moments_agrees_with_scikit_learn(data):
     values, y, gaussians = data
     centred = values - gaussians.means[y]
     _, theirs = oas(centred, assume_centered=True)
-    assert gaussians.oas() == pytest.approx(theirs, rel=1e-9)
+    assert gaussians.oas == pytest.approx(theirs, rel=1e-9)
 
 
 @pytest.mark.parametrize("penalty", [1e-3, 1.0, 100.0])

@@ -58,7 +58,7 @@ def test_rounding_at_the_edge_of_the_integers_does_not_overflow():
 
 
 def test_unknown_blocks_and_impossible_shifts_are_refused():
-    with pytest.raises(PrivacyError, match="block 'B'; these moments hold N, A"):
+    with pytest.raises(PrivacyError, match="block 'B', and these moments hold N, A"):
         round_moments(moments_of([0] * 4), {"B": 3})
     with pytest.raises(PrivacyError, match="shift of A is 41"):
         round_moments(moments_of([0] * 4), {"A": 41})

@@ -28,7 +28,7 @@ def findings(rng):
     messages = [outgoing(RECIPE, Embedded(x[part], y[part]), name).message for name, part in sites.items()]
     total = Total.of(messages, RECIPE)
     found = Findings.of_total(total, f"Animals {HOSTILE}", messages)
-    return found.with_judged([classifier_of(head, RECIPE, rng) for head in ("lda", "nb")], *rows(rng, 400))
+    return found.judge_heads([classifier_of(head, RECIPE, rng) for head in ("lda", "nb")], *rows(rng, 400))
 
 
 def test_findings_are_what_the_total_and_the_rows_say(findings):

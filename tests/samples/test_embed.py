@@ -18,9 +18,10 @@ from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleErro
 from ghofl.features import Features
 from ghofl.recipe import Encoder, Grid, Recipe
 from ghofl.samples import base, load_rows, load_samples
-from ghofl.samples.embed import ahead, batch_size_for, embed
+from ghofl.samples.embed import batch_size_for, embed
 from ghofl.samples.journal import Journal
 from ghofl.site.outgoing import Embedded, Encodable, count
+from ghofl.workers import prefetch
 
 
 @dataclass(frozen=True)
@@ -227,17 +228,17 @@ def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
 
 
 def test_reading_ahead_gives_the_same_items_and_the_same_error():
-    assert list(ahead(range(100), 3)) == list(range(100))
+    assert list(prefetch(range(100), 3)) == list(range(100))
 
     def failing():
         yield 1
         raise SampleError("no")
 
-    items = ahead(failing(), 2)
+    items = prefetch(failing(), 2)
     assert next(items) == 1
     with pytest.raises(SampleError, match="no"):
         next(items)
-    endless = ahead(iter(int, 1), 2)
+    endless = prefetch(iter(int, 1), 2)
     assert next(endless) == 0
     endless.close()  # the thread ends with its reader
 

@@ -232,7 +232,7 @@ def test_pillow_warns_all_others_as_ever(monkeypatch):
 
 def test_an_image_that_a_table_names_and_nobody_has_is_a_bad_sample(tmp_path):
     (tmp_path / "t.csv").write_text("path,label\nmissing.png,cat\n")
-    with pytest.raises(SampleError, match="missing.png is not there"):
+    with pytest.raises(SampleError, match="missing.png does not exist"):
         load_samples(str(tmp_path / "t.csv")).read(0)
 
 
@@ -242,12 +242,12 @@ def test_an_empty_text_is_a_bad_sample_that_names_its_row(tmp_path):
     with pytest.raises(SampleError, match=r"t.csv, row 2 is an empty text"):
         samples.read(1)
     (tmp_path / "t.jsonl").write_text('{"text": null, "label": "a"}\n')
-    with pytest.raises(SampleError, match="row 1 is None, not a text"):
+    with pytest.raises(SampleError, match="row 1 is None, which is not a text"):
         load_samples(str(tmp_path / "t.jsonl")).read(0)
 
 
 TABLES = [
-    ("a.csv", "words,label\nx,y\n", "has the columns words, label; name the one to read by --text-column"),
+    ("a.csv", "words,label\nx,y\n", "has the columns words, label; name the one to read with --text-column"),
     ("a.csv", "text,label\nx\n", "line 2 has 1 fields and the header names 2"),
     ("a.csv", "", "a.csv is empty"),
     ("a.csv", "text,label\nx,\n", "row 1 has the label ''; expected a class name or number"),
@@ -264,7 +264,7 @@ TABLES = [
     ("a.jsonl", '{"text": "a", "label": 1.5}', "row 1 has the label 1.5"),
     ("a.jsonl", '{"text": "a", "label": null}', "row 1 has the label None"),
     ("a.parquet", "nonsense", "is not a parquet file"),
-    ("a.docx", "x", "a.docx is of no known kind; known are .csv"),
+    ("a.docx", "x", "a.docx has no known suffix; give one of .csv"),
 ]
 
 
@@ -284,12 +284,12 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
 @pytest.mark.parametrize("column", ["text", "label"])
 def test_a_column_that_is_not_there_is_refused(tmp_path, column):
     (tmp_path / "a.csv").write_text("text,label\nx,y\n")
-    with pytest.raises(DatasetError, match="has the columns text, label and not 'other'"):
+    with pytest.raises(DatasetError, match="has the columns text, label but not 'other'"):
         load_samples(str(tmp_path / "a.csv"), columns=Columns(**{column: "other"}))
 
 
 def test_folders_that_cannot_be_read_say_what_they_hold(photos, tmp_path):
-    with pytest.raises(DatasetError, match="holds the splits test, train; choose one by --split"):
+    with pytest.raises(DatasetError, match="holds the splits test, train; choose one with --split"):
         load_samples(str(photos))
     with pytest.raises(DatasetError, match="has no split 'dev'; it holds test, train"):
         load_samples(str(photos), "dev")
@@ -302,7 +302,7 @@ def test_folders_that_cannot_be_read_say_what_they_hold(photos, tmp_path):
     with pytest.raises(DatasetError, match="'no-such-thing' is not a file or folder here; check the path"):
         load_samples("no-such-thing")
     write_table(tmp_path / "empty", ".csv")
-    with pytest.raises(DatasetError, match="holds train.csv; choose one by --split"):
+    with pytest.raises(DatasetError, match="holds train.csv; choose one with --split"):
         load_samples(str(tmp_path / "empty"))
     with pytest.raises(DatasetError, match="is one table and has no split"):
         load_samples(str(tmp_path / "empty" / "train.csv"), "train")
@@ -373,7 +373,7 @@ def test_a_dataset_that_cannot_be_reached_is_one_clear_line(name, monkeypatch, t
         load_samples(name, "test")
     assert "\n" not in str(caught.value)
     assert f"the data set '{name}' could not be loaded from the Hugging Face hub: " in str(caught.value)
-    assert "Connect once, or give a folder or file of your own with --data." in str(caught.value)
+    assert "Connect once, or give your own folder or file with --data." in str(caught.value)
     assert "Retrying" not in capfd.readouterr().err
 
 

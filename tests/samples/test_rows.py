@@ -6,9 +6,10 @@ import pytest
 
 from ghofl import Encoder, Features, Recipe
 from ghofl.errors import EmbeddingsError
-from ghofl.samples import Rows, class_numbers, classes_of, columnar, load_rows, without_bad
+from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.rows import load_embedded
+from ghofl.statistics import arrays
 
 
 def test_rows_are_read_by_split(tmp_path, rng):
@@ -105,11 +106,11 @@ def test_objects_that_are_not_class_names_are_named_with_their_row(labels, says)
 def test_rows_with_numbers_that_are_not_finite_can_be_left_out(rng):
     x = rng.normal(size=(5, 3))
     x[1, 2], x[4, 0] = np.nan, -np.inf
-    rows, bad = without_bad(Rows(x, np.arange(5)))
+    rows, bad = drop_bad(Rows(x, np.arange(5)))
     assert rows.y.tolist() == [0, 2, 3]
     assert [number for number, _ in bad] == [1, 4]
     whole = Rows(np.zeros((2, 2), dtype=np.uint8))
-    assert without_bad(whole) == (whole, [])
+    assert drop_bad(whole) == (whole, [])
 
 
 def test_a_bare_array_needs_labels_only_where_they_are_asked_for(tmp_path, rng):
@@ -164,7 +165,7 @@ def test_rows_of_columnar_files_are_read_in_batches_into_memory_or_a_mapped_file
     assert np.array_equal(rows.x, x)
     assert rows.x.dtype == np.float16
     assert np.array_equal(rows.y, y)
-    assert isinstance(rows.x, np.memmap) is (in_memory < 2**20)
+    assert arrays.is_mapped(rows.x) is (in_memory < 2**20)
     recipe = Recipe(tuple("012"), Encoder(dim=4))
     assert load_embedded(recipe, path).y.tolist() == y.tolist()
     counted = count(Features.of(recipe), load_embedded(recipe, path))

@@ -74,7 +74,7 @@ class Attack:
         above = [pair for seat, pair in pairs.items() if seat > self.victim]
         below = [pair for seat, pair in pairs.items() if seat < self.victim]
         elements = ring.unpack(masked.elements, self.agreement.entries)
-        return ring.decode(ring.masked(elements, plus=below, minus=[seed, *above]))
+        return ring.unmask(elements, plus=below, minus=[seed, *above])
 
 
 @pytest.mark.parametrize("clients", [5, 7, 9])

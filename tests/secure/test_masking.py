@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import chisquare
 
-from ghofl.secure import Ring, RingError, WireError
-from ghofl.secure.masking import CHUNK, RING_BITS
+from ghofl.secure import Ring, RingError, WireError, masking
 
-RINGS = [Ring(bits) for bits in RING_BITS]
+RINGS = [Ring(bits) for bits in masking.RING_BITS]
 seeds = st.binary(min_size=32, max_size=32)
 
 
@@ -22,62 +22,88 @@ def ring_vectors(draw):
     return ring, values, limit
 
 
-@given(ring_vectors())
-def test_packing_and_unpacking_gives_the_values_back_in_bits_over_eight_bytes_an_entry(case):
+def mask_of(ring, seed, entries):
+    """The mask of a seed as the module's description has it, entry by entry."""
+    low, high = (stream(seed, start, 8 * entries) for start in (0, 2**127))
+    if ring.bits in (32, 40):
+        words = [int.from_bytes(low[4 * i : 4 * i + 4], "little") for i in range(entries)]
+        return words if ring.bits == 32 else [word + (high[i] << 32) for i, word in enumerate(words)]
+    return [int.from_bytes(low[8 * i : 8 * i + 8], "little") for i in range(entries)]
+
+
+def stream(seed, block, size):
+    return Cipher(algorithms.AES(seed), modes.CTR(block.to_bytes(16, "big"))).encryptor().update(bytes(size))
+
+
+@given(ring_vectors(), st.lists(seeds, max_size=5), st.lists(seeds, max_size=5))
+def test_a_masked_entry_is_the_little_endian_residue_of_the_value_and_its_masks(case, plus, minus):
     ring, values, limit = case
-    packed = ring.pack(ring.encode(values, limit))
+    sums = [int(value) for value in values]
+    for sign, seed in [(1, seed) for seed in plus] + [(-1, seed) for seed in minus]:
+        sums = [sum_ + sign * word for sum_, word in zip(sums, mask_of(ring, seed, len(values)), strict=True)]
+    expected = b"".join((sum_ % 2**ring.bits).to_bytes(ring.width, "little") for sum_ in sums)
+    with pytest.MonkeyPatch.context() as patch:  # several chunks that end within a block, and several batches
+        patch.setattr(masking, "CHUNK", 7)
+        patch.setattr(masking, "BATCH", 3)
+        assert ring.mask(values, limit, plus, minus) == expected
+        assert ring.unpack(expected, len(values)).tolist() == [sum_ % 2**ring.bits for sum_ in sums]
+        assert ring.unmask(ring.unpack(expected, len(values)), plus=minus, minus=plus).tolist() == values.tolist()
+    assert ring.mask(values, limit, plus, minus) == expected
+
+
+@given(ring_vectors())
+def test_masking_with_no_seed_is_packing_in_bits_over_eight_bytes_an_entry(case):
+    ring, values, limit = case
+    packed = ring.mask(values, limit)
     assert len(packed) == len(values) * ring.bits // 8
-    assert ring.decode(ring.unpack(packed, len(values))).tolist() == values.tolist()
+    assert ring.unmask(ring.unpack(packed, len(values))).tolist() == values.tolist()
 
 
-@given(ring_vectors())
-def test_a_packed_entry_is_the_little_endian_residue(case):
-    ring, values, limit = case
-    expected = b"".join((int(v) % 2**ring.bits).to_bytes(ring.width, "little") for v in values)
-    assert ring.pack(ring.encode(values, limit)) == expected
+@pytest.mark.parametrize("ring", RINGS)
+def test_sums_of_elements_may_leave_the_ring_on_their_way(ring):
+    limit = 2 ** (ring.bits - 1) - 1
+    high, low = (ring.unpack(ring.mask(np.array([sign * limit]), limit), 1) for sign in (1, -1))
+    assert ring.unmask(high + high + high + low + low).tolist() == [limit]
 
 
-@given(ring_vectors(), st.lists(seeds, max_size=4), st.lists(seeds, max_size=4))
-def test_masks_that_are_added_and_taken_away_leave_nothing(case, plus, minus):
-    ring, values, limit = case
-    elements = ring.encode(values, limit)
-    masked = ring.unpack(ring.pack(ring.masked(elements, plus, minus)), len(values))
-    assert ring.decode(ring.masked(masked, plus=minus, minus=plus)).tolist() == values.tolist()
+@pytest.mark.parametrize("ring", RINGS)
+def test_a_vector_that_is_not_in_one_piece_is_masked_like_its_copy(ring):
+    values = np.arange(-50, 50)
+    assert ring.mask(values[::-3], 50, [b"s" * 32]) == ring.mask(values[::-3].copy(), 50, [b"s" * 32])
 
 
 @given(st.sampled_from(RINGS), st.lists(seeds, min_size=2, max_size=4, unique=True))
 def test_the_order_of_masks_does_not_matter(ring, some):
-    zeros = np.zeros(9, dtype=ring.dtype)
-    one_by_one = zeros
+    elements = np.zeros(9, dtype=ring.dtype)
     for seed in reversed(some):
-        one_by_one = ring.masked(one_by_one, [seed])
-    assert ring.pack(one_by_one) == ring.pack(ring.masked(zeros, some))
+        elements = ring.unmask(elements, [seed]).astype(ring.dtype)
+    assert ring.unmask(elements).tolist() == ring.unmask(np.zeros(9, dtype=ring.dtype), some).tolist()
 
 
 @pytest.mark.parametrize("ring", RINGS)
 def test_a_mask_does_not_depend_on_how_long_the_vector_is(ring):
-    seed, long = bytes(range(32)), 2 * CHUNK + 5
-    whole = ring.masked(np.zeros(long, dtype=ring.dtype), [seed])
-    part = ring.masked(np.zeros(CHUNK + 3, dtype=ring.dtype), [seed])
-    assert ring.pack(whole[: len(part)]) == ring.pack(part)
+    seed, long = bytes(range(32)), 2 * masking.CHUNK + 5
+    whole = ring.mask(np.zeros(long, dtype=np.int64), 0, [seed])
+    part = ring.mask(np.zeros(masking.CHUNK + 3, dtype=np.int64), 0, [seed])
+    assert whole[: len(part)] == part
 
 
 @pytest.mark.parametrize("ring", RINGS)
 def test_masks_of_many_chunks_cancel_and_leave_the_input_alone(ring):
     rng = np.random.default_rng(3)
-    values = rng.integers(-1000, 1000, 2 * CHUNK + 5)
-    elements = ring.encode(values, 1000)
-    before = elements.copy()
+    values = rng.integers(-1000, 1000, 2 * masking.CHUNK + 5)
+    before = values.copy()
     some = [bytes([i]) * 32 for i in range(70)]
-    masked = ring.masked(elements, some)
-    assert np.array_equal(elements, before)
-    assert np.array_equal(ring.decode(ring.masked(masked, minus=some)), values)
+    elements = ring.unpack(ring.mask(values, 1000, some), len(values))
+    assert np.array_equal(values, before)
+    kept = elements.copy()
+    assert np.array_equal(ring.unmask(elements, minus=some), values)
+    assert np.array_equal(elements, kept)
 
 
 @pytest.mark.parametrize("ring", RINGS)
 def test_the_bytes_of_a_masked_vector_look_uniform(ring):
-    values = np.full(40_000, 12_345)
-    masked = ring.pack(ring.masked(ring.encode(values, 20_000), [b"s" * 32]))
+    masked = ring.mask(np.full(40_000, 12_345), 20_000, [b"s" * 32])
     for offset in range(ring.width):
         counts = np.bincount(np.frombuffer(masked, dtype=np.uint8)[offset :: ring.width], minlength=256)
         assert chisquare(counts).pvalue > 1e-4  # fixed seed: the test cannot fail by chance
@@ -99,13 +125,14 @@ def test_the_largest_sum_of_a_ring_comes_out_signed(clients, bits):
     ring = Ring.holding(clients, 1)
     assert ring.bits == bits
     extremes = np.array([clients, -clients])
-    assert ring.decode(ring.encode(extremes, clients)).tolist() == [clients, -clients]
+    assert ring.unmask(ring.unpack(ring.mask(extremes, clients), 2)).tolist() == [clients, -clients]
 
 
+@pytest.mark.parametrize("many", [[], [b"s" * 32], [bytes([i]) * 32 for i in range(masking.BATCH + 1)]])
 @pytest.mark.parametrize("value", [101, -101, np.iinfo(np.int64).min])
-def test_an_entry_beyond_the_bound_is_refused_before_masking_and_not_repeated(value):
+def test_an_entry_beyond_the_bound_is_refused_and_not_repeated(value, many):
     with pytest.raises(RingError, match="bound of 100") as caught:
-        Ring(32).encode(np.array([0, value]), bound=100)
+        Ring(32).mask(np.array([0, value]), 100, many)
     assert "101" not in str(caught.value)
 
 

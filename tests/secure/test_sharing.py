@@ -85,9 +85,9 @@ def test_the_modulus_is_the_smallest_prime_above_every_secret():
         (bytes(32), [1, 1], 1, "only 1 differ"),
         (bytes(32), [0, 1], 1, "x = 0"),
         (bytes(32), [1, 2**32], 1, "x = 4294967296"),
-        (bytes(32), [1, 2], 3, "threshold of 3"),
-        (bytes(32), [1, 2], 0, "threshold of 0"),
-        (bytes(32), [], 1, "among 0 holders"),
+        (bytes(32), [1, 2], 3, "threshold is 3 for 2 holders"),
+        (bytes(32), [1, 2], 0, "threshold is 0 for 2 holders"),
+        (bytes(32), [], 1, "for 0 holders"),
     ],
 )
 def test_a_sharing_that_cannot_work_says_why(secret, holders, threshold, text):
@@ -99,7 +99,7 @@ def test_shares_that_cannot_be_combined_say_why():
     shares = split(bytes(32), [1, 2, 3], 2)
     with pytest.raises(SharingError, match="1 shares came and 2 are needed"):
         combine(shares[:1], 2)
-    with pytest.raises(SharingError, match="one holder"):
+    with pytest.raises(SharingError, match="the same holder"):
         combine([shares[0], shares[0]], 2)
     with pytest.raises(SharingError, match="no 32-byte secret"):
         combine([Share(1, PRIME - 1)], 1)

@@ -24,7 +24,7 @@ def most_tolerant(sites, corrupted):
 
 def table():
     lines = [
-        "| sites | may work with the server | may vanish | in the sum at the least | shares that rebuild a secret |"
+        "| sites | may collude with the server | may vanish | in the sum at least | shares that rebuild a secret |"
     ]
     lines.append("|---|---|---|---|---|")
     for sites, corrupted in itertools.product(SITES, range(9)):

@@ -19,7 +19,7 @@ VECTORS = json.loads((Path(__file__).parent / "vectors.json").read_text())
 def test_mask_streams_are_the_fixed_ones(vector):
     ring, expected = Ring(vector["bits"]), [int(value, 16) for value in vector["mask"]]
     zeros = np.zeros(len(expected), dtype=ring.dtype)
-    mask = ring.masked(zeros, [bytes.fromhex(vector["seed"])])
+    mask = ring.unmask(zeros, [bytes.fromhex(vector["seed"])])
     assert [int(value) % 2**ring.bits for value in mask] == expected
 
 

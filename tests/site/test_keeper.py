@@ -70,7 +70,7 @@ def test_a_keeper_gives_the_answer_that_the_site_would_give(folder):
         assert reply.content == answer("message", QUERY, Site.load(path), Site.load(path).memory()).content
         for action in ("rows", "", "__init__", "message "):
             refused = post.ask(keeper.site.socket, action, QUERY)
-            assert "and nothing else" in refused.fields["why"]
+            assert "this site answers only" in refused.fields["why"]
     assert not place.exists()
 
 
@@ -119,14 +119,14 @@ def test_fields_of_another_kind_are_refused_by_kind(folder, fields):
 
 def test_more_questions_than_the_rate_allows_are_refused_until_later():
     now = [0.0]
-    rate = Rate(burst=3, a_minute=60, clock=lambda: now[0])
+    rate = Rate(burst=3, per_minute=60, clock=lambda: now[0])
     assert [rate.allows() for _ in range(5)] == [True, True, True, False, False]
     now[0] = 2.0
     assert [rate.allows() for _ in range(3)] == [True, True, False]
 
 
 def test_a_keeper_refuses_more_than_its_rate_in_words(folder):
-    with running(with_keeper(make_sites(folder)[0]), rate=Rate(burst=1, a_minute=1)) as keeper:
+    with running(with_keeper(make_sites(folder)[0]), rate=Rate(burst=1, per_minute=1)) as keeper:
         assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
         assert "ask again later" in post.ask(keeper.site.socket, "message", QUERY).fields["why"]
 
@@ -164,7 +164,7 @@ def test_a_socket_of_another_keeper_or_another_file_is_not_replaced(folder):
     with running(with_keeper(paths[0])), pytest.raises(BusyError, match="another process answers"):
         Keeper(with_keeper(paths[1])).serve()
     (folder / "k.sock").write_text("mine")
-    with pytest.raises(SiteError, match="is there and not a socket"):
+    with pytest.raises(SiteError, match="exists and is not a socket"):
         Keeper(paths[0]).serve()
     assert (folder / "k.sock").read_text() == "mine"
 
@@ -174,7 +174,7 @@ def test_a_socket_of_another_keeper_or_another_file_is_not_replaced(folder):
     [
         ("", "names no socket"),
         (f'socket = "/tmp/{"x" * 120}"\n', "systems take 107"),
-        ('socket = "k.sock"\nallow = ["nobody-of-this-name"]\n', "whom this machine does not know"),
+        ('socket = "k.sock"\nallow = ["nobody-of-this-name"]\n', "who does not exist on this machine"),
     ],
 )
 def test_a_keeper_that_cannot_work_says_why(folder, more, why):

@@ -138,7 +138,7 @@ def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
     head = json.loads(invoke("verify", path, "--json", "-").output)["head"]
     assert head == told["head"]
     assert invoke("verify", path, "--noted", head).exit_code == 0
-    assert "was written anew" in str(invoke("verify", path, "--noted", "ab" * 32).exception)
+    assert "was rewritten" in str(invoke("verify", path, "--noted", "ab" * 32).exception)
     done = invoke("export", path, "--output", tmp_path / "copy.jsonl")
     assert done.exit_code == 0, done.output
     assert Ledger.from_bytes((tmp_path / "copy.jsonl").read_bytes()).head == head

@@ -10,10 +10,10 @@ from federations import blobs, total_of
 from ghofl import Classifier
 from ghofl.errors import PolicyError
 from ghofl.recipe import Encoder, Grid, Privacy, Recipe
-from ghofl.site.budget import in_words
+from ghofl.site.budget import describe_releases
 from ghofl.site.history import History
 from ghofl.site.ledger import Ledger
-from ghofl.site.reports import count_report
+from ghofl.site.reports import record_report
 from ghofl.site.site import Site
 
 RECIPE = Recipe(("a", "b"), Encoder(2), grid=Grid(scale=10.0))
@@ -35,10 +35,10 @@ def lines_of(site):
 def test_a_report_is_in_the_ledger_once_and_ends_every_guarantee(tmp_path):
     site = site_with(tmp_path)
     for _ in range(2):
-        count_report(site, RECIPE, ROWS, "d" * 64, b"report")
+        record_report(site, RECIPE, ROWS, "d" * 64, b"report")
     assert lines_of(site) == ["reported"]
     history = History.load(site.memory())
-    assert in_words(history.releases).startswith("None: 1 of 1 releases were exact")
+    assert describe_releases(history.releases).startswith("None: 1 of 1 releases were exact")
     assert history.known("north", "d" * 64).to_text() == History().known("north", "d" * 64).to_text(), (
         "peers in secure rounds are told of sums, and a report is none"
     )
@@ -56,7 +56,7 @@ def test_a_report_is_in_the_ledger_once_and_ends_every_guarantee(tmp_path):
 def test_what_the_policy_does_not_allow_is_refused_and_not_written(policy, why, tmp_path):
     site = site_with(tmp_path, policy)
     with pytest.raises(PolicyError, match=why):
-        count_report(site, RECIPE, ROWS, "d" * 64, b"report")
+        record_report(site, RECIPE, ROWS, "d" * 64, b"report")
     assert lines_of(site) == []
 
 
@@ -70,7 +70,7 @@ def test_after_something_under_an_epsilon_no_exact_report_leaves(tmp_path):
     facts = {"id": "e" * 32, "recipe": RECIPE.fingerprint, "data": "d" * 64, "rows": 70, "sha256": "f" * 64}
     Ledger.load(site.memory()).write(site.memory(), "sent", **facts, guarantee=guarantee_facts(guarantee))
     with pytest.raises(PolicyError, match="under an epsilon"):
-        count_report(site, RECIPE, ROWS, "d" * 64, b"report")
+        record_report(site, RECIPE, ROWS, "d" * 64, b"report")
 
 
 def test_the_command_writes_the_ledger_before_the_report(tmp_path, rng):

@@ -13,7 +13,7 @@ from ghofl.flower.server.federation import run
 from ghofl.privacy import epsilon_of
 from ghofl.recipe import Privacy
 from ghofl.site.answers import answer
-from ghofl.site.budget import Release, check_budget, compose_releases, in_words, promise_of
+from ghofl.site.budget import Release, check_budget, compose_releases, describe_releases, promise_of
 from ghofl.site.history import History
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
@@ -185,7 +185,7 @@ def test_a_budget_is_spent_by_all_recipes_together_as_the_accountant_composes_th
     assert len(releases) == fits > 1
     together = compose_releases(releases, 1e-5)
     assert (together.releases, together.epsilon <= 3.0 * (1 + 1e-6)) == (fits, True)
-    assert f"in {fits} releases" in in_words(releases)
+    assert f"in {fits} releases" in describe_releases(releases)
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_what_does_not_compose_is_refused_under_a_budget(earlier, then, why):
 def test_one_exact_release_makes_the_composed_guarantee_none():
     releases = [Release(r.fingerprint, r.fingerprint, "", True, promise_of(r)) for r in (LOCAL, PLAIN)]
     assert compose_releases(releases) is None
-    assert in_words(releases).startswith("None: 1 of 2 releases were exact")
+    assert describe_releases(releases).startswith("None: 1 of 2 releases were exact")
     check_budget(Policy(), [releases[1]], replace(PLAIN, classes=("a", "b")))
 
 

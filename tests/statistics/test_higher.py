@@ -77,7 +77,7 @@ def test_a_grid_on_which_powers_could_leave_the_integers_is_refused_when_the_rec
     fits = recipe_of(statistics=(statistic,), bits=bits, limits=Limits(max_rows=min(most, 2**40)))
     assert fits.statistics == ("N", "A", statistic)
     with pytest.raises(
-        RecipeError, match=rf"{statistic}.* beyond {most:,} rows .* limits.max_rows of at most {most:,}"
+        RecipeError, match=rf"{statistic}.* beyond {most:,} rows, .* limits.max_rows of at most {most:,}"
     ):
         replace(fits, limits=Limits(max_rows=most + 1))
 

@@ -63,7 +63,7 @@ class InProcess(Grid):
 
 
 @contextmanager
-def _identity() -> Iterator[None]:
+def identity() -> Iterator[None]:
     """Messages are stamped with the task they come from, which an engine sets; here it is number 1 throughout."""
     before = {name: getattr(TaskIdentity, f"_{name}") for name in ("task_id", "run_id", "node_id")}
     for name in before:
@@ -85,6 +85,6 @@ def play(method: str, initial: State, clients: int, rounds: int, train: Train) -
         if number:
             kept.append({name: value.clone() for name, value in arrays.to_torch_state_dict().items()})
 
-    with _identity():
+    with identity():
         strategy.start(InProcess(clients, train), ArrayRecord(initial), num_rounds=rounds, evaluate_fn=keep)
     return kept

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import PartitionError
-from ghofl.simulation.partition import Parts, empty
+from ghofl.simulation.partition import Parts, count_empty
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -54,7 +54,7 @@ def _cell(
     result: dict, name: str, rows: Dataset, title: str, parts: Parts, seen: dict[str, dict[str, float]],
     settings: Settings,
 ) -> None:  # fmt: skip
-    fields = {"set": name, "split": title, "clients": len(parts), "empty_clients": empty(parts)}
+    fields = {"set": name, "split": title, "clients": len(parts), "empty_clients": count_empty(parts)}
     fields |= {"train_rows": len(rows.y_train)}
     if wanted := {head: spec for head, spec in HEADS.items() if settings.wants(head)}:
         recipe = recipe_for(rows, [HeadSpec.parse(spec) for spec in wanted.values()], power=0.5)

@@ -1,6 +1,6 @@
 """The command line: every command parses, calls one library function, and prints.
 
-A command's module is imported when the command is called or its help is asked for; the list of all comes from a table.
+A command's module is imported only when the command is called or its help is asked for; the list of all is a table here.
 """
 
 import importlib
@@ -15,8 +15,8 @@ from ghofl.cli import console
 
 SITE = "At a site: from samples to one message"
 SERVER = "At the server: from messages to a head"
-USE = "With a head: predictions and what they are worth"
-EXPERIMENT = "On one machine: trying things out"
+USE = "With a head: predictions and how good they are"
+EXPERIMENT = "On one machine: try things out"
 
 # Where each command is, and the first sentence of its help, in the order of the story.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
@@ -29,7 +29,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "embed": (
             "embed:embed",
-            "At a site: turn samples into a file of embeddings. Killed and started again, it goes on where it stopped.",
+            "At a site: turn samples into a file of embeddings. A run that was stopped continues where it left off.",
         ),
         "moments": (
             "site:moments",
@@ -37,7 +37,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "merge": (
             "site:merge",
-            "At a big site: make its one message of parts that were added up apart, as if one process had seen all rows.",
+            "At a big site: make one message from parts that were added up separately, as if one process had seen all rows.",
         ),
         "audit": (
             "audit:audit",
@@ -67,7 +67,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "server:release",
             "Make a total that others may see: with the noise the recipe promises, and without its small classes.",
         ),
-        "head": ("server:head", "Build a head from a total. The file carries the recipe, so raw embeddings go in."),
+        "head": ("server:head", "Build a head from a total. Its file includes the recipe, so it takes raw embeddings."),
         "select": (
             "use:select",
             "At the server: add up the sites' counts of right and wrong predictions and name the best head.",
@@ -82,7 +82,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "flower": (
             "flower:app",
-            "Run a federation on Flower: write its app, and see at a site what would leave.",
+            "Run a federation on Flower: write its app, and check at a site what would leave.",
         ),
     },
     USE: {
@@ -93,26 +93,26 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "evaluate": ("use:evaluate", "Compare a head's predictions with labels."),
         "export": (
             "export:export",
-            "Write a head, alone or behind its encoder, as one ONNX file: label, probabilities and scores come out of it.",
+            "Write a head, alone or with its encoder, as one ONNX file that returns label, probabilities and scores.",
         ),
         "serve": (
             "serve:serve",
-            "Answer POST /predict over HTTP from an exported file, until Ctrl-C; nothing of a request is kept.",
+            "Answer POST /predict over HTTP from an exported file, until Ctrl-C; requests are not kept.",
         ),
         "report": (
             "report:report",
-            "Write one self-contained page about a total: who took part, what it holds, how its heads do.",
+            "Write one self-contained page about a total: who took part, what it holds, how good its heads are.",
         ),
         "inspect": ("inspect:inspect", "Say what is in a file: recipe, message, total or head."),
     },
     EXPERIMENT: {
         "demo": (
             "experiment:demo",
-            "Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.",
+            "Run the whole method on scikit-learn's digits: heads, the same total for any split, and exact unlearning.",
         ),
         "simulate": (
             "experiment:simulate",
-            "Split training rows over clients, run every message through bytes, and score heads of the total.",
+            "Simulate a federation: split training rows over clients, add up their messages, and score heads of the total.",
         ),
     },
 }  # fmt: skip
@@ -133,7 +133,7 @@ def load(name: str) -> click.Command:
 
 
 class Story(TyperGroup):
-    """The commands as a list of names and sentences; the one that is called is loaded."""
+    """The commands as a list of names and sentences; only the one that is called is loaded."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -144,7 +144,7 @@ class Story(TyperGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the arguments begin with, whole, and the arguments left for it."""
+        """The command that the arguments name, loaded, and its own arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, None if command is None or name is None else load(name), rest
 

@@ -9,8 +9,8 @@ import typer
 from ghofl.cli import console
 
 
-def _completed(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """What a shell asks for: the known words that what is written begins; after a comma, those of the next in a list."""
+def _completer(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """A function that completes a word from the known ones; after a comma, the next word of a list."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, word = incomplete.rpartition(",")
@@ -39,27 +39,30 @@ def _statistics() -> list[str]:
     return [name for name, record in STATISTICS.items() if name not in ("N", "A") and not record.is_sketched]
 
 
-complete_heads, complete_encoders, complete_statistics = map(_completed, (_heads, _encoders, _statistics))
-_complete_presets = _completed(lambda: ("default", "paper"))
+complete_heads, complete_encoders, complete_statistics = map(_completer, (_heads, _encoders, _statistics))
+_complete_presets = _completer(lambda: ("default", "paper"))
 
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
 RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
 TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
+SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 Preset = Annotated[
     str,
-    typer.Option(help="Options not written come from 'default' or 'paper'.", autocompletion=_complete_presets),
+    typer.Option(
+        help="Where options that are not written come from: 'default' or 'paper'.", autocompletion=_complete_presets
+    ),
 ]
 PageFile = Annotated[
     Path | None,
     typer.Option(
-        "--report", metavar="FILE", help="Also write a page about it, one HTML file (needs the report extra)."
+        "--report", metavar="FILE", help="Also write a report about it, one HTML file (needs the report extra)."
     ),
 ]
 LabelsAreNumbers = Annotated[
     bool,
     typer.Option(
-        "--labels-are-numbers", help="Whole-number labels are places in the recipe's list of classes, from 0."
+        "--labels-are-numbers", help="Whole-number labels are positions in the recipe's list of classes, from 0."
     ),
 ]
 EncoderName = Annotated[

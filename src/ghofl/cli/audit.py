@@ -13,7 +13,7 @@ from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import load_rows
-from ghofl.site import audit as room
+from ghofl.site import audit as site_audit
 from ghofl.site.disclosure import UNKNOWN, Disclosure, Verdict
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
@@ -24,10 +24,10 @@ def audit(
     file: Annotated[Path, typer.Argument(help="A message or a total.")],
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe of a message.")] = None,
     shadow: Annotated[
-        Path | None, typer.Option(help="An .npz of rows like those of the sites, to try membership inference on.")
+        Path | None, typer.Option(help="An .npz of rows similar to the sites' rows, to try membership inference with.")
     ] = None,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of the shadow rows.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of which shadow rows play members.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of shadow rows that play members.")] = 0,
     labels_are_numbers: LabelsAreNumbers = False,
     disclosure: Annotated[str, typer.Option(help="Judge by these disclosure rules: strict, usual or off.")] = "usual",
     force: Force = False,
@@ -43,7 +43,7 @@ def audit(
         moments, agreed, guarantee, sites = _open(file, None if recipe is None else Recipe.load(recipe))
     loaded = None if shadow is None else load_rows(shadow, split)
     rows = None if loaded is None else (loaded.x, loaded.numbers(agreed.classes, labels_are_numbers))
-    found = room.audit(moments, agreed, guarantee, rows, seed)
+    found = site_audit.audit(moments, agreed, guarantee, rows, seed)
     verdicts = _verdicts(disclosure, moments, agreed, guarantee, sites)
     sentences = "\n".join(f"- {sentence}" for sentence in (*found.sentences(), *map(str, verdicts)))
     console.say(
@@ -60,11 +60,11 @@ def audit(
 def _verdicts(
     preset: str, moments: Moments, recipe: Recipe, guarantee: Guarantee | None, sites: int | None
 ) -> tuple[Verdict, ...]:
-    """What every rule says; rules about rows are for exact sums, and noise leaves them without an answer."""
+    """What every rule says; rules about rows need exact sums and cannot be evaluated under noise."""
     rules = Disclosure(preset)
     if guarantee is None:
         return rules.verdicts(moments, recipe, sites)
-    why = "Counts carry noise; what protects rows here is the promise of epsilon."
+    why = "Counts have noise; here the promise of epsilon protects rows."
     asked = [rule for rule in ("class_rows", "saturation") if rules.number(rule)]
     unknown = tuple(Verdict(rule.replace("_", " "), UNKNOWN, why) for rule in asked)
     return unknown + rules.of_recipe(recipe, sites)
@@ -77,7 +77,7 @@ def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee
         total = Total.load(file)
         return total.moments, total.recipe, total.guarantee, len(total.roster)
     if recipe is None:
-        raise MessageError("a message is read with its recipe; give --recipe recipe.toml.")
+        raise MessageError("a message can only be read with its recipe; give --recipe recipe.toml.")
     plan = plan_of(recipe)
     is_noisy = plan is not None and plan.mechanism == "local"
     return Message.load(file, recipe).moments, recipe, plan.guarantee if is_noisy and plan is not None else None, None

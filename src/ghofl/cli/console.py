@@ -24,23 +24,24 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ghofl.errors import EmbeddingsError, GhoflError, MessageError, RosterError
+from ghofl.errors import GhoflError
+from ghofl.errors import errors_about as errors_about
 
-# Names in what is printed come from others: nothing in them is markup or an emoji.
+# Printed names come from others, so nothing in them is read as markup or an emoji.
 out = Console(markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 BAD_INPUT = 2
 INTERRUPTED = 130
 
-JSON_HELP = "Also write the result as JSON to this file; '-' for standard output, instead of the table."
+JSON_HELP = "Also write the result as JSON to this file; '-' prints the JSON instead of the table."
 
 
 @contextmanager
 def report_errors() -> Iterator[None]:
-    """Ends the program with one clear text and a meaningful code: 2 for bad input, 130 for Ctrl-C.
+    """Ends the program with one error text and a meaningful code: 2 for bad input, 130 for Ctrl-C.
 
-    What ghofl did not raise on purpose is a defect: it goes on as it came, with its traceback and code 1.
+    An exception that ghofl did not raise on purpose is a defect: it passes through, with its traceback and code 1.
     """
     previous = warnings.showwarning
     warnings.showwarning = _show_warning
@@ -61,7 +62,7 @@ def report_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A progress bar on standard error that takes (what, done, of), 0 for an unknown end; `rate` adds how many per second."""
+    """A progress bar on standard error, fed (what, done, of) with 0 for an unknown total; `rate` adds items per second."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -82,7 +83,7 @@ def progress(rate: bool = False) -> Iterator[Callable[[str, int, int], None]]:
 
 
 class _Rate(ProgressColumn):
-    """How many per second, lately."""
+    """The recent number of items per second."""
 
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
@@ -90,20 +91,20 @@ class _Rate(ProgressColumn):
 
 
 def show(result: dict[str, Any], table: Table | None, json_path: str | None) -> None:
-    """Print the table, or write the result as JSON where that was asked for."""
+    """Print the table, or the result as JSON where that was asked for."""
     if json_path == "-":
         print(json.dumps(result, indent=2))
         return
     if table is not None:
         out.print(table)
     if json_path is not None:
-        from ghofl import files  # it imports numpy, which `ghofl --help` does without
+        from ghofl import files  # it imports numpy, which `ghofl --help` does not need
 
         files.write(json_path, json.dumps(result, indent=2) + "\n")
 
 
 def say(result: dict[str, Any], sentence: str, json_path: str | None) -> None:
-    """Say what was done in one sentence, or give the result as JSON."""
+    """Print what was done in one sentence, or the result as JSON."""
     if json_path != "-":
         out.print(printable(sentence), soft_wrap=True)
     show(result, None, json_path)
@@ -136,25 +137,16 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-@contextmanager
-def errors_about(path: Path) -> Iterator[None]:
-    """Errors inside say which file they are about."""
-    try:
-        yield
-    except (EmbeddingsError, MessageError, RosterError) as error:
-        raise type(error)(f"{path}: {error}") from None
-
-
 def check_folder(json_path: str | None) -> None:
-    """A usage error before the work, not after it, when the JSON could not be written."""
+    """A usage error before the work, not after it, when the file could not be written."""
     if json_path not in (None, "-") and not Path(json_path).parent.is_dir():
-        raise typer.BadParameter(f"the folder of {json_path} is not there; make it first.")
+        raise typer.BadParameter(f"the folder of {json_path} does not exist; create it first.")
 
 
 def check_seed(seed: int) -> None:
-    """A usage error for a seed that no generator takes."""
+    """A usage error for a negative seed."""
     if seed < 0:
-        raise typer.BadParameter(f"the seed is {seed}; write 0 or a whole number above it.")
+        raise typer.BadParameter(f"the seed is {seed}; write 0 or a larger whole number.")
 
 
 def bytes_of(text: str) -> int:
@@ -166,17 +158,18 @@ def bytes_of(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is not a size; write e.g. 5MB, 800kB or 1GB.") from None
 
 
-def check_outputs(json_path: str | None, force: bool, *outputs: Path) -> None:
-    """A usage error before the work when a file would be lost, or the JSON could not be written; '-' is always free."""
+def check_outputs(json_path: str | None, force: bool, *outputs: Path | None) -> None:
+    """A usage error before the work when a file would be lost, or the JSON could not be written."""
     for path in outputs:
-        check_free(path, force)
+        if path is not None:
+            check_free(path, force)
     check_folder(json_path)
     if json_path not in (None, "-"):
         check_free(Path(json_path), force)
 
 
 def check_free(path: Path, force: bool) -> None:
-    """A usage error when a file would be lost, or when standard output is asked for what only a file can hold."""
+    """A usage error when a file would be lost, or when '-' is given for a result that only a file can hold."""
     if str(path) == "-":
         raise typer.BadParameter("this result is a file and cannot go to standard output; name the file to write.")
     if path.exists() and not force:
@@ -191,13 +184,13 @@ def _show_warning(
 
 
 def tell(what: str, text: str, style: str = "yellow", mark: str = ":") -> None:
-    """A line on standard error that begins with what it is, in colour."""
+    """Print a line on standard error that begins with what it is, in colour."""
     err.print(what + mark, style=style, end=" ")
     err.print(printable(text), soft_wrap=True)
 
 
 def printable(text: str) -> str:
-    """A text for a terminal: control characters, but for line breaks, are written out."""
+    """A text for a terminal: control characters other than line breaks are written out."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
+from ghofl.cli.arguments import Force, Json, RecipeFile
 from ghofl.errors import RosterError
 from ghofl.evaluation import diagnosis
 from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis
@@ -29,7 +29,7 @@ MaxShare = Annotated[
 
 
 class PartFiles(Sequence[Part]):
-    """Messages of sites, or totals of disjoint cohorts, read one at a time whenever they are looked at."""
+    """Messages of sites, or totals of disjoint cohorts, read one at a time when they are needed."""
 
     def __init__(self, paths: Sequence[Path], recipe: Recipe, start: Total | None = None) -> None:
         self._paths, self._recipe = list(paths), recipe
@@ -60,7 +60,7 @@ class PartFiles(Sequence[Part]):
 
 def diagnose(
     files: Annotated[list[Path], typer.Argument(help="Message files of sites, or totals of disjoint cohorts.")],
-    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")],
+    recipe: RecipeFile,
     max_share: MaxShare = None,
     report: Annotated[
         list[Path] | None,
@@ -87,7 +87,7 @@ def diagnose(
         raise typer.Exit(FLAGGED)
 
 
-def set_aside(
+def find_misfits(
     messages: Sequence[Path], recipe: Recipe, start: Total | None, max_share: float | None
 ) -> dict[Path, Aside]:
     """The messages that do not fit the others (and an earlier total, where there is one), with the reasons."""
@@ -100,8 +100,8 @@ def set_aside(
     return aside
 
 
-def tell_aside(aside: Mapping[Path, Aside]) -> None:
-    """Name what was left out on standard error, and end with the exit code that says so."""
+def report_quarantine(aside: Mapping[Path, Aside]) -> None:
+    """Name the messages left out on standard error, and end with the exit code that says so."""
     for path, what in aside.items():
         console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
     if aside:
@@ -109,7 +109,7 @@ def tell_aside(aside: Mapping[Path, Aside]) -> None:
 
 
 def check_shares(total: Total, max_share: float | None) -> None:
-    """Raise where one site has more of a total's rows than was allowed."""
+    """Raise where one site has more of a total's rows than allowed."""
     rows = max(1, total.moments.rows)
     over = [e for e in total.roster if max_share is not None and e.rows is not None and e.rows > max_share * rows]
     if over:
@@ -120,7 +120,7 @@ def check_shares(total: Total, max_share: float | None) -> None:
 
 
 def check_max_share(max_share: float | None) -> None:
-    """A usage error for a share that is none."""
+    """A usage error for a share that is not between 0 and 1."""
     if max_share is not None and not 0 < max_share <= 1:
         raise typer.BadParameter(f"--max-share is {max_share:g}; it is a share of all rows above 0 and at most 1.")
 

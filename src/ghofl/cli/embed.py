@@ -36,12 +36,12 @@ def embed(
         bool,
         typer.Option(
             "--try-views",
-            help="Write nothing: measure views on labelled images (LDA on rows left out) and say which to take.",
+            help="Write nothing: measure views on labelled images (LDA on held-out rows) and recommend one.",
             rich_help_panel=PANEL,
         ),
     ] = False,
     try_rows: Annotated[
-        int, typer.Option(min=trials.FEWEST_ROWS, help="With --try-views: on how many images.", rich_help_panel=PANEL)
+        int, typer.Option(min=trials.FEWEST_ROWS, help="With --try-views: how many images.", rich_help_panel=PANEL)
     ] = trials.TRIED_ROWS,
     samples: SampleOptions,
     cache: Annotated[
@@ -50,9 +50,10 @@ def embed(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site: turn samples into a file of embeddings. Killed and started again, it goes on where it stopped.
+    """At a site: turn samples into a file of embeddings. A run that was stopped continues where it left off.
 
-    Photos are embedded as the mean over several views of each, about six times the work of one: --quality paper is one.
+    The embedding of a photo is the mean over several views of it, about six times the work of one view, which is
+    --quality paper.
 
     Example: ghofl embed --encoder torchvision:mobilenet_v2 --data photos --split train,test -o photos.npz
     """
@@ -62,10 +63,10 @@ def embed(
     if try_views:
         if output is not None or views != ViewOptions():
             raise typer.BadParameter(
-                "--try-views writes no rows and tries views of its own; leave out -o and other views."
+                "--try-views writes no rows and tries its own list of views; leave out -o and options about views."
             )
         console.check_outputs(json, force)
-        _tell_of_trial(_try(encoder, model, data, split, samples, try_rows, cache), json)
+        _show_trial(_try(encoder, model, data, split, samples, try_rows, cache), json)
         return
     if output is None:
         raise typer.BadParameter("name the file to write: -o photos.npz.")
@@ -83,7 +84,7 @@ def embed(
         {"file": str(output), **found.to_dict()},
         f"Wrote {output}: {sum(found.rows.values()):,} rows of {found.encoder.dim} numbers by {found.encoder.name}"
         + (f", each the mean over views ({seen})" if seen else "")
-        + (f", {found.resumed:,} of the samples from the cache" if found.resumed else "")
+        + (f", {found.resumed:,} of them from the cache" if found.resumed else "")
         + (f", {console.count(len(found.bad), 'sample')} left out" if found.bad else "")
         + ".",
         json,
@@ -104,8 +105,8 @@ def _try(
         )  # fmt: skip
 
 
-def _tell_of_trial(trial: trials.Trial, json: str | None) -> None:
-    table = Table(title=f"LDA on rows left out, {trial.rows:,} images")
+def _show_trial(trial: trials.Trial, json: str | None) -> None:
+    table = Table(title=f"LDA on held-out rows, {trial.rows:,} images")
     for name in ("views", "accuracy %", "±", "numbers per row", "images/s"):
         table.add_column(name, justify="left" if name == "views" else "right")
     for one in trial.tried:
@@ -134,7 +135,8 @@ def export_encoder(
 ) -> None:
     """Write an encoder as one ONNX file that sites run without torch, checked against the original.
 
-    The file carries preprocessing and views, or tokenizer, and the original's fingerprint: messages of both add up.
+    The file includes preprocessing and views, or the tokenizer, and the original's fingerprint, so messages made with either
+    can be added.
 
     Example: ghofl export-encoder --encoder torchvision:mobilenet_v2 -o mobilenet_v2.onnx
     """

@@ -12,7 +12,7 @@ from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads
 from ghofl.cli.options import SpaceOptions, takes_groups
 from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
-from ghofl.evaluation.confusion import between
+from ghofl.evaluation.confusion import interval_text
 from ghofl.planning.assembly import Assembly, PrivacyOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
@@ -35,7 +35,7 @@ def simulate(
         Path | None, typer.Option(help="An .npz with x_train, y_train, x_test and y_test; or give --table.")
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, a part of which is the test.")
+        Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, 30 % of which are test rows.")
     ] = None,
     label: Annotated[str, typer.Option(help="With --table: the column of labels.")] = "",
     schema: Annotated[
@@ -61,7 +61,7 @@ def simulate(
     seed: Annotated[
         list[int] | None,
         typer.Option(
-            help="Seed of the split, the public matrices and who vanishes; 0 unless given; repeat for a sweep."
+            help="Seed of the split, the public matrices and which clients vanish; 0 unless given; repeat for a sweep."
         ),
     ] = None,
     privacy: PrivacyOptions,
@@ -73,7 +73,7 @@ def simulate(
         ),
     ] = None,
     assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
-    assume_corruption: Annotated[float, typer.Option(help="Share of clients that may work with the server.")] = 0.1,
+    assume_corruption: Annotated[float, typer.Option(help="Share of clients that may collude with the server.")] = 0.1,
     sweep: Annotated[
         Path | None,
         typer.Option(
@@ -88,7 +88,7 @@ def simulate(
             "--output",
             "-o",
             rich_help_panel="Sweeps",
-            help="A .csv, .parquet or .json with a row per run and head. Runs that are in it are not run again.",
+            help="A .csv, .parquet or .json with a row per run and head. Runs that it already has are not repeated.",
         ),
     ] = None,
     plot: Annotated[
@@ -99,7 +99,7 @@ def simulate(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Split training rows over clients, run every message through bytes, and score heads of the total.
+    """Simulate a federation: split training rows over clients, add up their messages, and score heads of the total.
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
@@ -134,20 +134,20 @@ def simulate(
 
 
 def demo(report: PageFile = None, force: Force = False) -> None:
-    """Run the main job on scikit-learn's digits: heads, partition invariance and exact unlearning.
+    """Run the whole method on scikit-learn's digits: heads, the same total for any split, and exact unlearning.
 
     Example: ghofl demo
     """
     write_page = page_writer(report, force)
     write_page(*run(console.out), "Digits over ten clients")
     if report is None:
-        console.out.print("The same as a page with charts: ghofl demo --report demo.html")
+        console.out.print("For a page with charts: ghofl demo --report demo.html")
 
 
 def _load(
     path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, privacy: PrivacyOptions
 ) -> tuple[Dataset, Columns | None]:
-    """The rows of an experiment, and the schema of a table's."""
+    """The rows of an experiment, and the columns where they come from a table."""
     if (path is None) == (table is None) or (table is None and (label or schema)) or (table and not label):
         raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label COLUMN.")
     if table is not None:
@@ -157,7 +157,7 @@ def _load(
 
 
 def _tell(found: Assembly, budget: str | None) -> None:
-    """Say on standard error what was chosen for the user."""
+    """Print on standard error what was chosen for the user."""
     if found.proposal is not None:
         size = DEFAULT_BUDGET if budget is None else budget
         console.err.print(f"Recipe for {size}: {found.proposal.why}.", highlight=False, soft_wrap=True)
@@ -208,7 +208,7 @@ def _table(result: Simulation) -> Table:
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
-            between(head.metrics.confusion.accuracy_interval, 2),
+            interval_text(head.metrics.confusion.accuracy_interval, 2),
             console.size(head.payload_bytes),
             f"{head.fit_seconds:.2f}",
             f"{head.ms_per_sample:.3f}",

@@ -1,4 +1,4 @@
-"""The command that takes a head elsewhere: `export`."""
+"""The command that writes a head as an ONNX file: `export`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,21 +17,21 @@ def export(
     head: HeadFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The ONNX file to write.")],
     encoder: Annotated[
-        Path | None, typer.Option(help="The encoder as a file of 'ghofl export-encoder': the model takes its inputs.")
+        Path | None, typer.Option(help="A file of 'ghofl export-encoder': the model then takes the encoder's inputs.")
     ] = None,
     card: Annotated[Path | None, typer.Option(help="Also write a model card, in Markdown.")] = None,
     rows: Annotated[
-        Path | None, typer.Option(help="Embeddings to compare the file with the head on, in ONNX Runtime.")
+        Path | None, typer.Option(help="Embeddings on which to compare the file, in ONNX Runtime, with the head.")
     ] = None,
     split: Annotated[str, typer.Option(help="Read x_SPLIT of those rows.")] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Write a head, alone or behind its encoder, as one ONNX file: label, probabilities and scores come out of it.
+    """Write a head, alone or with its encoder, as one ONNX file that returns label, probabilities and scores.
 
     Example: ghofl export rda.safetensors -o rda.onnx --rows test.npz --card README.md
     """
-    console.check_outputs(json, force, output, *([] if card is None else [card]))
+    console.check_outputs(json, force, output, card)
     from ghofl.export.card import model_card
     from ghofl.export.model import export_head, export_with_encoder, largest_difference
 
@@ -48,16 +48,12 @@ def export(
     if card is not None:
         files.write(card, model_card(classifier, name=output.stem))
     inputs, outputs = ([given.name for given in side] for side in (model.graph.input, model.graph.output))
-    told = (
-        ""
-        if not compared
-        else (
-            f" On {rows}: {compared['same_labels']:.2%} of labels are the head's, and no probability is further off than "
+    sentence = f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}."
+    if compared:
+        sentence += (
+            f" On {rows}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "
             f"{compared['largest_probability_difference']:.1e}."
         )
-    )
     console.say(
-        {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared},
-        f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}." + told,
-        json,
+        {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared}, sentence, json
     )

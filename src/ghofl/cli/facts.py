@@ -1,4 +1,4 @@
-"""What files hold, as the plain values that commands show."""
+"""The content of files as plain values, for commands to show."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +12,7 @@ from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
 
-CLIPPED = "a recipe with a smaller grid.scale would keep them, and sites would send again."
+CLIPPED = "agree on a recipe with a smaller grid.scale, and let sites send again."
 
 
 def moments_result(moments: Moments, recipe: Recipe) -> dict[str, Any]:
@@ -33,8 +33,8 @@ def total_result(total: Total, path: Path) -> dict[str, Any]:
     return {
         "file": str(path),
         "sites": len(total.roster),
-        "total_sha256": total.moments.sha256,
-        **moments_result(total.moments, total.recipe),
+        "total_sha256": (found := moments_result(total.moments, total.recipe))["moments_sha256"],
+        **found,
         **promise_result(total.guarantee),
         **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
         "is released": total.is_released,
@@ -51,7 +51,7 @@ def promise_result(guarantee: Guarantee | None) -> dict[str, Any]:
 
 
 def warn_of_clipping(total: Total) -> None:
-    """Say on standard error which sites have more clipped entries than is harmless."""
+    """Warn on standard error about sites with more clipped entries than is harmless."""
     over = total.clipped()
     if over:
         names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")

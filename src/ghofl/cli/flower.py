@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, RecipeFile
+from ghofl.cli.arguments import Force, Json, RecipeFile, SiteFile
 from ghofl.flower.new import write_app
 from ghofl.flower.server import report
 from ghofl.names import shown
@@ -19,12 +19,10 @@ from ghofl.site import inspection
 from ghofl.site.parcel import smallest_class
 from ghofl.site.site import Site
 
-MOST_LINES, LONGEST = 30, 1000  # of what is shown
-
-SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
+MOST_LINES, LONGEST = 30, 1000  # lines about sites, and characters per line
 
 app = typer.Typer(
-    help="Run a federation on Flower: write its app, and see at a site what would leave.",
+    help="Run a federation on Flower: write its app, and check at a site what would leave.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -39,7 +37,7 @@ def new(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Write a complete Flower app for a recipe, which 'flwr run' takes as it is.
+    """Write a complete Flower app for a recipe, ready for 'flwr run'.
 
     Example: ghofl flower new hospitals --recipe recipe.toml
     """
@@ -50,7 +48,7 @@ def new(
     console.say(
         result,
         f"Wrote {folder}, {console.count(len(written), 'file')} for recipe {agreed.fingerprint[:12]}…. "
-        f"Its README.md says what to do at the server and at the sites.",
+        "Its README.md says what to do at the server and at the sites.",
         json,
     )
 
@@ -63,16 +61,17 @@ def check(
         bool, typer.Option("--confirm", help="Approve what is shown: the SuperNode may send exactly this.")
     ] = False,
     cohort: Annotated[
-        str, typer.Option(help="Approve for a secure round of exactly these sites; of the first ones, if not given.")
+        str,
+        typer.Option(help="Approve for a secure round of exactly these sites; for the first that asks unless given."),
     ] = "",
-    rounds: Annotated[int, typer.Option(min=1, help="Approve for so many secure rounds.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Approve for this many secure rounds.")] = 1,
     again: Annotated[
-        bool, typer.Option("--again", help="Make it anew from the rows as they are now, with a new id and new noise.")
+        bool, typer.Option("--again", help="Make it again from the rows as they are now, with a new id and new noise.")
     ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site: say what would leave under a recipe before anything does, and approve it.
+    """At a site: show what would leave under a recipe before anything does, and approve it.
 
     Example: ghofl flower check site.toml --recipe recipe.toml --confirm
     """
@@ -101,21 +100,21 @@ def check(
 @app.command(name="reopen")
 def reopen(
     site: SiteFile,
-    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that may unmask.")],
-    cohort: Annotated[str, typer.Option(help="All sites of that round, this one too, e.g. north,south,west.")],
-    rounds: Annotated[int, typer.Option(min=1, help="Allow so many rounds.")] = 1,
+    recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that is allowed.")],
+    cohort: Annotated[str, typer.Option(help="All sites of that round, including this one, e.g. north,south,west.")],
+    rounds: Annotated[int, typer.Option(min=1, help="Allow this many rounds.")] = 1,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Re-open the folder; without it, only what that means is shown.")
+        bool, typer.Option("--confirm", help="Re-open the folder; without it, the command only shows what that means.")
     ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site that has unmasked: allow another secure round, of this recipe, these rows and exactly these sites.
+    """At a site that has revealed: allow another secure round, of this recipe, these rows and exactly these sites.
 
-    A secure round shows the sum over its sites, and a site takes part in one. A second sum over other sites, or over
-    other rows, also shows the difference of the two: a round of five sites and one of four of them show what the fifth
-    has, exactly. A cohort whose sum would show fewer sites than the policy's min_difference is refused. Re-open when it
-    is harmless, e.g. after a round that failed before its sum was known, with the same sites again.
+    A secure round shows the sum over its sites, and a site takes part in only one. A second sum over other sites, or over
+    other rows, also shows the difference of the two: the sum of five sites and the sum of four of them show exactly what
+    the fifth has. A cohort whose sum would show fewer sites than the policy's min_difference is refused. Re-open when it
+    is harmless, e.g. with the same sites again, after a round that failed before its sum was known.
 
     Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
     """
@@ -137,7 +136,7 @@ def status(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At the server: say how the last run came out, which 'flwr run' does not.
+    """At the server: say how the last run ended, which 'flwr run' does not.
 
     Exits with 0 if it is complete, 1 if it failed, was refused or was killed, 2 if the folder holds no report or a
     damaged one, and 3 while a server is at work.
@@ -165,7 +164,7 @@ def status(
 
 
 def _site_lines(sites: Mapping[str, str]) -> dict[str, str]:
-    """What happened to sites, line by line; of many, those that are not in the total come first, and some are shown."""
+    """What happened to sites, line by line: those not in the total first, and no more than fit."""
     is_in = ("counted", "counted before")
     ordered = sorted(sites.items(), key=lambda pair: (pair[1] in is_in, pair[0]))
     lines = {f"site {name}": what for name, what in ordered[:MOST_LINES]}

@@ -20,7 +20,7 @@ from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
-LISTED = 20  # names, numbers or rows of a table that are written out
+LISTED = 20  # how many names, numbers or rows of a table are written out
 LONG = 300
 
 
@@ -44,25 +44,25 @@ def inspect(
 
 
 def tables_of(result: Mapping[str, Any], title: str) -> Iterator[Table]:
-    """Plain values as tables for people: one of facts, and one for every list of records or counts by class."""
+    """Plain values as tables for people: one of facts, and one for each list of records or counts per class."""
     table = Table(title=title, show_header=False)
     table.add_column(overflow="fold")
-    table.add_column(overflow="fold")  # what is long goes on in the next line, whole
+    table.add_column(overflow="fold")  # long values continue in the next line, whole
     lists: dict[str, Any] = {}
     for name, value in _facts(result, "", lists):
         table.add_row(name, value)
     yield table
     for name, value in lists.items():
-        yield _counts(name, value) if isinstance(value, Mapping) else _records(name, value)
+        yield _counts(value) if isinstance(value, Mapping) else _records(name, value)
 
 
 def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Names and texts of plain values; what needs a table of its own goes to `lists`."""
+    """Names and texts of plain values; values that need their own table go to `lists`."""
     for key, value in values.items():
         name = f"{prefix} {shown(key, 40).replace('_', ' ')}".strip()
-        if name == "layout" and isinstance(value, str):  # the recipe says it in words
+        if name == "layout" and isinstance(value, str):  # the other lines say the same in words
             continue
-        if name == "guarantee":  # its promise is a line already
+        if name == "guarantee":  # the line "promise" has the rest
             value = {key: value[key] for key in ("sigmas", "assumptions")}
         if name == "counts" or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
             lists[name] = value
@@ -83,19 +83,18 @@ def _text(value: Any, name: str) -> str:
     if isinstance(value, list | tuple | Mapping) and not value:
         return "none"
     if isinstance(value, list | tuple):
-        told = ", ".join(_text(each, "") for each in value[:LISTED])
-        more = f", … {len(value):,} in all" if len(value) > LISTED else ""
-        return told + more
+        listed = ", ".join(_text(each, "") for each in value[:LISTED])
+        return listed + (f", … {len(value):,} in all" if len(value) > LISTED else "")
     if isinstance(value, float):
         return f"{value:.3%}" if name.split(" ")[-1] in ("clipped", "share") else f"{value:g}"
     return f"{value:,}" if isinstance(value, int) else shown(value, LONG)
 
 
-def _counts(name: str, counts: Mapping[str, int]) -> Table:
-    """Rows by class, all of them or the largest."""
+def _counts(counts: Mapping[str, int]) -> Table:
+    """Rows per class, of all classes or the largest."""
     most = sorted(counts, key=lambda each: -counts[each])[:LISTED] if len(counts) > LISTED else list(counts)
     left = f", the {LISTED} largest of {len(counts):,} classes" if len(counts) > LISTED else ""
-    table = Table(title=f"rows by class{left}")
+    table = Table(title=f"rows per class{left}")
     table.add_column("class", overflow="fold")
     table.add_column("rows", justify="right")
     for each in most:
@@ -122,12 +121,12 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         try:
             return recipe_result(Recipe.load(file))
         except RecipeError as error:
-            raise MessageError(f"it is not a ghofl file; as a recipe it fails: {error}") from None
+            raise MessageError(f"it is not a file of ghofl; read as a recipe, it fails: {error}") from None
     if header is None or header.get("kind") == "message":
         if recipe is None:
-            return {
-                **_printable(header or {"kind": "message", "compressed": True}),
-                "checked": "no: give --recipe to check it",
+            facts = header or {"kind": "message", "compressed": True}
+            return {shown(key, 40): value for key, value in facts.items()} | {
+                "checked": "no: give --recipe to check it"
             }
         message = Message.load(file, recipe)
         about = {"kind": "message", "id": message.id, "site": message.site, "clipped": message.clipped}
@@ -138,7 +137,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         total = Total.load(file)
         warn_of_clipping(total)
         return {"kind": "total", **total_result(total, file)}
-    from ghofl.classifier import Classifier  # with every head; the other kinds do without
+    from ghofl.classifier import Classifier  # it imports every head, which the other kinds do not need
 
     classifier = Classifier.load(file)
     return {
@@ -157,7 +156,3 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
 def recipe_result(recipe: Recipe) -> dict[str, Any]:
     layout = Layout.of(recipe)
     return {"kind": "recipe", "fingerprint": recipe.fingerprint, **recipe.to_dict(), "entries": layout.entries}
-
-
-def _printable(header: dict[str, Any]) -> dict[str, Any]:
-    return {shown(key, 40): value for key, value in header.items()}

@@ -12,14 +12,14 @@ from ghofl.cli.arguments import Force, Json
 from ghofl.errors import MissingExtraError
 
 try:
-    from ghofl.site import keeper as room
-except ModuleNotFoundError:  # users and groups of a Unix system are not there on Windows
-    room = None
+    from ghofl.site import keeper as site_keeper
+except ModuleNotFoundError:  # Windows has no Unix users and groups
+    site_keeper = None
 
 
 def keeper(
     site: Annotated[Path, typer.Argument(help="The site's configuration, a TOML file with a socket.")],
-    check: Annotated[bool, typer.Option("--check", help="Say what it would do, and do not begin.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check the configuration and say what it would do.")] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -31,9 +31,9 @@ def keeper(
     Example: ghofl keeper site.toml
     """
     console.check_outputs(json, force)
-    if room is None:
-        raise MissingExtraError("a keeper needs Unix sockets with the users behind them, as Linux has them.")
-    guard = room.Keeper(site)
+    if site_keeper is None:
+        raise MissingExtraError("a keeper needs Unix sockets that tell which user connects; run it on Linux.")
+    guard = site_keeper.Keeper(site)
     here = guard.site
     result = {"site": here.name, "socket": here.socket, "folder": here.folder, "allowed": sorted(guard.allowed)}
     sentence = f"{here.name}: answers users {', '.join(map(str, sorted(guard.allowed)))} at {here.socket}."
@@ -41,6 +41,6 @@ def keeper(
         console.say(result, sentence, json)
         return
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    with room.ended_by_signals(guard):
+    with site_keeper.stop_on_signals(guard):
         guard.serve(lambda: console.say(result, sentence, json))
     console.tell("Stopped", "The socket is gone, and nothing was left half-written.", mark=".")

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
+from ghofl.cli.arguments import Force, Json, SiteFile
 from ghofl.errors import SiteError
 from ghofl.names import shown
-from ghofl.site.budget import in_words
+from ghofl.site.budget import describe_releases
 from ghofl.site.history import History
 from ghofl.site.ledger import LEDGER, START, Ledger
 from ghofl.site.site import Site
@@ -22,14 +22,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 SHOWN = ("action", "round", "recipe", "survivors", "cohort", "rounds", "id", "status", "bytes", "why", "data")
 
 
 @app.command(name="show")
 def show(
     site: SiteFile,
-    last: Annotated[int, typer.Option(min=0, help="Show only so many lines, the last ones; 0 for all.")] = 0,
+    last: Annotated[int, typer.Option(min=0, help="Show only this many lines, the last ones; 0 for all.")] = 0,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -38,12 +37,12 @@ def show(
     Example: ghofl ledger show site.toml --last 20
     """
     console.check_outputs(json, force)
-    here, ledger = _opened(site)
+    here, ledger = _load(site)
     lines, history = ledger.lines[-last:] if last else ledger.lines, History.of(ledger)
     table = Table("", "time", "what", "of what")
     for line in lines:
-        table.add_row(str(line.number), Text(shown(line.time)), Text(shown(line.what)), Text(_told(line.facts)))
-    promise = in_words(history.releases)
+        table.add_row(str(line.number), Text(shown(line.time)), Text(shown(line.what)), Text(_text(line.facts)))
+    promise = describe_releases(history.releases)
     result = {
         "site": here.name,
         "head": ledger.head,
@@ -60,22 +59,25 @@ def show(
 @app.command(name="verify")
 def verify(
     site: SiteFile,
-    noted: Annotated[str, typer.Option(help="A head that was noted earlier: its line must still be there.")] = "",
+    noted: Annotated[str, typer.Option(help="A head that was noted earlier; its line must still be there.")] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Check that no line of a site's ledger was changed, moved or left out; ends with 2 where one was.
+    """Check that no line of a site's ledger was changed, moved or left out; the exit code is 2 if one was.
 
-    Note the head somewhere else now and then: with --noted, a ledger that was written anew as a whole shows too.
+    Note the head elsewhere from time to time: with --noted, a ledger that was rewritten as a whole is detected too.
 
     Example: ghofl ledger verify site.toml --noted 5be0c1…
     """
     console.check_outputs(json, force)
-    here, ledger = _opened(site)
+    here, ledger = _load(site)
     heads = [START, *(line.sha256 for line in ledger.lines)]
     if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
-        raise SiteError(f"no line of the ledger has the sha256 {noted[:64]!r} that was noted; it was written anew.")
-    torn = f" A last line of {ledger.torn} bytes was half-written when a process died; it is cut off by the next one."
+        raise SiteError(
+            f"no line of the ledger has the sha256 {noted[:64]!r} that was noted, so the ledger was rewritten; "
+            "restore it from a copy."
+        )
+    torn = f" The last line, of {ledger.torn} bytes, was half-written when a process died; the next one cuts it off."
     console.say(
         {"site": here.name, "lines": len(ledger.lines), "head": ledger.head, "torn_bytes": ledger.torn},
         f"{here.name}: {console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
@@ -91,12 +93,12 @@ def export(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Write a checked copy of a site's ledger, for an archive or an auditor; it names rounds, recipes and sites, no rows.
+    """Write a checked copy of a site's ledger, for an archive or an auditor; it names rounds, recipes and sites, not rows.
 
     Example: ghofl ledger export site.toml -o ledger-north.jsonl
     """
     console.check_outputs(json, force, output)
-    here, ledger = _opened(site)
+    here, ledger = _load(site)
     content = (here.memory().get(LEDGER) or b"").rpartition(b"\n")
     files.write(output, content[0] + content[1], files.PRIVATE)
     console.say(
@@ -106,17 +108,19 @@ def export(
     )
 
 
-def _opened(path: Path) -> tuple[Site, Ledger]:
+def _load(path: Path) -> tuple[Site, Ledger]:
     site = Site.load(path)
     if not Path(site.folder).is_dir():
-        raise SiteError(f"{site.folder}, the folder of site {site.name!r}, is not there; nothing has left it yet.")
+        raise SiteError(
+            f"{site.folder}, the folder of site {site.name!r}, does not exist; nothing has left the site yet."
+        )
     memory = site.memory()
     with memory.alone():
         return site, Ledger.load(memory)
 
 
-def _told(facts: Any) -> str:
-    """The facts of a line for a table: hashes by their first digits."""
+def _text(facts: Any) -> str:
+    """The facts of a line for a table; hashes are shortened to their first digits."""
     parts = []
     for key in SHOWN:
         value = facts.get(key)

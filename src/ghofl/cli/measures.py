@@ -1,4 +1,4 @@
-"""How `evaluate` shows what it found: a table of measures, the confusion matrix as a table and as a picture."""
+"""How `evaluate` shows its result: a table of measures, and the confusion matrix as a table and as a picture."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,9 @@ import numpy as np
 from rich.table import Table
 
 from ghofl import files
-from ghofl.cli import console
 from ghofl.errors import MissingExtraError
 from ghofl.evaluation import Metrics
-from ghofl.evaluation.confusion import between
+from ghofl.evaluation.confusion import interval_text
 
 MOST_CLASSES = 20  # whose confusion matrix fits a terminal
 LOWEST = 3
@@ -18,7 +17,7 @@ WORST = 10
 
 
 def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Precision and recall by class, of the classes that have one."""
+    """Precision and recall by class, for the classes that have one."""
     return {
         name: {c: float(v) for c, v in zip(classes, values, strict=True) if np.isfinite(v)}
         for name, values in (("precisions", found.confusion.precisions), ("recalls", found.confusion.recalls))
@@ -26,7 +25,7 @@ def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
 
 
 def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
-    """The measures, and the classes that are found least often."""
+    """The measures, and the classes with the lowest recall."""
     table = Table(title=f"{head} on {found.confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("value", justify="right")
@@ -38,7 +37,7 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
         ("macro F1 %", counts.macro_f1, None),
         ("expected calibration error %", found.ece, None),
     ):
-        table.add_row(name, f"{100 * value:.2f}", "" if interval is None else between(interval, 2))
+        table.add_row(name, f"{100 * value:.2f}", "" if interval is None else interval_text(interval, 2))
     table.add_row("log loss", f"{found.log_loss:.4f}")
     table.add_row("Brier score", f"{found.brier:.4f}")
     if found.auc is not None:
@@ -51,7 +50,7 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
 
 
 def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
-    """How often each class was predicted as each; where there are too many for a terminal, the worst mistakes."""
+    """How often each class was predicted as each other; with too many for a terminal, the most frequent mistakes."""
     if len(classes) > MOST_CLASSES:
         return _mistakes(found, classes)
     table = Table(title="rows of a class, by the class that was predicted")
@@ -68,7 +67,7 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
     counts = found.confusion.counts.copy()
     np.fill_diagonal(counts, 0)
     worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
-    title = f"most often mistaken; --json has the whole matrix of {len(classes):,} classes, --plot draws it"
+    title = f"most frequent mistakes; --json has the whole matrix of {len(classes):,} classes, --plot draws it"
     table = Table(title=title)
     for name in ("rows of", "predicted as"):
         table.add_column(name, overflow="fold")
@@ -105,9 +104,3 @@ def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None
     figure.colorbar(image, label="share of the class", shrink=0.7)
     with files.replacing(path) as file:
         figure.savefig(file, format=path.suffix.lstrip(".") or "png")
-
-
-def check_picture(path: Path | None, force: bool) -> None:
-    """A usage error before the work when the picture could not be written."""
-    if path is not None:
-        console.check_free(path, force)

@@ -22,16 +22,17 @@ def _option(help_text: str, *names: str, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """How an encoder is loaded, under the names that `encoders.load` has for it."""
+    """How an encoder is loaded; the names are those of `encoders.load`."""
 
     weights: Annotated[
-        Path | None, _option("A local checkpoint for torchvision: and timm:, .safetensors or a plain .pth.")
+        Path | None, _option("A local checkpoint for torchvision: and timm:, .safetensors or a .pth of weights only.")
     ] = None
     pooling: Annotated[str | None, _option("For texts: 'mean' or 'cls'; the model's own if not given.")] = None
     fit: Annotated[
         str | None,
         _option(
-            "For torchvision: and timm:, 'squash' to a square or 'crop' its middle; with 'pillow-' rounded as there."
+            "For torchvision: and timm:, 'squash' images to a square or 'crop' their middle; 'pillow-squash' and "
+            "'pillow-crop' round to bytes as Pillow does."
         ),
     ] = None
 
@@ -45,8 +46,10 @@ class SampleOptions:
     row_column: Annotated[str, _option("The parquet column of embeddings.")] = ""
     label_column: Annotated[str, _option("The column of labels.")] = ""
     device: Annotated[str, _option("cpu, cuda, cuda:1 or mps.")] = "cpu"
-    precision: Annotated[str, _option("fp32; bf16 or fp16 are refused where they turn embeddings.")] = "fp32"
-    batch_size: Annotated[int, _option("Samples at once; 0 chooses from the memory there is.", min=0)] = 0
+    precision: Annotated[
+        str, _option("fp32, bf16 or fp16; the last two are refused where they change embeddings too much.")
+    ] = "fp32"
+    batch_size: Annotated[int, _option("Samples per batch; 0 chooses by the available memory.", min=0)] = 0
     skip_bad: Annotated[bool, _option("List and leave out samples that cannot be read.", "--skip-bad")] = False
 
     @property
@@ -75,12 +78,14 @@ class SpaceOptions:
     scale: Annotated[
         float | None,
         _option(
-            "Grid steps in one unit of the embedding; without it fitted to the rows there are, not under --epsilon."
+            "Grid steps per unit of the embedding; fitted to the given rows unless given, but not under --epsilon."
         ),
     ] = None
     project: Annotated[int | None, _option("Project to this many dimensions.")] = None
     lift: Annotated[int | None, _option("Lift to this many random features.", "--lift")] = None
-    sketch: Annotated[int | None, _option("Class covariances of a sketch of this size.", "--sketch")] = None
+    sketch: Annotated[
+        int | None, _option("Send class covariances of a sketch of this many dimensions.", "--sketch")
+    ] = None
     budget: Annotated[
         str | None,
         _option(
@@ -97,15 +102,15 @@ class SpaceOptions:
     public: Annotated[
         Path | None,
         _option(
-            "Rows that are nobody's secret, through the same encoder: they teach a centre, the grid, the directions of a "
-            "projection and, if labelled, a metric; under --epsilon the radius.",
+            "Rows that nobody needs to protect, from the same encoder: they set a centre, the grid, the directions of a "
+            "projection and, if labelled, a metric; under --epsilon also the radius.",
             "--public",
             metavar="FILE",
         ),
     ] = None
     max_rows: Annotated[
         int | None,
-        _option("The most rows of one site; one million unless given. Smaller ones make secure rounds smaller."),
+        _option("The most rows a site may have; one million unless given. A lower limit makes secure rounds smaller."),
     ] = None
     max_share: Annotated[
         float | None, _option("The largest share of all rows that one site may have in a total that is used.")
@@ -122,7 +127,7 @@ class SpaceOptions:
         projection: Projection | None = None,
         table: Table | None = None,
     ) -> RecipeOptions:
-        """These options as `assemble` takes them; the anchor is the one that they name."""
+        """These options as `assemble` takes them; `anchor` is the vector that the option names."""
         return RecipeOptions(
             statistics=statistics, power=self.power, unit_length=self.unit_length, anchor=anchor, bits=self.bits,
             scale=self.scale, project=projection or self.project, lift=self.lift, sketch=self.sketch, seed=seed,
@@ -152,9 +157,11 @@ PRIVACY = {
     "min_count": _privacy(int, "Drop classes with fewer rows than this from the total."),
     "merge_into": _privacy(str, "Put the rows of dropped classes into this class."),
     "min_cohort": _privacy(int | None, "The fewest sites whose total is used."),
-    "client_rows": _privacy(int | None, "Full rows that a client counts as, for --unit client."),
+    "client_rows": _privacy(
+        int | None, "For --unit client: cut a client's moments to the length of this many full rows."
+    ),
     "rounding": _privacy(int | None, "Low bits to leave out of second moments."),
-    "person_rows": _privacy(int | None, "The most rows of one person that count at a site, for --unit person."),
+    "person_rows": _privacy(int | None, "For --unit person: the most rows of one person that count at a site."),
 }
 GROUPS: dict[type, dict[str, Any]] = {
     PrivacyOptions: PRIVACY,
@@ -166,7 +173,7 @@ GROUPS: dict[type, dict[str, Any]] = {
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of every group in the place of the parameter that gets them as one value."""
+    """The command with each parameter that takes a group of options replaced by the options themselves."""
     parameters, groups = [], {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         kind = parameter.annotation
@@ -186,5 +193,5 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    vars(run).pop("__wrapped__", None)  # a type checker may wrap functions; whoever unwraps them stops here
+    vars(run).pop("__wrapped__", None)  # a type checker may have wrapped it; unwrapping must stop here
     return run

@@ -8,8 +8,8 @@ import typer
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
-from ghofl.cli.use import HeadFile, Priors, Threshold, load_head, used
-from ghofl.samples.predictions import SUFFIXES, Asked, open_table, predict_stream
+from ghofl.cli.use import HeadFile, Priors, Threshold, adjust, load_head
+from ghofl.samples.predictions import SUFFIXES, Extras, open_table, predict_stream
 from ghofl.samples.streaming import Encoding, open_stream
 
 
@@ -19,7 +19,7 @@ def predict(
     data: Annotated[
         str,
         typer.Argument(
-            help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table by the recipe's schema, a folder "
+            help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table with the recipe's schema, a folder "
             "of images, a table with a column of texts or of image files, or hf:OWNER/NAME."
         ),
     ],
@@ -32,7 +32,7 @@ def predict(
     *,
     split: Annotated[str, typer.Option(help="Read x_SPLIT, or this split of the samples.")] = "",
     id_column: Annotated[
-        str, typer.Option(help="Keep this column or array of ids; files of images are kept by themselves.")
+        str, typer.Option(help="Copy this column or array of ids; file names of images are always written.")
     ] = "",
     top: Annotated[int, typer.Option(min=0, help="Also write the K most probable classes.", metavar="K")] = 0,
     every: Annotated[bool, typer.Option("--all", help="Also write the probability of every class.")] = False,
@@ -41,12 +41,13 @@ def predict(
     reject: Annotated[
         float | None,
         typer.Option(
-            help="Leave the label empty for rows that are none of the classes, at the cost of this share of those that "
-            "are, e.g. 0.05."
+            help="Leave the label empty for rows that fit none of the classes; this share of rows that do fit is rejected "
+            "too, e.g. 0.05."
         ),
     ] = None,
     encoder: Annotated[
-        str, typer.Option(help="For samples: the recipe's encoder, as in 'ghofl embed'; by its name unless given.")
+        str,
+        typer.Option(help="For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given."),
     ] = "",
     model: EncoderOptions,
     samples: SampleOptions,
@@ -55,7 +56,7 @@ def predict(
 ) -> None:
     """Predict labels of embeddings, tables, images or texts, a block at a time in bounded memory.
 
-    Every row has its place in the data (row), the file or --id-column it came with, label and probability.
+    Every row of the result has its position in the data (row), its file or --id-column, a label and a probability.
 
     Example: ghofl predict lda.safetensors new.npz -o predictions.csv
     """
@@ -63,11 +64,11 @@ def predict(
     if to_standard_output and json == "-":
         raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
     if not to_standard_output and output.suffix not in SUFFIXES:
-        raise typer.BadParameter(f"{output} is of no known kind; write to {', '.join(SUFFIXES)}, or '-' for a CSV.")
+        raise typer.BadParameter(f"{output} has no known suffix; write to {', '.join(SUFFIXES)}, or '-' for a CSV.")
     if samples.label_column:
         raise typer.BadParameter("--label-column is not for predictions; 'ghofl evaluate' compares them with labels.")
-    console.check_outputs(json, force, *([] if to_standard_output else [output]))
-    classifier = used(load_head(head), priors, threshold)
+    console.check_outputs(json, force, None if to_standard_output else output)
+    classifier = adjust(load_head(head), priors, threshold)
     encoding = Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
     opened = open_stream(
         classifier.recipe,
@@ -79,12 +80,12 @@ def predict(
         skip_bad=samples.skip_bad,
     )
     with opened as stream, console.progress(rate=True) as report, open_table(output) as write:
-        rows, left = predict_stream(classifier, stream, write, Asked(top, every, reject), report)
+        rows, left = predict_stream(classifier, stream, write, Extras(top, every, reject), report)
     console.list_bad(stream.bad)
     result = {"file": str(output), "rows": rows, "head": classifier.head.name, "without_label": left}
     result["left_out"] = [{"row": row, "reason": why} for row, why in stream.bad]
     if to_standard_output:
         console.show(result, None, json)
         return
-    told = f", {left:,} of them without a label" if left else ""
-    console.say(result, f"Wrote {output}: {rows:,} predictions of {classifier.head.name}{told}.", json)
+    unlabelled = f", {left:,} of them without a label" if left else ""
+    console.say(result, f"Wrote {output}: {rows:,} predictions of {classifier.head.name}{unlabelled}.", json)

@@ -11,7 +11,7 @@ from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
-from ghofl.flower.server.report import told_of
+from ghofl.flower.server.report import load_used_total
 from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -21,7 +21,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="A total, or the folder of a run on Flower.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     messages: Annotated[
-        list[Path] | None, typer.Option("--message", help="A message behind the total; repeat it for each.")
+        list[Path] | None, typer.Option("--message", help="A message in the total; repeat it for each.")
     ] = None,
     heads: Annotated[
         list[Path] | None, typer.Option("--head", help="A head to judge on --rows; repeat it for several.")
@@ -33,7 +33,7 @@ def report(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Write one self-contained page about a total: who took part, what it holds, how its heads do.
+    """Write one self-contained page about a total: who took part, what it holds, how good its heads are.
 
     Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --rows test.npz -o report.html
     """
@@ -44,7 +44,7 @@ def report(
     if heads and rows is None:
         raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
     with console.errors_about(run):
-        total, promise = told_of(run) if run.is_dir() else (Total.load(run), "")
+        total, promise = load_used_total(run) if run.is_dir() else (Total.load(run), "")
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, title or f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
@@ -52,7 +52,7 @@ def report(
         loaded = load_rows(rows, split)
         assert loaded.y is not None
         y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
-        findings = findings.with_judged([Classifier.load(path) for path in heads or ()], loaded.x, y)
+        findings = findings.judge_heads([Classifier.load(path) for path in heads or ()], loaded.x, y)
     text = page(findings)
     files.write(output, text)
     console.say(
@@ -68,8 +68,8 @@ def report(
 
 
 def page_writer(output: Path | None, force: bool, json: str | None = None) -> Callable[..., None]:
-    """What writes the page of a simulation, once it is sure that it can; nothing where no file was asked for."""
-    console.check_outputs(json, force, *([] if output is None else [output]))
+    """A function that writes the page of a simulation; it does nothing where no file was asked for."""
+    console.check_outputs(json, force, output)
     if output is None:
         return lambda *_: None
     from ghofl.report.findings import Findings

@@ -16,11 +16,11 @@ SOURCES = ("dictionary", "rows")
 def schema(
     file: Annotated[Path, typer.Argument(help="A data dictionary, or rows of one site: .csv, .tsv, .jsonl, .parquet.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The schema file to write (TOML).")],
-    label: Annotated[str, typer.Option(help="Of rows: the column of labels, which is no feature.")] = "",
-    without: Annotated[str, typer.Option(help="Of rows: columns to leave out, separated by commas.")] = "",
-    rare: Annotated[int, typer.Option(min=2, help="Of rows: levels with fewer rows than this are left out.")] = RARE,
+    label: Annotated[str, typer.Option(help="For rows: the column of labels, which is not a feature.")] = "",
+    without: Annotated[str, typer.Option(help="For rows: columns to leave out, separated by commas.")] = "",
+    rare: Annotated[int, typer.Option(min=2, help="For rows: leave out levels with fewer rows than this.")] = RARE,
     source: Annotated[
-        str | None, typer.Option("--as", help="'dictionary' or 'rows'; seen from the column names unless given.")
+        str | None, typer.Option("--as", help="'dictionary' or 'rows'; recognised by the column names unless given.")
     ] = None,
     force: Force = False,
     json: Json = None,
@@ -28,7 +28,7 @@ def schema(
     """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
 
     A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
-    ranges outwards and leaves rare levels out; under an epsilon it is refused all the same, because a minimum or
+    ranges outwards and leaves rare levels out; a recipe with an epsilon refuses it all the same, because a minimum or
     maximum is somebody's value.
 
     Example: ghofl schema dictionary.csv -o schema.toml
@@ -39,7 +39,7 @@ def schema(
     columns = columns_of(file)
     of_dictionary = is_dictionary(columns) if source is None else source == "dictionary"
     if of_dictionary and (label or without or rare != RARE):
-        raise typer.BadParameter("--label, --without and --rare are about rows; a dictionary says these itself.")
+        raise typer.BadParameter("--label, --without and --rare are about rows; leave them out with a dictionary.")
     dropped = [name.strip() for name in without.split(",") if name.strip()]
     made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)
     made.save(output)
@@ -54,7 +54,7 @@ def schema(
     }
     for name, why in made.left_out:
         console.tell("Left out", f"column {name!r}: {why}")
-    advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they were read off rows."
+    advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they come from rows."
     console.say(
         result,
         f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "

@@ -1,5 +1,6 @@
 """Commands for secure rounds by files: at the server `secure open|next|finish`, at a site one command per letter."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,9 +8,9 @@ import typer
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
+from ghofl.cli.arguments import Force, Json, SiteFile, TotalOutput
 from ghofl.mail import letters
-from ghofl.mail.at_site import ACTIONS, answered
+from ghofl.mail.at_site import ACTIONS, answer_letter
 from ghofl.mail.round_folder import LEAST, Options, RoundFolder, Standing
 from ghofl.recipe import Recipe
 from ghofl.site.site import Site
@@ -23,17 +24,16 @@ app = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the round, at the server.")]
 Letters = Annotated[list[Path] | None, typer.Argument(help="Letters that sites wrote.", show_default=False)]
-SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 LetterFile = Annotated[Path, typer.Argument(help="The letter that the server wrote for this site.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The letter to write, for the server.")]
 
 WHAT = {
     "join": "the site's name and its key for this round",
-    "advertise": "keys that other sites seal shares with",
-    "share": "shares of the secrets that hide the site's vector, sealed for the other sites",
-    "mask": "the site's moments, hidden",
-    "endorse": "a signature on whose moments are in the sum",
-    "reveal": "what takes the masks off the sum, and only off the sum",
+    "advertise": "the keys that other sites seal their shares with",
+    "share": "shares of the secrets that hide the site's moments, sealed for the other sites",
+    "mask": "the site's moments under masks",
+    "endorse": "a signature on the list of sites in the sum",
+    "reveal": "the shares that take the masks off the sum, and only off the sum",
 }
 
 
@@ -42,9 +42,11 @@ def open_round(
     folder: Folder,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share; privacy.secure = true.")],
     dropout: Annotated[float, typer.Option(help="The share of sites that may vanish, rounded up.")] = 0.1,
-    corruption: Annotated[float, typer.Option(help="The share of sites that may work with the server.")] = 0.1,
-    min_sites: Annotated[int, typer.Option(help="The fewest sites whose sum is made.")] = LEAST,
-    peers: Annotated[Path | None, typer.Option(help="A file of names and public keys: only these sites join.")] = None,
+    corruption: Annotated[float, typer.Option(help="The share of sites that may collude with the server.")] = 0.1,
+    min_sites: Annotated[int, typer.Option(help="The fewest sites whose sum may be revealed.")] = LEAST,
+    peers: Annotated[
+        Path | None, typer.Option(help="A file of names and public keys: only these sites may join.")
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -76,9 +78,9 @@ def next_stage(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At the server: take in letters of sites, and write the next ones once everybody has answered.
+    """At the server: read letters of sites, and write the next ones once everybody has answered.
 
-    Letters may come one at a time. Only sites' joining is ended by hand, with --close join.
+    Letters may come one at a time. Only the first stage has to be ended by hand, with --close join.
 
     Example: ghofl secure next round north-join.letter south-join.letter west-join.letter --close join
     """
@@ -92,13 +94,13 @@ def next_stage(
 @app.command(name="finish")
 def finish(
     folder: Folder,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")],
+    output: TotalOutput,
     came: Letters = None,
     close: Annotated[bool, typer.Option("--close", help="Finish without the sites that have not answered.")] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At the server: take in the last letters and write the total, once everybody has answered.
+    """At the server: read the last letters and write the total, once everybody has answered.
 
     Example: ghofl secure finish round north-reveal.letter south-reveal.letter west-reveal.letter -o total.ghofl
     """
@@ -119,70 +121,35 @@ def finish(
     console.say(
         result,
         f"Wrote {output}: the sum over {', '.join(result['sites'])}, {total.moments.rows:,} rows. "
-        "The round is over; what it knew of its secrets is deleted.",
+        "The round is over, and its secrets are deleted.",
         json,
     )
 
 
-@app.command(name="join")
-def join(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-    """At a site: answer the server's letter with its name and its key for this round.
+def _command(action: str) -> Callable[..., None]:
+    """The command of a site that answers one kind of letter."""
 
-    Example: ghofl secure join site.toml 1-join/invitation.letter -o north-join.letter
-    """
-    _answer("join", site, letter, output, force, json)
+    def command(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
+        """Answer one kind of letter."""
+        _answer(action, site, letter, output, force, json)
 
-
-@app.command(name="advertise")
-def advertise(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-    """At a site: answer the server's letter with keys that other sites seal shares with.
-
-    Example: ghofl secure advertise site.toml 2-advertise/north.letter -o north-advertise.letter
-    """
-    _answer("advertise", site, letter, output, force, json)
+    asked = f"{1 + ACTIONS.index(action)}-{action}/{'invitation' if action == 'join' else 'north'}.letter"
+    command.__doc__ = (
+        f"At a site: answer the server's letter with {WHAT[action]}.\n\n"
+        f"Example: ghofl secure {action} site.toml {asked} -o north-{action}.letter"
+    )
+    return command
 
 
-@app.command(name="share")
-def share(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-    """At a site: answer the server's letter with shares of the secrets that hide its vector, sealed for the other sites.
-
-    Example: ghofl secure share site.toml 3-share/north.letter -o north-share.letter
-    """
-    _answer("share", site, letter, output, force, json)
-
-
-@app.command(name="mask")
-def mask(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-    """At a site: answer the server's letter with its moments, hidden.
-
-    Example: ghofl secure mask site.toml 4-mask/north.letter -o north-mask.letter
-    """
-    _answer("mask", site, letter, output, force, json)
-
-
-@app.command(name="endorse")
-def endorse(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-    """At a site: answer the server's letter with a signature on whose moments are in the sum.
-
-    Example: ghofl secure endorse site.toml 5-endorse/north.letter -o north-endorse.letter
-    """
-    _answer("endorse", site, letter, output, force, json)
-
-
-@app.command(name="reveal")
-def reveal(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-    """At a site: answer the server's letter with what takes the masks off the sum, and only off the sum.
-
-    Example: ghofl secure reveal site.toml 6-reveal/north.letter -o north-reveal.letter
-    """
-    _answer("reveal", site, letter, output, force, json)
+for _action in ACTIONS:
+    app.command(name=_action)(_command(_action))
 
 
 def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, json: str | None) -> None:
-    """Answer a letter and write the reply; the same again where the command is given again."""
+    """Answer a letter and write the reply; repeated, the command writes the same reply."""
     console.check_outputs(json, force)
     here = Site.load(site)
-    written = answered(action, letters.load(letter), here, here.memory())
+    written = answer_letter(action, letters.load(letter), here, here.memory())
     content = letters.to_bytes(written)
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
@@ -194,7 +161,7 @@ def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, js
 
 
 def _write_same(path: Path, content: bytes, force: bool) -> None:
-    """Write a file; where the very same is there already, a command was given again and nothing is lost."""
+    """Write a file; if it exists with the same content, the command was repeated and nothing is lost."""
     if not (path.exists() and path.read_bytes() == content):
         console.check_free(path, force)
         files.write(path, content, files.PRIVATE)
@@ -214,12 +181,12 @@ def _result(standing: Standing) -> dict[str, Any]:
 def _sentence(standing: Standing, folder: Path) -> str:
     if standing.total is not None:
         return f"The round is over; 'ghofl secure finish {folder} -o total.ghofl' writes its total."
-    took = f"Took in {', '.join(standing.taken)}. " if standing.taken else ""
+    read = f"Read the letters of {', '.join(standing.taken)}. " if standing.taken else ""
     if standing.action == "join":
-        return took + f"Joined so far: {', '.join(standing.came) or 'nobody'}. --close join begins with these."
+        return read + f"Joined so far: {', '.join(standing.came) or 'nobody'}. --close join starts the round with them."
     where = standing.outgoing[0].parent if standing.outgoing else folder
-    return took + (
-        f"Waiting for the {standing.action!r} letters of {', '.join(standing.missing)}; what asks them for it is in {where}."
+    return read + (
+        f"Waiting for the {standing.action!r} letters of {', '.join(standing.missing)}; the letters to them are in {where}."
         if standing.missing
         else f"Everybody has answered {standing.action!r}; finish the round."
     )

@@ -12,23 +12,25 @@ from ghofl.cli.arguments import Force, Json
 
 def serve(
     model: Annotated[Path, typer.Argument(help="An ONNX file written by 'ghofl export'.")],
-    host: Annotated[str, typer.Option(help="The address to listen at; others reach 0.0.0.0.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen at; 0 chooses a free one.", min=0, max=65535)] = 8000,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; with 0.0.0.0 other machines can connect.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 chooses a free one.", min=0, max=65535)] = 8000,
     reject: Annotated[
         float | None,
         typer.Option(
-            help="Give no label to samples that are none of the classes, at the cost of this share of those that are."
+            help="Give no label to samples that fit none of the classes; this share of samples that do fit is rejected too."
         ),
     ] = None,
-    max_samples: Annotated[int, typer.Option(help="The most samples of one request.", min=1)] = 256,
-    max_body: Annotated[str, typer.Option(help="The most bytes of one request, e.g. 16MB.")] = "16MB",
+    max_samples: Annotated[int, typer.Option(help="The most samples per request.", min=1)] = 256,
+    max_body: Annotated[str, typer.Option(help="The most bytes per request, e.g. 16MB.")] = "16MB",
     at_once: Annotated[int, typer.Option(help="The most requests at once; others are told to wait.", min=1)] = 32,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Answer POST /predict over HTTP from an exported file, until Ctrl-C; nothing of a request is kept.
+    """Answer POST /predict over HTTP from an exported file, until Ctrl-C; requests are not kept.
 
-    It knows no passwords and no TLS: let a reverse proxy in front of it have those, or keep it on this machine.
+    It has no passwords and no TLS: put a reverse proxy with both in front of it, or use it on this machine only.
 
     Example: ghofl serve rda.onnx --port 8000 --reject 0.05
     """
@@ -45,7 +47,7 @@ def serve(
     try:
         listening = socket.create_server((host, port))
     except OSError as error:
-        raise typer.BadParameter(f"cannot listen at {host}:{port} ({error.strerror}); choose another --port.") from None
+        raise typer.BadParameter(f"cannot listen on {host}:{port} ({error.strerror}); choose another --port.") from None
     with listening:
         url = f"http://{host}:{listening.getsockname()[1]}"
         console.say(

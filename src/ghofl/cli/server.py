@@ -13,9 +13,10 @@ from ghofl import files
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
-from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, set_aside, tell_aside
+from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, find_misfits, report_quarantine
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
+from ghofl.wire.batch import Batch, batches
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
@@ -33,7 +34,7 @@ def add_up(
     *,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
     to: Annotated[
-        list[Path] | None, typer.Option(help="A total to add late joiners to; several totals are joined into one.")
+        list[Path] | None, typer.Option(help="An earlier total to add messages to; several totals are joined into one.")
     ] = None,
     max_share: MaxShare = None,
     quarantine: Annotated[
@@ -44,31 +45,31 @@ def add_up(
 ) -> None:
     """At the server: add messages up, one at a time, each site once.
 
-    Totals of some sites each, joined by several --to, are the total of all of them, to the bit.
+    Totals joined by several --to are, to the bit, the total of all their messages.
 
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
     check_max_share(max_share)
     if (recipe is None) == (not to):
-        raise typer.BadParameter("give either --recipe for a new total or --to for late joiners to an old one.")
+        raise typer.BadParameter("give either --recipe for a new total, or --to to add messages to an earlier one.")
     paths = _files_in(messages or [])
     if not paths and len(to or []) < 2:
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
-    start = _joined(to or [])
+    start = _join(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    aside = set_aside(paths, agreed, start, max_share) if quarantine else {}
-    total = _added([path for path in paths if path not in aside], agreed, start)
+    aside = find_misfits(paths, agreed, start, max_share) if quarantine else {}
+    total = _add([path for path in paths if path not in aside], agreed, start)
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
     check_shares(total, max_share)
     total.save(output)
     warn_of_clipping(total)
     console.show(total_result(total, output), _roster_table(total), json)
-    tell_aside(aside)
+    report_quarantine(aside)
 
 
 def _files_in(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and in place of a folder its messages, in the order of their names."""
+    """The files named; a folder stands for its messages, in the order of their names."""
     found: list[Path] = []
     for path in paths:
         inside = sorted(path.glob("*.ghofl")) if path.is_dir() else [path]
@@ -78,7 +79,7 @@ def _files_in(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def _joined(paths: Sequence[Path]) -> Total | None:
+def _join(paths: Sequence[Path]) -> Total | None:
     total = None
     for path in paths:
         more = _load_total(path)
@@ -87,20 +88,32 @@ def _joined(paths: Sequence[Path]) -> Total | None:
     return total
 
 
-def _added(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
+def _add(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
     aggregator = Aggregator(recipe, start)
-    holders: dict[int, str | None] = {}  # by class: the site that alone has it, or nothing where two have
+    holders: dict[int, str | None] = {}  # by class: the only site that has it, or None where two have
     with console.progress() as report:
-        for i, path in enumerate(messages):
-            report("messages", i, len(messages))
-            with console.errors_about(path):
-                message = Message.load(path, recipe)
-                aggregator.add(message)
-            for c in np.flatnonzero(message.moments.counts > 0).tolist():
-                holders[c] = None if c in holders else message.name
+        done = 0
+        for paths in batches(messages, recipe):
+            report("messages", done, len(messages))
+            names, counts = _add_some(aggregator, paths, recipe)
+            done += len(paths)
+            for i, c in np.argwhere(counts > 0).tolist():
+                holders[c] = None if c in holders else names[i]
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
     return replace(aggregator.finish(), quarantined=() if start is None else start.quarantined)
+
+
+def _add_some(aggregator: Aggregator, paths: Sequence[Path], recipe: Recipe) -> tuple[list[str], np.ndarray]:
+    """Add small messages together, or one alone; whose they are, and how many rows of each class each has."""
+    if len(paths) > 1:
+        batch = Batch.load(paths, recipe)
+        aggregator.add_batch(batch)
+        return [entry.name for entry in batch.roster], batch.counts
+    with console.errors_about(paths[0]):
+        message = Message.load(paths[0], recipe)
+        aggregator.add(message, is_given=True)
+    return [message.name], message.moments.counts[None]
 
 
 def subtract(
@@ -131,8 +144,8 @@ def release(
 ) -> None:
     """Make a total that others may see: with the noise the recipe promises, and without its small classes.
 
-    Each release of one total spends its epsilon again: they are counted in TOTAL.releases.jsonl beside it. Nothing adds
-    to a released total: keep the exact one for that.
+    Each release of one total spends its epsilon again; releases are counted in TOTAL.releases.jsonl beside it. No message
+    can be added to a released total: keep the exact one for that.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
@@ -165,7 +178,7 @@ def head(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Build a head from a total. The file carries the recipe, so raw embeddings go in.
+    """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
 
     Example: ghofl head total.ghofl --head lda -o lda.safetensors
     """
@@ -206,8 +219,8 @@ def _roster_table(total: Total) -> Table:
 
 
 def _warn_of_sole_holders(holders: Mapping[int, str | None], recipe: Recipe) -> None:
-    """Say on standard error which classes one site alone holds: in the total, their sums are that site's."""
+    """Warn on standard error about classes that only one site holds: the total shows that site's sums."""
     alone = [f"{recipe.classes[c]!r} ({name})" for c, name in sorted(holders.items()) if name is not None]
     if alone:
         listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
-        console.tell("Warning", f"one site alone holds class {listed}: in the total, their sums are that site's own.")
+        console.tell("Warning", f"only one site holds class {listed}: the total shows that site's own sums.")

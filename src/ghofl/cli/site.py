@@ -1,4 +1,4 @@
-"""Commands of the agreement and of a site: `recipe` and `moments`."""
+"""Commands of the agreement and of a site: `recipe`, `moments` and `merge`."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from ghofl import encoders, files
+from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, complete_encoders, complete_statistics
 from ghofl.cli.options import EncoderOptions, SampleOptions, SpaceOptions, takes_groups
@@ -25,6 +25,10 @@ from ghofl.site.parts import Part, Place, check_own_rows, part_of
 from ghofl.site.parts import merge as merge_parts
 from ghofl.site.rows import load_embedded, load_encodable
 from ghofl.wire.message import check_not_secure
+
+MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]
+SiteName = Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")]
+Zstd = Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")]
 
 
 @takes_groups
@@ -49,21 +53,21 @@ def recipe(
     space: SpaceOptions,
     seed: Annotated[int, typer.Option(help="Seed of the public random matrices.")] = 0,
     site_rows: Annotated[
-        int | None, typer.Option(help=f"Rows of a site, for --budget; {SITE_ROWS} unless given.")
+        int | None, typer.Option(help=f"For --budget: rows per site; {SITE_ROWS} unless given.")
     ] = None,
     from_embeddings: Annotated[
         Path | None,
-        typer.Option(help="An .npz of public or own rows: sets dim, classes and a grid that fits them."),
+        typer.Option(help="An .npz of public rows or your own: sets dim, classes and a grid that fits them."),
     ] = None,
     from_encoder: Annotated[
         bool,
         typer.Option(
             "--from-encoder",
-            help="Load --encoder: sets dim and its fingerprint; --project takes its own classifier's directions.",
+            help="Load --encoder: sets dim and fingerprint; --project then uses directions of the encoder's classifier.",
         ),
     ] = False,
     schema: Annotated[
-        Path | None, typer.Option(help="Rows are a table's, with this schema ('ghofl schema'): sets dim and classes.")
+        Path | None, typer.Option(help="Rows come from tables with this schema ('ghofl schema'): sets dim and classes.")
     ] = None,
     model: EncoderOptions,
     views: ViewOptions,
@@ -83,7 +87,7 @@ def recipe(
     rows = None if from_embeddings is None else load_rows(from_embeddings)
     loaded, projection = _load_encoder(encoder, model, views, dim, space.project) if from_encoder else (None, None)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
-        raise typer.BadParameter("--schema says what rows are; leave out --encoder, --dim and the --from options.")
+        raise typer.BadParameter("--schema replaces an encoder; leave out --encoder, --dim and the --from options.")
     drafted = None if schema is None else Schema.load(schema)
     table = None if drafted is None else drafted.table
     anchor, around = load_anchor(space.anchor)
@@ -102,23 +106,23 @@ def recipe(
     check_encoder(taught_by, found.recipe, space.public or "")
     found.recipe.save(output)
     chosen = () if found.proposal is None else (f"Chosen for {space.budget}: {found.proposal.why}.",)
-    _tell_of_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
+    _show_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
 
 
 @takes_groups
 def moments(
     recipe: RecipeFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
+    output: MessageOutput,
     embeddings: Annotated[
         Path | None,
         typer.Argument(
-            help="An .npz with arrays x and y (or x_train and y_train), or a table by the recipe's schema; not with --data."
+            help="An .npz with arrays x and y (or x_train and y_train), or a table with the recipe's schema; or give --data."
         ),
     ] = None,
     *,
-    site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
+    site: SiteName = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
-    zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")] = False,
+    zstd: Zstd = False,
     data: Annotated[str | None, typer.Option(help="With --encoder: samples, as in 'ghofl embed'.")] = None,
     encoder: Annotated[
         str | None,
@@ -131,13 +135,13 @@ def moments(
     labels_are_numbers: LabelsAreNumbers = False,
     person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
     rows_per_person: Annotated[
-        int | None, typer.Option(help="At most so many rows of one person count; as the recipe says unless given.")
+        int | None, typer.Option(help="The most rows of one person that count; as the recipe says unless given.")
     ] = None,
     part: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only the I-th of N parts of the rows, for 'ghofl merge'.")
+        str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")
     ] = None,
     own_file: Annotated[
-        bool, typer.Option("--own-file", help="With --part: the rows given are those of this part alone.")
+        bool, typer.Option("--own-file", help="With --part: the given file holds the rows of this part only.")
     ] = False,
     force: Force = False,
     json: Json = None,
@@ -145,7 +149,7 @@ def moments(
     """At a site: add up the moments of its embeddings and write the one message it sends.
 
     With --encoder and --data it goes straight from samples to moments, and no embedding is written anywhere.
-    With --part it writes one part instead, exact and not to be sent: 'ghofl merge' makes the message of all parts.
+    With --part it writes one exact part instead, which must not be sent: 'ghofl merge' makes the message from all parts.
 
     Example: ghofl moments north.npz --recipe recipe.toml --site north -o north.ghofl
     """
@@ -179,16 +183,16 @@ def moments(
 def merge(
     parts: Annotated[list[Path], typer.Argument(help="All parts of the site's rows, from 'ghofl moments --part I/N'.")],
     recipe: RecipeFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
+    output: MessageOutput,
     *,
-    site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
-    zstd: Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")] = False,
+    site: SiteName = "",
+    zstd: Zstd = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a big site: make its one message of parts that were added up apart, as if one process had seen all rows.
+    """At a big site: make one message from parts that were added up separately, as if one process had seen all rows.
 
-    What the recipe asks of a site, such as noise, is done here and once: it is the same release as 'ghofl moments'.
+    What the recipe asks of a site, such as noise, is done here, once: merging is a release, as 'ghofl moments' is.
 
     Example: ghofl merge part-1.ghofl part-2.ghofl --recipe recipe.toml --site north -o north.ghofl
     """
@@ -228,7 +232,7 @@ def _write_part(
     console.say(
         result,
         f"Wrote {output}: part {place.number} of {place.parts}, {counted.moments.rows:,} rows, exact and without noise. Keep "
-        "it at this site; 'ghofl merge' makes the message of all parts, and then the parts can be deleted.",
+        "it at this site; 'ghofl merge' makes the message from all parts, and then the parts can be deleted.",
         json,
     )
 
@@ -236,10 +240,9 @@ def _write_part(
 def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -> None:
     console.list_bad(left.counted.bad)
     assert left.message is not None
-    sent = left.message.to_bytes(zstd)
     left.counted.clipping.warn(left.recipe)
-    files.write(output, sent, files.PRIVATE)
-    _tell_of_message(left, output, len(sent), json)
+    left.message.save(output, zstd)
+    _show_message(left, output, output.stat().st_size, json)
 
 
 def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
@@ -251,7 +254,7 @@ def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
         )
 
 
-def _tell_of_recipe(made: Recipe, output: Path, why: str, json: str | None) -> None:
+def _show_recipe(made: Recipe, output: Path, why: str, json: str | None) -> None:
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.say(
         result,
@@ -261,7 +264,7 @@ def _tell_of_recipe(made: Recipe, output: Path, why: str, json: str | None) -> N
     )
 
 
-def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) -> None:
+def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> None:
     counts, clipping, recipe = left.counted.moments.counts, left.counted.clipping, left.recipe
     few, present = int(np.count_nonzero((counts > 0) & (counts < 3))), int(np.count_nonzero(counts))
     below = site_warning(left.counted.moments, recipe.privacy.min_count)
@@ -282,7 +285,7 @@ def _tell_of_message(left: Outgoing, output: Path, size: int, json: str | None) 
     }
     advice = "Send this file to the server."
     if clipping.share > TOLERATED_CLIPPING:
-        advice = f"Do not send it: agree on a recipe first that keeps these rows; {clipping.advice(recipe)}."
+        advice = f"Do not send it: first agree on a recipe whose grid fits these rows; {clipping.advice(recipe)}."
     console.say(
         result,
         f"Wrote {output}: {left.counted.moments.rows:,} rows of {present} classes in {console.size(size)}, "
@@ -318,7 +321,7 @@ def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | No
 def _load_encoder(
     spec: str, model: EncoderOptions, views: ViewOptions, dim: int | None, project: int | None
 ) -> tuple[Encoder, Projection | None]:
-    """What a recipe takes from a loaded encoder: its identity, and a projection from its own classifier if asked for."""
+    """The identity of a loaded encoder, and a projection from its own classifier if asked for."""
     loaded = encoders.load(spec, views=views.wanted, **vars(model))
     if dim not in (None, loaded.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")

@@ -1,4 +1,4 @@
-"""How `simulate` reads the settings of a sweep, and shows what many runs found."""
+"""How `simulate` reads the settings of a sweep, and shows the results of many runs."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,13 +14,13 @@ from ghofl.simulation.sweep import sweep as run_sweep
 
 
 def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str | None, iid: bool) -> dict[str, Any]:
-    """The settings of all runs, of a file and of options, and under 'heads' the heads; what is missing has its default."""
+    """The settings of all runs, from a file and from options, with defaults for what is missing, and the heads."""
     if (bool(given["alpha"]) or bool(given["classes_per_client"])) and iid:
         raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
     options = {name: values for name, values in given.items() if values} | ({"heads": heads} if heads else {})
     found = {} if path is None else read_axes(path)
     if twice := sorted(set(found) & set(options)):
-        raise typer.BadParameter(f"{path} and --{twice[0].replace('_', '-')} both say {twice[0]}; leave out one.")
+        raise typer.BadParameter(f"{path} and --{twice[0].replace('_', '-')} both set {twice[0]}; leave out one.")
     if path is None and given["alpha"] and given["classes_per_client"]:
         raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
     axes = {"seed": [0], **found, **options}

@@ -15,8 +15,8 @@ from ghofl.cli import console, measures
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
-from ghofl.evaluation.confusion import between
-from ghofl.evaluation.selection import Report, best_of, calibrated
+from ghofl.evaluation.confusion import interval_text
+from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
 from ghofl.samples import rows_for
 
@@ -26,20 +26,22 @@ Priors = Annotated[
     typer.Option(
         metavar="PRIORS",
         help="How common classes are where the head is used: 'uniform', a=0.9,b=0.1, or a JSON file of such numbers; "
-        "without it, as in the total.",
+        "as in the total unless given.",
     ),
 ]
 Threshold = Annotated[
     list[str] | None,
     typer.Option(
         metavar="CLASS=P",
-        help="Predict this class from this probability on, whatever the others have, and not below it; may be repeated.",
+        help="Predict this class wherever it has at least this probability, and nowhere else; may be repeated.",
     ),
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
 EmbeddingsFile = Annotated[
     Path,
-    typer.Argument(help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table by a schema."),
+    typer.Argument(
+        help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table with the recipe's schema."
+    ),
 ]
 
 
@@ -51,15 +53,15 @@ def evaluate(
     site_file: Annotated[
         Path | None,
         typer.Option(
-            help="The site's TOML file: its policy decides whether the report may leave, and its ledger has it."
+            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it."
         ),
     ] = None,
     labels_are_numbers: LabelsAreNumbers = False,
-    label_column: Annotated[str, typer.Option(help="Of a table by a schema: the column of labels.")] = "",
+    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
     priors: Priors = None,
     threshold: Threshold = None,
     tally: Annotated[
-        bool, typer.Option("--tally", help="Put what 'ghofl calibrate' needs into the report: sums over rows, no row.")
+        bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
     force: Force = False,
@@ -70,15 +72,12 @@ def evaluate(
     Example: ghofl evaluate lda.safetensors test.npz
     """
     if site_file is not None and json is None:
-        raise typer.BadParameter("--site-file is about the report that leaves; say by --json where to write it.")
-    console.check_outputs(json, force)
-    measures.check_picture(plot, force)
-    classifier = used(load_head(head), priors, threshold)
+        raise typer.BadParameter("--site-file is about the report that leaves; say with --json where to write it.")
+    console.check_outputs(json, force, plot)
+    classifier = adjust(load_head(head), priors, threshold)
     rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
     if not len(rows.x):
-        raise EmbeddingsError(
-            f"{embeddings}: there are no rows, and nothing can be said about none; give rows with labels."
-        )
+        raise EmbeddingsError(f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels.")
     classes = classifier.recipe.classes
     y = rows.numbers(classes, labels_are_numbers)
     probabilities = _probabilities(classifier, rows.x)
@@ -88,7 +87,7 @@ def evaluate(
         measures.plot_confusion(found, classes, plot)
     report = Report.of(head, site, classifier, found.confusion, counted)
     if site_file is not None:
-        report = _let_go(report, site_file, classifier, rows.x, y)
+        report = _register(report, site_file, classifier, rows.x, y)
     result = {
         **report.to_dict(),
         "expected_calibration_error": found.ece,
@@ -100,18 +99,20 @@ def evaluate(
         console.out.print(measures.confusion_table(found, classes))
 
 
-def _let_go(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
-    """The report under the site's own name, once its policy allows it and its ledger has it."""
-    from ghofl.site.reports import count_report
+def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
+    """The report under the site's own name, after its policy has allowed it and its ledger has recorded it."""
+    from ghofl.site.reports import record_report
     from ghofl.site.site import Site
 
     site = Site.load(path)
     if report.sites not in (("",), (site.name,)):
-        raise typer.BadParameter(f"--site is {report.sites[0]!r}, and the site of {path} is {site.name!r}.")
+        raise typer.BadParameter(
+            f"--site is {report.sites[0]!r}, and the site of {path} is {site.name!r}; leave --site out."
+        )
     report = replace(report, sites=(site.name,))
     version = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
     content = dumps(report.to_dict(), sort_keys=True).encode()
-    count_report(site, classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
+    record_report(site, classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
     return report
 
 
@@ -131,7 +132,7 @@ def select(
         table.add_column(name)
     for found in totals:
         rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
-        interval = between(found.confusion.accuracy_interval, 2)
+        interval = interval_text(found.confusion.accuracy_interval, 2)
         table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy, interval)
     console.show({"heads": [found.to_dict() for found in totals]}, table, json)
 
@@ -149,7 +150,7 @@ def calibrate(
     """
     console.check_outputs(json, force, output)
     classifier = load_head(head)
-    made, total = calibrated(head, classifier, [Report.load(path) for path in reports])
+    made, total = calibrate_head(head, classifier, [Report.load(path) for path in reports])
     made.save(output)
     result = {"file": str(output), "rows": total.confusion.rows, "sites": len(total.sites)}
     result |= {"temperature_before": classifier.temperature, "temperature": made.temperature}
@@ -161,8 +162,8 @@ def calibrate(
     )
 
 
-def used(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
-    """The classifier under the priors and thresholds of the command line."""
+def adjust(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
+    """The classifier with the priors and thresholds of the command line."""
     if priors is not None:
         classifier = classifier.with_priors(priors if priors == "uniform" else _named_numbers(priors, "--priors"))
     if thresholds:
@@ -195,7 +196,7 @@ def _named_numbers(text: str, option: str) -> dict[str, float]:
 
 
 def load_head(path: Path) -> Classifier:
-    """The head in a file; errors say which."""
+    """The head in a file; errors name the file."""
     with console.errors_about(path):
         return Classifier.load(path)
 

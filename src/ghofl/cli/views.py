@@ -1,4 +1,4 @@
-"""Options that say which views of an image are averaged, as one group of the commands that load an encoder."""
+"""The group of options for the views of an image, for commands that load an encoder."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -9,8 +9,8 @@ from ghofl.encoders import Wanted
 
 PANEL = "Views of images"
 QUALITY = (
-    "paper: one view; quick: and its flip, half as fast; default: and three sizes, a sixth as fast; best: and deviations "
-    "and earlier stages, rows 2.5 times as long."
+    "paper: one view; quick: also its mirror image, half as fast; default: also three sizes, a sixth as fast; best: also "
+    "deviations and earlier stages, rows 2.5 times as long."
 )
 
 
@@ -20,10 +20,10 @@ def _option(help_text: str, *names: str) -> Any:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Which views are averaged: a quality, and where to differ from it."""
+    """Which views are averaged: a quality, and options that override it."""
 
     quality: Annotated[
-        str | None, _option(QUALITY + " Default of torchvision: and timm: is 'default', else 'paper'.")
+        str | None, _option(QUALITY + " Unless given, 'default' for torchvision: and timm:, 'paper' for others.")
     ] = None
     views: Annotated[str | None, _option("'flip' averages an image with its mirror image, 'none' does not.")] = None
     scales: Annotated[

@@ -1,4 +1,4 @@
-"""Sample → embedding: every encoder behind one doorway.
+"""From samples to embeddings: `load` gives every encoder.
 
 ::
 
@@ -6,7 +6,7 @@
     timm:NAME             images, torch        pip install 'ghofl[images]'
     hf:NAME_OR_FOLDER     texts or images      pip install 'ghofl[text]'
     onnx:FILE             either, no torch     pip install 'ghofl[onnx]'
-    precomputed:NAME      rows as they are     nothing more
+    precomputed:NAME      rows as they are     no extra
 """
 
 from dataclasses import replace
@@ -65,9 +65,9 @@ def load(
     """The encoder of a spec such as ``torchvision:mobilenet_v2``, ``hf:FOLDER`` or ``onnx:FILE``.
 
     `weights` is a local checkpoint for torchvision and timm; `pooling` is for texts (``mean`` or ``cls``), `fit` for
-    images of torchvision and timm (``squash`` or ``crop``), `dim` the length of precomputed rows. `views` are those
-    an image's embedding is the mean of (``flip 160,224,288``, or a quality: ``paper``, ``quick``, ``default``,
-    ``best``); one view unless given.
+    images of torchvision and timm (``squash`` or ``crop``), `dim` the length of precomputed rows. The embedding of an
+    image is the mean over `views` (``flip 160,224,288``, or a quality: ``paper``, ``quick``, ``default``, ``best``); by
+    default there is one view.
 
     >>> load("precomputed:clip", dim=512).name
     'precomputed:clip'
@@ -85,12 +85,12 @@ def load(
     if family == "onnx":
         return doorway("ghofl.encoders.from_onnx", spec, "onnx").load(Path(rest), runtime)
     if dim is None:
-        raise EncoderError(f"{spec!r} takes rows as they are; say how long they are, e.g. dim=512.")
+        raise EncoderError(f"{spec!r} takes rows as they are; give their length, e.g. dim=512.")
     return Precomputed.of(rest or "unnamed", dim)
 
 
 def agreed_views(spec: str, encoder: Encoder) -> Views | None:
-    """The views that a recipe's encoder has, for a site's own; None for kinds that carry them, or have none.
+    """The views of a recipe's encoder, for a site that loads it; None for kinds that include them, or have none.
 
     >>> str(agreed_views("torchvision:resnet18", Encoder(dim=512, views="flip")))
     'flip'
@@ -99,16 +99,16 @@ def agreed_views(spec: str, encoder: Encoder) -> Views | None:
 
 
 def takes_views(spec: str) -> bool:
-    """Whether views can be asked of an encoder of this kind."""
+    """Whether an encoder of this kind can be loaded with views."""
     return spec.partition(":")[0] in _TAKES["views"]
 
 
-PHOTOS = ("torchvision", "timm")  # the encoders whose default are views
+PHOTOS = ("torchvision", "timm")  # the encoders that have views by default
 _TAKES = {"weights": PHOTOS, "pooling": ("hf",), "fit": PHOTOS, "views": (*PHOTOS, "hf")}
 
 
 def _views(views: Views | Wanted | str | None, family: str) -> Views | Wanted | None:
-    """What was asked for, or None: of one view alone, and of an encoder's default where it has none."""
+    """The views to load, or None for one view; filled in with the default of the family where it has one."""
     asked = Wanted.parse(views) if isinstance(views, str) else views
     if isinstance(asked, Wanted) and not asked.quality and family in PHOTOS:
         return replace(asked, quality="default")
@@ -119,5 +119,5 @@ def _check_options(spec: str, family: str, **options: object) -> None:
     for name, value in options.items():
         if value is not None and family not in _TAKES[name]:
             raise EncoderError(
-                f"--{name} {value} means nothing to {spec!r}; only {' and '.join(_TAKES[name])} take it."
+                f"--{name} {value} has no meaning for {spec!r}; only {' and '.join(_TAKES[name])} take it. Leave it out."
             )

@@ -1,4 +1,4 @@
-"""What every encoder is: a name, a length of row, a fingerprint, and samples to embeddings."""
+"""What every encoder has: a name, a row length, a fingerprint, and a function from samples to embeddings."""
 
 import hashlib
 import importlib
@@ -15,7 +15,7 @@ from ghofl import recipe
 from ghofl.errors import EncoderError, MissingExtraError
 from ghofl.shapes import Float, Num
 
-# An image as (height, width, 3) bytes, a text, or a row that is an embedding already.
+# An image as (height, width, 3) bytes, a text, or a row that is already an embedding.
 Sample: TypeAlias = np.ndarray | str
 
 
@@ -25,14 +25,14 @@ class SampleEncoder(Protocol):
 
     Guarantees
     ----------
-    `fingerprint` is the sha256 of weights, preprocessing and pooling: encoders with one fingerprint give embeddings
-    that may be added up, whatever they run on. `encode` gives one array per batch, one row per sample, in order.
+    `fingerprint` is the sha256 of weights, preprocessing and pooling: embeddings of encoders with the same fingerprint
+    may be added up, whatever they run on. `encode` gives one array per batch, one row per sample, in order.
     The same batches on the same machine give the same bytes.
     """
 
     @property
     def name(self) -> str:
-        """How the encoder is asked for, e.g. ``torchvision:mobilenet_v2``."""
+        """The name by which the encoder is loaded, e.g. ``torchvision:mobilenet_v2``."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class SampleEncoder(Protocol):
 
     @property
     def sample_bytes(self) -> int:
-        """Roughly the memory one sample of a batch takes while it is encoded."""
+        """Roughly the memory that one sample of a batch takes while it is encoded."""
         ...
 
     def encode(self, batches: Iterable[Sequence[Sample]]) -> Iterator[Float[np.ndarray, "n dim"]]:
@@ -66,7 +66,7 @@ PRECISIONS = ("fp32", "bf16", "fp16")
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Where and how an encoder computes; none of it enters the fingerprint.
+    """Where and how an encoder computes, which is not part of the fingerprint.
 
     `precision` is ``fp32``, ``bf16`` or ``fp16``; half precision is compared with full precision on the first batch and
     refused where the embeddings' median cosine falls below `HALF_PRECISION_COSINE`.
@@ -81,20 +81,20 @@ class Runtime:
 
 
 def cores() -> int:
-    """The processors this process may use."""
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def identity(encoder: SampleEncoder) -> recipe.Encoder:
-    """What a recipe says about an encoder."""
+    """The encoder section of a recipe for this encoder."""
     views = str(getattr(encoder, "views", ""))  # only encoders of images have them
     return recipe.Encoder(dim=encoder.dim, name=encoder.name, fingerprint=encoder.fingerprint, views=views)
 
 
 def fingerprint(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> str:
-    """The sha256 of weights by name and of everything else that decides an embedding.
+    """The sha256 of weights by name and of everything else that affects an embedding.
 
-    Hashed are the line ``ghofl encoder 1``, the settings as JSON with sorted keys, and for every array in the order
+    It covers the line ``ghofl encoder 1``, the settings as JSON with sorted keys, and for every array in the order
     of names a line ``name dtype shape`` and its little-endian bytes.
 
     >>> fingerprint({"w": np.zeros(2, np.float32)}, {"pooling": "mean"})[:12]
@@ -118,7 +118,7 @@ def cosines(a: Num[np.ndarray, "n dim"], b: Num[np.ndarray, "n dim"]) -> Float[n
 
 
 def doorway(module: str, needs: str, extra: str) -> ModuleType:
-    """A module of an optional dependency, or an error with the line that installs it."""
+    """A module that needs an optional dependency; without it, the error has the line that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -128,7 +128,7 @@ def doorway(module: str, needs: str, extra: str) -> ModuleType:
 
 
 def check_kind(encoder: SampleEncoder, kind: str) -> None:
-    """Raise `EncoderError` when samples of one kind meet an encoder of another."""
+    """Raise `EncoderError` unless the encoder takes samples of this kind."""
     if encoder.kind != kind:
         raise EncoderError(
             f"{encoder.name} takes {_PLURALS[encoder.kind]} and the data holds {_PLURALS[kind]}; "

@@ -1,4 +1,4 @@
-"""Checkpoints from disk: names made alike, weights loaded without running anything in the file."""
+"""Checkpoints from disk: names are normalised, and weights are loaded without running anything in the file."""
 
 import re
 from pathlib import Path
@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 
 from ghofl.errors import EncoderError
 
-# Where a training script put the weights among other things it saved.
+# Keys under which training scripts save the weights beside other things.
 INSIDE = ("state_dict", "model_state_dict", "model")
-# DenseNets of before 2017, Places365's among them: norm.1 was renamed norm1.
+# In DenseNets from before 2017, such as Places365's, norm1 is called norm.1.
 OLD_DENSENET = re.compile(
     r"^(.*denselayer\d+\.(?:norm|relu|conv))\.((?:[12])\.(?:weight|bias|running_mean|running_var))$"
 )
@@ -21,22 +21,22 @@ OLD_DENSENET = re.compile(
 def read(path: str | Path) -> dict[str, torch.Tensor]:
     """The weights of a checkpoint by name: .safetensors, or what torch's weights-only reader accepts.
 
-    Names lose the ``module.`` that data-parallel training put before them (as Places365's checkpoints have it).
+    The ``module.`` that data-parallel training puts before names (as in Places365's checkpoints) is removed.
     """
     path = Path(path)
-    with open(path, "rb"):  # a missing file is told as one, not as a damaged one
+    with open(path, "rb"):  # so that a missing file is not reported as a damaged one
         pass
     try:
         state = load_file(path) if path.suffix == ".safetensors" else _weights_only(path)
     except SafetensorError as error:
-        raise EncoderError(f"{path} is not a safetensors file ({error}).") from None
+        raise EncoderError(f"{path} is not a safetensors file ({error}); save the state_dict again.") from None
     if not state or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise EncoderError(f"{path} holds no weights by name; expected a state_dict, or a file with one inside.")
-    return {_plain(name): value for name, value in state.items()}
+    return {_normalise(name): value for name, value in state.items()}
 
 
 def fit(module: torch.nn.Module, state: dict[str, torch.Tensor], classifier: str, path: str | Path) -> bool:
-    """Put weights into a module; all must fit but the classifier's, which may be absent. Says whether it was there."""
+    """Load weights into a module; all must fit, but the classifier's may be missing. Returns whether they were there."""
     own = {name: value.shape for name, value in module.state_dict().items()}
     head = {name for name in own if name.rpartition(".")[0] == classifier}
     missing = sorted(n for n in own if n not in state and n not in head and not n.endswith("num_batches_tracked"))
@@ -45,7 +45,7 @@ def fit(module: torch.nn.Module, state: dict[str, torch.Tensor], classifier: str
     for what, names in (("lacks", missing), ("has", unknown), ("has another shape of", wrong)):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise EncoderError(f"{path} {what} {names[0]!r}{more}; it is a checkpoint of another network.")
+            raise EncoderError(f"{path} {what} {names[0]!r}{more}; give a checkpoint of this network.")
     module.load_state_dict({**module.state_dict(), **state})
     return head <= set(state)
 
@@ -56,7 +56,7 @@ def _weights_only(path: Path) -> dict[str, Any]:
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise EncoderError(
-            f"{path} cannot be read as plain weights ({reason[:120]}); save its state_dict as .safetensors."
+            f"{path} cannot be read as weights alone ({reason[:120]}); save its state_dict as .safetensors."
         ) from None
     for key in INSIDE:
         if isinstance(state, dict) and isinstance(state.get(key), dict):
@@ -64,7 +64,7 @@ def _weights_only(path: Path) -> dict[str, Any]:
     return dict(state) if isinstance(state, dict) else {}
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     name = name.removeprefix("module.")
     old = OLD_DENSENET.match(name)
     return name if old is None else old[1] + old[2]

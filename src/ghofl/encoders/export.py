@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxscript  # noqa: F401 - asked for at the doorway, so that its absence is told before the work
+import onnxscript  # noqa: F401 - needed later; imported here so that its absence is reported before the work
 import torch
 
 from ghofl import files
@@ -29,14 +29,13 @@ TEXTS = ("A short text.", "Another one, which is quite a bit longer than the fir
 
 
 def export(encoder: SampleEncoder, path: str | Path) -> float:
-    """Write the encoder to `path`; gives the largest difference of an entry from the original's, relative to its row.
+    """Write the encoder to `path`; returns the largest difference of an entry from the original's, relative to its row.
 
-    The difference is measured on a few samples through the file just written, and nothing is left there when it is
-    larger than `LARGEST_DIFFERENCE`.
+    The difference is measured on a few samples before the file is written; one larger than `LARGEST_DIFFERENCE` raises.
     """
     forward = getattr(encoder, "forward", None)
     if not isinstance(encoder, ImageEncoder | TextEncoder) or not isinstance(forward, TorchForward):
-        raise EncoderError(f"{encoder.name} is not a torch encoder; torchvision:, timm: and hf: can be exported.")
+        raise EncoderError(f"{encoder.name} is not a torch encoder; export one of torchvision:, timm: or hf:.")
     data = seal(_network(encoder, forward), _description(encoder))
     path = Path(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -45,8 +44,8 @@ def export(encoder: SampleEncoder, path: str | Path) -> float:
         difference = _difference(encoder, from_onnx.load(trial, Runtime()))
     if not difference <= LARGEST_DIFFERENCE:
         raise EncoderError(
-            f"the exported file differs from {encoder.name} by {difference:.1e} of a row's largest entry, and "
-            f"{LARGEST_DIFFERENCE:.0e} is the most; it was not written."
+            f"the exported network differs from {encoder.name} by {difference:.1e} of a row's largest entry, and at most "
+            f"{LARGEST_DIFFERENCE:.0e} is allowed; the file was not written. Use the encoder with torch instead."
         )
     files.write(path, data)
     return difference
@@ -79,7 +78,7 @@ def seal(network: bytes, description: Description) -> bytes:
 
 
 def _metadata(key: str, value: str) -> bytes:
-    """The bytes of a model that has one entry of metadata and nothing else: appended to a model, they add the entry."""
+    """The bytes of a model with one metadata entry and nothing else: appended to a model, they add the entry."""
     entry = onnx.StringStringEntryProto(key=key, value=value)
     return onnx.ModelProto(metadata_props=[entry]).SerializeToString()
 
@@ -102,7 +101,7 @@ def _difference(encoder: SampleEncoder, exported: SampleEncoder) -> float:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """The exporter warns of its own deprecations and logs its progress; neither is about the user's encoder."""
+    """Hide the exporter's own deprecation warnings and progress, which are not about the user's encoder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Encoders of ONNX Runtime: no torch at the site."""
+"""Encoders that run in ONNX Runtime, without torch."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
-# Images that one core resizes and encodes at once: their activations stay in its cache.
+# Images that one core resizes and encodes at once, so few that their activations stay in its cache.
 IMAGES_AT_ONCE = 4
 NOWHERE = os.path.join(os.devnull, "no folder")
 
@@ -26,8 +26,8 @@ NOWHERE = os.path.join(os.devnull, "no folder")
 def load(path: Path, runtime: Runtime) -> SampleEncoder:
     """The encoder of a file written by ``ghofl export-encoder``, or of any network from image planes to rows.
 
-    A file of our own has the fingerprint of the encoder it was exported from. Of another, the fingerprint covers the
-    whole file, and images are squashed to its input size with ImageNet's mean and deviation.
+    An exported file has the fingerprint of the encoder it came from. The fingerprint of any other file covers the whole
+    file, and images are squashed to its input size with ImageNet's mean and deviation.
     """
     if runtime.precision != "fp32":
         raise EncoderError(f"an ONNX file computes in its own precision; leave out --precision {runtime.precision}.")
@@ -49,7 +49,7 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
 
 
 class _ImageForward:
-    """Byte images to embeddings, a few images per thread: threads that share an image's layers wait for one another."""
+    """Byte images to embeddings, a few images per thread, as threads that share an image wait for one another."""
 
     def __init__(self, session: Any, preprocessing: Preprocessing, workers: int, views: Views | None = None) -> None:
         self.session, self.preprocessing, self.views = session, preprocessing, views or Views()
@@ -80,7 +80,7 @@ class _TokenForward:
 
 
 def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any:
-    """A network ready to run; weights in files beside it are not found."""
+    """A network ready to run; weights in separate files are not loaded."""
     device = runtime.device.partition(":")[0]
     if PROVIDERS.get(device) not in onnxruntime.get_available_providers():
         raise EncoderError(
@@ -91,13 +91,15 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = threads  # 0: all
-    # Weights in files of their own would be outside of the checksum and the fingerprint: they are not found here.
+    # Neither checksum nor fingerprint would cover weights in separate files, so they are not loaded.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
     try:
         return onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
     except Exception as error:
         reason = str(error).strip().splitlines()[0]
-        raise EncoderError(f"{path} is not an ONNX file that ONNX Runtime can run ({reason[:160]}).") from None
+        raise EncoderError(
+            f"{path} is not an ONNX file that ONNX Runtime can run ({reason[:160]}); export the encoder again."
+        ) from None
 
 
 def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> ImageEncoder:

@@ -1,4 +1,4 @@
-"""Rows of a table become embeddings by the schema in the recipe, a column at a time."""
+"""From rows of a table to embeddings, by the schema in the recipe, a column at a time."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
 from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0
-JUDGED_FROM = 20  # values of a column from which on most of them outside means another unit
+JUDGED_FROM = 20  # values of a column; if there are fewer, most of them may be outside by chance
 Parsed = Float64[np.ndarray, " n"]
 
 
@@ -22,7 +22,7 @@ Parsed = Float64[np.ndarray, " n"]
 class EncodedTable:
     """The embeddings of a table's rows, the rows that break the schema, and how many values fell outside, by column.
 
-    `bad` has the number of a row and what is wrong with it; its embedding is zeros and not to be used.
+    `bad` has the number of a row and what is wrong with it; its embedding is all zeros and must not be used.
     """
 
     x: Float32[np.ndarray, "n dim"] = field(repr=False)
@@ -32,12 +32,12 @@ class EncodedTable:
 
 @dataclass(frozen=True, slots=True)
 class TableEncoder:
-    """The encoder called ``table``: a schema, and columns to embeddings.
+    """The encoder called ``table``: from columns to embeddings, by a schema.
 
     Guarantees
     ----------
-    A row's embedding depends on that row and the schema alone, and every entry lies in [−1, 1]. A value that is not
-    what its column says is never guessed at: the row is named and refused.
+    A row's embedding depends only on that row and the schema, and every entry is in [−1, 1]. A value that does not fit
+    its column is never guessed: the row is named and refused.
 
     Examples
     --------
@@ -74,19 +74,19 @@ class TableEncoder:
         for batch in batches:
             for row in batch:
                 if not isinstance(row, Mapping):
-                    raise SampleError(f"a row is {type(row).__name__}; the encoder 'table' expects values by column.")
+                    raise SampleError(f"a row is {type(row).__name__}; give the encoder 'table' values by column.")
             done = self.embed({c.name: [row.get(c.name) for row in batch] for c in self.table.columns})
             if done.bad:
                 raise SampleError(f"row {done.bad[0][0]} of a batch: {done.bad[0][1]}")
             yield done.x
 
     def embed(self, columns: Mapping[str, Sequence[Any]], where: str = "the table") -> EncodedTable:
-        """The embeddings of columns of equal length; columns that the schema does not name are left aside."""
+        """The embeddings of columns of equal length; columns that the schema does not name are ignored."""
         absent = [c.name for c in self.table.columns if c.name not in columns]
         if absent:
             raise DatasetError(
-                f"{where} has the columns {shown(', '.join(map(str, columns)), 300)} and not {', '.join(absent[:5])}; "
-                "the recipe's schema names every column that is needed."
+                f"{where} has the columns {shown(', '.join(map(str, columns)), 300)} but not {', '.join(absent[:5])}; "
+                "add every column that the recipe's schema names."
             )
         rows = len(columns[self.table.columns[0].name])
         x, at = np.zeros((rows, self.dim), dtype=np.float32), 0
@@ -106,7 +106,7 @@ class TableEncoder:
 def _embed(
     column: Column, values: Sequence[Any], words: frozenset[str], bad: dict[int, str]
 ) -> tuple[Float64[np.ndarray, "n width"], np.ndarray]:
-    """The numbers of one column, and the places of values that fell outside; rows that break the schema go to `bad`."""
+    """The numbers of one column, and the positions of values outside it; rows that break the schema go to `bad`."""
     parse = {"category": _levels, "yes/no": _answers}.get(column.kind, _numbers)
     parsed, is_missing, wrong = parse(column, values, words)
     if column.kind == "category":
@@ -117,8 +117,8 @@ def _embed(
     else:
         low, high = column.span
         beyond = np.flatnonzero((parsed < low) | (parsed > high))
-        neutral = NEUTRAL if column.neutral is None else _scaled(column, np.array([column.neutral]))[0]
-        scaled = _scaled(column, np.where(is_missing, low, parsed))
+        neutral = NEUTRAL if column.neutral is None else _scale(column, np.array([column.neutral]))[0]
+        scaled = _scale(column, np.where(is_missing, low, parsed))
         numbers = np.where(is_missing, neutral, scaled)[:, None]
     if column.outside == "refuse":
         wrong += [(int(i), _outside_text(column)) for i in beyond]
@@ -130,11 +130,11 @@ def _embed(
     elif column.missing == "indicator":
         numbers = np.hstack([numbers, is_missing[:, None]])
     for i, why in wrong:
-        bad.setdefault(i, f"column {column.name!r} has the value {_quoted(values[i])}; {why}.")
+        bad.setdefault(i, f"column {column.name!r} has the value {_quote(values[i])}; {why}.")
     return numbers, beyond
 
 
-def _scaled(column: Column, values: Parsed) -> Parsed:
+def _scale(column: Column, values: Parsed) -> Parsed:
     """Numbers between −1 and 1; those outside the range go to its nearest end."""
     low, high = column.span
     values = np.clip(values, low, high)
@@ -183,7 +183,7 @@ def _levels(column: Column, values: Sequence[Any], words: frozenset[str]) -> tup
 
     parsed, wrong = _parse(values, level, 0.0, "it is not a level")
     is_missing = np.isnan(parsed)
-    return np.where(is_missing, float(len(place)), parsed), is_missing, wrong  # no level has that place
+    return np.where(is_missing, float(len(place)), parsed), is_missing, wrong  # no level has that number
 
 
 def _answers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tuple[Parsed, np.ndarray, Wrong]:
@@ -214,7 +214,7 @@ def _parse(values: Sequence[Any], parse: Callable[[Any], float], instead: float,
 
 
 def text_of(value: Any) -> str:
-    """A cell as a text: nothing for nulls and NaN, and whole numbers without a point."""
+    """A cell as a text: empty for nulls and NaN, and whole numbers without a decimal point."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return ""
     if isinstance(value, float | np.floating):
@@ -224,7 +224,7 @@ def text_of(value: Any) -> str:
     return str(value).strip()
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     return repr(shown(value, 40)) if isinstance(value, str) else shown(value, 40)
 
 
@@ -236,9 +236,9 @@ def _outside_text(column: Column) -> str:
 
 
 def _check_unit(column: Column, values: Sequence[Any], beyond: np.ndarray, where: str) -> None:
-    """Most values outside are a mistake of units, codes or columns, and not rare cases to be moved to an end."""
+    """Raise if most values are outside: that is a mistake of units, codes or columns, and not a few extreme values."""
     if len(values) >= JUDGED_FROM and 2 * len(beyond) > len(values):
         raise DatasetError(
             f"{where}: {len(beyond)} of {len(values)} values of column {column.name!r} are outside, e.g. "
-            f"{_quoted(values[int(beyond[0])])}; {_outside_text(column)}. Is it another unit, coding or column?"
+            f"{_quote(values[int(beyond[0])])}; {_outside_text(column)}. Check its unit, coding and column."
         )

@@ -1,4 +1,4 @@
-"""Encoders of timm: any of its networks, pooled as it pools them."""
+"""Encoders of timm: any of its networks, with timm's own pooling."""
 
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,8 @@ def load(
     """A network by timm's name, with its pretrained weights or a local checkpoint's."""
     if not timm.is_model(name.split(".")[0]):
         near = timm.list_models(f"*{name.split('.')[0][:6]}*")[:4]
-        raise EncoderError(f"timm has no network {name!r}{f'; near are {chr(44).join(near)}' if near else ''}.")
-    network, has_classifier = _downloaded(name) if weights is None else _local(name, weights)
+        raise EncoderError(f"timm has no network {name!r}{f'; similar are {chr(44).join(near)}' if near else ''}.")
+    network, has_classifier = _download(name) if weights is None else _load_local(name, weights)
     layer = network.get_classifier()
     is_linear = has_classifier and isinstance(layer, torch.nn.Linear)
     classifier = layer.weight.detach().float().numpy().copy() if is_linear else None
@@ -37,7 +37,7 @@ def load(
     return image_encoder(f"timm:{name}", network, preprocessing, settings, runtime, views, classifier)
 
 
-def _downloaded(name: str) -> tuple[Any, bool]:
+def _download(name: str) -> tuple[Any, bool]:
     if not hub.is_reachable():
         raise EncoderError(
             f"the weights of timm:{name} could not be downloaded (the Hugging Face hub cannot be reached); give a local "
@@ -52,7 +52,7 @@ def _downloaded(name: str) -> tuple[Any, bool]:
         ) from None
 
 
-def _local(name: str, weights: str | Path) -> tuple[Any, bool]:
+def _load_local(name: str, weights: str | Path) -> tuple[Any, bool]:
     state = checkpoints.read(weights)
     network: Any = timm.create_model(name, pretrained=False).eval()
     path = str(network.pretrained_cfg.get("classifier", "fc"))

@@ -31,7 +31,7 @@ def load(
     known = models.list_models(module=models)
     if name not in known:
         raise EncoderError(f"torchvision has no network {name!r}; it has {', '.join(known[:6])}, … resnet18, … vgg16.")
-    network, has_classifier = _downloaded(name) if weights is None else _local(name, weights)
+    network, has_classifier = _download(name) if weights is None else _load_local(name, weights)
     path, last = last_linear(network)
     classifier = last.weight.detach().float().numpy().copy() if has_classifier else None
     _replace(network, path, nn.Identity())
@@ -45,12 +45,14 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
     """The classifier: the last linear layer, and where it is."""
     linear = [(name, module) for name, module in network.named_modules() if isinstance(module, nn.Linear)]
     if not linear:
-        raise EncoderError(f"{type(network).__name__} ends in no linear layer, so its embedding cannot be told.")
+        raise EncoderError(
+            f"{type(network).__name__} has no linear layer at its end, so its embedding is not known; choose another."
+        )
     return linear[-1]
 
 
 def fuse(network: nn.Module) -> nn.Module:
-    """The same function with every batch norm folded into the convolution before it, where torch can trace it."""
+    """The network with every batch norm folded into the convolution before it, where torch can trace it."""
     from torch.fx.experimental import optimization
 
     try:
@@ -59,7 +61,7 @@ def fuse(network: nn.Module) -> nn.Module:
         return network
 
 
-def _downloaded(name: str) -> tuple[nn.Module, bool]:
+def _download(name: str) -> tuple[nn.Module, bool]:
     try:
         return models.get_model(name, weights=PUBLIC).eval(), True
     except (URLError, OSError) as error:
@@ -71,9 +73,9 @@ def _downloaded(name: str) -> tuple[nn.Module, bool]:
         raise EncoderError(f"torchvision has no {PUBLIC} weights for {name}; give --weights FILE.") from None
 
 
-def _local(name: str, weights: str | Path) -> tuple[nn.Module, bool]:
+def _load_local(name: str, weights: str | Path) -> tuple[nn.Module, bool]:
     state = checkpoints.read(weights)
-    with torch.device("meta"):  # only to learn the classifier's name; nothing is initialised
+    with torch.device("meta"):  # only to find the classifier's name; nothing is initialised
         path = last_linear(models.get_model(name, weights=None))[0]
     classes = len(state[f"{path}.weight"]) if f"{path}.weight" in state else EVERY_CLASS
     network = models.get_model(name, weights=None, num_classes=classes).eval()

@@ -23,7 +23,7 @@ from ghofl.errors import EncoderError
 
 POOLINGS = ("mean", "cls")
 LONGEST = 512
-# What decides a forward pass beside the weights, under the names most configurations give it.
+# What affects a forward pass besides the weights, under the names in most configurations.
 CONFIGURED = ("model_type", "hidden_act", "activation", "num_attention_heads", "n_heads", "layer_norm_eps")
 KERNELS = {2: "bilinear", 3: "bicubic"}
 
@@ -31,7 +31,7 @@ KERNELS = {2: "bilinear", 3: "bicubic"}
 def load(
     source: str, runtime: Runtime, pooling: str | None = None, views: Views | Wanted | None = None
 ) -> SampleEncoder:
-    """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): text or vision, as its files say."""
+    """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): for texts or images, as its files say."""
     is_local = Path(source).is_dir()
     name, _, revision = (source, "", "") if is_local else source.partition("@")
     where: dict[str, Any] = {"local_files_only": is_local or not hub.is_reachable()}
@@ -41,12 +41,14 @@ def load(
     transformers.utils.logging.disable_progress_bar()
     try:
         config = AutoConfig.from_pretrained(name, **where)
-        # Weights come from safetensors, or through torch's weights-only reader; no code of the model's is run.
+        # Weights come from safetensors, or through torch's weights-only reader; the model's own code is not run.
         model = AutoModel.from_pretrained(name, dtype=torch.float32, trust_remote_code=False, **where).eval()
         if _file(name, "preprocessor_config.json", where) is not None:
             return _vision(shown, model, _read(name, "preprocessor_config.json", where), runtime, views)
         if views is not None:
-            raise EncoderError(f"{shown} takes texts, and views are of images; leave out --quality, --views, --scales.")
+            raise EncoderError(
+                f"{shown} takes texts, and views are for images; leave out --quality, --views, --scales."
+            )
         return _text(shown, name, model, config, runtime, pooling, where)
     except (OSError, ValueError) as error:
         raise EncoderError(_unreachable(source, error)) from None
@@ -68,7 +70,7 @@ class Pooled(torch.nn.Module):
 
 
 class PooledVision(torch.nn.Module):
-    """One vector per image: the model's pooled output, or its first token where it pools nothing."""
+    """One vector per image: the model's pooled output, or its first token where there is none."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -88,7 +90,9 @@ def _text(
         raise EncoderError(f"pooling is {pooling!r}; write one of {', '.join(POOLINGS)}.")
     tokenizer = AutoTokenizer.from_pretrained(name, **where)
     if not tokenizer.is_fast:
-        raise EncoderError(f"{shown} has no tokenizer.json, which a site needs to cut texts as all others do.")
+        raise EncoderError(
+            f"{shown} has no tokenizer.json, without which sites could split texts differently; choose another model."
+        )
     longest = _longest(name, tokenizer, config, where)
     tokens = Tokens.of(tokenizer.backend_tokenizer.to_str(), longest)
     module = Pooled(model, pooling)
@@ -109,7 +113,7 @@ def _configured(config: Any) -> dict[str, Any]:
 
 
 def _stated_pooling(name: str, where: dict[str, Any]) -> str:
-    """What a sentence-transformers folder says about itself; the mean where nothing is said."""
+    """The pooling that a sentence-transformers folder states; the mean where it states none."""
     stated = _read(name, "1_Pooling/config.json", where)
     return "cls" if stated.get("pooling_mode_cls_token") and not stated.get("pooling_mode_mean_tokens") else "mean"
 
@@ -121,7 +125,7 @@ def _longest(name: str, tokenizer: Any, config: Any, where: dict[str, Any]) -> i
 
 
 def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
-    """What a preprocessor_config.json asks for, in our terms."""
+    """The preprocessing that a preprocessor_config.json asks for."""
     size, crop = _pixels(settings.get("size", 224)), _pixels(settings.get("crop_size") or settings.get("size", 224))
     cuts = bool(settings.get("do_center_crop", "crop_size" in settings)) and crop <= size
     return Preprocessing(
@@ -139,7 +143,7 @@ def _pixels(size: int | dict[str, int]) -> int:
 
 
 def _file(name: str, file: str, where: dict[str, Any]) -> Path | None:
-    """A file of the folder or the hub's repository, where there is one."""
+    """A file of the folder or the hub's repository, if there is one."""
     if Path(name).is_dir():
         return Path(name, file) if Path(name, file).is_file() else None
     try:

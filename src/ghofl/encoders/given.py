@@ -1,4 +1,4 @@
-"""Rows that a user hands over in Python: arrays, lists, DataFrames, and tables that a recipe's schema reads."""
+"""Rows given in Python: arrays, lists, DataFrames, and tables with a recipe's schema."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ Data = Any  # an array, a list of rows, a DataFrame of pandas, polars or pyarrow
 
 
 def embeddings_of(data: Data, table: Table | None = None) -> Num[np.ndarray, "n dim"]:
-    """The embeddings of rows as a user has them; a DataFrame goes through a recipe's `table` where there is one.
+    """The embeddings of rows as a user gives them; a DataFrame goes through a recipe's `table` if there is one.
 
     >>> embeddings_of([[1, 2], [3, 4.5]])
     array([[1. , 2. ], [3. , 4.5]])
     """
     columns = columns_of(data, as_lists=table is not None)
     if columns is not None and table is not None:
-        return _through_schema(columns, table)
+        return _encode_table(columns, table)
     x = _array(data) if columns is None else _matrix(columns)
     if x.ndim != 2 or x.dtype.kind not in "fiu":
         raise EmbeddingsError(
@@ -34,7 +34,7 @@ def embeddings_of(data: Data, table: Table | None = None) -> Num[np.ndarray, "n 
 
 
 def columns_of(data: Data, as_lists: bool = True) -> dict[str, Any] | None:
-    """The columns of a DataFrame by name, as lists or as arrays; None for what is not a table."""
+    """The columns of a DataFrame by name, as lists or as arrays; None for data that is not a table."""
     found = _columns(data)
     if found is None:
         return None
@@ -48,7 +48,7 @@ def columns_of(data: Data, as_lists: bool = True) -> dict[str, Any] | None:
 
 
 def _columns(data: Data) -> dict[str, Any] | None:
-    """The columns of a DataFrame by name, as narwhals has them."""
+    """The columns of a DataFrame by name, as narwhals gives them."""
     if isinstance(data, np.ndarray | list | tuple):
         return None
     if isinstance(data, Mapping):
@@ -62,7 +62,7 @@ def _columns(data: Data) -> dict[str, Any] | None:
 
 
 def column_of(data: Data, name: str) -> list[Any]:
-    """The values in a column of a DataFrame, or `EmbeddingsError` where it has none of that name."""
+    """The values in a column of a DataFrame; raises `EmbeddingsError` where there is no such column."""
     columns = _columns(data) or {}
     if name not in columns:
         has = f"a table with the columns {shown(', '.join(columns), 200)}" if columns else f"a {type(data).__name__}"
@@ -73,18 +73,18 @@ def column_of(data: Data, name: str) -> list[Any]:
 
 
 def warn_of_outside(outside: Mapping[str, int], where: str) -> None:
-    """Warn of values outside their column's range, and of levels that the schema does not list, counted by column."""
+    """Warn about values outside their column's range or levels, with their number by column."""
     if outside:
         some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
         warnings.warn(
-            f"{where}: {sum(outside.values())} values lie outside their column's range or levels and count as "
+            f"{where}: {sum(outside.values())} values are outside their column's range or levels and count as "
             f"its nearest end or as none of the levels: {some}.",
             ClippingWarning,
             stacklevel=3,
         )
 
 
-def _through_schema(columns: Mapping[str, Sequence[Any]], table: Table) -> Num[np.ndarray, "n dim"]:
+def _encode_table(columns: Mapping[str, Sequence[Any]], table: Table) -> Num[np.ndarray, "n dim"]:
     encoded = TableEncoder(table).embed(columns)
     if encoded.bad:
         i, why = encoded.bad[0]
@@ -99,7 +99,7 @@ def _array(data: Data) -> np.ndarray:
         return data
     try:
         x = np.asarray(data)
-        # A column of lists, or of numbers that may be missing: objects to numpy.
+        # numpy makes objects of a column of lists, or of numbers that may be missing.
         return np.array(list(x), dtype=np.float64) if x.dtype == object and x.ndim else x
     except (ValueError, TypeError):
         raise EmbeddingsError(
@@ -108,14 +108,14 @@ def _array(data: Data) -> np.ndarray:
 
 
 def _matrix(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Columns of numbers beside each other; a single column of lists is one embedding per row."""
+    """Columns of numbers as a matrix; a single column of lists is one embedding per row."""
     if len(columns) == 1:
         (only,) = columns.values()
         return _array(only) if only.dtype == object else only[:, None]
     for name, values in columns.items():
         if values.ndim != 1 or values.dtype.kind not in "fiu":
             raise EmbeddingsError(
-                f"column {shown(name, 40)!r} holds {values.dtype}; the columns of embeddings hold numbers. Leave it out, "
-                "or name it where labels or persons are asked for."
+                f"column {shown(name, 40)!r} holds {values.dtype}, and columns of embeddings hold numbers. Leave it out, "
+                "or name it as the column of labels or persons."
             )
     return np.column_stack(list(columns.values())) if columns else np.zeros((0, 0))

@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub can be asked, found out in a moment instead of after a minute of retries."""
+"""Whether the Hugging Face hub can be reached, checked at once instead of after a minute of retries."""
 
 import importlib
 import os
@@ -9,12 +9,12 @@ from urllib.parse import urlsplit
 
 ENDPOINT = "https://huggingface.co"
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
-# Each library reads the environment once, when it is imported, and keeps the answer here.
+# Each library reads the environment once, when it is imported, and keeps the result here.
 SWITCHES = ("huggingface_hub.constants", "datasets.config")
 
 
 def is_reachable() -> bool:
-    """Whether the hub's address resolves, or a proxy is there to resolve it; never when HF_HUB_OFFLINE is set."""
+    """Whether the hub's address resolves, or a proxy may resolve it; never when HF_HUB_OFFLINE is set."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
         return False
     if any(os.environ.get(name) for name in PROXIES):
@@ -27,7 +27,7 @@ def is_reachable() -> bool:
 
 @contextmanager
 def offline_where_unreachable() -> Iterator[None]:
-    """Within it the Hugging Face libraries look into their caches alone, if the hub cannot be asked."""
+    """While the block runs, the Hugging Face libraries only use their caches if the hub cannot be reached."""
     modules = [] if is_reachable() else [importlib.import_module(name) for name in SWITCHES]
     before = [module.HF_HUB_OFFLINE for module in modules]
     try:

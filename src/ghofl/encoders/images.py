@@ -11,7 +11,7 @@ from ghofl.encoders.views import Views
 from ghofl.errors import SampleError
 from ghofl.shapes import Float, Float32, UInt8
 
-# Activations of one image in a convolutional network, in planes of its input size.
+# Activations of one image in a convolutional network, as a multiple of one plane of its input.
 PLANES = 400
 
 
@@ -19,9 +19,8 @@ PLANES = 400
 class ImageEncoder:
     """Images to embeddings: preprocessing, then a network without its classifier.
 
-    `forward` takes equally large images as bytes and gives their embeddings. `classifier` is the weight matrix of
-    the public classifier that the network was trained with, where its checkpoint had one. `views` are those that
-    `forward` averages over.
+    `forward` takes images of equal size as bytes and gives their embeddings, as means over `views`. `classifier` is the
+    weight matrix of the public classifier that the network was trained with, if its checkpoint has one.
     """
 
     name: str
@@ -42,13 +41,13 @@ class ImageEncoder:
         """The embeddings of each batch of images."""
         for batch in batches:
             x = np.empty((len(batch), self.dim), dtype=np.float32)
-            for group in _of_one_shape(batch):
+            for group in _by_shape(batch):
                 x[group] = self.forward(np.stack([np.asarray(batch[i]) for i in group]))
             yield x
 
 
-def _of_one_shape(batch: Sequence[Sample]) -> Iterator[list[int]]:
-    """Positions of images that are equally large, in the order of the first of each size."""
+def _by_shape(batch: Sequence[Sample]) -> Iterator[list[int]]:
+    """Positions of images of equal size, in the order of the first of each size."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for i, image in enumerate(batch):
         if not isinstance(image, np.ndarray) or image.ndim != 3 or image.shape[2] != 3 or image.dtype != np.uint8:

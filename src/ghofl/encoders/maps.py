@@ -1,7 +1,7 @@
-"""More of a network than its own row: the deviation over its last map, and the means of earlier stages.
+"""More than a network's own row: the deviation over its last map, and the means of earlier stages.
 
 A stage ends where the number of channels changes from one block to the next. Blocks are the network's children and
-the children of its containers, as long as what they give are maps (n, channels, side, side) with more than one place.
+the children of its containers, as long as they give maps (n, channels, side, side) with more than one position.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ MOST_STAGES = 5
 
 
 class WithMaps(nn.Module):
-    """The network's row, then what `views` ask for: deviations over the last map, means of the maps of `stages`.
+    """The network's row, followed by the deviations over the map of one block and the means of the maps of others.
 
-    `deviation` is the block whose map's deviations are appended, `stages` those whose means are, in the order of the
+    `deviation` is the block whose map's deviations are appended, `stages` are those whose means are, in the order of the
     network.
     """
 
@@ -41,7 +41,7 @@ class WithMaps(nn.Module):
 
 
 def with_maps(network: nn.Module, size: int, views: Views, name: str) -> tuple[nn.Module, dict[str, Any]]:
-    """The network with the maps that `views` ask for, and what of it enters the fingerprint."""
+    """The network with the maps that `views` ask for, and the settings that enter the fingerprint."""
     if not views.has_maps:
         return network, {}
     ends = stage_ends(network, size)
@@ -49,8 +49,8 @@ def with_maps(network: nn.Module, size: int, views: Views, name: str) -> tuple[n
     stages = tuple(ends[:-1][-MOST_STAGES:]) if views.stages else ()
     if len(ends) < 2:  # one map alone is how a transformer cuts an image into patches
         raise EncoderError(
-            f"{name} has no earlier maps with channels first to pool, as convolutional networks have; leave out "
-            "--stages and --pool mean+std."
+            f"{name} has no earlier maps to pool, as convolutional networks have; leave out --stages and "
+            "--pool mean+std."
         )
     settings = {"pool": views.pool} if views.pool != "mean" else {}
     settings |= {"deviation": deviation[0]} if deviation else {}
@@ -87,12 +87,12 @@ def _blocks(network: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _deviation(maps: torch.Tensor) -> torch.Tensor:
-    # Two passes, and a floor under the root: half precision keeps it, and a constant map has a deviation of about 0.
+    # In two passes, and with a floor under the root, so that half precision works and a constant map gives about 0.
     return ((maps - maps.mean((2, 3), keepdim=True)) ** 2).mean((2, 3)).clamp(min=1e-12).sqrt()
 
 
 class _Kept:
-    """While it is entered, the maps of some blocks are kept as they are computed."""
+    """A context that keeps the maps of some blocks as they are computed."""
 
     def __init__(self, network: nn.Module, names: tuple[str, ...], maps: dict[str, torch.Tensor]) -> None:
         self.network, self.names, self.maps, self.handles = network, names, maps, []  # type: ignore[var-annotated]

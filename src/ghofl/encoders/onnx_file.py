@@ -1,13 +1,13 @@
-"""The ONNX file a site runs: the network, and after it what goes around the network, sealed by a checksum.
+"""The ONNX file of an encoder: the network, then its preprocessing or tokenizer, sealed by a checksum.
 
-An ONNX file is a protobuf message, and a protobuf message may be followed by more of its fields. What ghofl adds
-are entries of the model's metadata at the very end of the file::
+An ONNX file is a protobuf message, and a protobuf message may be followed by more of its fields. ghofl adds
+entries to the model's metadata at the very end of the file::
 
     network | ghofl = JSON of a Description | ghofl.seal = 80 characters
 
 The seal is the network's length (16 hexadecimal digits) and the sha256 of everything before the seal and of those
 digits (64). Any ONNX tool reads such a file; a tool that writes it again breaks the seal, and then the fingerprint
-is no longer believed. The seal is looked at before anything in the file is parsed.
+is no longer trusted. The seal is checked before anything in the file is parsed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ HEADER = b"r^\n\nghofl.seal\x12P"  # what protobuf writes before the seal's char
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a file says about its network: the encoder it came from, and how samples become its input."""
+    """What a file says about its network: the encoder it came from, and how to make its input from samples."""
 
     name: str
     dim: int
@@ -56,15 +56,15 @@ def seal_of(body: bytes, length: str) -> str:
 
 
 def description_of(data: bytes, path: Path) -> Description | None:
-    """What a file says about itself, or None where it does not end in a seal; a broken seal is an error."""
+    """The description in a file, or None where it does not end in a seal; a broken seal raises."""
     body, tail = data[: -len(HEADER) - SEAL_LENGTH], data[-len(HEADER) - SEAL_LENGTH :]
     if not tail.startswith(HEADER):
         return None
     seal = tail.removeprefix(HEADER).decode("latin-1")
     if seal_of(body, seal[:16]) != seal:
-        raise EncoderError(f"{path} is damaged: its checksum is not that of its content. Copy or export it again.")
+        raise EncoderError(f"{path} is damaged: its checksum does not match. Copy or export it again.")
     try:
-        # The entry's lengths before the JSON may hold a bare brace, and never one with a quote after it.
+        # The bytes before the JSON may contain a brace, but never one followed by a quote.
         return build(Description, json.loads(body[body.index(b'{"', int(seal[:16], 16)) :]), "")
     except (ValueError, RecipeError, EncoderError) as error:
         raise EncoderError(f"{path} has a description that cannot be read ({error}); export it again.") from None

@@ -1,4 +1,4 @@
-"""Rows that are embeddings already."""
+"""Rows that are already embeddings."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from ghofl.shapes import Float
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """Embeddings that came from elsewhere, under a name that all sites give them.
+    """Embeddings from elsewhere, under a name that all sites give them.
 
-    What made them cannot be seen from here: the fingerprint covers the name and the length of a row alone, unless
-    the file says which encoder wrote it.
+    Nothing shows what made them, so the fingerprint covers only the name and the length of a row, unless the file says
+    which encoder wrote it.
 
     >>> next(Precomputed.of("clip", 2).encode([[np.array([1.0, 2.0])]]))
     array([[1., 2.]], dtype=float32)

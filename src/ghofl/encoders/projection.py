@@ -8,16 +8,16 @@ from ghofl.errors import EncoderError
 from ghofl.recipe import Projection
 from ghofl.shapes import Float, Int64
 
-# Eleven bits: an entry of a unit vector is known to about a hundredth of itself, and products stay exact in float32.
+# Eleven bits: entries of a unit vector keep about two digits, and products stay exact in float32.
 LARGEST = 1023
 
 
 def projection_from(encoder: SampleEncoder, dim: int) -> Projection:
-    """The projection onto the `dim` directions that the encoder's own classifier looks at most."""
+    """The projection onto the `dim` directions that weigh most in the encoder's own classifier."""
     classifier = getattr(encoder, "classifier", None)
     if isinstance(encoder, ImageEncoder) and encoder.views.has_maps:
         raise EncoderError(
-            f"{encoder.name} with '{encoder.views}' gives more than its classifier sees; leave out --stages and --pool "
+            f"{encoder.name} with '{encoder.views}' gives more numbers than its classifier takes; leave out --stages and --pool "
             "mean+std, or leave out --from-encoder for random signs."
         )
     if classifier is None:
@@ -33,7 +33,7 @@ def projection_from(encoder: SampleEncoder, dim: int) -> Projection:
 def directions(classifier: Float[np.ndarray, "classes dim"], count: int) -> Int64[np.ndarray, "dim count"]:
     """The leading right singular vectors of centred classifier weights, as integers within ±1023.
 
-    All vectors are scaled alike and stay as long as one another. A vector and its negative are the same direction;
+    All vectors are scaled by one factor and keep equal lengths. A vector and its negative are the same direction;
     the one whose largest entry is positive is taken, so that the integers follow from the weights alone.
 
     >>> directions(np.array([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), 2).tolist()
@@ -43,7 +43,7 @@ def directions(classifier: Float[np.ndarray, "classes dim"], count: int) -> Int6
     if not 1 <= count <= min(weights.shape):
         raise EncoderError(
             f"{count} directions were asked for, and a classifier of {weights.shape[0]} classes over "
-            f"{weights.shape[1]} numbers has {min(weights.shape)}."
+            f"{weights.shape[1]} numbers has {min(weights.shape)}; ask for no more than that."
         )
     vectors = np.linalg.svd(weights, full_matrices=False)[2][:count].T
     signs = np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(count)])

@@ -1,9 +1,9 @@
-"""Images become planes of numbers: resize and crop, then mean and deviation.
+"""From images to planes of numbers: resize and crop, then mean and deviation.
 
-Pillow resizes on a CPU, for torch and ONNX Runtime alike, and torch does on a GPU. Where an image shrinks, both widen their
-kernels with it (no aliasing). ``squash`` and ``crop`` resize one float plane per colour and keep fractions of a byte, so
-that both give the same numbers to 1e-5; ``pillow-squash`` and ``pillow-crop`` are Pillow's resize of a byte image,
-wherever the network runs: in which order it rounds rows and columns depends on the image's shape and on its release.
+Pillow resizes on a CPU, for torch and ONNX Runtime alike, and torch resizes on a GPU. Where an image shrinks, both widen
+their kernels (no aliasing). ``squash`` and ``crop`` resize one float plane per colour and keep fractions of a byte, so
+that both give the same numbers to 1e-5. ``pillow-squash`` and ``pillow-crop`` are Pillow's resize of a byte image,
+wherever the network runs, because the order in which Pillow rounds depends on the image's shape and on its release.
 """
 
 import math
@@ -24,10 +24,10 @@ KERNELS = ("bilinear", "bicubic")
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """How an image becomes the encoder's input; all of it enters the encoder's fingerprint.
+    """How an image becomes the encoder's input; all of it is part of the encoder's fingerprint.
 
     ``squash`` resizes to (size, size) whatever the shape. ``crop`` resizes the shorter side to size / `share` and
-    cuts the middle (size, size) out. With ``pillow-`` before it, a fit gives Pillow's bytes, and the crop's place is
+    cuts out the middle (size, size). With ``pillow-`` before it, a fit gives Pillow's bytes, and the crop's position is
     torchvision's. `kernel` is ``bilinear`` or ``bicubic``.
     """
 
@@ -42,7 +42,7 @@ class Preprocessing:
         if self.fit not in FITS:
             raise EncoderError(f"fit is {self.fit!r}; write one of {', '.join(FITS)}.")
         if self.kernel not in KERNELS:
-            raise EncoderError(f"the resize kernel is {self.kernel!r}; known are {', '.join(KERNELS)}.")
+            raise EncoderError(f"the resize kernel is {self.kernel!r}; write one of {', '.join(KERNELS)}.")
         if not (1 <= self.size <= 4096 and 0 < self.share <= 1 and len(self.mean) == len(self.std) == 3):
             raise EncoderError(
                 f"size {self.size}, share {self.share}, mean {self.mean}, std {self.std}: expected a size from 1 to "
@@ -55,7 +55,7 @@ class Preprocessing:
 
     @property
     def is_of_bytes(self) -> bool:
-        """Whether pixels are rounded to bytes on the way, as Pillow does."""
+        """Whether pixels are rounded to bytes, as Pillow does."""
         return self.fit.startswith("pillow-")
 
     def planes(self, images: UInt8[np.ndarray, "n h w 3"]) -> Float32[np.ndarray, "n 3 size size"]:
@@ -85,7 +85,7 @@ class Preprocessing:
             planes[..., c, :, :] /= np.float32(self.std[c]) * np.float32(255)
 
     def sides(self, height: int, width: int) -> tuple[int, int]:
-        """What height and width are resized to, before the crop."""
+        """The height and width after resizing, before the crop."""
         if self.fit.endswith("squash"):
             return self.size, self.size
         target, shorter = round(self.size / self.share), min(height, width)

@@ -1,4 +1,4 @@
-"""Texts become token numbers, in batches of similar length."""
+"""From texts to token numbers, in batches of similar length."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ import numpy as np
 from ghofl.encoders.base import doorway
 from ghofl.shapes import Float, Int64
 
-# Texts of one forward pass: enough to keep cores busy, few enough that a long text pads few others.
+# Texts per forward pass: enough to keep cores busy, few enough that a long text pads few others.
 TEXTS_AT_ONCE = 32
 TOKENS_AT_ONCE = 4096
 
@@ -18,7 +18,7 @@ TOKENS_AT_ONCE = 4096
 class Tokens:
     """Token numbers of texts, each text cut to `longest` tokens.
 
-    `definition` is the tokenizer's own JSON, so that an exported encoder carries it along.
+    `definition` is the tokenizer's own JSON, so that an exported encoder can include it.
     """
 
     definition: str = field(repr=False)
@@ -27,7 +27,7 @@ class Tokens:
 
     @classmethod
     def of(cls, definition: str, longest: int) -> "Tokens":
-        """Tokens by a tokenizer.json's content."""
+        """Tokens of the tokenizer in a tokenizer.json."""
         tokenizer = doorway("tokenizers", "a text encoder", "text").Tokenizer.from_str(definition)
         tokenizer.enable_truncation(longest)
         tokenizer.no_padding()
@@ -41,11 +41,11 @@ class Tokens:
 def encode_by_length(
     tokens: Tokens, texts: Sequence[str], dim: int, forward: Callable[..., np.ndarray]
 ) -> Float[np.ndarray, "n dim"]:
-    """The embeddings of texts, computed from the longest to the shortest and given in the order of the texts."""
+    """The embeddings of texts in their order, computed from the longest text to the shortest."""
     numbers = tokens.numbers(texts)
     x = np.empty((len(texts), dim), dtype=np.float32)
     for group in _groups([len(ids) for ids in numbers]):
-        x[group] = forward(*padded([numbers[i] for i in group]))
+        x[group] = forward(*pad([numbers[i] for i in group]))
     return x
 
 
@@ -58,8 +58,8 @@ def _groups(lengths: Sequence[int]) -> Iterator[np.ndarray]:
         start = stop
 
 
-def padded(numbers: Sequence[Sequence[int]]) -> tuple[Int64[np.ndarray, "n t"], Int64[np.ndarray, "n t"]]:
-    """Token numbers as a rectangle, and which of its places hold one. What stands in the others is never looked at."""
+def pad(numbers: Sequence[Sequence[int]]) -> tuple[Int64[np.ndarray, "n t"], Int64[np.ndarray, "n t"]]:
+    """Token numbers as a rectangle, and a mask of the positions that hold one; the others are never used."""
     width = max(1, *map(len, numbers)) if numbers else 1
     ids, mask = np.zeros((2, len(numbers), width), dtype=np.int64)
     for row, present, own in zip(ids, mask, numbers, strict=True):

@@ -1,4 +1,4 @@
-"""Forward passes in torch: where, in what precision, in what memory layout; and resizing on a GPU."""
+"""Forward passes in torch: device, precision and memory layout; and resizing on a GPU."""
 
 import copy
 from collections.abc import Sequence
@@ -13,32 +13,32 @@ from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError
 
-# Images of one pass on a CPU: activations of more overflow its caches, those of fewer leave its cores waiting.
+# Images per pass on a CPU: activations of more overflow its caches, fewer leave its cores waiting.
 IMAGES_AT_ONCE = 8
-# Pixels of one resize on a GPU, so that a batch of large photos fits beside the network.
+# Pixels per resize on a GPU, so that a batch of large photos fits into memory beside the network.
 PIXELS_AT_ONCE = 2**24
 
 
 def device_of(runtime: Runtime) -> torch.device:
-    """The device asked for, or an error when it is not there."""
+    """The device asked for; raises where the machine does not have it."""
     try:
         device = torch.device(runtime.device)
     except RuntimeError:
         raise EncoderError(f"device {runtime.device!r} is unknown; write cpu, cuda, cuda:1 or mps.") from None
     there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}.get(device.type, lambda: True)
     if not there():
-        raise EncoderError(f"device {runtime.device!r} is not there on this machine; write --device cpu.")
+        raise EncoderError(f"this machine has no device {runtime.device!r}; write --device cpu.")
     return device
 
 
 def weights_of(module: torch.nn.Module) -> dict[str, np.ndarray]:
-    """The numbers that decide what a module computes, by name."""
+    """The weights of a module by name."""
     state = {name: tensor for name, tensor in module.state_dict().items() if not name.endswith("num_batches_tracked")}
     return {name: tensor.detach().cpu().float().numpy() for name, tensor in state.items()}
 
 
 def fingerprint_of(module: torch.nn.Module, settings: dict[str, Any]) -> str:
-    """The fingerprint of a module and what goes around it."""
+    """The fingerprint of a module and its settings."""
     return fingerprint(weights_of(module), settings)
 
 
@@ -53,7 +53,7 @@ class TorchForward:
         self._is_checked = False
 
     def run(self, parts: Sequence[tuple[torch.Tensor, ...]]) -> np.ndarray:
-        """The module's rows for parts of a batch that are on the device already."""
+        """The module's rows for parts of a batch that are already on the device."""
         if self._half is None:
             return _rows(self.module, parts)
         halves = [tuple(t.to(self._dtype) if t.is_floating_point() else t for t in part) for part in parts]
@@ -66,8 +66,8 @@ class TorchForward:
         cosine = float(np.median(cosines(half, full)))
         if not cosine >= HALF_PRECISION_COSINE:
             raise EncoderError(
-                f"{self.runtime.precision} turns embeddings too far from fp32: median cosine {cosine:.6f}, and "
-                f"{HALF_PRECISION_COSINE} is the least; write --precision fp32."
+                f"{self.runtime.precision} changes embeddings too much: their median cosine with fp32 is {cosine:.6f}, and "
+                f"at least {HALF_PRECISION_COSINE} is needed; write --precision fp32."
             )
         self._is_checked = True
         self.module = self.module.cpu()
@@ -102,7 +102,7 @@ class ImageForward(TorchForward):
 def planes_on(device: torch.device, images: np.ndarray, preprocessing: Preprocessing) -> torch.Tensor:
     """`Preprocessing.planes` of byte images on a device, resized there unless by Pillow; channels last in memory."""
     if preprocessing.is_of_bytes:
-        with ThreadPoolExecutor(cores()) as pool:  # Pillow leaves Python's lock alone while it resizes
+        with ThreadPoolExecutor(cores()) as pool:  # Pillow releases Python's lock while it resizes
             images = np.stack(list(pool.map(preprocessing.resize, images)))
     step = max(1, PIXELS_AT_ONCE // (images.shape[1] * images.shape[2]))
     parts = [torch.from_numpy(images[i : i + step]).to(device) for i in range(0, len(images), step)]
@@ -113,7 +113,7 @@ def planes_on(device: torch.device, images: np.ndarray, preprocessing: Preproces
 
 
 def _squares(planes: torch.Tensor, preprocessing: Preprocessing) -> torch.Tensor:
-    if preprocessing.is_of_bytes:  # they are squares already
+    if preprocessing.is_of_bytes:  # they are already squares
         return planes
     (height, width), size = preprocessing.sides(*planes.shape[2:]), preprocessing.size
     top, left = preprocessing.corner(height, width)

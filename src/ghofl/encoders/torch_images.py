@@ -1,4 +1,4 @@
-"""An encoder of images from any torch network: its views settled, its maps pooled, its fingerprint taken."""
+"""An encoder of images from any torch network, with its views, pooled maps and fingerprint."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,32 +30,32 @@ def image_encoder(
 ) -> ImageEncoder:
     """The encoder of a network that gives rows for planes.
 
-    `settings` is what decides a row beside weights and preprocessing; views add to it only where there are some, so an
-    encoder without views has the fingerprint it always had. `speed_up` gives the same function, faster.
+    `settings` is what affects a row besides weights and preprocessing. Views add to it only where there are some, so an
+    encoder without views keeps its fingerprint. `speed_up` returns a faster network with the same output.
     """
     network = network.eval()
-    chosen = _settled(network, preprocessing, views, name)
+    chosen = _choose_views(network, preprocessing, views, name)
     if chosen.kernel:
         preprocessing = replace(preprocessing, kernel=chosen.kernel)
     module, pooled = with_maps(network, preprocessing.size, chosen, name)
-    decides = settings | chosen.settings() | pooled | {"preprocessing": preprocessing.settings()}
-    mark = fingerprint_of(network, decides)
+    settings = settings | chosen.settings() | pooled | {"preprocessing": preprocessing.settings()}
+    mark = fingerprint_of(network, settings)
     dim = len(_row(module, preprocessing.size))
     if classifier is not None and classifier.shape[1] != dim:
-        classifier = None  # more than the classifier sees, or layers before it: its directions are not the embedding's
+        classifier = None  # it takes other numbers than the embedding has, so its directions are of no use
     forward = ImageForward(speed_up(module), preprocessing, runtime, chosen)
     return ImageEncoder(name, dim, mark, preprocessing, forward, classifier, views=chosen)
 
 
-def _settled(network: nn.Module, preprocessing: Preprocessing, views: Views | Wanted | None, name: str) -> Views:
-    """The views asked for, with sizes that the network takes; those of a named quality leave out sizes it does not."""
+def _choose_views(network: nn.Module, preprocessing: Preprocessing, views: Views | Wanted | None, name: str) -> Views:
+    """The views asked for; a named quality has no sizes where the network takes only its own."""
     chosen = views if isinstance(views, Views) else (views or Wanted("paper")).views(preprocessing.size)
     refused = [size for size in chosen.scales if size != preprocessing.size and not _takes(network, size)]
     if refused and isinstance(views, Wanted) and views.scales is None:
         return replace(chosen, scales=())
     if refused:
         raise EncoderError(
-            f"{name} takes images of {preprocessing.size} pixels and not of {refused[0]}; leave out --scales, or write "
+            f"{name} takes images of {preprocessing.size} pixels, not of {refused[0]}; leave out --scales, or write "
             "--scales none."
         )
     return chosen

@@ -1,7 +1,7 @@
-"""Public views of an image: the embedding is the mean over them, or holds more of what the network saw.
+"""Views of an image: the embedding is the mean over them, and may include more of what the network computes.
 
 A flipped image shows the same thing, and so does a larger one. The network's rows of such views differ by chance, and
-their mean differs less: heads gain, and a row stays as long as it was.
+their mean varies less: heads gain accuracy, and a row does not get longer.
 """
 
 import re
@@ -24,11 +24,11 @@ SMALLER, LARGER, STEP = 5 / 7, 9 / 7, 32
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """What is averaged and pooled; all of it enters the encoder's fingerprint, and nothing where nothing is set.
+    """What is averaged and pooled; the encoder's fingerprint covers everything that is set.
 
     `flip` averages an image with its mirror image, `scales` over input sizes (none: the network's own). `pool` of
-    ``mean+std`` appends the standard deviation over the places of the network's last map, `stages` the means of up
-    to five earlier maps. `kernel` is what images are resized by (empty: the encoder's own).
+    ``mean+std`` appends the standard deviation over the positions of the network's last map, `stages` the means of up
+    to five earlier maps. `kernel` says how images are resized (empty: the encoder's own way).
 
     >>> views = Views.parse("flip 160,224,288 stages")
     >>> views, str(views)
@@ -53,11 +53,11 @@ class Views:
         if self.pool not in POOLS:
             raise EncoderError(f"pool is {self.pool!r}; write one of {', '.join(POOLS)}.")
         if self.kernel and self.kernel not in KERNELS:
-            raise EncoderError(f"the resize kernel is {self.kernel!r}; known are {', '.join(KERNELS)}.")
+            raise EncoderError(f"the resize kernel is {self.kernel!r}; write one of {', '.join(KERNELS)}.")
 
     @classmethod
     def parse(cls, text: str) -> "Views":
-        """The views that a text such as ``flip 160,224,288`` names; the empty text names none."""
+        """The views in a text such as ``flip 160,224,288``; an empty text means one view."""
         found: dict[str, Any] = {}
         for word in text.split(" ") if text else []:
             if word in ("flip", "stages"):
@@ -77,15 +77,15 @@ class Views:
 
     @classmethod
     def of_quality(cls, quality: str, size: int) -> "Views":
-        """A named trade for a network of this input size.
+        """The views of a named quality, for a network of this input size.
 
-        ``paper`` is one view, ``quick`` adds the flip, ``default`` flip and three sizes, ``best`` also pools
+        ``paper`` is one view, ``quick`` adds the mirror image, ``default`` also three sizes, and ``best`` also pools
         deviations and earlier stages.
         """
         check_quality(quality)
         rounded = [max(STEP, round(size * share / STEP) * STEP) for share in (SMALLER, LARGER)]
         sizes = (rounded[0], size, rounded[1]) if quality in ("default", "best") else ()
-        scales = sizes if len(set(sizes)) > 1 else ()  # a small network has no other sizes nearby
+        scales = sizes if len(set(sizes)) > 1 else ()  # for a small input size, the others round to the same
         is_best = quality == "best"
         return cls(quality != "paper", scales, "mean+std" if is_best else "mean", is_best)
 
@@ -95,7 +95,7 @@ class Views:
 
     @property
     def options(self) -> str:
-        """The options of a command that give these views and no others."""
+        """The options of a command that give exactly these views."""
         if self == Views(kernel=self.kernel):
             return "--quality paper" + f" --kernel {self.kernel}" * bool(self.kernel)
         scales = ",".join(map(str, self.scales)) or "none"
@@ -108,11 +108,11 @@ class Views:
 
     @property
     def has_maps(self) -> bool:
-        """Whether more of the network than its own pooled row is asked for."""
+        """Whether the embedding includes more than the network's own pooled row."""
         return self.stages or self.pool != "mean"
 
     def settings(self) -> dict[str, Any]:
-        """What enters the fingerprint beside the preprocessing, which has the kernel; nothing for one view."""
+        """What the fingerprint covers besides the preprocessing, which has the kernel; empty for one view."""
         views = {"flip": self.flip, "scales": list(self.scales)}
         return {"views": views} if self.flip or self.scales else {}
 
@@ -129,7 +129,7 @@ class Views:
         """The mean of `rows(preprocessing, images)` over all views.
 
         The bytes are flipped before anything else and pairs are added first, so an image and its mirror image have
-        the same mean to the bit wherever `rows` gives equal images equal rows.
+        the same mean, to the bit, if `rows` gives equal rows for equal images.
         """
         total: Any = None
         for preprocessing in self.preprocessings(own):
@@ -143,9 +143,9 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Views as they are asked for: a quality, and where to differ from it.
+    """Views as they are asked for: a quality, and settings that override it.
 
-    Nothing set is what a kind of encoder does by default: ``default`` for torchvision and timm, one view otherwise.
+    With nothing set, it is the default of the encoder: ``default`` for torchvision and timm, otherwise one view.
     """
 
     quality: str = ""
@@ -161,7 +161,7 @@ class Wanted:
 
     @classmethod
     def parse(cls, text: str) -> "Views | Wanted":
-        """A quality by its name, or views as `Views.parse` takes them."""
+        """The quality of this name, or views as `Views.parse` reads them."""
         return cls(text) if text in QUALITIES else Views.parse(text)
 
     def views(self, size: int) -> Views:

@@ -1,14 +1,14 @@
-"""How far the class means of sites agree, judged against what their numbers of rows explain.
+"""How far the class means of sites agree, compared with what their numbers of rows explain.
 
 With features whitened by the covariance within classes, the mean of class c at site s and that of all others differ by ::
 
     q_sc = ‖m_sc − m_oc‖² / (v(N_sc) + v(N_oc) + τ²)        v(N) = 1/N + 2/N²
 
-where the second term of v allows for the long tails that means of very few rows keep. For rows of one population it is
-about χ² with as many degrees of freedom as there are directions. It is taken twice: along the directions that tell
-classes apart (C − 1 of them: labels), and along all of them (features, counts). τ² is how much honest sites differ by
-nature: the median over sites of what their numbers of rows do not explain, with whichever site makes it smallest left
-out, so that one that lies cannot hide behind the spread it causes.
+where the second term of v allows for the long tails of means of very few rows. For rows of one population it is
+about χ² with as many degrees of freedom as there are directions. It is computed twice: along the directions that separate
+classes (C − 1 of them: labels), and along all of them (features, counts). τ² is how much honest sites naturally differ:
+the median over sites of what their numbers of rows do not explain. One site is left out, the one that makes it smallest,
+so that a liar cannot hide behind the spread it causes.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,19 @@ import scipy
 
 from ghofl.shapes import Bool, Float
 
-CHANCE = 1e-4  # of one site's means being beyond the quantile, were rows Gaussian
-LABELS, FEATURES = (
-    1.6,
-    2.0,
-)  # how many times the quantile is too far: rows are not Gaussian (see benchmarks/diagnosis.py)
-TAILS = (
-    2.0  # rows: a mean of so few has about twice the spread, because single rows have longer tails than Gaussian ones
-)
+CHANCE = 1e-4  # that one site's means are beyond the quantile, if rows are Gaussian
+# How many times the quantile is too far, because rows are not Gaussian (see benchmarks/diagnosis.py).
+LABELS, FEATURES = 1.6, 2.0
+TAILS = 2.0  # rows: the mean of so few has about twice the spread, because rows have longer tails than a Gaussian
 CANDIDATES = 8  # sites tried as the one that the others disagree with
 CENTRE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gaps:
-    """Squared gaps between each site's class means and those of all others, over what counts alone explain.
+    """Squared gaps between each site's class means and those of all others, with the `variance` that counts explain.
 
-    `labels` and `features` are means over directions, so 1 is what honest sites have; 0 where nobody can compare.
+    `labels` and `features` are means over directions; they are 0 where no other site has the class.
     """
 
     is_known: Bool[np.ndarray, "sites classes"]
@@ -64,7 +60,7 @@ class Agreement:
     left_out: tuple[int, ...] = ()
 
     def without(self, sites: Sequence[int]) -> "Agreement":
-        """The same sites, judged by all but these and those left out before."""
+        """The same sites, judged without these and those left out before."""
         return Agreement(self.counts, self.means, tuple(sorted({*self.left_out, *sites})))
 
     @cached_property
@@ -91,7 +87,7 @@ class Agreement:
 
     @cached_property
     def gaps(self) -> Gaps:
-        """How far every site is from the others, before honest spread is taken into account."""
+        """How far every site is from the others, before honest differences are taken into account."""
         counts, means = self.others
         is_known = (self.counts > 0) & (counts > 0)
         variance = _variance(self.counts) + _variance(counts)
@@ -120,9 +116,9 @@ class Agreement:
         return self._by_class(self.spread)
 
     def likeness(self, s: int, c: int) -> tuple[int, float]:
-        """The class of the others that class c of a site is nearest to, and how much nearer it is than their class c.
+        """The class of the others that class c of a site is nearest to, and how many times nearer it is than their c.
 
-        The second number is a ratio of distances along the directions of labels: 1 where the nearest is c itself.
+        Distances are along the directions of labels; the ratio is 1 where the nearest class is c itself.
         """
         counts, means = self.others
         distances = np.linalg.norm((means[s] - self.means[s, c]) @ self.basis, axis=1)
@@ -132,9 +128,9 @@ class Agreement:
         return nearest, ratio
 
     def outliers(self) -> list[int]:
-        """The sites that the others do not agree with: each in turn the one without which the rest agree best.
+        """The sites that the others disagree with, found one by one: each time the one without which the rest agree best.
 
-        It stops while more than half of the sites are left: a majority of liars is not found from their means.
+        The search stops while more than half of the sites are left: a majority of liars cannot be found from means.
         """
         now, found = self, []
         while len(now.active) > max(2, len(self.active) // 2 + 1):
@@ -178,11 +174,11 @@ class Agreement:
         return sorted(self.active, key=lambda s: -scores[s])[:CANDIDATES]
 
     def _excess(self) -> float:
-        """How far the active sites are beyond what is allowed, in all."""
+        """How far all active sites together are beyond what is allowed."""
         return float(np.log(np.maximum(self.scores[self.active].max(axis=1), 1.0)).sum())
 
     def _swaps(self, s: int) -> float:
-        """How much nearer the classes of a site are to other classes than to their own: evidence that it is the liar."""
+        """How much nearer the site's classes are to other classes than to their own: evidence that this site lies."""
         beyond = np.flatnonzero(self.by_class[0][s] > 1.0)
         return float(sum(np.log(self.likeness(s, int(c))[1]) for c in beyond))
 

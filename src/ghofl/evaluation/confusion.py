@@ -7,7 +7,7 @@ import numpy as np
 from ghofl.shapes import Float, Int64, Integer
 
 BINS = 15
-Z = 1.959963984540054  # deviations of a Gaussian that 95 % lie within
+Z = 1.959963984540054  # 95 % of a Gaussian lie within this many standard deviations
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +50,7 @@ class Confusion:
 
     @property
     def precisions(self) -> np.ndarray:
-        """The share of the rows predicted as each class that are of that class; NaN for one never predicted."""
+        """The share of the rows predicted as each class that belong to it; NaN for a class that is never predicted."""
         predicted = self.counts.sum(axis=0)
         return np.where(predicted > 0, np.diag(self.counts) / np.maximum(predicted, 1), np.nan)
 
@@ -61,15 +61,15 @@ class Confusion:
 
     @property
     def accuracy_interval(self) -> tuple[float, float]:
-        """Where the accuracy on more rows of this kind lies, with 95 % confidence (see `wilson`)."""
+        """The 95 % confidence interval of the accuracy on more rows of this kind (see `wilson`)."""
         return wilson(int(np.trace(self.counts)), self.rows)
 
     @property
     def balanced_interval(self) -> tuple[float, float]:
-        """Where the mean recall on more rows lies, with 95 % confidence.
+        """The 95 % confidence interval of the mean recall on more rows of this kind.
 
-        The distances of the classes' own limits from their recalls add up in squares, as those of independent shares
-        do (Zou & Donner 2008)::
+        The squared distances of the classes' own limits from their recalls add up, as for independent shares
+        (Zou & Donner 2008)::
 
             mean − √Σ (r_c − l_c)² / C      mean + √Σ (u_c − r_c)² / C
         """
@@ -89,7 +89,7 @@ class Confusion:
 
 
 def wilson(right: int, rows: int) -> tuple[float, float]:
-    """The 95 % interval of a share of which `right` of `rows` independent ones were seen (Wilson 1927)::
+    """The 95 % interval of a probability, after `right` of `rows` independent trials succeeded (Wilson 1927)::
 
         (p + z²/2n ± z √(p (1 − p)/n + z²/4n²)) / (1 + z²/n)
 
@@ -104,10 +104,10 @@ def wilson(right: int, rows: int) -> tuple[float, float]:
     return (0.0 if not right else low), (1.0 if right == rows else high)
 
 
-def between(interval: tuple[float, float], digits: int = 1) -> str:
-    """An interval of shares in percent, for people.
+def interval_text(interval: tuple[float, float], digits: int = 1) -> str:
+    """An interval of shares in per cent, for people.
 
-    >>> between((0.8883, 0.9784))
+    >>> interval_text((0.8883, 0.9784))
     '88.8–97.8'
     """
     return "–".join(f"{100 * end:.{digits}f}" for end in interval)

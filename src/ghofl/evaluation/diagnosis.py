@@ -1,11 +1,11 @@
-"""Which site's message does not fit the others', from messages alone, at the server.
+"""Which site's message does not fit the others', found at the server from messages alone.
 
-Of every site: how far its class means are from those of all others (`agreement`), whether a class of its own looks like
-another class of theirs, how wide its rows spread within classes, whether its sums say that rows were counted several
-times over, how many entries were clipped, its share of all rows, and how much the head changes without it, which is
-exact: its moments are subtracted.
+For every site: how far its class means are from those of all others (`agreement`), whether one of its classes looks like
+another class of theirs, how wide its rows spread within classes, whether its sums show that rows were counted several
+times, how many entries were clipped, its share of all rows, and how much the head changes without the site, whose moments
+are subtracted exactly.
 
-The same is done between totals of disjoint cohorts where single messages are never seen.
+Where single messages are never seen, the same is done between totals of disjoint cohorts.
 """
 
 from collections import Counter
@@ -28,14 +28,11 @@ from ghofl.shapes import Float
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
-FEWEST = 3  # sites: of two that differ, either may be the one to believe
+FEWEST = 3  # sites: of two that differ, either may be right
 SHRINKAGE = 0.05
-RATIO, ENOUGH_ROWS = (
-    2.2,
-    20,
-)  # the widest or narrowest spread within classes beside the median's, and rows to judge it by
-LOOKS_LIKE = 2.0  # how many times nearer another class is before it is named
-MULTIPLES = 16  # sums that must all be multiples, beside the counts, before they say that rows were repeated
+RATIO, ENOUGH_ROWS = 2.2, 20  # of the spread within classes to the median's, and the rows needed to judge it
+LOOKS_LIKE = 2.0  # how many times nearer another class must be before it is named
+MULTIPLES = 16  # sums that must all be multiples, like the counts, before rows are called repeated
 DRAWS = 4000
 
 
@@ -49,25 +46,26 @@ class Part:
 
     @classmethod
     def of(cls, source: Message | Total, name: str = "") -> "Part":
-        """What a message or the total of a cohort brings."""
+        """The part that a message, or the total of a cohort, holds."""
         if isinstance(source, Message):
             return cls(name or source.name, source.moments, source.clipped)
         if source.guarantee is not None or source.is_released:
             raise PrivacyError(
-                f"the total {name!r} has noise or lost its small classes; a diagnosis compares exact totals of cohorts."
+                f"the total {name!r} has noise or lost its small classes, and a diagnosis compares exact totals; "
+                "give the total from before its release."
             )
         return cls(name or f"{len(source.roster)} sites", source.moments)
 
 
 @dataclass(frozen=True, slots=True)
 class SiteDiagnosis:
-    """What is known about one site; `flags` are the reasons to look at it, and without any it fits the others.
+    """What is known about one site; `flags` are the reasons to look at it, and a site without any fits the others.
 
-    `labels` and `features` are distances of its class means from the others', where above 1 is further than chance and
-    honest spread explain. `looks_like` are its classes that are nearer to another class of the others than to theirs.
-    `width` is its variance within classes beside that of the median site, `repeats` how often its rows seem counted,
-    `head_change` the share of predictions that change when it is left out; `accuracy` is what it reported of a head, and
-    `expected` what the others' recalls of its classes promise.
+    `labels` and `features` are distances of its class means from the others'; above 1 is further than chance and
+    honest differences explain. `looks_like` are its classes that are nearer to another class of the others than to theirs.
+    `width` is its variance within classes divided by that of the median site, `repeats` how many times its rows seem to be
+    counted, `head_change` the share of predictions that change when it is left out; `accuracy` is what it reported for a
+    head, and `expected` what the others' recalls of its classes predict.
     """
 
     name: str
@@ -88,7 +86,7 @@ class SiteDiagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What is known about every site, in the order they came, and how much honest sites differ by nature (`spread`)."""
+    """What is known about every site, in the order given, and how much honest sites naturally differ (`spread`)."""
 
     sites: tuple[SiteDiagnosis, ...]
     spread: float
@@ -119,13 +117,13 @@ class Diagnosis:
 
 
 def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = None) -> Diagnosis:
-    """What does not fit among the moments of some sites; `max_share` flags a site with more of all rows than that.
+    """Which of some sites do not fit the others; `max_share` also flags a site with a larger share of all rows.
 
-    The moments are looked at three times, one site at a time, so `parts` may read them from files.
+    The moments are read three times, one site at a time, so `parts` may read them from files.
 
     Guarantees
     ----------
-    A function of the moments alone; their order does not matter. Rows are never needed.
+    The result depends on the moments alone, not on their order. Rows are never needed.
 
     Examples
     --------
@@ -153,17 +151,17 @@ def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = No
     outliers = judged.outliers()
     final = judged.without(outliers)
     sites = []
-    for s, site in enumerate(_described(parts, counts, recipe, final)):
+    for s, site in enumerate(_describe(parts, counts, recipe, final)):
         site = replace(site, width=widths[s], repeats=repeats[s])
         is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
         sites.append(replace(site, flags=_flags(site, is_outlier, s in wide, max_share)))
     return Diagnosis(tuple(sites), final.spread[1])
 
 
-def _described(
+def _describe(
     parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"], recipe: Recipe, final: Agreement
 ) -> Iterator[SiteDiagnosis]:
-    """What is known about every site once it is settled by whom they are judged."""
+    """What is known about every site, given the sites that they are judged by."""
     changes, totals = _head_changes(parts, recipe), counts.sum(axis=0)
     for s, part in enumerate(parts):
         alone = np.flatnonzero((counts[s] > 0) & (totals == counts[s]))
@@ -183,22 +181,23 @@ def _described(
 def _check(parts: Sequence[Part], recipe: Recipe) -> None:
     if len(parts) < FEWEST:
         raise RosterError(
-            f"{len(parts)} of {FEWEST} sites are there; with fewer, of two that differ either may be right."
+            f"there are {len(parts)} sites, and a diagnosis needs {FEWEST}: of two that differ, either may be right; "
+            "give more messages."
         )
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
         raise PrivacyError(
             f"the recipe's {plan.mechanism} noise is inside every message, and a diagnosis would judge the noise; "
-            "it is for exact messages, which the server sees under noise = 'central' or none."
+            "it needs exact messages, which the server sees under noise = 'central' or none."
         )
     if not (parts[0].moments.layout.has("B") or parts[0].moments.layout.has("D")):
-        raise MissingStatisticError("counts and sums do not tell how rows vary; a recipe with B, D or S does.")
+        raise MissingStatisticError("counts and sums do not say how rows vary; use a recipe with B, D or S.")
 
 
 def _repeats(moments: Sequence[Moments]) -> list[int]:
-    """How often the rows of each site were counted: the common divisor of all its counts and sums.
+    """How many times the rows of each site were counted: the common divisor of all its counts and sums.
 
-    Features that are multiples of a step at most sites (columns with two values, say) are divided by that step first.
+    Where the sums of most sites are multiples of one step (as with columns of two values), that step is divided out.
     """
     steps = [int(np.gcd.reduce(m.sums, axis=None)) for m in moments]
     found = []
@@ -214,7 +213,7 @@ def _repeats(moments: Sequence[Moments]) -> list[int]:
 
 
 def _within(moments: Moments) -> Float[np.ndarray, "dim dim"]:
-    """The scatter of a site's rows around their class means; only its diagonal where the message has no more."""
+    """The scatter of a site's rows around their class means; only its diagonal where the message has only D."""
     counts = np.maximum(moments.counts, 1).astype(float)
     if moments.layout.has("B"):
         weighted = moments.sums / np.sqrt(counts)[:, None]
@@ -227,11 +226,11 @@ def _degrees(counts: Float[np.ndarray, "sites classes"]) -> Float[np.ndarray, " 
 
 
 def _covariance(parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"]) -> Float[np.ndarray, "dim dim"]:
-    """The covariance within classes, in which no site counts for more than twice the median one."""
+    """The covariance within classes, in which no site has more than twice the weight of the median one."""
     degrees = _degrees(counts)
     if not degrees.any():
         raise EmbeddingsError(
-            "no site has two rows of a class; how rows vary is not known, and nothing can be compared."
+            "no site has two rows of a class, so nothing says how rows vary; compare sites that have more rows."
         )
     weights = np.minimum(1.0, 2.0 * np.median(degrees[degrees > 0]) / np.maximum(degrees, 1.0))
     dim = parts[0].moments.layout.dim
@@ -242,7 +241,7 @@ def _covariance(parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"
 def _whitened(
     parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"], covariance: Float[np.ndarray, "dim dim"]
 ) -> tuple[Agreement, list[float | None]]:
-    """Class means in whitened features, and the spread within classes of every site beside that of the median one."""
+    """Class means in whitened features, and the spread within classes of every site over that of the median one."""
     lower = linalg.cholesky(covariance, "the covariance within classes")
     inverse = scipy.linalg.cho_solve((lower, True), np.eye(len(lower)), check_finite=False)
     means, levels, degrees = np.empty((*counts.shape, len(lower))), np.full(len(parts), np.nan), _degrees(counts)
@@ -267,7 +266,7 @@ def _looks_like(agreement: Agreement, s: int, classes: tuple[str, ...]) -> tuple
 
 
 def _head_changes(parts: Sequence[Part], recipe: Recipe) -> list[float]:
-    """The share of draws from the total that another class is predicted for once a site is subtracted."""
+    """The share of draws from the total whose prediction changes when a site is subtracted."""
     total = Moments.zeros(parts[0].moments.layout)
     for part in parts:
         total = total + part.moments
@@ -290,7 +289,7 @@ def _flags(site: SiteDiagnosis, is_outlier: bool, is_wide: bool, max_share: floa
     """The reasons to look at a site, in words."""
     out = []
     if site.repeats > 1:
-        out.append(f"all its counts and sums are multiples of {site.repeats}: its rows seem to be counted that often")
+        out.append(f"all its counts and sums are multiples of {site.repeats}: its rows seem counted that many times")
     if is_outlier and site.looks_like:
         pairs = ", ".join(f"its {a!r} is the others' {b!r}" for a, b in site.looks_like)
         out.append(f"labels seem to be swapped: {pairs}")

@@ -1,4 +1,4 @@
-"""What a set of labelled rows says about a classifier: right or wrong, and how honest its probabilities are."""
+"""How good a classifier is on labelled rows: how often it is right, and how far its probabilities can be trusted."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from ghofl.evaluation.confusion import Confusion, expected_calibration_error
 from ghofl.shapes import Float, Int64, Integer
 
-SMALLEST = float(np.finfo(np.float64).eps)  # what a probability of 0 for the true class counts as
+SMALLEST = float(np.finfo(np.float64).eps)  # stands for a probability of 0 of the true class
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class Metrics:
     Guarantees
     ----------
     The same numbers as scikit-learn's functions of these names, where it has them; its Brier score of two classes is
-    half of ours, as it looks at one of them.
+    half of this one, as it counts only one of them.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class Metrics:
         found = probabilities.argmax(axis=1) if predicted is None else predicted
         of_label = probabilities[rows, y]
         squared = np.einsum("nc,nc->n", probabilities, probabilities) - 2.0 * of_label + 1.0
-        counts = Confusion.of(y, np.where(found < 0, _another(y, classes), found), classes)
+        counts = Confusion.of(y, np.where(found < 0, (y + 1) % classes, found), classes)  # y + 1 is always wrong
         return cls(
             counts,
             float(np.mean(-np.log(np.maximum(of_label, SMALLEST)))) if len(y) else 0.0,
@@ -75,13 +75,8 @@ class Metrics:
         }
 
 
-def _another(y: Integer[np.ndarray, " n"], classes: int) -> Integer[np.ndarray, " n"]:
-    """A class that each row is not of."""
-    return (y + 1) % classes
-
-
 def _auc(scores: Float[np.ndarray, " n"], y: Integer[np.ndarray, " n"]) -> float | None:
-    """The chance that a row of class 1 scores above one of class 0, ties counting half."""
+    """The probability that a row of class 1 scores above one of class 0; ties count half."""
     positives, negatives = int(np.sum(y == 1)), int(np.sum(y == 0))
     if not positives or not negatives:
         return None

@@ -1,4 +1,4 @@
-"""A diagnosis with what sites report themselves: how a head does on each one's own rows."""
+"""A diagnosis with the sites' own reports: how good a head is on each one's own rows."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -10,18 +10,18 @@ from ghofl.evaluation.confusion import Confusion
 from ghofl.evaluation.diagnosis import Diagnosis, SiteDiagnosis
 from ghofl.evaluation.selection import Report
 
-MARGIN, ERRORS = 0.15, 4.0  # how far below the others' recalls is too far: this much, and so many standard errors
+MARGIN, ERRORS = 0.15, 4.0  # below the others' recalls by this much and so many standard errors is too far
 
 
 def with_reports(found: Diagnosis, reports: Iterable[Report]) -> Diagnosis:
-    """The same with each site's accuracy beside what the others' recalls of its classes promise, and flags from that.
+    """The diagnosis with each site's accuracy and what the others' recalls of its classes predict, and flags from both.
 
-    Each report is one site's, all are on the same head file, and sites without one stay as they are. Labels that are
-    wrong at a site show here even where its message was made from other rows.
+    Each report is of one site, all are on the same head file, and sites without one stay as they are. Wrong labels at a
+    site show here even where its message was made from other rows.
     """
     own = _by_site(found, reports)
-    total = sum((report.confusion for report in own.values()), start=_nothing(own))
-    return replace(found, sites=tuple(_judged(site, own.get(site.name), total) for site in found.sites))
+    total = sum((report.confusion for report in own.values()), start=_no_rows(own))
+    return replace(found, sites=tuple(_judge(site, own.get(site.name), total) for site in found.sites))
 
 
 def _by_site(found: Diagnosis, reports: Iterable[Report]) -> dict[str, Report]:
@@ -31,7 +31,7 @@ def _by_site(found: Diagnosis, reports: Iterable[Report]) -> dict[str, Report]:
         name = ", ".join(report.sites)
         if name not in names:
             raise RosterError(
-                f"there is a report of {name!r} and no message; the sites are {', '.join(sorted(names))}."
+                f"there is a report of {name!r} but no message; the sites are {', '.join(sorted(names))}."
             )
         if name in own:
             raise RosterError(f"site {name!r} reported twice; give one report per site.")
@@ -42,12 +42,12 @@ def _by_site(found: Diagnosis, reports: Iterable[Report]) -> dict[str, Report]:
     return own
 
 
-def _nothing(own: dict[str, Report]) -> Confusion:
+def _no_rows(own: dict[str, Report]) -> Confusion:
     classes = next((len(report.confusion.counts) for report in own.values()), 0)
     return Confusion(np.zeros((classes, classes), dtype=np.int64))
 
 
-def _judged(site: SiteDiagnosis, report: Report | None, total: Confusion) -> SiteDiagnosis:
+def _judge(site: SiteDiagnosis, report: Report | None, total: Confusion) -> SiteDiagnosis:
     if report is None or not report.confusion.rows:
         return site
     counts = report.confusion.counts

@@ -1,7 +1,7 @@
-"""Choosing a head by what sites see: an optional second, tiny message of additive counts.
+"""Choosing a head by its accuracy at the sites: an optional second, tiny message of additive counts.
 
-A site scores a candidate head on its own rows and reports how often class i was predicted as class j. Counts of
-sites add up to the counts of all, so the server learns each head's accuracy on everybody's rows and no row.
+A site scores a candidate head on its own rows and reports how often class i was predicted as class j. The counts of
+sites add up, so the server learns each head's accuracy on everybody's rows, and sees no row.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ MAX_REPORT_BYTES = 256 * 2**20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """How one head did at one or more sites."""
+    """How often one head was right at one or more sites."""
 
     head: str
     sha256: str
@@ -37,7 +37,7 @@ class Report:
         cls, path: Path, site: str, classifier: Classifier, confusion: Confusion, tally: Tally | None = None
     ) -> "Report":
         """The report of a site on a head file; with a tally, the head can be calibrated on it."""
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = _digest(path)
         return cls(classifier.head.name, digest, classifier.recipe.fingerprint, (site,), confusion, tally)
 
     def __add__(self, other: "Report") -> "Report":
@@ -69,10 +69,12 @@ class Report:
 
     @classmethod
     def load(cls, path: str | Path) -> "Report":
-        """Read a report, treating it as hostile: small, of the right types, with counts that are counts."""
+        """Read a report, treating it as hostile: its size, types and counts are checked."""
         path = Path(path)
         if path.stat().st_size > MAX_REPORT_BYTES:
-            raise MessageError(f"{path} has over {MAX_REPORT_BYTES:,} bytes; a report is small.")
+            raise MessageError(
+                f"{path} has over {MAX_REPORT_BYTES:,} bytes, and a report is smaller; give the right file."
+            )
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError):
@@ -88,16 +90,16 @@ class Report:
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:
-    """One report per head, of all its sites, the most accurate first."""
+    """One report per head, over all its sites, the most accurate first."""
     totals: dict[str, Report] = {}
     for report in reports:
         totals[report.sha256] = totals[report.sha256] + report if report.sha256 in totals else report
     return sorted(totals.values(), key=lambda report: -report.confusion.accuracy)
 
 
-def calibrated(path: Path, classifier: Classifier, reports: Iterable[Report]) -> tuple[Classifier, Report]:
+def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]) -> tuple[Classifier, Report]:
     """The head of a file, calibrated on the rows that sites reported on, and the sum of their reports."""
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = _digest(path)
     (first, *others) = reports
     total = sum(others, start=first)
     if total.sha256 != digest:
@@ -106,7 +108,12 @@ def calibrated(path: Path, classifier: Classifier, reports: Iterable[Report]) ->
         )
     if total.tally is None:
         raise MessageError("a report has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'.")
-    return total.tally.calibrated(classifier, total.confusion.rows), total
+    return total.tally.calibrate(classifier, total.confusion.rows), total
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _are_names(sites: Any) -> bool:
@@ -116,5 +123,7 @@ def _are_names(sites: Any) -> bool:
 def _counts(rows: Any, path: Path) -> np.ndarray:
     square = isinstance(rows, list) and all(isinstance(r, list) and len(r) == len(rows) for r in rows)
     if not square or not all(type(v) is int and 0 <= v < 2**53 for row in rows for v in row):
-        raise MessageError(f"{path}: the confusion counts are not a square of whole numbers from 0.")
+        raise MessageError(
+            f"{path}: the confusion counts are not a square of whole numbers from 0; ask the site to evaluate again."
+        )
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(rows))

@@ -19,15 +19,15 @@ from ghofl.shapes import Float, Int64, Integer
 
 RATIOS = 2.0 ** (np.arange(-32, 33) / 8.0)  # temperatures to try, over the head's own
 UNIT = 2**20  # log losses are counted in this share of a nat
-MOST = 40.0  # nats that one row counts for at most
+MOST = 40.0  # nats: the largest log loss that one row counts for
 BINS = 600
 BELOW, ABOVE = 1.0, 4.0  # how far the ranges of the novelty reach, in units of the spread of its levels
-FEWEST = 50  # rows from which a temperature is told
+FEWEST = 50  # rows needed for a temperature
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
-    """What a head's scores look like on labelled rows: log losses by temperature, rows by novelty.
+    """A head's scores on labelled rows, summed up: log losses by temperature, rows by novelty.
 
     Guarantees
     ----------
@@ -49,7 +49,7 @@ class Tally:
         scores, rows = classifier.scores(x), np.arange(len(y))
         losses = [
             np.rint(np.minimum(-np.log(np.maximum(p[rows, y], 1e-300)), MOST) * UNIT).astype(np.int64).sum()
-            for p in (classifier.calibration.cooler(ratio).probabilities(scores) for ratio in RATIOS)
+            for p in (classifier.calibration.temper(ratio).probabilities(scores) for ratio in RATIOS)
         ]
         counts = np.zeros(BINS, dtype=np.int64)
         if classifier.novelty_rule is not None and len(y):
@@ -61,7 +61,7 @@ class Tally:
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(self.losses + other.losses, self.novelties + other.novelties)
 
-    def calibrated(self, classifier: Classifier, rows: int) -> Classifier:
+    def calibrate(self, classifier: Classifier, rows: int) -> Classifier:
         """The classifier with the temperature and the novelty quantiles of the rows behind this tally."""
         if rows < FEWEST:
             raise HeadError(f"{rows} rows at all sites together are too few to calibrate on; give {FEWEST} or more.")
@@ -71,9 +71,9 @@ class Tally:
             shares = np.concatenate([[0.0], np.cumsum(self.novelties) / self.novelties.sum()])
             # Ranges without rows repeat a share; the last edge of such a run is the one to interpolate from.
             kept = np.append(np.diff(shares) > 0, True)
-            wished = (np.arange(LEVELS) + 0.5) / LEVELS
-            rule = rule.measured_by(np.interp(wished, shares[kept], _edges(rule)[kept]))
-        calibration = replace(classifier.calibration.cooler(ratio), source="sites")
+            quantiles = (np.arange(LEVELS) + 0.5) / LEVELS
+            rule = rule.measured_by(np.interp(quantiles, shares[kept], _edges(rule)[kept]))
+        calibration = replace(classifier.calibration.temper(ratio), source="sites")
         return replace(classifier, calibration=calibration, novelty_rule=rule)
 
     def to_dict(self) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Tally:
 
     @classmethod
     def of_values(cls, values: Any, source: object) -> "Tally | None":
-        """The tally in a report from outside, where there is one; anything odd raises `MessageError`."""
+        """The tally in a report from outside, where there is one; a damaged one raises `MessageError`."""
         if values is None:
             return None
         if not isinstance(values, Mapping) or set(values) != {"losses", "novelties"}:

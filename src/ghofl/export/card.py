@@ -1,4 +1,4 @@
-"""A model card: what a classifier is, who is in it and how it did, in Markdown with Hugging Face metadata."""
+"""A model card: what a classifier is, how many sites are in it and how good it is, as Markdown for Hugging Face."""
 
 from collections.abc import Mapping
 
@@ -43,7 +43,7 @@ def model_card(classifier: Classifier, metrics: Mapping[str, float] | None = Non
         "",
         "## Limits",
         "",
-        "It tells the classes above apart and knows no others. Its probabilities are calibrated on synthetic rows of the "
+        "It distinguishes the classes above and knows no others. Its probabilities are calibrated on synthetic rows of the "
         "Gaussians that the sums describe, not on held-out data, unless the metrics above say so.",
         "",
     ]

@@ -17,7 +17,7 @@ IR_VERSION = 9  # read by every ONNX Runtime since 1.15
 
 
 class Graph:
-    """Nodes and constants in the order they were asked for; every operation gives the name of its result."""
+    """Nodes and constants in the order they are added; every operation returns the name of its result."""
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
@@ -45,7 +45,7 @@ class Graph:
         self._nodes.append(helper.make_node("Identity", [value], [name]))
 
     def total(self, x: str, axis: int = 1) -> str:
-        """Sums over an axis, which stays with length 1."""
+        """Sums over an axis, which is kept with length 1."""
         return self.op("ReduceSum", x, self.constant([axis], np.int64), keepdims=1)
 
     def model(self, inputs: list[Any], outputs: list[Any], metadata: dict[str, str]) -> Any:

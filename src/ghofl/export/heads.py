@@ -13,14 +13,14 @@ from ghofl.heads.novelty import Novelty
 
 
 def add_scores(graph: Graph, x: str, head: Head) -> str:
-    """The scores of features `x`; a head that has no such formula here raises `HeadError`."""
+    """The scores of features `x`; a head without a formula here raises `HeadError`."""
     if head.name not in _SCORES:
-        raise HeadError(f"head {head.name!r} cannot be written as ONNX; known are {', '.join(sorted(_SCORES))}.")
+        raise HeadError(f"head {head.name!r} cannot be written as ONNX; choose one of {', '.join(sorted(_SCORES))}.")
     return _SCORES[head.name](graph, x, head)
 
 
 def add_novelty(graph: Graph, x: str, rule: Novelty) -> str:
-    """How little each row of features `x` is of any class, as `Novelty.scores` gives it."""
+    """How far each row of features `x` is from all classes, as in `Novelty.scores`."""
     away = graph.op("Sub", x, graph.constant(rule.centre))
     inside = graph.op("MatMul", away, graph.constant(rule.basis))
     to_means = graph.op("MatMul", away, graph.constant(-2.0 * rule.weights.T.astype(np.float64)))

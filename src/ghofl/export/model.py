@@ -22,11 +22,11 @@ def export_head(classifier: Classifier) -> Any:
     """The ONNX model of a classifier, from embeddings (n, dim) in doubles.
 
     Outputs: ``label`` (class names), ``probabilities`` and ``scores`` (n, classes), in the order of the classes, and
-    ``novelty`` (n) where the head can tell. Thresholds of classes are left to whoever reads the probabilities.
+    ``novelty`` (n) where the head can measure it. Thresholds of classes are left to whoever reads the probabilities.
 
     Guarantees
     ----------
-    Features are the same integers as `Features.rows` gives, but for entries that a rounding of the last digit moves to
+    Features are the same integers as `Features.rows` gives, except for entries that a rounding of the last digit moves to
     a neighbouring step; scores are the head's formula in doubles.
     """
     graph = Graph()
@@ -35,19 +35,21 @@ def export_head(classifier: Classifier) -> Any:
 
 
 def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
-    """The ONNX model of an encoder's file (written by ``ghofl export-encoder``) with the classifier behind it.
+    """The ONNX model of an encoder's file (written by ``ghofl export-encoder``) followed by the classifier.
 
-    Its inputs are the encoder's: ``planes`` of images, or ``ids`` and ``mask`` of tokens. How samples become those is
-    in its metadata, under ``ghofl``, as the encoder's file has it.
+    Its inputs are the encoder's: ``planes`` of images, or ``ids`` and ``mask`` of tokens. Its metadata say, under
+    ``ghofl`` as in the encoder's file, how samples become those.
     """
     data = Path(encoder).read_bytes()
     described = description_of(data, Path(encoder))
     if described is None:
-        raise EncoderError(f"{encoder} was not written by 'ghofl export-encoder', so nobody knows what it encodes.")
+        raise EncoderError(
+            f"{encoder} was not written by 'ghofl export-encoder', so its inputs are not known; export the encoder."
+        )
     _check_same_encoder(described, classifier)
     if described.views:
         raise EncoderError(
-            f"{encoder} averages over views ({described.views}), which are made outside of its network; export the head "
+            f"{encoder} averages over views ({described.views}), which are made outside its network; export the head "
             "alone, or an encoder with one view ('ghofl export-encoder --quality paper') and a head built from its rows."
         )
     front = onnx.load_from_string(data)
@@ -137,7 +139,7 @@ def _rename(model: Any, name: str) -> str:
 
 
 def largest_difference(model: Any, classifier: Classifier, x: np.ndarray) -> tuple[float, float]:
-    """How a model of `export_head` does on rows in ONNX Runtime: share of equal labels, largest probability apart."""
+    """A model of `export_head` in ONNX Runtime against its classifier: share of equal labels, largest difference."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -22,7 +22,7 @@ except ImportError:
 FLOAT = Annotated[float, Field(allow_inf_nan=False)]
 LONGEST_TEXT = 100_000
 MOST_PIXELS = 40_000_000
-TOLD = 5  # wrong fields that an answer names
+MOST_NAMED = 5  # wrong fields that an answer names
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,14 @@ class ServiceLimits:
 
 
 class Prediction(BaseModel):
-    """What the file says about one sample."""
+    """The prediction for one sample."""
 
-    label: str | None = Field(description="The class, or null for a sample that is none of them.")
-    probability: float = Field(description="Of the most probable class.")
+    label: str | None = Field(description="The class, or null for a sample that fits none of them.")
+    probability: float = Field(description="The probability of the most probable class.")
     probabilities: list[float] = Field(description="One number per class, in the order of `classes`.")
-    novelty: float | None = Field(None, description="How little the sample is of any class, where the head can tell.")
+    novelty: float | None = Field(
+        None, description="How far the sample is from all classes, if the head can measure it."
+    )
 
 
 class Answer(BaseModel):
@@ -53,13 +55,13 @@ class Answer(BaseModel):
 def service(model: Exported, reject: float | None = None, limits: ServiceLimits | None = None) -> FastAPI:
     """The app of a file: ``/predict``, ``/model``, ``/health``, and ``/docs`` with its OpenAPI page.
 
-    With `reject`, a share such as 0.05, samples further from all classes than all but that share of their own rows get
-    no label.
+    With `reject`, a share such as 0.05, a sample gets no label if it is further from all classes than all but that share
+    of the rows that belong to them.
 
     Guarantees
     ----------
-    A request with more than `limits` is refused before it is read whole (413) or before anything is computed (422), and an
-    answer to a wrong one says what is wrong without repeating it. Nothing of a request is kept or logged.
+    A request beyond `limits` is refused before it is read whole (413) or before anything is computed (422), and the
+    answer to an invalid one says what is wrong without repeating it. Requests are neither kept nor logged.
     """
     limits, plural = limits or ServiceLimits(), KINDS[model.kind]
     limit = None if reject is None else model.novelty_threshold(reject)
@@ -85,9 +87,8 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     @app.get("/model")
     def about() -> dict[str, Any]:
         """What is served: the head, its classes, its recipe and its guarantee."""
-        said = {key: value for key, value in model.about.items() if key != "novelty_levels"}
         return {
-            **said,
+            **{key: value for key, value in model.about.items() if key != "novelty_levels"},
             "takes": plural,
             "novelty_threshold": limit,
             "limits": {"samples": limits.samples, "body": limits.body},
@@ -102,7 +103,7 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
 
 
 def _body_of(model: Exported, limits: ServiceLimits) -> type[BaseModel]:
-    """What a request holds: one list, named by what the file takes."""
+    """The body of a request: one list, named after what the file takes."""
     plural = KINDS[model.kind]
     one, words = {
         "row": (
@@ -117,7 +118,7 @@ def _body_of(model: Exported, limits: ServiceLimits) -> type[BaseModel]:
 
 
 class _Images(Sequence[Any]):
-    """Numbered images in base64, each read when it is asked for: small files may hold many pixels, and one is held at once."""
+    """Numbered images in base64, decoded one at a time: a small file may hold many pixels."""
 
     def __init__(self, given: list[tuple[int, str]]) -> None:
         self._given = given
@@ -154,12 +155,12 @@ def _predictions(found: Predictions, limit: float | None) -> list[Prediction]:
 
 
 async def _wrong_fields(request: Request, error: Exception) -> JSONResponse:
-    """What is wrong and where, without what was sent."""
+    """What is wrong and where, without repeating what was sent."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    said = [f"{'.'.join(shown(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:TOLD]]
-    more = [f"and {len(found) - TOLD} more"] if len(found) > TOLD else []
-    return JSONResponse({"detail": "; ".join([*said, *more])}, status_code=422)
+    named = [f"{'.'.join(shown(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:MOST_NAMED]]
+    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    return JSONResponse({"detail": "; ".join([*named, *more])}, status_code=422)
 
 
 class _Limited:

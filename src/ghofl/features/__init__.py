@@ -1,4 +1,4 @@
-"""Embeddings become integers here, each row on its own: grid, projection or lift, radius."""
+"""From embeddings to integers, each row on its own: grid, projection or lift, radius."""
 
 from ghofl.features.features import Features, transform
 from ghofl.features.fitting import fit_grid, flat_features, usual_length

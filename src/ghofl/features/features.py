@@ -1,4 +1,4 @@
-"""Embeddings become integers here, each row on its own.
+"""From embeddings to integers, each row on its own.
 
 ::
 
@@ -6,14 +6,13 @@
     x  →  q = clip(rint(x·scale), ±bound)                                                the grid
     q  →  clip(round(q R / 2^shift), ±bound)                                             projection
     q  →  clip(relu(round((q − q̄) R / 2^shift)), 0..bound)                               lift, q̄ the row's mean
-    q  →  q · min(1, radius/‖q‖₂), rounded so that it is no longer                        privacy.radius
+    q  →  q · min(1, radius/‖q‖₂), rounded so that it is no longer than the radius        privacy.radius
 
-The radius comes last, because what it bounds is what is added up: lengths after a projection or lift are not those
-before it, and a clipped row must not be moved again. The grid comes before every matrix product, and the products of
-small integers are exact, so that the features of a row never depend on the rows computed with it, on the BLAS or on
-the number of threads.
+The radius comes last, because it must bound what is added up: a projection or lift changes lengths, and a clipped row
+must not be changed again. The grid comes before every matrix product, and the products of small integers are exact, so
+the features of a row never depend on the rows computed with it, on the BLAS or on the number of threads.
 
-The public signs of R come from `rademacher`, a bit stream anyone can write again in a few lines.
+The public signs of R come from `rademacher`, a bit stream that takes a few lines in any language.
 """
 
 from dataclasses import dataclass, field
@@ -35,14 +34,14 @@ IN_CACHE = 2**16  # entries that go to the grid at a time: half a megabyte of fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Features:
-    """The recipe's map from embeddings to integers, with its public matrices at hand.
+    """The recipe's map from embeddings to integers, with its public matrices.
 
-    `Features.of(recipe).rows(x)` gives int16 rows and what was clipped; `values(x)` gives the same rows as floats
+    `Features.of(recipe).rows(x)` gives int16 rows and the clipping; `values(x)` gives the same rows as floats
     in the units of the embedding (divided by √dim after a projection, so that lengths are kept).
 
     Guarantees
     ----------
-    Each row's result depends on that row and the recipe alone. Every entry is within ±`recipe.grid.bound`, and no row
+    Each row's result depends only on that row and the recipe. Every entry is within ±`recipe.grid.bound`, and no row
     is longer than `radius`, in integers.
 
     Examples
@@ -84,11 +83,11 @@ class Features:
 
     @property
     def radius(self) -> int | None:
-        """The longest row, in steps of the grid, or none where the recipe has no privacy.radius."""
+        """The greatest length of a row, in steps of the grid, or None where the recipe has no privacy.radius."""
         return radius_of(self.recipe)
 
     def rows(self, x: Num[np.ndarray, "n dim"]) -> tuple[Int16[np.ndarray, "n features"], Clipping]:
-        """Integer features of embeddings, and how many entries were clipped on the way."""
+        """Integer features of embeddings, and how many entries were clipped."""
         check_width(x, self.recipe.encoder.dim)
         out = np.empty((len(x), self.recipe.dim), dtype=np.int16)
         clipped: list[Clipping] = []
@@ -107,7 +106,7 @@ class Features:
         return out, sum(clipped, start=Clipping())
 
     def _from_rows(self, x: np.ndarray, piece: slice, clipped: list[Clipping]) -> Int16[np.ndarray, "some dim"]:
-        """A piece of the rows on the grid, so few of them at a time that all steps find them in the cache."""
+        """A piece of the rows on the grid, in blocks that fit into the cache."""
         rows, step = x[piece], max(1, IN_CACHE // x.shape[1])
         q = np.empty(rows.shape, dtype=np.int16)
         for start in range(0, len(rows), step):
@@ -154,8 +153,8 @@ class Features:
 
 
 def transform(x: Num[np.ndarray, "n dim"], recipe: Recipe) -> Float[np.ndarray, "n dim"]:
-    """Rows after anchor, power, centre and unit length, before the grid. A row of zeros keeps its length of zero."""
-    # A C-contiguous float64 block makes numpy add each row in one fixed order, whatever the batch looked like.
+    """Rows after anchor, power, centre and unit length, before the grid. A row of zeros stays as it is."""
+    # In a C-contiguous float64 block numpy adds each row in one fixed order, whatever the batch looks like.
     x = np.ascontiguousarray(x, dtype=np.float64)
     if recipe.transform.anchor:
         x = x - np.asarray(recipe.transform.anchor)
@@ -184,7 +183,7 @@ def _sketch_matrix(recipe: Recipe) -> Int[np.ndarray, "features sketch"] | None:
 
 
 def check_width(x: Num[np.ndarray, "n dim"], dim: int) -> None:
-    """Raise `EmbeddingsError` where rows have another length than the recipe's."""
+    """Raise `EmbeddingsError` unless rows have the recipe's length."""
     if x.ndim != 2 or x.shape[1] != dim:
         raise EmbeddingsError(
             f"embeddings have shape {x.shape} and the recipe expects rows of {dim} numbers; "
@@ -193,7 +192,7 @@ def check_width(x: Num[np.ndarray, "n dim"], dim: int) -> None:
 
 
 def check_rows(x: Num[np.ndarray, "n dim"], dim: int) -> Num[np.ndarray, "n dim"]:
-    """The rows themselves; raise `EmbeddingsError` where they have another length or an entry that is not finite."""
+    """The rows; raises `EmbeddingsError` where they have another length or an entry that is not finite."""
     check_width(x, dim)
     if np.issubdtype(x.dtype, np.floating):
         finite = np.isfinite(x).all(axis=1)

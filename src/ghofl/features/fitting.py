@@ -1,4 +1,4 @@
-"""Fitting a recipe's grid to rows, and what lengths to expect after a projection or lift."""
+"""Fitting a recipe's grid to rows, and the lengths to expect after a projection or lift."""
 
 from dataclasses import replace
 
@@ -15,9 +15,9 @@ HEADROOM = 0.75
 def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4, fit_scale: bool = True) -> Recipe:
     """The recipe with grid scale and shift such that all but `clipped` of these rows' entries fill 3/4 of the grid.
 
-    The quarter left is headroom: the other sites' entries may be larger than these.
-    Meant for rows that are public, or for a site that proposes a recipe: the scale is rounded to two digits, so it
-    tells no more than the rough size of the entries. Without `fit_scale` only the shift is fitted. No rows: no change.
+    The remaining quarter is headroom for other sites, whose entries may be larger. This is meant for public rows, or for
+    a site that proposes a recipe: the scale is rounded to two digits, so it reveals only the rough size of the entries.
+    Without `fit_scale` only the shift is fitted. Without rows nothing changes.
     """
     x = check_rows(x[:BLOCK], recipe.encoder.dim)
     if len(x) == 0:
@@ -42,7 +42,7 @@ def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4,
 
 
 def flat_features(recipe: Recipe, x: Num[np.ndarray, "n dim"]) -> float:
-    """The share of entries that differ between these rows, and that the grid rounds to one value all the same.
+    """The share of columns that differ between these rows although the grid rounds them to one value.
 
     >>> from ghofl.recipe import Encoder, Grid
     >>> recipe = Recipe(("a", "b"), Encoder(dim=2), grid=Grid(scale=1.0))
@@ -58,7 +58,7 @@ def flat_features(recipe: Recipe, x: Num[np.ndarray, "n dim"]) -> float:
 
 
 def usual_length(recipe: Recipe) -> float:
-    """The length that a row of length 1 usually has as features: 1, or what the projection or lift makes of it.
+    """The usual length of the features of a row of length 1: it is 1 without a projection or lift.
 
     ‖R‖_F/d for a projection by R/√d of d dimensions, which is √(k/d) for signs; a lift keeps the positive half.
 

@@ -1,4 +1,4 @@
-"""The grid: what one step of it is worth, and how much of some rows fell outside it."""
+"""The grid: the worth of one step, and how many entries of some rows fell outside it."""
 
 import warnings
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from ghofl.features.radius import grid_radius
 from ghofl.recipe import Grid, Lift, Projection, Recipe
 
 TOLERATED_CLIPPING = 1e-3
-SPACES = ("grid", "projection", "lift")  # each has a grid of its own
+SPACES = ("grid", "projection", "lift")  # each has its own grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +26,15 @@ class Clipped:
 
     @property
     def share(self) -> float:
-        """The clipped part of all entries."""
+        """The clipped share of all entries."""
         return self.clipped / self.entries if self.entries else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Clipping:
-    """What was clipped on the grid, and on the grid that a projection or lift has after it.
+    """The clipping on the grid, and on the grid of a projection or lift after it.
 
-    `entries`, `clipped`, `share` and `reach` are those of `space`, the one that clips the larger share.
+    `entries`, `clipped`, `share` and `reach` are those of `space`, the one with the larger clipped share.
 
     Guarantees
     ----------
@@ -82,7 +82,7 @@ class Clipping:
 
     @property
     def share(self) -> float:
-        """The clipped part of them."""
+        """The clipped share of them."""
         return self._worst.share
 
     @property
@@ -90,7 +90,7 @@ class Clipping:
         return getattr(self, self.space)
 
     def advice(self, recipe: Recipe) -> str:
-        """What the recipe should say so that nothing is clipped."""
+        """The setting of the recipe that would clip none of these rows."""
         if self.space == "grid":
             return f"grid.scale = {round_down(recipe.grid.scale / max(self.reach, 1e-300)):g} clips none of these rows"
         space = recipe.projection or recipe.lift
@@ -99,7 +99,7 @@ class Clipping:
         return f"{self.space}.shift = {shift_of(space, recipe.encoder.dim) + more} clips none of these rows"
 
     def warn(self, recipe: Recipe) -> None:
-        """A `ClippingWarning` when more than one entry in a thousand was clipped."""
+        """Issue a `ClippingWarning` when more than one entry in a thousand was clipped."""
         if self.share > TOLERATED_CLIPPING:
             warnings.warn(
                 f"{self.share:.2%} of the entries fell outside the {recipe.grid.bits}-bit {self.space} "
@@ -110,7 +110,7 @@ class Clipping:
 
 
 def shift_of(space: Projection | Lift, dim: int) -> int:
-    """The bits rounded away after a projection from `dim` dimensions: ⌊½ log₂ dim⌋ unless the recipe says."""
+    """The bits rounded away after a projection from `dim` dimensions: those of the recipe, or ⌊½ log₂ dim⌋."""
     return int(np.log2(dim) / 2) if space.shift is None else space.shift
 
 
@@ -124,12 +124,12 @@ def unit_of(recipe: Recipe) -> float:
 
 
 def radius_of(recipe: Recipe) -> int | None:
-    """privacy.radius in steps of the grid, rounded down, or none where the recipe has none."""
+    """privacy.radius in steps of the grid, rounded down, or None where the recipe has none."""
     return None if recipe.privacy.radius is None else grid_radius(recipe.privacy.radius, unit_of(recipe))
 
 
 def unit_scale(grid: Grid, dim: int) -> float:
-    """A grid scale for rows of length 1, chosen without any: it ends at eight times the size of an average entry.
+    """A grid scale for rows of length 1, chosen without rows: the grid ends at eight times the size of an average entry.
 
     >>> unit_scale(Grid(bits=8), 1280)
     560.0
@@ -138,7 +138,7 @@ def unit_scale(grid: Grid, dim: int) -> float:
 
 
 def round_down(value: float, digits: int = 3) -> float:
-    """A number with its digits after the first few cut off."""
+    """A number rounded down to its first few digits."""
     if value <= 0:
         return value
     power = 10.0 ** (digits - 1 - int(np.floor(np.log10(value))))

@@ -1,4 +1,4 @@
-"""Rows no longer than a radius, in integers: what every bound on a record starts from."""
+"""Rows no longer than a radius, in integers, which is the basis of every bound on a record."""
 
 from math import isfinite
 
@@ -22,14 +22,14 @@ def grid_radius(radius: float, step: float) -> int:
     on_grid = radius / step
     if not (isfinite(on_grid) and on_grid >= 1):
         raise PrivacyError(
-            f"privacy.radius = {radius} is {on_grid:g} steps of the grid; rows need at least one step: "
+            f"privacy.radius = {radius} is {on_grid:g} steps of the grid, and it must be at least one: "
             "raise privacy.radius or grid.scale."
         )
     return int(on_grid)
 
 
 def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarray, "n dim"]:
-    """Integer rows no longer than `radius`: the long ones are scaled down and rounded, the others untouched.
+    """Integer rows no longer than `radius`: longer ones are scaled down and rounded, the others stay as they are.
 
     A row with ‖q‖ > R becomes ``sign(q) ⌊f|q| + 1 − θ⌋`` with ``f = R/‖q‖`` and θ the first of 8/16, 9/16, … 16/16
     for which the result is no longer than R: the nearest integers where they fit, and otherwise a little shorter.
@@ -38,7 +38,7 @@ def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarra
     ----------
     Every row of the result has Σ q² ≤ R², in integers. The tests for θ < 1 are exact integer comparisons; at θ = 1
     each entry is rounded towards zero, so Σ ⌊f|q|⌋² ≤ f² Σ q² ≤ R², where f is taken 2⁻⁴⁸ short of R/‖q‖ to cover
-    its own rounding. A row's result depends on that row alone, and is the same on every platform.
+    its own rounding. A row's result depends only on that row, and is the same on every platform.
 
     Examples
     --------
@@ -52,19 +52,17 @@ def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarra
         x = q[start : start + BLOCK].astype(np.float64)
         over = np.flatnonzero(_squared_norms(x) > radius**2)
         if over.size:
-            out[start + over] = _shortened(x[over], radius).astype(q.dtype)
+            out[start + over] = _shorten(x[over], radius).astype(q.dtype)
     return out
 
 
 def check_radius(radius: int) -> None:
-    """Raise unless a radius is a whole step of the grid or more."""
+    """Raise unless a radius is at least one step of the grid."""
     if radius < 1:
-        raise PrivacyError(
-            f"radius is {radius}; on the grid it is a whole number of steps, at least 1: see grid_radius."
-        )
+        raise PrivacyError(f"radius is {radius}; give a whole number of grid steps, at least 1 (see grid_radius).")
 
 
-def _shortened(x: Float[np.ndarray, "n dim"], radius: int) -> Float[np.ndarray, "n dim"]:
+def _shorten(x: Float[np.ndarray, "n dim"], radius: int) -> Float[np.ndarray, "n dim"]:
     """Rows longer than the radius, scaled to it and rounded as `clip_rows` says."""
     # IEEE square roots, quotients and products are rounded alike everywhere, so no platform disagrees.
     scaled = np.abs(x) * (radius * (1.0 - SLACK) / np.sqrt(_squared_norms(x)))[:, None]
@@ -86,5 +84,5 @@ def _check_squares(q: Integer[np.ndarray, "n dim"]) -> None:
     largest = max(int(q.max(initial=0)), -int(q.min(initial=0)))
     if largest**2 * q.shape[1] > LARGEST_SQUARE:
         raise PrivacyError(
-            f"a row of {q.shape[1]} entries up to {largest} has squares beyond 2^53; rows come from Features.rows."
+            f"a row of {q.shape[1]} entries up to {largest} has squares beyond 2^53; give rows from Features.rows."
         )

@@ -10,10 +10,10 @@ from ghofl.statistics.triangles import EXACT_IN_FLOAT32, EXACT_IN_FLOAT64
 
 
 def rademacher(seed: int, rows: int, columns: int, purpose: str) -> Int[np.ndarray, "rows columns"]:
-    """A public matrix of signs ±1 that every platform computes alike.
+    """A public matrix of signs ±1 that is the same on every platform.
 
     The bits are the output of SHAKE-256 over the ASCII text ``ghofl rademacher 1|{purpose}|{seed}|{rows}|{columns}``,
-    read byte by byte, lowest bit first, and laid out row by row; bit 0 is +1 and bit 1 is −1.
+    read byte by byte, lowest bit first, and laid out row by row; a 0 bit is +1 and a 1 bit is −1.
 
     >>> rademacher(0, 2, 4, "projection").tolist()
     [[1, 1, 1, 1], [1, 1, 1, -1]]
@@ -26,7 +26,7 @@ def rademacher(seed: int, rows: int, columns: int, purpose: str) -> Int[np.ndarr
 
 
 def exact_product(q: Int[np.ndarray, "n dim"], matrix: Int[np.ndarray, "dim k"], bound: int) -> Num[np.ndarray, "n k"]:
-    """`q @ matrix` as whole floats, exact: `bound` limits Σ|q_i R_ij| and chooses float32, float64 or a refusal."""
+    """`q @ matrix`, exact, as whole floats: `bound` limits Σ|q_i R_ij| and decides between float32, float64 and an error."""
     if bound <= EXACT_IN_FLOAT32:
         return q.astype(np.float32) @ matrix.astype(np.float32)
     if bound <= EXACT_IN_FLOAT64:

@@ -1,4 +1,4 @@
-"""The app at a site: a relay of letters to the site's keeper, or without one a call of `answers`.
+"""The app at a site: it relays letters to the site's keeper or, without one, calls `answers` itself.
 
 With ``keeper="/run/ghofl/north.sock"`` in the node's configuration it reads no file of the site, needs no secret and
 decides nothing: whoever submits a run ships this code, so nothing that protects the site may depend on it.
@@ -21,7 +21,7 @@ from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.site import Site
 
-SIMULATION = "GHOFL_SIMULATION"  # set to 1 in the environment of a simulation: its nodes have no configuration of ours
+SIMULATION = "GHOFL_SIMULATION"  # set to 1 in the environment of a simulation, whose nodes have no configuration
 
 
 class ContextMemory:
@@ -37,16 +37,16 @@ class ContextMemory:
         return nullcontext()
 
     def get(self, name: str) -> bytes | None:
-        """What was put there, or nothing."""
+        """The bytes under a name, or None."""
         record = self._records.get(name)
         return bytes(record["bytes"].data) if isinstance(record, ArrayRecord) else None
 
     def put(self, name: str, content: bytes) -> None:
-        """Remember."""
+        """Store bytes under a name."""
         self._records[name] = ArrayRecord({"bytes": Array("uint8", (len(content),), STYPE, content)})
 
     def append(self, name: str, content: bytes) -> None:
-        """Remember more under a name."""
+        """Add bytes to the end of those under a name."""
         self.put(name, (self.get(name) or b"") + content)
 
     def forget(self, prefix: str) -> None:
@@ -67,7 +67,7 @@ def _handler(action: str) -> Callable[[Message, Context], Message]:
     def handle(message: Message, context: Context) -> Message:
         try:
             return Message(to_records(_answer(action, message, context)), reply_to=message)
-        except Exception as error:  # whatever is left to Flower is sent to the server, text and all
+        except Exception as error:  # Flower would send the text of any other error to the server
             return Message(to_records(refusal(error)), reply_to=message)
 
     return handle
@@ -87,38 +87,40 @@ def _answer(action: str, message: Message, context: Context) -> Letter:
 
 
 def keeper_of(node: Mapping[str, Any]) -> str | None:
-    """The socket of the site's keeper, where the node's configuration names one; then it names nothing of the site."""
+    """The socket of the site's keeper, if the node's configuration names one; then it must say nothing else about it."""
     if "keeper" not in node:
         return None
     path, other = node["keeper"], sorted({"site", "name", "embeddings", "folder", "simulate"} & set(node))
     if other:
-        raise SiteError(f"--node-config has a keeper and {', '.join(other)}; the keeper alone knows the site.")
+        raise SiteError(
+            f"--node-config has a keeper and {', '.join(other)}; leave those out, as only the keeper knows the site."
+        )
     if not isinstance(path, str):
         raise SiteError(f'keeper is {path!r} in --node-config; write keeper="/run/ghofl/north.sock".')
     return post.check_socket_path(path)
 
 
 def is_simulated(node: Mapping[str, Any]) -> bool:
-    """Whether a node plays one of many sites, with rows of a file that the run's submitter names.
+    """Whether a node simulates one of many sites, with rows from a file that the run's submitter names.
 
-    Only its own machine can say so: ``simulate=true`` in its --node-config, or GHOFL_SIMULATION=1 in the environment
-    of the simulation engine, whose nodes have a partition number and no configuration of ours. A node with a site is
-    never simulated.
+    Only its own machine can say so: by ``simulate=true`` in its --node-config, or by GHOFL_SIMULATION=1 in the
+    environment of the simulation engine, whose nodes have a partition number and no other configuration. A node with a
+    site is never simulated.
     """
     has_site, wish = bool({"site", "name"} & set(node)), node.get("simulate", False)
     if not isinstance(wish, bool):
         raise SiteError(f"simulate is {wish!r} in --node-config; write simulate=true, or leave it out.")
     if has_site and wish:
-        raise SiteError("--node-config has simulate=true and a site; a node has rows of its own or plays a part.")
+        raise SiteError("--node-config has simulate=true and a site; give one of the two.")
     if has_site:
         return False
     if wish or ("partition-id" in node and os.environ.get(SIMULATION) == "1"):
         return True
     if "partition-id" in node:
         raise PolicyError(
-            "this node has no site and was not started for simulations. A site: --node-config 'site=\"site.toml\"'. A "
-            f"simulation: set {SIMULATION}=1 in the environment of its SuperLink before it starts, or simulate=true in "
-            "--node-config."
+            "this node has no site and was not started for simulations. For a site, give --node-config "
+            f"'site=\"site.toml\"'. For a simulation, set {SIMULATION}=1 in the environment of its SuperLink before it "
+            "starts, or simulate=true in --node-config."
         )
     return False
 

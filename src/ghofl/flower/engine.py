@@ -1,4 +1,4 @@
-"""Letters through Flower: records out, records in, and an `Engine` over its grid."""
+"""Letters through Flower: to and from its records, and an `Engine` over its grid."""
 
 import ctypes
 import secrets
@@ -22,11 +22,11 @@ STYPE = "ghofl.bytes"
 BATCH_BYTES = 32 * 2**20  # about how much is pulled or pushed at once
 MAX_BATCH = 256
 MAX_FIELDS, FIELD_BYTES = 32, 64 * 2**10  # of a node's answer
-SMALL_PIECE = 2**18  # bytes of the smallest piece that a payload may be cut into on the whole
-LARGE = 2**20  # bytes of a payload that is put into a file
-PIECE = 4 * 2**20  # bytes of a payload in one array: Flower holds an array three times while it puts it together
+SMALL_PIECE = 2**18  # bytes: on average, the pieces of a payload may not be smaller
+LARGE = 2**20  # bytes from which a payload is put into a file
+PIECE = 4 * 2**20  # bytes of a payload per array: Flower holds an array three times while it assembles it
 M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8  # of mallopt(3)
-SOON, LATER = 0.1, 1.0  # seconds between two looks for answers, at first and in the end
+SOON, LATER = 0.1, 1.0  # seconds between two looks for answers, at first and later
 
 
 def to_records(letter: Letter) -> RecordDict:
@@ -39,11 +39,11 @@ def to_records(letter: Letter) -> RecordDict:
 
 
 def from_records(records: RecordDict, spool: Path | None = None, limit: int | None = None) -> Letter:
-    """The letter in Flower's records, which may come from anyone; what is not of ours is an empty letter.
+    """The letter in Flower's records, which may come from anyone; records of another app give an empty letter.
 
-    A large payload is written to a file in the folder `spool`, where one is given. With a `limit`, `MessageError` is
+    A large payload is written to a file in the folder `spool`, if one is given. With a `limit`, `MessageError` is
     raised for a payload of more bytes, for one in too many pieces, and for more fields than an answer has, before
-    anything is put together or written.
+    anything is assembled or written.
     """
     fields, payload = records.get(FIELDS), records.get(PAYLOAD)
     if not isinstance(fields, ConfigRecord):
@@ -64,13 +64,13 @@ def from_records(records: RecordDict, spool: Path | None = None, limit: int | No
 
 def _check_fields(fields: ConfigRecord) -> None:
     if len(fields) > MAX_FIELDS:
-        raise MessageError(f"an answer with {len(fields)} fields came; answers have at most {MAX_FIELDS}.")
+        raise MessageError(f"an answer with {len(fields)} fields came, and at most {MAX_FIELDS} are allowed.")
     if sum(len(key) + _size_of(value) for key, value in fields.items()) > FIELD_BYTES:
-        raise MessageError(f"an answer with over {FIELD_BYTES:,} bytes in its fields came; it runs another app.")
+        raise MessageError(f"an answer with over {FIELD_BYTES:,} bytes in its fields came; the node runs another app.")
 
 
 def _size_of(value: Any) -> int:
-    """About the bytes of a value that Flower allows in a record of configuration."""
+    """The approximate bytes of a value that Flower allows in a configuration record."""
     if isinstance(value, list):
         return sum(map(_size_of, value))
     return len(value) if isinstance(value, str | bytes) else 8
@@ -79,12 +79,12 @@ def _size_of(value: Any) -> int:
 def _check_pieces(arrays: ArrayRecord, limit: int) -> None:
     most = 16 + limit // min(PIECE, SMALL_PIECE)
     if len(arrays) > most:
-        raise MessageError(f"a payload in {len(arrays):,} pieces came; this query allows {most:,}.")
+        raise MessageError(f"a payload in {len(arrays):,} pieces came, and this query allows {most:,}.")
     came = 0
     for array in arrays.values():
         came += len(array.data)
         if came > limit:
-            raise MessageError(f"a payload of over {limit:,} bytes came; more is not allowed for this query.")
+            raise MessageError(f"a payload of over {limit:,} bytes came, which is more than this query allows.")
 
 
 def _array(content: bytes) -> Array:
@@ -94,8 +94,8 @@ def _array(content: bytes) -> Array:
 class GridEngine:
     """Flower's grid as an engine: queries are pushed, and answers pulled as they come.
 
-    Large answers are pulled one at a time and put into files of the folder `spool`, so that the server never holds
-    many of them.
+    Large answers are pulled one at a time and put into files in the folder `spool`, so that the server never holds
+    many of them in memory.
     """
 
     def __init__(self, grid: Grid, spool: Path | None = None) -> None:
@@ -106,7 +106,7 @@ class GridEngine:
         return [Node(node.node_id, node.name, node.public_key) for node in self._grid.get_nodes()]
 
     def ask(self, action: str, letters: Mapping[int, Letter], seconds: float, size: int) -> Iterator[Answer]:
-        """Ask nodes and give their answers as they come, one for every node; `size` is the most bytes of a payload."""
+        """Ask nodes and yield their answers as they come, one per node; `size` is the most bytes of a payload."""
         deadline = time.monotonic() + seconds
         at_once = max(1, min(MAX_BATCH, BATCH_BYTES // max(1, size)))
         pending = {}
@@ -114,11 +114,11 @@ class GridEngine:
             if message_id := self._push(action, node, letter, seconds):
                 pending[message_id] = node
             else:
-                yield Answer(node, error="the engine did not take its query")
+                yield Answer(node, error="the engine did not accept its query")
         pause = SOON
         while pending and time.monotonic() < deadline:
             came = False
-            for answer in self._pulled(pending, at_once, size):
+            for answer in self._pull(pending, at_once, size):
                 came = True
                 yield answer
             pause = SOON if came else min(LATER, 1.5 * pause)
@@ -128,16 +128,16 @@ class GridEngine:
             yield Answer(node, error=f"no answer within {seconds:g} seconds")
 
     def _push(self, action: str, node: int, letter: Letter, seconds: float) -> str:
-        """The id of the query, empty when the grid did not take it."""
+        """The id of the query, empty when the grid did not accept it."""
         message = Message(to_records(letter), dst_node_id=node, message_type=f"query.{action}", ttl=seconds)
         return next(iter(self._grid.push_messages([message])), "") or ""
 
-    def _pulled(self, pending: dict[str, int], at_once: int, size: int) -> Iterator[Answer]:
-        """One look at everything that is awaited, `at_once` answers at a time."""
+    def _pull(self, pending: dict[str, int], at_once: int, size: int) -> Iterator[Answer]:
+        """The answers that have come, pulled `at_once` at a time."""
         ids = list(pending)
         for start in range(0, len(ids), at_once):
             replies = list(self._grid.pull_messages(ids[start : start + at_once]))
-            while replies:  # taken off the list, so that an answer is held by nobody but whoever looks at it
+            while replies:  # taken off the list, so that nothing else keeps an answer in memory
                 answer = self._answer(pending, replies.pop(), size)
                 if answer is not None:
                     yield answer
@@ -167,6 +167,5 @@ def return_large_blocks() -> None:
 
 
 def _why(reply: Message) -> str:
-    told = "".join(c if c.isprintable() else " " for c in reply.error.reason or "no reason was given")
-    reason = " ".join(told.split())
-    return f"its node failed or is gone: {reason[:300]}"
+    reason = "".join(c if c.isprintable() else " " for c in reply.error.reason or "no reason was given")
+    return f"its node failed or is gone: {' '.join(reason.split())[:300]}"

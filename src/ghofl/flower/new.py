@@ -10,16 +10,16 @@ PACKAGE = "federation"
 
 
 def write_app(folder: str | Path, recipe: Recipe, name: str = "", publisher: str = "ghofl") -> list[Path]:
-    """Write an app folder that ``flwr run`` takes as it is, and return its files.
+    """Write an app folder that is ready for ``flwr run``, and return its files.
 
-    The folder must not be there yet, or be empty: nothing of the user's is written over.
+    The folder must be new or empty, so that no file of the user is overwritten.
     """
     folder = Path(folder)
     name = name or folder.resolve().name
     if not name.replace("-", "").replace("_", "").isalnum() or not name[0].isalpha():
         raise SiteError(f"{name!r} cannot be the app's name; give --name with letters, digits and dashes.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise SiteError(f"{folder} is there already and not an empty folder; give the name of a new one.")
+        raise SiteError(f"{folder} exists and is not an empty folder; give the name of a new one.")
     contents = {
         "pyproject.toml": _pyproject(name, publisher, recipe),
         "README.md": _readme(name, recipe),
@@ -36,14 +36,14 @@ def write_app(folder: str | Path, recipe: Recipe, name: str = "", publisher: str
     return [folder / path for path in contents]
 
 
-_CLIENT = '''"""The app at a site: it answers the server's queries from the site's own configuration."""
+_CLIENT = '''"""The app at a site: it answers the server's queries according to the site's own configuration."""
 
 from ghofl.flower.client_app import make_app
 
 app = make_app()
 '''
 
-_SERVER = '''"""The app at the server: it gathers what the recipe asks for, and builds heads from the total."""
+_SERVER = '''"""The app at the server: it collects what the recipe asks for, and builds heads from the total."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ name = "{name}"
 version = "1.0.0"
 description = "A one-shot federation of {len(recipe.classes)} classes with ghofl"
 license = "Apache-2.0"
-dependencies = []          # ghofl[flower] is what each machine has installed; a run installs nothing anywhere
+dependencies = []          # each machine has ghofl[flower] installed; a run installs nothing anywhere
 
 [tool.hatch.build.targets.wheel]
 packages = ["{PACKAGE}"]
@@ -79,17 +79,17 @@ clientapp = "{PACKAGE}.client_app:app"
 
 [tool.flwr.app.config]
 folder = ""                # where the server keeps everything; give an absolute path
-sites = 0                  # how many nodes to wait for; 0 goes on with those that are there
-min-sites = {max(3 if is_secure else 1, recipe.privacy.min_cohort)}              # fewer in the total, and no head is built
+sites = 0                  # how many nodes to wait for; 0 continues with those that are connected
+min-sites = {max(3 if is_secure else 1, recipe.privacy.min_cohort)}              # with fewer sites in the total, no head is built
 wait = 60.0                # seconds to wait for nodes
 timeout = 600.0            # seconds to wait for the answers to a query
-at-once = 0                # messages to ask for at a time, 0 for all; 1 keeps a SuperLink small
+at-once = 0                # how many sites to ask for messages at a time, 0 for all; 1 saves the SuperLink's memory
 heads = "best"             # heads to build, e.g. "lda,rda"
 preset = "default"
 remove = ""                # sites to take out of the total, e.g. "north,south"
 forget = false             # delete the message of those sites too, instead of keeping it in removed/
 dropout = 0.1              # secure rounds: the share of sites that may vanish, rounded up where a plan allows it
-corruption = 0.1           # secure rounds: the share of sites that may work with the server, rounded up
+corruption = 0.1           # secure rounds: the share of sites that may collude with the server, rounded up
 authenticated = true       # secure rounds: every site's key is signed by its node's key
 peers = ""                 # secure rounds: a file of the names and node keys that may take part
 simulated-embeddings = ""  # for simulations: an .npz with x_train and y_train
@@ -107,14 +107,14 @@ def _site(recipe: Recipe) -> str:
     return f"""# One site's own configuration. Copy it to the site, change it there, and start its SuperNode with
 #   flower-supernode … --node-config 'site="/etc/ghofl/site.toml"'
 # It stays at the site: nothing in this folder is part of the app that the server sends out.
-name = "north"                         # its name in the roster, and the one it is registered with
+name = "north"                         # its name in the roster, under which its node is registered
 embeddings = "/data/north.npz"         # arrays x and y; or samples and an encoder:
 # data = "/data/images"
 # encoder = "onnx:/models/encoder.onnx"
 folder = "/var/lib/ghofl"              # what the site remembers: its message, approvals, a round's secrets
-recipe = "/etc/ghofl/recipe.toml"      # its own copy of what was agreed on; any other is refused
+recipe = "/etc/ghofl/recipe.toml"      # its own copy of the agreed recipe; any other is refused
 policy = "policy.toml"{key}
-# With a keeper of the site's own, under another user than the SuperNode: ghofl keeper /etc/ghofl/site.toml, and
+# With the site's own keeper, running as another user than the SuperNode: ghofl keeper /etc/ghofl/site.toml, and
 #   flower-supernode … --node-config 'keeper="/run/ghofl/north.sock"'
 # socket = "/run/ghofl/north.sock"
 # socket_group = "ghofl-letters"
@@ -130,17 +130,17 @@ def _policy(recipe: Recipe) -> str:
         else "# epsilon = 8.0         # the weakest promise accepted\n# delta = 1e-5"
     )
     rows = (
-        f"min_rows = 1\nmin_count = {privacy.min_count}            # fewer rows in a class that has any, and nothing is sent"
+        f"min_rows = 1\nmin_count = {privacy.min_count}            # if a class has rows but fewer than this, nothing is sent"
         if privacy.epsilon is None
         else "# min_rows and min_count would answer without noise; ghofl flower check shows these figures instead"
     )
     peers = (
         """peers = "peers.toml"     # write this file: name = "ecdsa-sha2-nistp384 AAAA…" lines, one for every site of a round
-# any_peers = true       # or this instead of peers: a server that invents the other sites then learns this one's part"""
+# any_peers = true       # or this instead of peers: a server that invents the other sites then learns this site's part"""
         if privacy.secure
         else '# peers = "peers.toml"   # secure rounds need this, or any_peers = true'
     )
-    return f"""# What this site insists on, whatever the server asks for.
+    return f"""# This site's conditions, whatever the server asks for.
 {rows}
 secure = {str(privacy.secure).lower()}           # only under secure aggregation
 {promise}
@@ -149,13 +149,13 @@ confirm = true           # nothing leaves before: ghofl flower check site.toml -
 min_survivors = 3
 corruption = 0.1
 min_difference = 3       # no combination of the sums that a round's sites know of is about fewer sites
-# max_epsilon = 8.0      # what all releases may spend together; epsilon and delta where it is not given
+# max_epsilon = 8.0      # what all releases may spend together; by default epsilon and delta
 # max_delta = 1e-5
 """
 
 
 def _readme(name: str, recipe: Recipe) -> str:
-    round_ = "a secure round: of sites that check their peers, the server learns the sum and no site's part of it"
+    round_ = "a secure round, in which the server learns the sum and no part of a site that checks its peers"
     mode = round_ if recipe.privacy.secure else "one message from every site"
     fill = ", and write `peers.toml` (or `any_peers = true`) for its policy" if recipe.privacy.secure else ""
     return f"""# {name}
@@ -169,7 +169,7 @@ Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.en
 ## At every site
 
 1. Copy `site/site.toml`, `site/policy.toml` and `{PACKAGE}/recipe.toml` to the site and fill them in{fill}.
-2. See what would leave, and approve it:
+2. Look at what would leave, and approve it:
 
        ghofl flower check site.toml --recipe recipe.toml --confirm
 
@@ -189,8 +189,8 @@ Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.en
     ghofl flower status /srv/ghofl/{name}
 
 `CONNECTION` is a section of Flower's `config.toml`, with another name than this folder's. Run it again after a crash, or
-when a site comes late: sites that are in the folder are not asked again. `--run-config 'remove="north"'` takes a site
-out of a plain total, and `forget=true` beside it deletes its message.
+when a site comes late: sites whose messages are in the folder are not asked again. `--run-config 'remove="north"'` takes a
+site out of a plain total, and with `forget=true` its message is deleted.
 
 ## On one machine
 
@@ -200,6 +200,6 @@ out of a plain total, and `forget=true` beside it deletes its message.
     flwr run . LAPTOP --stream --federation-config 'num-supernodes=100' \\
         --run-config 'folder="/tmp/{name}" simulated-embeddings="/data/rows.npz" simulated-alpha=0.1 authenticated=false'
 
-`LAPTOP` is a section with `address = "127.0.0.1:8100"` and `insecure = true`. The SuperLink stays in its terminal; the
-variable lets its nodes read the file that a run names, which no other node does.
+`LAPTOP` is a section with `address = "127.0.0.1:8100"` and `insecure = true`. The SuperLink keeps running in its terminal;
+the variable lets its nodes read the file that a run names, which no other node does.
 """

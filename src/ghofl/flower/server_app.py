@@ -1,4 +1,4 @@
-"""The app at the server: a run's configuration becomes `Settings`, the grid an `Engine`, and `federation` does it all."""
+"""The app at the server: a run's configuration becomes `Settings`, the grid an `Engine`; `federation` does the work."""
 
 import logging
 import sys
@@ -19,13 +19,13 @@ log = logging.getLogger("flwr")
 
 
 class OneLine(logging.Filter):
-    """A run that ends for a reason we know is one line in Flower's log; a traceback is for what nobody expected.
+    """A run that ends with a `GhoflError` gives one line in Flower's log; only unexpected errors give a traceback.
 
-    The error itself goes on to Flower, which counts the run as failed.
+    The error itself reaches Flower, which counts the run as failed.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Put the reason in the place of its traceback."""
+        """Replace the traceback by the reason."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, GhoflError):
             record.msg, record.args, record.exc_info = "The run was not completed: %s", (str(error),), None

@@ -1,4 +1,4 @@
-"""The Gaussians that a total describes, the few operations on them that heads share, and draws from them."""
+"""The Gaussians that a total describes, the operations on them that heads share, and draws from them."""
 
 from ghofl.gaussians.covariances import ClassCovariances
 from ghofl.gaussians.fisher import Fisher

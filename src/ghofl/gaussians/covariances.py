@@ -1,6 +1,6 @@
-"""One covariance per class, computed when it is asked for: never are all of them dense at once.
+"""One covariance per class, computed on demand: they are never all dense at once.
 
-Each kind knows the covariance of a class as a matrix, times columns, and its mean variance; what is cheap differs.
+Each kind gives the covariance of a class as a matrix, its product with columns, and its mean variance.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ import numpy as np
 from ghofl.gaussians import linalg
 from ghofl.privacy import noise_shrinkage
 from ghofl.shapes import Float, Int64
-from ghofl.statistics import triangles
+from ghofl.statistics import arrays, triangles
 
 FAR = 1e3  # the square of a mean over the class's variance from which float32 products lose too many digits
 
@@ -53,17 +53,22 @@ class Exact(ClassCovariances):
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
-        return (triangles.unpacked(self.packed[c], len(mean)) - n * np.outer(mean, mean)) * (self.unit**2 / (n - 1.0))
+        out = triangles.unpacked(self.packed[c], len(mean)).astype(np.float64)
+        arrays.forget(self.packed[c])
+        out -= n * np.outer(mean, mean)
+        out *= self.unit**2 / (n - 1.0)
+        return out
 
     def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
         n = float(self.counts[c])
         if n < 2:
             return (self.shared @ columns).astype(columns.dtype, copy=False)
-        # S_c − n μ_c μ_cᵀ cancels: float32 keeps its last digits only where no mean is far from zero.
+        # S_c − n μ_c μ_cᵀ cancels: float32 is precise enough only where no mean is far from zero.
         is_far = np.square(self.means[c] * self.unit).max() > FAR * self.levels[c]
         v = columns.astype(np.float64 if is_far else columns.dtype, copy=False)
         mean = self.means[c].astype(v.dtype)
         found = triangles.times(self.packed[c], v)
+        arrays.forget(self.packed[c])
         found -= np.outer(n * mean, mean @ v)
         found *= self.unit**2 / (n - 1.0)
         return found.astype(columns.dtype, copy=False)
@@ -74,9 +79,9 @@ class Exact(ClassCovariances):
 
 @dataclass(frozen=True, eq=False)
 class Repaired(ClassCovariances):
-    """Class covariances of repaired second moments, shrunk towards the shared one by what the noise is known to be.
+    """Class covariances of repaired second moments, shrunk towards the shared one by an amount that follows from the noise.
 
-    `noise` is the deviation of the entries of `second` off the diagonal.
+    `noise` is the standard deviation of the noise in `second` off the diagonal.
     """
 
     counts: Float[np.ndarray, " classes"]
@@ -142,9 +147,9 @@ class Shrunk(ClassCovariances):
         return (1.0 - self.amount) * self.source.times(c, columns) + sphere * columns
 
     def level(self, c: int) -> float:
-        return self.source.level(c)  # shrinking leaves the trace as it is
+        return self.source.level(c)  # shrinking does not change the trace
 
 
 def noise_amount(covariance: Float[np.ndarray, "dim dim"], rows: float, noise: float) -> float:
-    """How far to shrink a covariance of so many rows, where the entries of its scatter have noise of this deviation."""
+    """How far to shrink a covariance of `rows` rows whose scatter has entries with noise of this standard deviation."""
     return noise_shrinkage(noise / rows, len(covariance), float(np.trace(covariance))) if noise else 0.0

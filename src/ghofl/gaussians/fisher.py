@@ -42,7 +42,7 @@ class Fisher:
 
     @classmethod
     def of_dim(cls, gaussians: Gaussians, dim: int, shrinkage: float = SHRINKAGE) -> "Fisher":
-        """The `dim` strongest directions, or all of the C₊ − 1 there are when that is fewer."""
+        """The `dim` strongest directions, or all C₊ − 1 where there are fewer."""
         basis, ratios = _directions(gaussians, shrinkage)
         return cls._first(basis, ratios, min(dim, len(ratios)))
 
@@ -52,7 +52,7 @@ class Fisher:
     ) -> "Fisher":
         """The fewest directions that hold `energy` of Σλ, and no more than `at_most`."""
         if not 0 < energy <= 1:
-            raise HeadError(f"energy is {energy}; it is a share above 0 and up to 1.")
+            raise HeadError(f"energy is {energy}; give a share above 0 and up to 1.")
         basis, ratios = _directions(gaussians, shrinkage)
         reached = np.cumsum(ratios) / max(ratios.sum(), 1e-300)
         dim = int(np.searchsorted(reached, energy * (1 - 1e-12))) + 1

@@ -22,16 +22,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gaussians(Shown):
-    """One Gaussian per class, as far as the moments tell; heads score with it and synthesis samples from it.
+    """One Gaussian per class, as far as the moments determine it; heads score with it and synthesis samples from it.
 
-    A field that the moments do not determine is None, and asking for it through a method raises
-    `MissingStatisticError` with the recipe that would have it. `sketch` is the same rows seen through the recipe's
-    public sketch. (`ghofl.gaussians.sums` has the formulas.)
+    A field that the moments do not determine is None, and its method raises `MissingStatisticError`, which says what the
+    recipe needs. `sketch` describes the same rows through the recipe's public sketch. (`ghofl.gaussians.sums` has the formulas.)
 
     Guarantees
     ----------
     A function of the total alone: how rows were split over sites does not matter. Never NaN or infinite.
-    ``==`` says whether two are the same object: class covariances are computed when asked for, and never all compared.
+    ``==`` compares identity, because class covariances are computed on demand.
 
     Examples
     --------
@@ -54,7 +53,7 @@ class Gaussians(Shown):
 
     @classmethod
     def of_sums(cls, sums: Sums, sketch: "Sketched | None" = None) -> "Gaussians":
-        """The Gaussians of sums over rows, whatever these came from."""
+        """The Gaussians of sums over rows, exact or repaired."""
         known = (sums.shared, sums.variances, sums.covariances)
         return cls(sums.counts, sums.means * sums.unit, *known, sketch, rows_differ=sums.has_spread)
 
@@ -81,9 +80,9 @@ class Gaussians(Shown):
         return {"rows": f"{self.counts.sum():,.0f}", **size, "covariances": covariances}
 
     def mapped(self, basis: Float[np.ndarray, "dim k"], dtype: type[np.floating] = np.float64) -> "Gaussians":
-        """The Gaussians of z = basisᵀ x. Variances along new directions need S (or, with one for all, B).
+        """The Gaussians of z = basisᵀ x. Class covariances need S, and the shared one needs B.
 
-        Class covariances are computed in `dtype`, each once, when it is asked for.
+        Class covariances are computed in `dtype`, on demand and once each.
         """
         shared = None if self.shared is None else basis.T @ self.shared @ basis
         inside = None if self.covariances is None else Mapped(self.covariances, basis.astype(dtype))
@@ -94,7 +93,7 @@ class Gaussians(Shown):
         return Gaussians(self.counts, self.means - by, self.shared, self.own_variances, self.covariances)
 
     def diagonal(self) -> "Gaussians":
-        """The same Gaussians with independent features: all that D alone can tell."""
+        """The same Gaussians with independent features, which is what D alone determines."""
         variances, shared = self.variances(), np.diag(self.pooled_variances())
         return Gaussians(self.counts, self.means, shared, variances, Diagonal(variances))
 
@@ -116,17 +115,17 @@ class Gaussians(Shown):
 
     @property
     def has_spread(self) -> bool:
-        """Whether there are rows that tell how those of a class vary; otherwise a sphere stands in for covariances."""
+        """Whether rows show how a class varies; otherwise a sphere takes the place of every covariance."""
         return self.rows_differ and self.rows > self.present
 
     @property
     def rows(self) -> float:
-        """N: how many rows there are in all."""
+        """N: the number of all rows."""
         return float(self.counts.sum())
 
     @property
     def present(self) -> int:
-        """C₊: how many classes have rows."""
+        """C₊: the number of classes that have rows."""
         return int(np.count_nonzero(self.counts))
 
     @cached_property
@@ -153,17 +152,13 @@ class Gaussians(Shown):
         """G / N: the covariance of all rows, whatever their class."""
         return self.pooled() * ((self.rows - self.present) / self.rows) + self.between()
 
+    @cached_property
     def oas(self) -> float:
         """The shrinkage of Σ_pool that is best for Gaussian rows (see `ghofl.gaussians.linalg.oas`)."""
-        return self._oas
-
-    @cached_property
-    def _oas(self) -> float:
-        within = self.pooled() * ((self.rows - self.present) / self.rows)
-        return linalg.oas(within, self.rows)
+        return linalg.oas(self.pooled() * ((self.rows - self.present) / self.rows), self.rows)
 
     def factor(self, amount: float) -> Float[np.ndarray, "dim dim"]:
-        """The lower triangle of shrink(Σ_pool, amount), kept, as several ask for the same one."""
+        """The Cholesky factor of shrink(Σ_pool, amount); the last one is kept, as several heads need the same."""
         if amount not in self._factors:
             self._factors.clear()
             self._factors[amount] = linalg.cholesky(linalg.shrink(self.pooled(), amount), "the shared covariance")
@@ -173,14 +168,14 @@ class Gaussians(Shown):
     def _factors(self) -> dict[float, Float[np.ndarray, "dim dim"]]:
         return {}
 
-    def eased(self, usual: float) -> float:
-        """The usual shrinkage, less where classes have many rows (`linalg.eased`), the same for all of them.
+    def ease_shrinkage(self, usual: float) -> float:
+        """The usual shrinkage, less where classes have many rows (`linalg.ease_shrinkage`), the same for all of them.
 
-        It looks at the mean rows per class, or at ten times those of the smallest class, whichever is fewer. Classes
-        shrunk by different amounts would differ in determinant for no reason in the data.
+        It depends on the mean rows per class or on ten times the rows of the smallest class, whichever is fewer. One
+        amount serves all classes, because different ones would change their determinants without a reason in the data.
         """
         rows = min(self.rows / self.present, 10.0 * float(self.counts[self.counts > 0].min()))
-        less = linalg.eased(usual, rows, self.means.shape[1])
+        less = linalg.ease_shrinkage(usual, rows, self.means.shape[1])
         return max(less, self.shared_shrinkage()) if self.fewness and self.has_shared_covariance else less
 
     @property
@@ -193,14 +188,14 @@ class Gaussians(Shown):
 
         Chosen on held-out training rows of CIFAR-10, BANKING77 and digits with 2 to 64 rows per class.
         """
-        return max(self.oas(), 0.5 * self.fewness)
+        return max(self.oas, 0.5 * self.fewness)
 
     def by_class(self, c: int) -> Float[np.ndarray, "dim dim"]:
         """Σ_c: the covariance of one class."""
         return self._by_class().matrix(c)
 
     def along(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
-        """Σ_c times columns, in their precision; of a total without noise, straight from its packed triangles."""
+        """Σ_c times columns, in their precision; without noise it is computed from the packed triangles."""
         return self._by_class().times(c, columns)
 
     def level(self, c: int) -> float:
@@ -208,7 +203,7 @@ class Gaussians(Shown):
         return self._by_class().level(c)
 
     def finest(self, c: int) -> Float[np.ndarray, "dim dim"]:
-        """The finest covariance of a class that the moments tell: its own, or the shared one."""
+        """The covariance of a class: its own where the moments have it, otherwise the shared one."""
         return self.by_class(c) if self.has_class_covariances else self.pooled()
 
     def variances(self) -> Float[np.ndarray, "classes dim"]:
@@ -219,13 +214,13 @@ class Gaussians(Shown):
         """The diagonal of Σ_pool, from B or from D, whichever is there."""
         if self.shared is not None:
             return self.shared.diagonal().copy()
-        if self.rows <= self.present:  # one row per class: the same for all of them
+        if self.rows <= self.present:  # one row per class: all classes have the same variances
             return self.variances()[int(np.argmax(self.counts))].copy()
         own = np.where(self.counts[:, None] > 1, self.variances(), 0.0)
         return self.counts @ own / max(1.0, self.rows - self.present)
 
     def sketched(self) -> "Sketched":
-        """The same rows seen through the recipe's sketch."""
+        """The same rows through the recipe's sketch."""
         return _known(self.sketch, "the view through a sketch needs statistic Z", "a [sketch] section")
 
     def _by_class(self) -> ClassCovariances:
@@ -234,7 +229,7 @@ class Gaussians(Shown):
 
 @dataclass(frozen=True, eq=False)
 class Sketched:
-    """Rows seen through a public sketch z = Rᵀx: its `matrix` R, and the Gaussians of z, estimated when asked for."""
+    """Rows seen through a public sketch z = Rᵀx: its `matrix` R, and the Gaussians of z, estimated on demand."""
 
     matrix: Int[np.ndarray, "dim k"]
     estimate: Callable[[], Gaussians] = field(repr=False)

@@ -1,4 +1,4 @@
-"""The few matrix operations that heads share: shrinkage, Cholesky with a helpful failure, whitening."""
+"""The matrix operations that heads share: shrinkage, Cholesky factors with a helpful error, whitening."""
 
 import numpy as np
 import scipy
@@ -19,17 +19,17 @@ def shrink(sigma: Float[np.ndarray, "d d"], amount: float) -> Float[np.ndarray, 
     return out
 
 
-def eased(usual: float, rows: float, dim: int) -> float:
-    """The shrinkage of a covariance of so many rows: the usual amount, and less from five rows per dimension on.
+def ease_shrinkage(usual: float, rows: float, dim: int) -> float:
+    """The shrinkage of a covariance of `rows` rows: the usual amount, and less from five rows per dimension on.
 
     ::
 
         a = usual · min(1, 5 d / n)
 
-    The usual amounts were chosen on embeddings with fewer rows than that; where rows abound, the covariance as measured
-    is better than any pulled towards a sphere.
+    The usual amounts were chosen on embeddings with fewer rows than that; with more rows, the measured covariance is
+    better than a shrunk one.
 
-    >>> eased(0.1, rows=500, dim=1280), eased(0.1, rows=10_000, dim=20)
+    >>> ease_shrinkage(0.1, rows=500, dim=1280), ease_shrinkage(0.1, rows=10_000, dim=20)
     (0.1, 0.001)
     """
     return usual * min(1.0, 5.0 * dim / max(rows, 1.0))
@@ -38,7 +38,7 @@ def eased(usual: float, rows: float, dim: int) -> float:
 def check_share(name: str, value: float, at_zero: str, at_one: str) -> None:
     """Raise unless an option lies between 0 and 1."""
     if not 0 <= value <= 1:
-        raise HeadError(f"{name} is {value}; it lies between 0 ({at_zero}) and 1 ({at_one}).")
+        raise HeadError(f"{name} is {value}; give a number from 0 ({at_zero}) to 1 ({at_one}).")
 
 
 def oas(sigma: Float[np.ndarray, "d d"], rows: float) -> float:
@@ -62,15 +62,16 @@ def cholesky(sigma: Float[np.ndarray, "d d"], what: str) -> Float[np.ndarray, "d
     try:
         return scipy.linalg.cholesky(sigma, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
-        if not np.trace(sigma) > 0:  # a sphere of no size: shrinking towards it changes nothing
+        if not np.trace(sigma) > 0:  # shrinking a matrix of zeros changes nothing
             raise NotPositiveDefiniteError(
-                f"{what} is zero: the total does not tell how rows of a class vary, as when every class has one row. "
-                "Add sites with more rows, or use the head nearest_mean, spherical or ridge."
+                f"{what} is zero: the total does not show how rows of a class vary, for example "
+                "because every class has one row. Add sites with more rows, or use the head nearest_mean, spherical or ridge."
             ) from None
         smallest = float(np.linalg.eigvalsh(sigma)[0])
         raise NotPositiveDefiniteError(
             f"{what} cannot be inverted (smallest eigenvalue {smallest:.3g} in {len(sigma)} dimensions); "
-            "too few rows or constant features. Use a shrinkage above 0, a projection, or a head with fewer parameters."
+            "there are too few rows, or features are constant. Use a shrinkage above 0, a projection, or a head with fewer "
+            "parameters."
         ) from None
 
 

@@ -1,8 +1,8 @@
-"""What a head of few rows would meet: a guess at the Gaussians behind a total, and totals redrawn from it.
+"""How a head of few rows does on new rows: an estimate of the Gaussians behind a total, and totals redrawn from it.
 
 Means of few rows lie too far apart: each carries noise Σ/N_c. With Σ = L Lᵀ and M = L⁻¹ [√N_c (μ_c − m)]_c = U s Qᵀ,
-every squared singular value holds about the noise's share, the mean t = tr(L⁻¹ Σ_pool L⁻ᵀ) of what pure noise would have;
-s is cut to √max(s² − t, 0). A head fitted on rows redrawn from that guess errs as the real one does.
+every squared singular value contains about t = tr(L⁻¹ Σ_pool L⁻ᵀ) from noise, the mean of pure noise, so s is reduced to
+√max(s² − t, 0). A head fitted on rows redrawn from that estimate makes errors as the real one does.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from ghofl.shapes import Float, Float32, Int64
 def denoised(gaussians: Gaussians, own: bool = False) -> Gaussians:
     """The Gaussians with one covariance for all classes, shrunk, and means without the noise of few rows.
 
-    With `own`, every class has d/(d + N_c) of that covariance and the rest of its own.
+    With `own`, every class has a blend: d/(d + N_c) of that covariance, and the rest of its own.
     """
-    sigma = linalg.shrink(gaussians.pooled(), max(gaussians.oas(), 0.01))
+    sigma = linalg.shrink(gaussians.pooled(), max(gaussians.oas, 0.01))
     lower = linalg.cholesky(sigma, "the shared covariance")
     counts, centre = gaussians.counts, gaussians.centre
     apart = (gaussians.means - centre) * np.sqrt(counts)[:, None]

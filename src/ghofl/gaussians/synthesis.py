@@ -1,10 +1,10 @@
-"""Samples from nothing: labelled draws from the Gaussians that the moments describe.
+"""Synthetic rows: labelled draws from the Gaussians that the moments describe.
 
 ::
 
     z = μ_c + τ L_c e      L_c L_cᵀ = shrink(Σ_c, a)      e ~ N(0, I)
 
-Σ_c is the class covariance when S is there, the shared one when only B is, and diagonal when only D is.
+Σ_c is the class covariance where the total has S, the shared one where it has only B, and diagonal with only D.
 """
 
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.gaussians import Gaussians
 from ghofl.shapes import Float, Float32, Int64
 
+TOGETHER = 256  # rows of several classes that are mixed by one product, where all share a covariance
 METHODS = ("plain", "matched", "quasi")
 
 
@@ -38,7 +39,7 @@ def draw(
     clip: float | None = None,
     by_prior: bool = False,
 ) -> Draws:
-    """Labelled rows from every class that has rows: `per_class` of each, or as many on average in the priors' shares.
+    """Labelled rows from every class that has rows: `per_class` each, or with `by_prior` that many on average.
 
     `method` is how e is drawn: ``plain``; ``matched``, shifted and mixed so that mean and covariance of each class's
     draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence. `clip` limits ``|e|``.
@@ -55,26 +56,28 @@ def draw(
     (array([4, 4]), True)
     """
     if method not in METHODS:
-        raise HeadError(f"method is {method!r}; write one of {', '.join(METHODS)}.")
+        raise HeadError(f"method is {method!r}; give one of {', '.join(METHODS)}.")
     if per_class < 1 or not dispersion > 0:
-        raise HeadError(f"{per_class} draws per class at dispersion {dispersion}; both must be positive.")
+        raise HeadError(f"per_class is {per_class} and dispersion {dispersion}; both must be positive.")
     present = np.flatnonzero(gaussians.counts)
     shares = gaussians.counts[present] / gaussians.rows * len(present) if by_prior else np.ones(len(present))
     counts = np.maximum(1, np.rint(per_class * shares).astype(int))
     places = np.split(rng.permutation(counts.sum()), np.cumsum(counts)[:-1])
     z, y = np.empty((counts.sum(), gaussians.means.shape[1]), dtype=np.float32), np.empty(counts.sum(), dtype=np.int64)
-    factor = None
-    for c, place in zip(present.tolist(), places, strict=True):
-        if factor is None or gaussians.has_class_covariances:  # a shared covariance is factored once
-            covariance = linalg.shrink(gaussians.finest(c), shrinkage)
-            factor = dispersion * _factor(covariance, c)
-        z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[c].astype(np.float32)
-        y[place] = c
+    has_own = gaussians.has_class_covariances
+    factor = None if has_own else dispersion * gaussians.factor(shrinkage)
+    at_once = 1 if has_own or method != "plain" else max(1, TOGETHER // per_class)
+    for start in range(0, len(present), at_once):
+        c, place = int(present[start]), np.concatenate(places[start : start + at_once])
+        if factor is None or has_own:
+            factor = dispersion * _factor(linalg.shrink(gaussians.by_class(c), shrinkage), c)
+        y[place] = np.repeat(present[start : start + at_once], counts[start : start + at_once])
+        z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[y[place]].astype(np.float32)
     return Draws(z, y)
 
 
 def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarray, "dim dim"]:
-    # numpy's own, as the products beside it: the threads of scipy's BLAS and of numpy's would get in each other's way.
+    # numpy's, like the products around it: threads of scipy's BLAS and of numpy's would slow each other down.
     try:
         return np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
@@ -84,7 +87,7 @@ def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarra
 def _rows(
     count: int, factor: Float[np.ndarray, "dim dim"], rng: np.random.Generator, method: str, clip: float | None
 ) -> Float32[np.ndarray, "count dim"]:
-    """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I is one more factor of Lᵀ."""
+    """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I changes the factor Lᵀ."""
     e, mixing = _normal(count, len(factor), rng, method), factor.T
     if method == "matched" and count > len(factor):
         e -= e.mean(axis=0)
@@ -99,9 +102,9 @@ def _rows(
 def _normal(count: int, dim: int, rng: np.random.Generator, method: str) -> Float32[np.ndarray, "count dim"]:
     if method != "quasi":
         return rng.standard_normal((count, dim), dtype=np.float32)
-    from scipy.stats import qmc  # 44 MB and a third of a second, for those who ask for it
+    from scipy.stats import qmc  # takes 44 MB and a third of a second, so only when needed
 
     engine = qmc.Sobol(dim, rng=rng)
-    # Powers of two keep the sequence balanced; the rest of the last one is left out.
+    # Powers of two keep the sequence balanced; points beyond `count` are dropped.
     points = engine.random_base2(max(0, int(np.ceil(np.log2(count)))))[:count]
     return scipy.special.ndtri(np.clip(points, 1e-9, 1 - 1e-9)).astype(np.float32)

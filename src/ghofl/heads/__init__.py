@@ -1,6 +1,6 @@
 """Heads: one file per family, with its formula in the docstring and its options beside it.
 
-`HEADS` maps the name of every head to its class, also of those that other distributions offer.
+`HEADS` maps the name of every head to its class, including heads that other distributions offer.
 """
 
 from ghofl.heads.base import Head as Head
@@ -9,7 +9,7 @@ from ghofl.heads.options import option as option
 from ghofl.heads.plugins import Heads
 
 # isort: off
-# One line per head, in the order that heads are listed in: a new head is one more line.
+# One line per head, in the order in which heads are listed: a new head is one more line.
 from ghofl.heads.nearest_mean import NearestMean as NearestMean
 from ghofl.heads.nearest_mean import Spherical as Spherical
 from ghofl.heads.lda import FedCGS as FedCGS

@@ -12,22 +12,23 @@ from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.options import HeadOptions
 from ghofl.shapes import Float, Int64, axes_of
+from ghofl.statistics.arrays import pieces
 
 
 @runtime_checkable
 class Head(Protocol):
     """A rule that scores features for every class; built from Gaussians, never from rows.
 
-    `needs` lists, best first, the sets of statistics that are enough to fit it, and `Options` is the record of what it
-    can be told. `scores_are_log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
+    `needs` lists, best first, the sets of statistics that are enough to fit it, and `Options` is the record of its
+    options. `scores_are_log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
     A head is a frozen dataclass whose fields are arrays, so that it can be saved and loaded without knowing which head
     it is.
 
     Guarantees
     ----------
-    Scores of a row do not depend on the other rows. A class nobody has scores −∞ and is never predicted; no score
-    is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads are equal when they
-    are of one kind and hold the same numbers.
+    Scores of a row do not depend on the other rows beyond rounding. A class nobody has scores −∞ and is never
+    predicted; no score is NaN. The head fitted on a total is the same however the rows were split over sites. Two heads
+    are equal when they are of one kind and hold the same numbers.
     """
 
     name: ClassVar[str]
@@ -39,9 +40,9 @@ class Head(Protocol):
         if type(other) is not type(self):
             return NotImplemented
         mine, theirs = self.arrays(), other.arrays()
-        return mine.keys() == theirs.keys() and all(np.array_equal(a, theirs[name]) for name, a in mine.items())
+        return mine.keys() == theirs.keys() and all(_is_equal(a, theirs[name]) for name, a in mine.items())
 
-    __hash__ = None  # type: ignore[assignment]  # arrays inside
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
     def __repr__(self) -> str:
         return notebook.line(self, {name: array.shape for name, array in self.arrays().items()})
@@ -52,7 +53,7 @@ class Head(Protocol):
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: Any = ...) -> "Head":
-        """The head of these Gaussians; `options` is a record of its `Options`, by default that of all defaults."""
+        """The head of these Gaussians; `options` is an instance of its `Options`, by default with all defaults."""
         ...
 
     @classmethod
@@ -65,7 +66,7 @@ class Head(Protocol):
         ...
 
     def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The scores that a temperature is fitted to: `scores`, unless draws of Gaussians would mislead them."""
+        """The scores that a temperature is fitted to: `scores`, unless Gaussian draws make those misleading."""
         return self.scores(x)
 
     def predict(self, x: Float[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
@@ -79,11 +80,11 @@ class Head(Protocol):
     def arrays(self) -> dict[str, np.ndarray]:
         """The head as named arrays."""
         fields = dataclasses.fields(self)  # type: ignore[arg-type]
-        return {f.name: np.array(getattr(self, f.name), order="C") for f in fields}
+        return {f.name: np.asarray(getattr(self, f.name), order="C") for f in fields}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "Head":
-        """The head that `arrays` came from, once their names, numbers and shapes are those of such a head."""
+        """The head that `arrays` came from; raises `HeadError` unless their names, types and shapes are those of such a head."""
         return cls(**check_arrays(cls, arrays, axes)[0])
 
 
@@ -96,16 +97,24 @@ def check_arrays(
     """
     expected = {f.name for f in dataclasses.fields(kind)} - set(left_out)
     if set(arrays) != expected:
-        raise HeadError(f"it holds {sorted(arrays)} and such a head has {sorted(expected)}")
+        raise HeadError(f"it holds {sorted(arrays)}, and such a head has {sorted(expected)}")
     hints, sizes = get_type_hints(kind, include_extras=True), dict(axes)
     for name, array in arrays.items():
-        if array.dtype.kind not in "fi" or np.isnan(array).any():
+        if array.dtype.kind not in "fi" or _has_nan(array):
             raise HeadError(f"its {name} hold something other than numbers")
         names = axes_of(hints[name])
         same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
         if array.ndim != len(names) or not all(same):
             raise HeadError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")
     return dict(arrays), sizes
+
+
+def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and all(np.array_equal(x, y) for x, y in pieces(a, b))
+
+
+def _has_nan(array: np.ndarray) -> bool:
+    return any(bool(np.isnan(some).any()) for (some,) in pieces(array))
 
 
 def with_prefix(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -1,8 +1,8 @@
 """The strongest head that a total allows, by fixed rules.
 
-The rules look at what is there (statistics, sketch, lift, how many rows) and never at data. They were made from accuracies
-on held-out training rows of CIFAR-10 and CIFAR-100 (MobileNetV2, square roots of features), those for few rows on CIFAR-10,
-BANKING77 and digits.
+The rules depend on what is there (statistics, sketch, lift, number of rows) and never on data. They follow from
+accuracies on held-out training rows of CIFAR-10 and CIFAR-100 (MobileNetV2, square roots of features), and those for few
+rows on CIFAR-10, BANKING77 and digits.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
 
-FEW = 1.25  # rows per dimension, below which covariances alone mislead
-LEAST = 5  # rows per class, up to which they do in any case
+FEW = 1.25  # rows per dimension, below which covariances alone are not reliable
+LEAST = 5  # rows per class, up to which they never are
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A head, as a spec, and why it."""
+    """A head, as a spec, and the reason for it."""
 
     spec: str
     why: str
 
 
 def best_head(layout: Layout, recipe: Recipe, rows: int | None = None) -> Choice:
-    """The strongest head that moments of this layout allow, of so many rows; of many, where that is not known.
+    """The strongest head for moments of this layout and number of rows; None stands for many rows.
 
     >>> from ghofl.recipe import Encoder
     >>> recipe = Recipe(("a", "b"), Encoder(dim=4), ("B",))
@@ -43,19 +43,16 @@ def best_head(layout: Layout, recipe: Recipe, rows: int | None = None) -> Choice
     if recipe.sketch is not None and layout.has("Z"):
         return Choice("sketched_qda", "the shared covariance and class covariances of a sketch")
     if layout.has("B"):
-        lifted = recipe.lift is not None
-        return (
-            Choice("blend(parts=lda+ridge)", "both linear rules of lifted features")
-            if lifted
-            else Choice("lda", "the shared covariance")
-        )
+        if recipe.lift is not None:
+            return Choice("blend(parts=lda+ridge)", "both linear rules of lifted features")
+        return Choice("lda", "the shared covariance")
     if layout.has("D"):
         return Choice("nb", "class variances only")
     return Choice("nearest_mean", "class means only")
 
 
 def _of_few_rows(layout: Layout) -> Choice | None:
-    """Where covariances come from fewer rows than dimensions, angles between rows and means have a say."""
+    """The head where covariances come from fewer rows than dimensions, so that angles with the means help."""
     if layout.has("S"):
         return Choice("blend(parts=nearest_mean+student)", "few rows: class covariances, and angles with the means")
     if layout.has("B"):

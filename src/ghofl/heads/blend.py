@@ -16,8 +16,8 @@ from ghofl.heads.ridge import Ridge
 from ghofl.shapes import Float, Int
 from ghofl.statistics.triangles import apply
 
-TWO = 2  # classes, whose standardised scores would all be the same
-SKETCH = "z."  # before the name of a part that looks at the sketch of rows
+TWO = 2  # classes: standardised scores would all be the same
+SKETCH = "z."  # prefix of a part that scores the sketch of rows
 PARTS: dict[str, type[Head]] = {head.name: head for head in (LDA, Ridge, QDA, RDA, Student, NearestMean)}
 
 
@@ -41,8 +41,8 @@ class Blend(Head):
 
         s(x) = mean over parts of (s_part − mean_c s_part) / sd_c s_part      for each row x, over the classes
 
-    Of two classes that would leave the sign alone, so there each part is divided by its own spread over the two class
-    means, the same for every row. Parts are written ``lda+ridge``; ``z.student`` is the head `student` on the sketch of
+    With two classes only the sign would remain, so each part is divided by its own spread over the two class means
+    instead, the same for every row. Parts are written ``lda+ridge``; ``z.student`` is the head `student` on the sketch of
     x. Standardising one row at a time makes log posteriors and regression scores comparable without any data.
 
     Guarantees
@@ -72,7 +72,9 @@ class Blend(Head):
         fitted = []
         for part in sorted(options.parts.split("+")):
             if part.startswith(SKETCH) and gaussians.sketch is None:
-                raise HeadError(f"part {part!r} looks at a sketch, and the recipe has no [sketch] section.")
+                raise HeadError(
+                    f"part {part!r} scores a sketch, and the recipe has no [sketch] section; write one, or leave out 'z.'."
+                )
             space = gaussians.sketched().gaussians if part.startswith(SKETCH) else gaussians
             fitted.append((part, PARTS[part.removeprefix(SKETCH)].fit(space)))
         no_sketch = np.zeros((gaussians.means.shape[1], 0), dtype=np.int8)

@@ -1,19 +1,19 @@
-"""Probabilities that mean what they say, and follow the priors in force.
+"""Calibrated probabilities, which follow the priors in force.
 
 The probability of a class is::
 
     p_c ∝ exp(s_c / T + b_c) · π'_c / π_c
 
-with s the scores, π the priors of the total and π' those in force, the same unless told otherwise. Where scores are log
-posteriors, b_c = (1 − 1/T) log π_c, so that T divides the evidence and leaves the priors alone; where they are not
+with s the scores, π the priors of the total and π' those in force, by default the same. Where scores are log
+posteriors, b_c = (1 − 1/T) log π_c, so that T divides the evidence and not the priors; where they are not
 (cosines, regressions, standardised scores) and classes are uneven, every class has a b_c of its own. T and b minimise
-the log loss of labelled draws in the shares of the priors, and are kept only if they lower it.
+the log loss of labelled draws, weighted by the priors, and are kept only if they lower it.
 
-Draws come from the total's own Gaussians. A head of few rows is too sure of itself, so there the draws come from a guess
-at the Gaussians behind the total, and the head that is judged is one of as many redrawn rows (`gaussians.predictive`).
-Embeddings of networks stray further than Gaussian rows, and the more classes there are, the more of them a stray row can
-be taken for: from 128 dimensions on draws get wider, up to τ² = log₂ C (at most 7) from 512 on, where LDA has the least log
-loss on held-out training rows of seven sets and two encoders; heads that are not linear do better with τ ≤ 1.7.
+Draws come from the total's own Gaussians. A head of few rows is overconfident, so there the draws come from an
+estimate of the Gaussians behind the total, and the judged head is one of as many redrawn rows (`gaussians.predictive`).
+Embeddings of networks have heavier tails than Gaussian rows, and the more classes there are, the more of them an outlier
+can be mistaken for: from 128 dimensions on draws get wider, up to τ² = log₂ C (at most 7) from 512 on, where LDA has the least
+log loss on held-out training rows of seven sets and two encoders; heads that are not linear do better with τ ≤ 1.7.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,34 +33,35 @@ from ghofl.names import shown
 from ghofl.shapes import Float, Integer
 
 DRAWS = 1000  # at least; four times as many in few dimensions
+OF_EACH = 4  # draws per class, at least; one where scores take a matrix product per class
 FEW = 10.0  # rows per dimension below which a head is judged on redrawn rows
-REDRAWN = 4096  # dimensions up to which that is done: redrawing and refitting take as long as the fit itself, and more
+REDRAWN = 4096  # dimensions up to which that is done: redrawing and refitting take longer than the fit itself
 JITTER = 1e-8  # shrinkage that lets constant features be drawn
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
-TOLD_APART = 1e-3  # log loss below which draws are all told apart, and say nothing about how sure a head may be
+TOLD_APART = 1e-3  # log loss below which all draws are predicted correctly, and do not show how confident a head may be
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
 PULL = 1e-7  # of every b_c towards 0
-# How many times LDA's T a head of class covariances may have, to which draws of one covariance look odd. Chosen among 2, 3,
-# 4 and 6 on held-out training rows of five sets, where without it QDA's calibration error is 10 to 71 %.
+# A head of class covariances may have up to so many times LDA's T, as draws of one covariance do not fit it. Chosen among
+# 2, 3, 4 and 6 on held-out training rows of five sets, where without it QDA's calibration error is 10 to 71 %.
 DOUBT = 4.0
 SOURCES = ("none", "draws", "sites")
 
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How scores become probabilities: T, b and the priors π that the scores know of; `source` says what they come from.
+    """How scores become probabilities: T, b and the priors π of the total; `source` says what they come from.
 
-    `in_force` are the priors π' to use instead; without them π stays.
+    `in_force` are the priors π' to use instead; None stands for π.
 
     Guarantees
     ----------
-    A class nobody has keeps probability 0 under all priors. Twice the same scores, twice the same probabilities.
+    A class nobody has keeps probability 0 under all priors. The same scores give the same probabilities.
 
     Examples
     --------
     >>> even = Calibration(1.0, priors=np.array([0.9, 0.1]))
     >>> scores = np.log(np.array([[0.9, 0.1]]))
-    >>> even.probabilities(scores).round(3), even.under(np.array([0.5, 0.5])).probabilities(scores).round(3)
+    >>> even.probabilities(scores).round(3), even.with_priors(np.array([0.5, 0.5])).probabilities(scores).round(3)
     (array([[0.9, 0.1]]), array([[0.5, 0.5]]))
     """
 
@@ -77,18 +78,18 @@ class Calibration:
         pairs = ((self.bias, other.bias), (self.priors, other.priors), (self.in_force, other.in_force))
         return same and all(a is b if a is None or b is None else np.array_equal(a, b) for a, b in pairs)
 
-    __hash__ = None  # type: ignore[assignment]  # arrays inside
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
     def to_dict(self) -> dict[str, Any]:
-        """What a head file says beside T; nothing, where only T is known."""
+        """What a head file says besides T; empty where only T is known."""
         if self.priors is None:
             return {}
-        told = {"source": self.source, "priors": self.priors.tolist()}
-        return {"calibration": told | ({} if self.bias is None else {"bias": self.bias.tolist()})}
+        known = {"source": self.source, "priors": self.priors.tolist()}
+        return {"calibration": known | ({} if self.bias is None else {"bias": self.bias.tolist()})}
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any], classes: int) -> "Calibration":
-        """The calibration in the header of a head file; what is not one raises `MessageError`."""
+        """The calibration in the header of a head file; raises `MessageError` where it is damaged."""
         temperature, told = header.get("temperature"), header.get("calibration")
         if type(temperature) is not float or not 0 < temperature < float("inf"):
             raise MessageError(f"the head's temperature is {shown(temperature, 20)}; it must be a positive number.")
@@ -109,44 +110,46 @@ class Calibration:
 
     @property
     def shift(self) -> Float[np.ndarray, " classes"] | None:
-        """What is added to scores over T: the bias, and the step from the priors they know to those in force."""
+        """What is added to scores/T: the bias, and the step from the priors of the head to those in force."""
         if self.in_force is None:
             return self.bias
-        assert self.priors is not None, "priors are replaced where they are known"
-        with np.errstate(divide="ignore", invalid="ignore"):  # of classes that nobody has, and that have no prior
+        assert self.priors is not None, "priors are only replaced where they are known"
+        with np.errstate(divide="ignore", invalid="ignore"):  # classes that nobody has, and classes with prior 0
             step = np.where(self.priors > 0, np.log(self.in_force) - np.log(self.priors), 0.0)
         return step if self.bias is None else self.bias + step
 
-    def cooler(self, ratio: float) -> "Calibration":
+    def temper(self, ratio: float) -> "Calibration":
         """The calibration whose evidence beyond the priors is divided by `ratio` once more."""
         if ratio == 1:
             return self
         if self.priors is None:
             return replace(self, temperature=self.temperature * ratio)
-        with np.errstate(divide="ignore"):
-            log_priors = np.where(self.priors > 0, np.log(self.priors), 0.0)
+        log_priors = _log(self.priors)
         bias = np.zeros(len(log_priors)) if self.bias is None else self.bias
         return replace(self, temperature=self.temperature * ratio, bias=bias / ratio + (1.0 - 1.0 / ratio) * log_priors)
 
-    def under(self, priors: Float[np.ndarray, " classes"]) -> "Calibration":
-        """The same calibration with other priors in force; `HeadError` where it does not know its own."""
+    def with_priors(self, priors: Float[np.ndarray, " classes"]) -> "Calibration":
+        """The same calibration with other priors in force; raises `HeadError` where its own are unknown."""
         if self.priors is None:
             raise HeadError(
-                "this head does not say which priors it was built with, so others cannot take their place; "
+                "this head does not say which priors it was built with, so they cannot be replaced; "
                 "make the head again with 'ghofl head'."
             )
         if len(priors) != len(self.priors) or not np.isfinite(priors).all() or (priors < 0).any():
-            raise HeadError(f"priors are one number per class from 0 on, {len(self.priors)} here; these are {priors}.")
+            raise HeadError(f"priors are {priors}; give one number per class, {len(self.priors)} in all, none below 0.")
         usable = np.where(self.priors > 0, priors, 0.0)
         if not usable.sum() > 0:
-            raise HeadError("the priors are 0 for every class that the head knows; give one of them a share.")
+            raise HeadError("the priors are 0 for every class that the head knows; give one of them more.")
         return replace(self, in_force=usable / usable.sum())
 
 
 def _of_log_posteriors(temperature: float, priors: Float[np.ndarray, " classes"]) -> Calibration:
-    with np.errstate(divide="ignore"):
-        log_priors = np.where(priors > 0, np.log(priors), 0.0)
-    return Calibration(temperature, (1.0 - 1.0 / temperature) * log_priors)
+    return Calibration(temperature, (1.0 - 1.0 / temperature) * _log(priors))
+
+
+def _log(priors: Float[np.ndarray, " classes"]) -> Float[np.ndarray, " classes"]:
+    """log π_c, and 0 for a class without a prior."""
+    return np.log(np.where(priors > 0, priors, 1.0))
 
 
 def _numbers(values: Any, count: int, name: str) -> Float[np.ndarray, " classes"]:
@@ -161,10 +164,10 @@ def _numbers(values: Any, count: int, name: str) -> Float[np.ndarray, " classes"
 def calibrate(
     head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head], dispersion: float | None = None
 ) -> Calibration:
-    """The calibration of a head built from these Gaussians; of source "none" where nothing tells how rows vary.
+    """The calibration of a head built from these Gaussians; with source "none" where the total does not show how rows vary.
 
-    `refit` builds the same kind of head from other Gaussians. `dispersion` is τ; unless given it follows from the
-    dimension.
+    `refit` builds the same kind of head from other Gaussians. `dispersion` is τ; by default it follows from the
+    dimension and the number of classes.
     """
     priors = gaussians.counts / gaussians.rows
     plain = Calibration(priors=priors)
@@ -173,17 +176,18 @@ def calibrate(
     if not gaussians.has_spread or gaussians.present < 2:
         return plain
     try:
-        judged, truth = _judged(head, gaussians, refit)
+        judged, truth = _choose_truth(head, gaussians, refit)
         usual = dispersion_for(gaussians.means.shape[1], gaussians.present)
         own = usual if head.needs[0] == ("B",) else min(usual, DISPERSION)
         tau = own if dispersion is None else dispersion
         spread = _own_spread(judged, gaussians, truth) if judged is head else None
-        fitted, kept = (_scored(judged, truth, tau, seed, spread) for seed in (0, 1))
+        least = 1 if head.needs[0] == ("S",) and gaussians.means.shape[1] > NARROW else OF_EACH
+        fitted, kept = (_score_draws(judged, truth, tau, seed, spread, least) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):
         return plain
     found = _fit(*fitted, priors, judged.scores_are_log_posteriors)
     if judged is head and head.needs[0] == ("S",) and not truth.has_class_covariances:
-        linear = _fit(*_scored(LDA.fit(truth), truth, tau, 0), priors, True).temperature
+        linear = _fit(*_score_draws(LDA.fit(truth), truth, tau, 0, None, least), priors, True).temperature
         found = _of_log_posteriors(min(found.temperature, DOUBT * linear), priors)
     found = replace(found, priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))
@@ -194,16 +198,16 @@ def calibrate(
 def log_loss(
     probabilities: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"], priors: Float[np.ndarray, " classes"]
 ) -> float:
-    """The mean of −log p_y over rows that stand for their classes in the shares of the priors."""
+    """The mean of −log p_y over rows, weighted so that every class has the share of its prior."""
     weights = _weights(y, priors)
     of_label = np.maximum(probabilities[np.arange(len(y)), y], np.finfo(float).tiny)
     return float(-weights @ np.log(of_label))
 
 
-def _judged(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]) -> tuple[Head, Gaussians]:
+def _choose_truth(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]) -> tuple[Head, Gaussians]:
     """The head to judge and the Gaussians to judge it on."""
     known, dim = gaussians if gaussians.has_shared_covariance else gaussians.diagonal(), gaussians.means.shape[1]
-    has_own = head.needs[0] == ("S",) and dim <= NARROW  # as many covariances as classes, each of few rows
+    has_own = head.needs[0] == ("S",) and dim <= NARROW  # every class has its own covariance, of few rows
     is_few = gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim
     if known is gaussians and is_few and dim <= REDRAWN:
         truth = denoised(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
@@ -216,8 +220,8 @@ def _judged(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]
 def _own_spread(head: Head, gaussians: Gaussians, truth: Gaussians) -> Float[np.ndarray, "classes dim"] | None:
     """How much wider each feature of each class is than the shared covariance says, for a head of class variances.
 
-    Draws of one width for all classes lie infinitely far from a class in which a feature is constant, and such a head
-    would seem to know nothing.
+    Draws of one width for all classes would lie infinitely far from a class in which a feature is constant, and the
+    head would seem useless.
     """
     if head.needs[0] != ("D",) or gaussians.own_variances is None or truth.has_class_covariances:
         return None
@@ -225,10 +229,15 @@ def _own_spread(head: Head, gaussians: Gaussians, truth: Gaussians) -> Float[np.
     return np.sqrt(gaussians.own_variances / np.where(pooled > 0, pooled, 1.0))
 
 
-def _scored(
-    head: Head, truth: Gaussians, dispersion: float, seed: int, spread: Float[np.ndarray, "classes dim"] | None = None
+def _score_draws(
+    head: Head,
+    truth: Gaussians,
+    dispersion: float,
+    seed: int,
+    spread: Float[np.ndarray, "classes dim"] | None,
+    least: int,
 ) -> tuple[Float[np.ndarray, "n classes"], Integer[np.ndarray, " n"]]:
-    drawn = _draws(truth, dispersion, seed)
+    drawn = _draws(truth, dispersion, seed, least)
     z = drawn.z.astype(np.float64)
     if spread is not None:
         centres = truth.means[drawn.y]
@@ -236,14 +245,14 @@ def _scored(
     return (head.scores_for_temperature(z) if dispersion > 1 else head.scores(z)), drawn.y
 
 
-def _draws(truth: Gaussians, dispersion: float, seed: int) -> Draws:
+def _draws(truth: Gaussians, dispersion: float, seed: int, least: int) -> Draws:
     draws = DRAWS * 4 if truth.means.shape[1] <= NARROW else DRAWS
-    per_class = max(4, draws // truth.present)
+    per_class = max(least, draws // truth.present)
     amounts = (0.01,) if dispersion > 1 else (0.0, JITTER, 0.01)
     for amount in amounts[:-1]:
         try:
             return draw(truth, per_class, np.random.default_rng(seed), dispersion, amount)
-        except NotPositiveDefiniteError:  # constant features, which must stay all but constant, or very few rows
+        except NotPositiveDefiniteError:  # constant features, which must stay nearly constant, or very few rows
             continue
     return draw(truth, per_class, np.random.default_rng(seed), dispersion, amounts[-1])
 
@@ -261,9 +270,8 @@ def _fit(
     are_log_posteriors: bool,
 ) -> Calibration:
     weights, present = _weights(y, priors), priors > 0
-    with np.errstate(divide="ignore"):
-        log_priors = np.where(present, np.log(priors), 0.0)
     if are_log_posteriors:
+        log_priors = _log(priors)
         return _of_log_posteriors(fit_temperature(scores - log_priors, y, weights, log_priors), priors)
     if priors.max() <= UNEVEN * priors[present].min():
         return Calibration(fit_temperature(scores, y, weights))
@@ -277,7 +285,7 @@ def _fit_with_bias(
     present: np.ndarray,
 ) -> Calibration:
     rows = np.arange(len(y))
-    # Starting where scores have a spread of one, so that one step suits cosines and regressions alike.
+    # Scores are scaled to a spread of one, so that the same steps suit cosines and regressions.
     unit = 1.0 / max(float(np.std(scores)), np.finfo(float).tiny)
     scaled = (scores - scores.mean()) * unit
 
@@ -327,7 +335,7 @@ def priors_of(
     """The priors that a user wrote, in the order of the classes."""
     if isinstance(given, str):
         if given != "uniform":
-            raise HeadError(f"priors {shown(given, 40)!r} are unknown; write 'uniform', or a number per class.")
+            raise HeadError(f"priors {shown(given, 40)!r} are unknown; give 'uniform', or one number per class.")
         return np.ones(len(classes))
     if isinstance(given, Mapping):
         strangers = [name for name in given if name not in classes]
@@ -337,4 +345,4 @@ def priors_of(
     try:
         return np.asarray(given, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
-        raise HeadError(f"priors are one number per class, not {shown(given, 60)}.") from None
+        raise HeadError(f"priors are {shown(given, 60)}; give one number per class.") from None

@@ -57,13 +57,13 @@ class FisherMix(Head):
         s_c(x) = w_c·z + b_c      min over w, b of  E[ −log softmax(s(z))_y ],  z ~ N(μ_y, τ² Σ_y)
 
     The defaults are ours: with S in the total, `extra` directions are added to the C − 1 of Fisher, those that the
-    class covariances couple most strongly to them; draws spread wider than measured (τ = 1.3), which does what early
-    stopping does for the released settings; the start is 0.15 of LDA; steps get smaller towards the end; and priors
-    are put back after it. They were chosen on held-out training rows of CIFAR-10 and CIFAR-100. The preset ``paper``
+    class covariances couple most strongly to them; draws spread wider than measured (τ = 1.3), which has the effect
+    that early stopping has in the released settings; training starts at 0.15 of LDA; steps get smaller towards the end;
+    and priors are put back afterwards. They were chosen on held-out training rows of CIFAR-10 and CIFAR-100. The preset ``paper``
     has the released settings.
 
-    With one covariance for all classes (B without S) the loss is least at LDA itself, so that is where the default
-    starts and stays; `steps` or `epochs` train all the same.
+    With one covariance for all classes (B without S) the loss is smallest at LDA itself, so the default starts
+    and stays there; `steps` or `epochs` still train.
 
     Guarantees
     ----------
@@ -89,7 +89,7 @@ class FisherMix(Head):
         """The head that is trained on draws of these Gaussians."""
         rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
         basis = training.basis_for(gaussians, options.energy, options.extra)
-        amount = gaussians.eased(SHRINKAGE) if options.shrinkage is None else options.shrinkage
+        amount = gaussians.ease_shrinkage(SHRINKAGE) if options.shrinkage is None else options.shrinkage
         shift = gaussians.centre if options.centred else np.zeros_like(gaussians.centre)
         inside = gaussians.shifted(shift).shrunk(amount).mapped(basis, np.float32)
         per_class = options.per_class or training.default_draws(gaussians)

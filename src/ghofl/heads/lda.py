@@ -22,7 +22,7 @@ class LDAOptions(HeadOptions, head="lda"):
 
 @dataclass(frozen=True)
 class FedCGSOptions(HeadOptions, head="fedcgs"):
-    """Nothing: the head is as published."""
+    """No options: the head is as published."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,7 +76,7 @@ class FedCGS(Head):
 
         w_c = T⁺ μ_c      b_c = log π_c − ½ μ_c·w_c      T = (B − N m mᵀ) / N
 
-    T⁺ is the pseudo-inverse, so constant features are left out instead of stopping the fit.
+    T⁺ is the pseudo-inverse, so constant features are ignored instead of making the fit fail.
 
     Guarantees
     ----------

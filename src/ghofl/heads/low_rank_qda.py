@@ -1,4 +1,4 @@
-"""The quadratic head in few numbers: a diagonal and r directions per class."""
+"""The quadratic head with few parameters: a diagonal and r directions per class."""
 
 from dataclasses import dataclass
 from math import inf
@@ -29,7 +29,7 @@ class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
 class LowRankQDA(Head):
     """Diagonal plus low rank: Σ̃_c ≈ diag(v_c) + U_c U_cᵀ with U_c of rank r.
 
-    U_c holds the r leading eigenvectors of (1 − a) Σ_c, scaled by the roots of their eigenvalues; v_c is what is left
+    U_c holds the r leading eigenvectors of (1 − a) Σ_c, scaled by the roots of their eigenvalues; v_c is the rest
     of the diagonal of shrink(Σ_c, a). By Woodbury, with K_c = I + U_cᵀ V_c⁻¹ U_c = L_c L_cᵀ and V = diag(v)::
 
         (x−μ)ᵀ Σ̃⁻¹ (x−μ) = Σ_j (x_j−μ_j)²/v_j − ‖L⁻¹ Uᵀ V⁻¹ (x−μ)‖²      log|Σ̃| = Σ_j log v_j + log|K|
@@ -37,7 +37,7 @@ class LowRankQDA(Head):
     Guarantees
     ----------
     The diagonal of Σ̃_c is kept exactly. Rank 0 without shrinkage is `NaiveBayes` up to N_c/(N_c − 1); rank d is `QDA`
-    with the same shrinkage. It needs S in the total, but the head itself is O(C d r) numbers.
+    with the same shrinkage. It needs S in the total, but the head itself has O(C d r) numbers.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class LowRankQDA(Head):
         rank = min(options.rank, dim)
         precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
         offsets = gaussians.log_priors.copy()
-        amount = gaussians.eased(OWN) if options.shrinkage is None else options.shrinkage
+        amount = gaussians.ease_shrinkage(OWN) if options.shrinkage is None else options.shrinkage
 
         def fill(c: int) -> None:
             v, u = _split(gaussians.by_class(c), rank, amount)

@@ -10,7 +10,7 @@ from ghofl.heads.options import HeadOptions, option
 from ghofl.shapes import Float
 
 FLOOR = 1e-6
-SHARED_ROWS = 10.0  # how many rows of a class the shared variances count as
+SHARED_ROWS = 10.0  # the shared variances count as this many rows of a class
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class NaiveBayes(Head):
         s_c(x) = log π_c − ½ Σ_j [ log v_cj + (x_j − μ_cj)² / v_cj ]      v_c = (1 − a) var_c + a var_pool, at least ε
 
     Unless given, a = 10 / (N_c − 1 + 10): the shared variances count as ten rows of the class. A variance of few rows is
-    too small now and then, and one of them outvotes all other features; that weight was chosen on held-out training rows
+    sometimes far too small, and then outweighs all other features. The weight was chosen on held-out training rows
     of digits, BANKING77, CLINC150 and CIFAR-10 with 2 to all rows per class, where 5 to 20 differ by half a point.
 
     Guarantees

@@ -9,17 +9,17 @@ from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions
 from ghofl.shapes import Float
 
-SMALLEST = 1e-12  # σ² over the variance between classes
+SMALLEST = 1e-12  # the least σ², relative to the variance between classes
 
 
 @dataclass(frozen=True)
 class NearestMeanOptions(HeadOptions, head="nearest_mean"):
-    """Nothing: the means are all there is."""
+    """No options: the head consists of the class means."""
 
 
 @dataclass(frozen=True)
 class SphericalOptions(HeadOptions, head="spherical"):
-    """Nothing: the variance follows from the total."""
+    """No options: the variance follows from the total."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -70,7 +70,7 @@ class Spherical(Head):
 
     Guarantees
     ----------
-    As shrinkage of `LDA` goes to 1, its scores become these.
+    `LDA` has these scores in the limit of shrinkage 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a head can be told: one frozen record per head that parses, checks and describes itself.
+"""The options of heads: one frozen record per head that parses, checks and describes itself.
 
 A field is declared with its default, its meaning and its range, and with the value that the GH-OFL paper uses where it
 has one; nothing about an option is written anywhere else.
@@ -32,9 +32,9 @@ def option(
 ) -> Any:
     """A field of a head's options.
 
-    A number lies `between` two others, both allowed, and `above` one that is not. A text is one of `choices`, or several
-    of them `joined` by a character. `auto` says how the value is found where the option is left out. `paper` is the value
-    under the preset of that name, where it has one.
+    A number lies `between` two bounds, which are allowed themselves, and `above` one that is not. A text is one of
+    `choices`, or several of them `joined` by a character. `auto` says how the value is found where the option is left
+    out. `paper` is the value under the preset of that name, where it has one.
     """
     limits = {"between": between, "above": above, "choices": choices, "joined": joined}
     return field(default=default, metadata={"about": about, "auto": auto, "paper": paper, **limits})
@@ -42,7 +42,7 @@ def option(
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: what `option` was told, with its name and type."""
+    """One option: the arguments of `option`, with its name and type."""
 
     name: str
     kind: type

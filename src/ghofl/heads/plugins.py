@@ -19,7 +19,7 @@ GROUP = "ghofl.heads"
 BEST = "best"
 if TYPE_CHECKING:
     Kind = type[Head]
-else:  # no checker of calls can ask a class whether it is of a protocol
+else:  # beartype cannot check a class against a protocol
     Kind = type
 _NAME = re.compile(r"[a-z_]{1,40}")
 
@@ -29,10 +29,10 @@ class Heads(MutableMapping[str, Kind]):
 
     Guarantees
     ----------
-    A name is looked up among ghofl's own heads first, so no distribution can replace one of them; one that tries is
-    named in a warning. What is imported is what an installed distribution names in its metadata, and only when that head
-    is asked for: a name in a file that came from elsewhere imports nothing else. Where such a head cannot be used, the
-    `HeadError` says which distribution it is of.
+    A name is looked up among ghofl's own heads first, so no distribution can replace one of them; a warning names a
+    distribution that tries. Only what an installed distribution names in its metadata is imported, and only when that
+    head is asked for: a name in a file from elsewhere imports nothing else. Where such a head cannot be used, the
+    `HeadError` names its distribution.
     """
 
     def __init__(self, own: Mapping[str, Kind]) -> None:
@@ -40,7 +40,7 @@ class Heads(MutableMapping[str, Kind]):
 
     def __getitem__(self, name: str) -> Kind:
         if name not in self._known:
-            self._known[name] = _loaded(name, self._offered[name])
+            self._known[name] = _load(name, self._offered[name])
         return self._known[name]
 
     def __setitem__(self, name: str, head: Kind) -> None:
@@ -61,14 +61,14 @@ class Heads(MutableMapping[str, Kind]):
     @cached_property
     def _offered(self) -> dict[str, list[Any]]:
         """The entry points of other distributions by name; nothing of them is imported yet."""
-        from importlib.metadata import entry_points  # which takes as long to import as all heads do
+        from importlib.metadata import entry_points  # importing it takes as long as importing all heads
 
         offered: dict[str, list[Any]] = {}
         for entry in sorted(entry_points(group=GROUP), key=lambda entry: (entry.name, _distribution(entry))):
             if entry.name in self._known or entry.name == BEST:
                 warnings.warn(
                     f"distribution {_distribution(entry)} offers a head {entry.name!r}, and ghofl has one of that name, "
-                    "which is used; the other one needs another name.",
+                    "which is used; give the other one another name.",
                     stacklevel=2,
                 )
             else:
@@ -76,8 +76,8 @@ class Heads(MutableMapping[str, Kind]):
         return offered
 
 
-def _loaded(name: str, entries: list[Any]) -> Kind:
-    """The class behind an entry point, once it is a head of that name."""
+def _load(name: str, entries: list[Any]) -> Kind:
+    """The class behind an entry point; raises `HeadError` unless it is a head of that name."""
     by = " and ".join(map(_distribution, entries))
     if len(entries) > 1:
         raise HeadError(f"head {name[:40]!r} is offered by distributions {by}; uninstall all but one of them.")
@@ -89,9 +89,9 @@ def _loaded(name: str, entries: list[Any]) -> Kind:
     except Exception as error:  # whatever another distribution's import raises
         raise HeadError(f"{whose} cannot be imported: {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and Head in found.__mro__[1:]):
-        raise HeadError(f"{whose} is not a head: {entries[0].value} has to be a class with ghofl.Head as its base.")
+        raise HeadError(f"{whose} is not a head: {entries[0].value} must be a class with ghofl.Head as its base.")
     if found.name != name:
-        raise HeadError(f"{whose} calls itself {str(found.name)[:40]!r}; the two names have to be the same.")
+        raise HeadError(f"{whose} calls itself {str(found.name)[:40]!r}; the two names must be the same.")
     return found
 
 

@@ -50,7 +50,7 @@ class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProtoHyper(Head):
-    """A Gaussian base in the Fisher space plus a residual of rank r, trained to please labels and a teacher.
+    """A Gaussian base in the Fisher space plus a residual of rank r, trained on labels and a teacher.
 
     ::
 
@@ -58,7 +58,7 @@ class ProtoHyper(Head):
         loss = α T² KL(softmax(t/T) ‖ softmax(s/T)) + (1 − α) CE(softmax(s), y)      t = (1 − q) LDA(z) + q QDA(z)
 
     The teacher blends LDA and QDA by q; without S it is LDA. The preset ``paper`` has the released settings. With B
-    alone the base is the best there is for draws of one covariance, and by default no step is taken.
+    alone no head is better than the base on draws of one covariance, so by default no step is taken.
 
     Guarantees
     ----------
@@ -88,7 +88,9 @@ class ProtoHyper(Head):
         """The head whose correction is trained on draws of these Gaussians."""
         rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
         basis = training.basis_for(gaussians, options.energy, options.extra)
-        inside = gaussians.shifted(gaussians.centre).shrunk(gaussians.eased(SHRINKAGE)).mapped(basis, np.float32)
+        inside = (
+            gaussians.shifted(gaussians.centre).shrunk(gaussians.ease_shrinkage(SHRINKAGE)).mapped(basis, np.float32)
+        )
         base = _base(inside, options.base)
         per_class = options.per_class or training.default_draws(gaussians)
         drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)

@@ -12,7 +12,7 @@ from ghofl.heads.options import HeadOptions, option
 from ghofl.shapes import Float
 
 LARGEST = 1024  # dimensions that are decomposed into eigenvectors
-START, STRIDE = 30, 8  # where the walk on the grid begins, and its first step
+START, STRIDE = 30, 8  # where the search on the grid begins, and its first step
 PROBES = 64
 COARSE = 1e-4  # penalties from which single precision is enough to compare them
 GRID = 10.0 ** np.linspace(-8, 3, 67)
@@ -40,7 +40,7 @@ class Ridge(Head):
 
         GCV = (RSS/N) / (1 − df/N)²      RSS = tr(diag n − n nᵀ/N) − 2⟨w, Q⟩ + ⟨w, G w⟩      df = 1 + Σ g_i/(g_i + λ)
 
-    Up to 1,024 dimensions one eigendecomposition serves every λ of a grid of 67. Beyond, λ walks down the same grid in
+    Up to 1,024 dimensions one eigendecomposition serves every λ of a grid of 67. Beyond, the same grid is searched in
     steps that get smaller, with one Cholesky factor each (in single precision from 10⁻⁴ on), and df comes from 64 fixed
     random signs v as the mean of vᵀ(G + λ I)⁻¹v (Hutchinson 1990), whose relative error is about 1/√(32 d).
 
@@ -66,11 +66,11 @@ class Ridge(Head):
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: RidgeOptions = RidgeOptions()) -> "Ridge":
-        """The head of the penalty that was given, or of the best by GCV."""
+        """The head of the given penalty, or of the one with the least GCV error."""
         n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
         g, right = gaussians.total_covariance() * rows, (gaussians.means - m).T * n
         if len(g) > LARGEST:
-            weights = _walked(g, right, n, options.penalty)
+            weights = _search_grid(g, right, n, options.penalty)
             return cls(weights, np.where(n > 0, n / rows - weights @ m, -np.inf))
         values, vectors = scipy.linalg.eigh(g, check_finite=False)
         values = np.maximum(values, 0.0)
@@ -84,7 +84,7 @@ class Ridge(Head):
         return cls(np.ascontiguousarray(weights), np.where(n > 0, n / rows - weights @ m, -np.inf))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The regression's guess at each one-hot label."""
+        """The regression's estimate of each one-hot label."""
         return linear_scores(x, self.weights, self.bias)
 
 
@@ -96,13 +96,13 @@ def _gcv(penalty: float, values: np.ndarray, q: np.ndarray, n: np.ndarray, rows:
     return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2)
 
 
-def _walked(
+def _search_grid(
     g: Float[np.ndarray, "dim dim"], q: Float[np.ndarray, "dim classes"], n: np.ndarray, given: float | None
 ) -> Float[np.ndarray, "classes dim"]:
-    """The weights of a given penalty, or of the best one that a walk on the grid meets."""
+    """The weights of a given penalty, or of the best one that a search on the grid finds."""
     unit = max(float(np.trace(g)) / len(g), np.finfo(float).tiny)
     if given is not None:
-        return _solved(g, q, given * unit)[0].T
+        return _solve(g, q, given * unit)[0].T
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(g), PROBES))
     columns, single, met = np.hstack([q, signs]), g.astype(np.float32), {}
 
@@ -117,13 +117,13 @@ def _walked(
         near = (best, *(i for i in (best - stride, best + stride) if 0 <= i < len(GRID)))
         nearest = min(near, key=error)
         best, stride = (nearest, stride) if nearest != best else (best, stride // 2)
-    return np.ascontiguousarray(_solved(g, q, GRID[best] * unit)[0].T)
+    return np.ascontiguousarray(_solve(g, q, GRID[best] * unit)[0].T)
 
 
-def _solved(
+def _solve(
     g: Float[np.ndarray, "dim dim"], columns: Float[np.ndarray, "dim k"], penalty: float
 ) -> tuple[Float[np.ndarray, "dim k"], bool]:
-    """(G + λ I)⁻¹ of columns, and whether that could be had; where it could not, λ is the least that can."""
+    """(G + λ I)⁻¹ times columns, with λ at least the rounding of G, and whether it exists; zeros where it does not."""
     shifted = np.array(g, order="F")
     np.fill_diagonal(shifted, shifted.diagonal() + max(penalty, float(np.finfo(g.dtype).eps * np.trace(g) / len(g))))
     try:
@@ -138,7 +138,7 @@ def _error(
 ) -> float:
     """The generalised cross-validation error of one penalty."""
     rows, (q, signs) = float(n.sum()), np.split(columns, [len(n)], axis=1)
-    found, is_solved = _solved(g, columns, penalty)
+    found, is_solved = _solve(g, columns, penalty)
     if not is_solved:
         return np.inf
     w, of_signs = np.split(found.astype(np.float64), [len(n)], axis=1)

@@ -1,7 +1,6 @@
-"""A quadratic head for the price of a linear one and a small sketch."""
+"""A quadratic head that needs the message of a linear one and a small sketch."""
 
 from dataclasses import dataclass
-from functools import partial
 from math import inf
 
 import numpy as np
@@ -11,7 +10,7 @@ from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head
 from ghofl.heads.lda import LDA, LDAOptions
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores, student_scores
+from ghofl.heads.quadratic import BLENDED, RDA, RDAOptions, quadratic_scores
 from ghofl.shapes import Float, Int
 from ghofl.statistics.triangles import apply
 
@@ -31,10 +30,10 @@ class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SketchedQDA(Head):
-    """Class covariances of a k-dimensional public sketch z = Rᵀx only; everything else shared.
+    """Class covariances of a k-dimensional public sketch z = Rᵀx; everything else is shared.
 
-    Of all distributions with these moments, the one of largest entropy keeps x given z as the shared Gaussian, so
-    three closed forms add up::
+    Of all distributions with these moments, in the one of largest entropy x given z is the shared Gaussian, so three
+    closed forms add up::
 
         s_c(x) = LDA_x(x) − LDA_z(z) + RDA_z(z)
 
@@ -72,14 +71,14 @@ class SketchedQDA(Head):
 
     def __post_init__(self) -> None:
         if not 0 <= self.dof < np.inf:
-            raise HeadError(f"dof is {self.dof}; it is positive and finite, e.g. 100, or 0 for Gaussian tails.")
+            raise HeadError(f"dof is {self.dof}; give a positive finite number, e.g. 100, or 0 for Gaussian tails.")
 
     @classmethod
     def fit(cls, gaussians: Gaussians, options: SketchedQDAOptions = SketchedQDAOptions()) -> "SketchedQDA":
         """The head of the Gaussians of x and of its sketch z."""
         sketch, of_z = gaussians.sketched().matrix, gaussians.sketched().gaussians
         linear = LDA.fit(gaussians)
-        amount = of_z.eased(BLENDED) if options.shrinkage is None else options.shrinkage
+        amount = of_z.ease_shrinkage(BLENDED) if options.shrinkage is None else options.shrinkage
         linear_z = LDA.fit(of_z, LDAOptions(amount))
         quadratic_z = RDA.fit(of_z, RDAOptions(options.blend, amount))
         # LDA_z is linear in x too: fold it, and its prior, into the weights of LDA_x.
@@ -91,6 +90,5 @@ class SketchedQDA(Head):
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """Log posteriors up to a term common to all classes."""
-        of_z = quadratic_scores if self.dof == 0 else partial(student_scores, dof=float(self.dof))
-        quadratic = of_z(apply(x, self.sketch), self.means, self.whiteners, self.offsets)
-        return x @ self.weights.T + self.bias + quadratic
+        linear = x @ self.weights.T + (self.bias + self.offsets)
+        return quadratic_scores(apply(x, self.sketch), self.means, self.whiteners, linear, float(self.dof) or np.inf)

@@ -23,8 +23,7 @@ class HeadSpec:
 
     Guarantees
     ----------
-    A spec is of a head that there is, with options that it has and values that it allows; anything else raises
-    `HeadError`.
+    A spec names an existing head, with options that it has and values that it allows; anything else raises `HeadError`.
 
     Examples
     --------
@@ -42,7 +41,9 @@ class HeadSpec:
         if self.name != BEST and self.name not in HEADS:
             raise HeadError(f"head {self.name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
         if self.name == BEST and self.options:
-            raise HeadError("'best' takes no options: it follows from what the total holds.")
+            raise HeadError(
+                "'best' takes no options, because it follows from the total; name a head to give it options."
+            )
         _options_of(self.name).parse(self.options)
 
     @classmethod
@@ -75,11 +76,11 @@ class HeadSpec:
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
-        """The sets of statistics that are enough, best first; the best head takes what there is."""
+        """The sets of statistics that are enough, best first; the best head uses what there is."""
         return (("S",), ("B",), ("D",), ()) if self.name == BEST else HEADS[self.name].needs_with(self.record)
 
     def choose(self, layout: Layout, recipe: Recipe, rows: int | None = None) -> "HeadSpec":
-        """The spec itself, or for 'best' that of the strongest head that so many rows of this layout allow."""
+        """The spec itself, or for 'best' that of the strongest head for this layout and number of rows."""
         return HeadSpec.parse(best_head(layout, recipe, rows).spec) if self.name == BEST else self
 
     def is_possible(self, layout: Layout, recipe: Recipe) -> bool:
@@ -90,7 +91,7 @@ class HeadSpec:
 
 @dataclass(frozen=True)
 class BestOptions(HeadOptions, head=BEST):
-    """Nothing: the best head follows from the total."""
+    """No options: the best head follows from the total."""
 
 
 def _options_of(name: str) -> type[HeadOptions]:

@@ -13,7 +13,7 @@ from ghofl.workers import one_thread
 
 LARGEST = 128  # directions of Fisher, and directions beside them
 STEPS = 300
-OVERLAP = 1e-3  # the cosine with a Fisher direction from which an extra one is that direction again
+OVERLAP = 1e-3  # cosine with a Fisher direction from which an extra direction counts as that direction
 Gradients = Callable[[Sequence[np.ndarray], slice], Sequence[np.ndarray]]
 
 
@@ -85,7 +85,7 @@ def softmax(scores: Float[np.ndarray, "n classes"], weight: float = 1.0) -> Floa
     with np.errstate(over="ignore"):
         found = np.exp(scores)
         sums = found @ ones
-    if not 1e-30 < sums.min() <= sums.max() < np.inf:  # only then is the shift by the largest score worth its passes
+    if not 1e-30 < sums.min() <= sums.max() < np.inf:  # the shift by the largest score takes time, so only where needed
         found = np.exp(scores - scores.max(axis=1, keepdims=True))
         sums = found @ ones
     found *= (weight / sums)[:, None]
@@ -103,25 +103,25 @@ def steps_for(epochs: float, rows: int, batch: int) -> int:
 
 
 def count_steps(steps: int | None, epochs: float, rows: int, batch: int, gaussians: Gaussians) -> int:
-    """The steps to take: those of `epochs`, those asked for, the usual ones, or none where LDA is the best there is."""
+    """The steps to take: those of `epochs`, those asked for, the usual ones, or none where LDA cannot be improved."""
     if epochs:
         return steps_for(epochs, rows, batch)
     return steps if steps is not None else STEPS if gaussians.has_class_covariances else 0
 
 
 def default_draws(gaussians: Gaussians) -> int:
-    """Draws per class: 1,000, and more where there are so few classes that 20,000 would not come together."""
+    """Draws per class: 1,000, and more where there are few classes, so that there are 20,000 in all."""
     return max(1000, 20_000 // gaussians.present)
 
 
 def with_covariances(gaussians: Gaussians) -> Gaussians:
-    """The Gaussians with as much covariance as their statistics tell: with D alone, diagonal ones."""
+    """The Gaussians with the covariances that their statistics determine: diagonal ones with D alone."""
     return gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
 
 
 def basis_for(gaussians: Gaussians, energy: float, extra: int | None) -> Float[np.ndarray, "dim k"]:
-    """The Fisher directions that hold `energy` of what tells classes apart, and `extra` ones beside them."""
-    amount = gaussians.eased(SHRINKAGE)
+    """The Fisher directions that hold `energy` of the between-class variance, and `extra` further ones."""
+    amount = gaussians.ease_shrinkage(SHRINKAGE)
     return widen_basis(gaussians, Fisher.of_energy(gaussians, energy, LARGEST, amount).basis, extra)
 
 
@@ -138,16 +138,15 @@ def widen_basis(
     room = min(wished, basis.shape[0] - basis.shape[1])
     if room <= 0 or not gaussians.has_class_covariances:
         return basis
-    within = linalg.shrink(gaussians.pooled(), gaussians.eased(SHRINKAGE))
+    within = linalg.shrink(gaussians.pooled(), gaussians.ease_shrinkage(SHRINKAGE))
     np.fill_diagonal(within, within.diagonal() + EPSILON)
     lower = linalg.cholesky(within, "the shared covariance")
     u = lower.T @ basis
     half = _outside(u, scipy.linalg.solve_triangular(lower, _coupled(gaussians, basis), lower=True))
     whole = _outside(u, scipy.linalg.solve_triangular(lower, half.T, lower=True))
     vectors = _leading(whole, room)
-    if (
-        np.abs(u.T @ vectors).max() > OVERLAP
-    ):  # classes couple fewer directions to U than there is room for: U comes last
+    # Where classes couple fewer directions to U than there is room for, directions of U are moved to the end.
+    if np.abs(u.T @ vectors).max() > OVERLAP:
         vectors = _leading(whole - (1.0 + np.trace(whole)) * (u @ u.T), room)
     return np.hstack([basis, scipy.linalg.solve_triangular(lower, vectors, lower=True, trans=1, check_finite=False)])
 
@@ -158,7 +157,7 @@ def _leading(matrix: Float[np.ndarray, "dim dim"], count: int) -> Float[np.ndarr
 
 
 def _coupled(gaussians: Gaussians, basis: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim dim"]:
-    """Σ_c (Σ_c V)(Σ_c V)ᵀ over the classes that have rows, in float32: it only points out directions."""
+    """Σ_c (Σ_c V)(Σ_c V)ᵀ over the classes that have rows, in float32, which is precise enough for directions."""
     found, columns = np.zeros((len(basis),) * 2, dtype=np.float32), basis.astype(np.float32)
     for c in np.flatnonzero(gaussians.counts):
         product = gaussians.along(int(c), columns)

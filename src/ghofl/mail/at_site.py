@@ -1,7 +1,7 @@
-"""A site's side of a round by files: one letter in, one letter out, through the same answers that Flower asks for.
+"""A site's side of a round by files: one letter in, one letter out, answered by the same code as on Flower.
 
-So policy, approval and the ledger of reveals hold here as they do there. A letter that was written once is kept in the
-site's folder, and the same question gives the very same bytes again.
+So policy, approval and the ledger of reveals apply here too. A letter that was written once is kept in the site's folder,
+and the same question gives the same bytes again.
 """
 
 import hashlib
@@ -17,30 +17,33 @@ from ghofl.site.site import Custodian
 ACTIONS = ("join", *STAGES)
 
 
-def answered(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
+def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
     """The letter that a site sends back; a refusal raises `PolicyError` and leaves nothing to send.
 
     Guarantees
     ----------
-    Asked the same again, it is the same to the bit, also after the site's process was killed in between.
+    The same question gives the same letter, to the bit, also after the site's process was killed in between.
     """
     asked = letters.text_of(query, "action")
     if asked != action:
-        raise MessageError(f"this letter asks the site to {asked!r}, and the command is {action!r}.")
+        raise MessageError(
+            f"this letter asks for {asked!r}, and the command is {action!r}; use 'ghofl secure {asked}'."
+        )
     if action != "join" and letters.text_of(query, "site") != site.name:
         raise MessageError(
-            f"this letter is for {letters.text_of(query, 'site')[:64]!r}, and this site is {site.name!r}."
+            f"this letter is for {letters.text_of(query, 'site')[:64]!r}, and this site is {site.name!r}; "
+            "give the letter that the server wrote for this site."
         )
     round_id, digest = letters.text_of(query, "round"), hashlib.sha256(letters.to_bytes(query)).digest()
-    reply = answer(action, query, site, memory)  # refuses what is no round id, before it becomes a path
+    reply = answer(action, query, site, memory)  # refuses a malformed round id before it becomes part of a path
     if reply.fields.get("status") not in ("joined", "sent"):
         raise PolicyError(str(reply.fields.get("why", "this site does not answer.")))
     with memory.alone():
         kept = memory.get(_key(round_id, action))
         if kept is not None and kept[:32] == digest:
             return letters.from_bytes(kept[32:])
-        told = {key: reply.fields[key] for key in ("key", "signature") if key in reply.fields}
-        letter = Letter({"action": action, "round": round_id, "site": site.name, **told}, reply.content)
+        identity = {key: reply.fields[key] for key in ("key", "signature") if key in reply.fields}
+        letter = Letter({"action": action, "round": round_id, "site": site.name, **identity}, reply.content)
         signature = Identity(memory.get(f"round/{round_id}/identity") or b"").sign(letters.signed_content(letter))
         letter = Letter({**letter.fields, letters.SIGNED: signature}, letter.content)
         memory.put(_key(round_id, action), digest + letters.to_bytes(letter))

@@ -19,7 +19,7 @@ from ghofl.secure.keys import is_signed
 from ghofl.site.letter import Letter
 
 MAGIC, LENGTH, DIGEST = b"ghofl letter 1\n", 8, 32
-MAX_FIELDS = 64 * 2**20  # bytes, a recipe with a matrix of its own among them
+MAX_FIELDS = 64 * 2**20  # bytes: enough for a recipe with its own matrix
 MAX_LETTER = 2**36
 SIGNED = "signed"
 
@@ -38,10 +38,12 @@ def from_bytes(data: bytes, where: str | Path = "the letter") -> Letter:
         raise MessageError(f"{where} is not a letter of a secure round; give the file that the other side wrote.")
     content, digest = data[:-DIGEST], data[-DIGEST:]
     if hashlib.sha256(content).digest() != digest:
-        raise MessageError(f"{where} was damaged on its way: it does not have its own hash; copy it again.")
+        raise MessageError(f"{where} was damaged on its way: its hash does not match its content; copy it again.")
     length = int.from_bytes(content[len(MAGIC) : start], "big")
     if length > min(MAX_FIELDS, len(content) - start):
-        raise MessageError(f"{where} says that its fields have {length:,} bytes, which it does not have.")
+        raise MessageError(
+            f"{where} claims fields of {length:,} bytes, more than it has or may have; ask for it again."
+        )
     try:
         values = json.loads(content[start : start + length])
         fields = {str(key): _value(value) for key, value in values.items()}
@@ -54,17 +56,17 @@ def load(path: str | Path, limit: int = MAX_LETTER) -> Letter:
     """The letter in a file, which is not read when it has more than `limit` bytes."""
     size = Path(path).stat().st_size
     if size > limit:
-        raise MessageError(f"{path} has {size:,} bytes; at most {limit:,} were expected. It is not of this round.")
+        raise MessageError(f"{path} has {size:,} bytes, and a letter has at most {limit:,}; give the right file.")
     return from_bytes(Path(path).read_bytes(), path)
 
 
 def save(path: str | Path, letter: Letter) -> None:
-    """Write a letter to a file that only its owner reads."""
+    """Write a letter to a file that only its owner can read."""
     files.write(path, to_bytes(letter), files.PRIVATE)
 
 
 def signed_content(letter: Letter) -> bytes:
-    """What a site signs: the whole letter but its signature."""
+    """What a site signs: the whole letter except the signature."""
     rest = {key: value for key, value in letter.fields.items() if key != SIGNED}
     return b"ghofl-mail/1 " + to_bytes(Letter(rest, letter.content))
 
@@ -73,11 +75,13 @@ def check_signed(letter: Letter, key: bytes, name: str) -> None:
     """Raise unless the site with this identity wrote the letter."""
     signature = letter.fields.get(SIGNED)
     if not isinstance(signature, bytes) or not is_signed(key, signature, signed_content(letter)):
-        raise MessageError(f"the letter is not signed by the identity that {name!r} joined the round with.")
+        raise MessageError(
+            f"the letter is not signed by the identity that {name!r} joined the round with; ask {name!r} to send it again."
+        )
 
 
 def text_of(letter: Letter, field: str) -> str:
-    """A field that is a text, or an error that names it."""
+    """The text in a field; raises where there is none."""
     value = letter.fields.get(field)
     if not isinstance(value, str):
         raise MessageError(f"the letter has no {field!r}; it was not written by this version of ghofl.")

@@ -1,15 +1,15 @@
-"""The server's side of a round by files: a folder that holds how far the round came, and the letters that go out.
+"""The server's side of a round by files: a folder with the state of the round and the letters to sites.
 
 ::
 
-    recipe.toml  round.json      what was agreed on, the id of the round and how many may vanish
+    recipe.toml  round.json      the recipe, the id of the round and how many sites may vanish
     1-join/invitation.letter     for every site
     2-advertise/NAME.letter      for the site of that name, and so on: 3-share, 4-mask, 5-endorse, 6-reveal
-    state  closed-STAGE  *.json  how far the round came, and what came; only its owner reads any of it
+    state  closed-STAGE  *.json  the stage the round has reached, and what sites sent; readable by its owner only
     total.ghofl                  the sum, once the round is over
 
-Letters of sites are taken in as they come, a few at a time or all at once. A stage ends when everybody who can be in it
-has answered, or when whoever runs the server says that it does.
+Letters of sites are taken as they come, a few at a time or all at once. A stage ends when every site in it has answered,
+or when whoever runs the server closes it.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ LEAST = 3
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a round is conducted: the shares of sites that may vanish or work with the server, and the fewest sites.
+    """How a round is conducted: the shares of sites that may vanish or collude with the server, and the fewest sites.
 
     `peers` is the text of a file of names and public keys; with one, only these sites join, each with its own key.
     """
@@ -63,9 +63,9 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a round stands: the letter that sites are asked for, who sent it, and who is waited for.
+    """Where a round stands: the stage, the sites whose letter came, and those whose letter is missing.
 
-    `outgoing` are the files that carry the question, and `taken` the sites whose letter came just now.
+    `outgoing` are the letters to sites, and `taken` the sites whose letter was read just now.
     """
 
     round_id: str
@@ -78,12 +78,12 @@ class Standing:
 
 
 class RoundFolder:
-    """A secure round at the server, between two commands: everything it knows is in the folder.
+    """A secure round at the server; its whole state is in the folder.
 
     Guarantees
     ----------
-    Every command may be given again, and a killed one is: letters that came are not counted twice, and what goes out
-    is the same to the bit. The total equals the sum of the plain messages, to the bit.
+    Every command may be repeated, also after it was killed: no letter is counted twice, and letters to sites are the
+    same to the bit. The total equals the sum of the plain messages, to the bit.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -91,16 +91,16 @@ class RoundFolder:
         if not (self.path / ROUND).exists():
             raise FederationError(f"{path} holds no round; 'ghofl secure open {path} --recipe recipe.toml' opens one.")
         self.recipe = Recipe.load(self.path / "recipe.toml")
-        told = json.loads((self.path / ROUND).read_text(encoding="utf-8"))
-        self.round_id, self.options = str(told["round"]), Options(**told["options"])
+        saved = json.loads((self.path / ROUND).read_text(encoding="utf-8"))
+        self.round_id, self.options = str(saved["round"]), Options(**saved["options"])
         self._loaded: ServerState | None = None
 
     @classmethod
     def open(cls, path: str | Path, recipe: Recipe, options: Options) -> "RoundFolder":
-        """A new round with an id of its own; opened again with the same recipe and options, the same one."""
+        """A round with a new id; where the folder holds one of the same recipe and options, that one."""
         if not recipe.privacy.secure:
             raise FederationError(
-                "the recipe has privacy.secure = false; secure rounds need a recipe that asks for them."
+                "the recipe has privacy.secure = false; make one with 'ghofl recipe --secure' for secure rounds."
             )
         path = files.own_folder(path)
         with files.alone(path):
@@ -111,8 +111,8 @@ class RoundFolder:
                 return there
             files.write(path / "recipe.toml", recipe.to_toml(), files.PRIVATE)
             files.write(path / PEERS, options.peers, files.PRIVATE)
-            told = {"round": secrets.token_hex(16), "options": {k: getattr(options, k) for k in options.__slots__}}
-            files.write(path / ROUND, json.dumps(told, indent=1, ensure_ascii=False) + "\n", files.PRIVATE)
+            new = {"round": secrets.token_hex(16), "options": {k: getattr(options, k) for k in options.__slots__}}
+            files.write(path / ROUND, json.dumps(new, indent=1, ensure_ascii=False) + "\n", files.PRIVATE)
         return cls(path)
 
     def invite(self) -> Path:
@@ -121,17 +121,17 @@ class RoundFolder:
         return self._put("join", INVITATION, Letter(fields))
 
     def take(self, paths: Iterable[Path], close: str = "", is_last: bool = False) -> Standing:
-        """The round after it took in some letters, and after the stage they belong to where that is complete.
+        """Read letters of sites, end their stage where it is complete, and say where the round stands.
 
-        The stage named `close` ends without those that have not answered: they are left out of the sum. A round that
-        is past it goes on from where it is. The last stage ends, and the total is written, only where that `is_last`.
+        If the round is at the stage `close`, that stage ends without the sites that have not answered, which are left
+        out of the sum. The last stage ends, and the total is written, only with `is_last`.
         """
         with files.alone(self.path):
             if (self.path / TOTAL).exists():
                 return self._standing()
             taken = [self._take(Path(path)) for path in paths]
             standing = self._standing()
-            is_complete = standing.action != "join" and not standing.missing  # who may still join, nobody knows
+            is_complete = standing.action != "join" and not standing.missing  # nobody knows who may still join
             if (standing.action == close or is_complete) and (is_last or standing.action != ACTIONS[-1]):
                 self._close(standing.action)
             out = () if (self.path / TOTAL).exists() else self._write_letters()
@@ -143,17 +143,21 @@ class RoundFolder:
         letter = letters.load(path, self._limit(action))
         name, asked = letters.text_of(letter, "site"), letters.text_of(letter, "action")
         if letters.text_of(letter, "round") != self.round_id:
-            raise MessageError(f"{path} is of another round; this one is {self.round_id[:8]}….")
+            raise MessageError(
+                f"{path} is of another round; this one is {self.round_id[:8]}…. Give a letter of this one."
+            )
         if not is_site_name(name):
-            raise MessageError(f"{path} names a site that cannot be one.")
+            raise MessageError(f"{path} has a site name that is not allowed; sites' names are printable and short.")
         known = self._hashes().get(f"{asked}/{name}")
         if known is not None:
             if known != hashlib.sha256(letters.to_bytes(letter)).hexdigest():
-                raise MessageError(f"{path} is a second, different {asked!r} of {name!r}; the first one counts.")
+                raise MessageError(
+                    f"{path} is a second, different {asked!r} of {name!r}; the first one counts. Leave it out."
+                )
             return name, False
         if asked != action:
             raise MessageError(
-                f"{path} is the answer to {asked!r}, and this round is at {action!r}: it came too late or early."
+                f"{path} is the answer to {asked!r}, and this round is at {action!r}: it came too late or too early."
             )
         try:
             (self._take_join if action == "join" else self._take_stage)(name, letter)
@@ -166,13 +170,13 @@ class RoundFolder:
     def _take_join(self, name: str, letter: Letter) -> None:
         key, signature = letter.fields.get("key", b""), letter.fields.get("signature", b"")
         if not isinstance(key, bytes) or not isinstance(signature, bytes):
-            raise MessageError("its key or signature are not bytes.")
+            raise MessageError("its key or signature is not bytes; let the site join again.")
         participant, joined = Participant(name, key), self._joined()
         letters.check_signed(letter, participant.key, name)
         if self.options.peers:
             self._check_peer(participant, signature)
         if any(other["key"] == key.hex() for other in joined.values()):
-            raise RosterError(f"{name!r} uses the key of another site; each site has its own.")
+            raise RosterError(f"{name!r} uses the key of another site; let it join from its own folder.")
         check_look_alike(name, {skeleton(other): other for other in joined})
         joined[name] = {"key": key.hex(), "signature": signature.hex()}
         files.write(self.path / JOINED, json.dumps(joined, indent=1, ensure_ascii=False), files.PRIVATE)
@@ -183,22 +187,23 @@ class RoundFolder:
         key = peers.get(participant.name)
         if key is None or not signature or not binding.is_signed(key, signature, content):
             raise MessageError(
-                f"{participant.name!r} is not among the peers, or its node's key did not sign its round key."
+                f"{participant.name!r} is not among the peers, or its node's key did not sign its round key; "
+                "check the site's auth_key and the peers given to 'ghofl secure open'."
             )
 
     def _take_stage(self, name: str, letter: Letter) -> None:
         state = self._state()
         seat = state.agreement.seat_of(name)
         if seat is None:
-            raise MessageError(f"{name!r} is not in this round.")
+            raise MessageError(f"{name!r} did not join this round in time; leave its letter out.")
         letters.check_signed(letter, state.agreement.participants[seat].key, name)
         if name not in state.senders():  # a command may have died after the state was written
             self._save(secure.receive(state, name, letter.content))
 
     def _close(self, action: str) -> None:
-        """Go on to the next stage, or to the total."""
+        """Begin the next stage, or write the total."""
         if action == "join":
-            self._save(secure.open_round(self._agreed()))
+            self._save(secure.open_round(self._agreement()))
             return
         state = self._state()
         if action != ACTIONS[-1]:
@@ -208,17 +213,18 @@ class RoundFolder:
             return
         release = secure.finish(state)
         total = Total.of_round(release.total, self.recipe, release.survivors)
-        Total.from_bytes(total.to_bytes())  # a lying site may have spoilt the sum so that nobody could read it
+        Total.from_bytes(total.to_bytes())  # a lying site may have made the sum unreadable
         total.save(self.path / TOTAL)
-        for path in (self.path / STATE, *self.path.glob(f"{CLOSED}-*")):  # the round's shares are of use to nobody now
+        for path in (self.path / STATE, *self.path.glob(f"{CLOSED}-*")):  # nobody needs the round's shares any more
             path.unlink(missing_ok=True)
 
-    def _agreed(self) -> Agreement:
+    def _agreement(self) -> Agreement:
         joined = self._joined()
         least = max(LEAST, self.options.min_sites)
         if len(joined) < least:
             raise FederationError(
-                f"{len(joined)} sites joined the round; it hides sites among each other and needs at least {least}."
+                f"{len(joined)} sites joined the round, and it needs at least {least} to hide each among the others; "
+                "wait for more before --close join."
             )
         participants = tuple(Participant(name, bytes.fromhex(joined[name]["key"])) for name in sorted(joined))
         plan = round_plan(
@@ -228,7 +234,7 @@ class RoundFolder:
         return Agreement(self.round_id, participants, seed, Layout.of(self.recipe).entries, plan)
 
     def _write_letters(self) -> tuple[Path, ...]:
-        """The letters of the current stage, written again where they are there already: they are the same."""
+        """Write the letters of the current stage; repeated, they are the same."""
         action = self._action()
         if action == "join":
             return (self.invite(),)
@@ -291,9 +297,11 @@ class RoundFolder:
         self._loaded = state
 
     def _joined(self) -> dict[str, dict[str, str]]:
-        path = self.path / JOINED
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return self._read(JOINED)
 
     def _hashes(self) -> dict[str, str]:
-        path = self.path / CAME
+        return self._read(CAME)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        path = self.path / name
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Features become moments: which sums there are (`Layout`), their values (`Moments`), and adding rows up to them."""
+"""Moments of features: which sums there are (`Layout`), their values (`Moments`), and how rows are added to them."""
 
 from ghofl.moments.layout import Layout
 from ghofl.moments.moments import Moments, MomentsBuilder

@@ -8,7 +8,7 @@ from ghofl.errors import EmbeddingsError, LayoutError, MomentsOverflowError
 from ghofl.features import exact_product
 from ghofl.moments.layout import Layout
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, Statistic
+from ghofl.statistics import INT64_MAX, Statistic, arrays
 from ghofl.statistics.triangles import is_leading
 from ghofl.workers import each
 
@@ -16,45 +16,50 @@ SMALLEST_BUFFER = 8 * 2**20
 
 
 class BlockBuilder:
-    """The blocks of rows that arrive in pieces: each statistic adds rows as they come, or many at a time per class.
+    """Builds the blocks of rows that arrive in pieces; a statistic adds rows as they come, or many at a time per class.
 
-    Rows that wait do so as small integers, until they take a sixteenth of the memory of the statistics (a quarter when
-    there is one matrix per class), or 8 MiB.
+    Rows that wait are kept as small integers, until they take a sixteenth of the memory of the statistics (a quarter
+    where there is one matrix per class), at most a quarter of what an array may take, and at least 8 MiB.
     """
 
     def __init__(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> None:
         if (0 if sketch is None else sketch.shape[1]) != layout.sketch:
             raise LayoutError(
                 f"layout {layout} needs the sketch matrix of its recipe, {layout.dim} × {layout.sketch}; "
-                f"got {'none' if sketch is None else sketch.shape}. Features.of(recipe).sketch is the one."
+                f"got {'none' if sketch is None else sketch.shape}. Give Features.of(recipe).sketch."
             )
         self.layout = layout
         self._sketch = sketch
-        self._blocks = {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()}
+        self._blocks = {name: arrays.zeros(shape) for name, shape in layout.shapes.items()}
         self._room = INT64_MAX // layout.largest
         self._immediate = [(record, self._blocks[record.name]) for record in layout.records if not record.is_deferred]
-        assert all(record.is_per_class for record, _ in self._immediate), "threads add different classes at a time"
+        assert all(record.is_per_class for record, _ in self._immediate), (
+            "threads add to different classes at the same time"
+        )
         self._deferred = [record for record in layout.records if record.is_deferred]
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._buffered = 0
         self._is_finished = False
         has_matrices = any(record.is_per_class and not record.is_sketched for record in self._deferred)
-        self._budget = max(SMALLEST_BUFFER, 8 * layout.entries // (4 if has_matrices else 16))
+        # With fewer bits more rows can wait, so that matrices in a file are read and written less often.
+        self._kind = np.int8 if layout.bound < 2**7 and has_matrices else np.int16 if layout.bound < 2**15 else np.int32
+        wanted = 8 * layout.entries // (4 if has_matrices else 16)
+        self._budget = max(SMALLEST_BUFFER, min(wanted, arrays.limit() // 4))
 
     def add(self, x: Integer[np.ndarray, "n dim"], y: Integer[np.ndarray, " n"]) -> None:
         """Add rows and their class numbers. Nothing is added when any of them is refused."""
         if self._is_finished:
-            raise LayoutError("this builder has given its moments away; start another and add the two results.")
+            raise LayoutError("this builder is finished; start another one, and add the two moments.")
         check_rows(x, y, self.layout)
         self._check_room(int(self._blocks["N"].sum()) + len(y))
         y = y.astype(np.int64, copy=False)
-        small = x.astype(np.int16 if self.layout.bound < 2**15 else np.int32, copy=False)
+        small = x.astype(self._kind, copy=False)
         step = max(1, self._budget // max(1, small.shape[1] * small.itemsize))
         for start in range(0, len(y), step):
             self._add(small[start : start + step], y[start : start + step])
 
     def finish(self) -> dict[str, Int64[np.ndarray, "..."]]:
-        """The blocks of all rows. This ends the builder: they are handed over, not copied."""
+        """The blocks of all rows. They are not copied, so the builder cannot be used again."""
         self._flush()
         self._is_finished = True
         return self._blocks
@@ -77,7 +82,7 @@ class BlockBuilder:
         for record in self._deferred if self._buffers else []:
             block = self._blocks[record.name]
             if record.is_per_class:
-                each(lambda c: self._add_waiting([c], record, block[c]), self._buffers)  # noqa: B023 - it ends before the next
+                each(lambda c: self._add_waiting([c], record, block[c]), sorted(self._buffers))  # noqa: B023 - `each` returns before the next record
             else:
                 self._add_waiting(self._buffers, record, block)
         self._buffers, self._buffered = {}, 0
@@ -85,16 +90,17 @@ class BlockBuilder:
     def _add_waiting(self, classes: Iterable[int], record: Statistic, out: np.ndarray) -> None:
         rows = np.concatenate([rows for c in classes for rows in self._buffers[c]])
         record.add(self._features(rows, record), out)
+        arrays.forget(out)
 
     def _check_room(self, rows: int) -> None:
         if rows > self._room:
             raise MomentsOverflowError(
-                f"{rows} rows that add up to {self.layout.largest} each could leave the 64-bit integers; use fewer grid "
-                "bits."
+                f"{rows} rows that add up to {self.layout.largest} each could exceed the 64-bit integers; use "
+                "fewer grid bits."
             )
 
     def _features(self, rows: np.ndarray, record: Statistic) -> np.ndarray:
-        """What of the rows a statistic adds up: the rows, or their sketch."""
+        """The features that a statistic sums: the rows, or their sketch."""
         if not record.is_sketched or self._sketch is None:
             return rows
         if not is_leading(self._sketch):
@@ -106,16 +112,16 @@ def check_rows(x: np.ndarray, y: np.ndarray, layout: Layout) -> None:
     """Raise unless these are integer rows of the layout with their class numbers."""
     if x.dtype.kind not in "iu":
         raise EmbeddingsError(
-            f"feature rows are {x.dtype} and moments add integers; Features.of(recipe).rows(embeddings) makes them."
+            f"feature rows are {x.dtype}, and moments need integers; make them with Features.of(recipe).rows(embeddings)."
         )
     if y.dtype.kind not in "iu":
         raise EmbeddingsError(
-            f"labels are {y.dtype} and moments need class numbers, integers from 0 to {layout.classes - 1}."
+            f"labels are {y.dtype}, and moments need class numbers: integers from 0 to {layout.classes - 1}."
         )
     if x.shape[1] != layout.dim:
-        raise EmbeddingsError(f"feature rows have {x.shape[1]} entries and the layout has dim={layout.dim}.")
+        raise EmbeddingsError(f"feature rows have {x.shape[1]} entries, and the layout has dim={layout.dim}.")
     if len(x) != len(y):
-        raise EmbeddingsError(f"{len(x)} rows came with {len(y)} labels; every row needs one.")
+        raise EmbeddingsError(f"{len(x)} rows came with {len(y)} labels; give one label per row.")
     if len(y) and not (y.min() >= 0 and y.max() < layout.classes):
         bad = y.min() if y.min() < 0 else y.max()
         raise EmbeddingsError(
@@ -124,7 +130,7 @@ def check_rows(x: np.ndarray, y: np.ndarray, layout: Layout) -> None:
     if x.size and (size := max(int(x.max()), -int(x.min()))) > layout.bound:
         raise EmbeddingsError(
             f"a feature of {size} is beyond the layout's bound of {layout.bound}; "
-            "features come from Features.of(recipe).rows."
+            "make features with Features.of(recipe).rows."
         )
 
 

@@ -1,4 +1,4 @@
-"""Which statistics are inside some moments, and how large they can be."""
+"""Which statistics some moments hold, and how large their entries can be."""
 
 import hashlib
 import json
@@ -8,12 +8,12 @@ from math import prod
 from typing import Any
 
 from ghofl.recipe import Recipe
-from ghofl.statistics import STATISTICS, Statistic, stored
+from ghofl.statistics import STATISTICS, Statistic, statistics_to_store
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which statistics are inside some moments, of how many classes and dimensions, and how large a feature can be.
+    """The statistics in some moments, the number of classes and dimensions, and the largest feature.
 
     >>> Layout(classes=10, dim=256, statistics=("N", "A", "B")).entries
     35466
@@ -26,11 +26,11 @@ class Layout:
     bound: int = 127
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "statistics", stored(self.statistics))
+        object.__setattr__(self, "statistics", statistics_to_store(self.statistics))
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Layout":
-        """The layout that every site of this recipe fills; what follows from another statistic is not in it."""
+        """The layout that every site of this recipe fills; statistics that can be derived from others are not in it."""
         is_sent = recipe.sketch is not None and STATISTICS["Z"].parent not in recipe.statistics
         sketch = recipe.sketch.dim if is_sent and recipe.sketch is not None else 0
         return cls(len(recipe.classes), recipe.dim, recipe.statistics, sketch, recipe.grid.bound)
@@ -53,15 +53,15 @@ class Layout:
     @property
     def largest(self) -> int:
         """The largest entry that one row can add to any block; at least a square."""
-        return max(self.bound**2, *(record.largest(self.bound, self.dim) for record in self.records))
+        return _largest(self)
 
     def width(self, statistic: Statistic) -> int:
-        """How many features a statistic is about: those of a row, or of its sketch."""
+        """How many features a statistic sums: those of a row, or of its sketch."""
         return statistic.width(self.dim, self.sketch)
 
     def digest(self) -> Any:
-        """A sha256 that has seen the layout, and waits for every entry as little-endian int64."""
-        return hashlib.sha256(json.dumps([str(self), *self.shapes]).encode())
+        """A sha256 of the layout, to be updated with every entry as little-endian int64."""
+        return _digest(self).copy()
 
     def source(self, statistic: str) -> str:
         """The stored block that a statistic is read from: its own or its parent's; empty where there is neither."""
@@ -79,7 +79,7 @@ class Layout:
         return f"(classes={self.classes}, dim={self.dim}, {blocks}{sketch}, bound={self.bound})"
 
 
-# Every message of thousands asks for these again.
+# Cached, because every one of thousands of messages needs them.
 @lru_cache(maxsize=64)
 def _records(layout: Layout) -> tuple[Statistic, ...]:
     return tuple(
@@ -87,6 +87,16 @@ def _records(layout: Layout) -> tuple[Statistic, ...]:
         for name, record in STATISTICS.items()
         if (layout.sketch > 0 if record.is_sketched else name in layout.statistics)
     )
+
+
+@lru_cache(maxsize=64)
+def _largest(layout: Layout) -> int:
+    return max(layout.bound**2, *(record.largest(layout.bound, layout.dim) for record in layout.records))
+
+
+@lru_cache(maxsize=64)
+def _digest(layout: Layout) -> Any:
+    return hashlib.sha256(json.dumps([str(layout), *layout.shapes]).encode())
 
 
 @lru_cache(maxsize=64)

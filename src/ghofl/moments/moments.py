@@ -15,7 +15,7 @@ from ghofl.moments.builder import BlockBuilder
 from ghofl.moments.layout import Layout
 from ghofl.notebook import Shown
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, STATISTICS
+from ghofl.statistics import INT64_MAX, STATISTICS, arrays
 from ghofl.statistics.triangles import apply, unpacked
 
 
@@ -26,8 +26,8 @@ class Moments(Shown):
     Guarantees
     ----------
     ``Moments.of(union) == sum of Moments.of(parts)`` for every split and every order, and
-    ``total - part + part == total``, to the bit. A sum that would leave the 64-bit integers raises
-    `MomentsOverflowError` and gives nothing.
+    ``total - part + part == total``, to the bit. A sum that would exceed the 64-bit integers raises
+    `MomentsOverflowError`.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Moments(Shown):
     @classmethod
     def zeros(cls, layout: Layout) -> "Moments":
         """The moments of no rows."""
-        return cls(layout, {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()})
+        return cls(layout, {name: arrays.zeros(shape) for name, shape in layout.shapes.items()})
 
     @classmethod
     def of(
@@ -63,20 +63,22 @@ class Moments(Shown):
 
     def __add__(self, other: "Moments") -> "Moments":
         self._check_sum(other, "add")
-        return Moments(self.layout, {name: a + other.blocks[name] for name, a in self.blocks.items()})
+        return Moments(self.layout, self._combine(np.add, other))
 
     def __sub__(self, other: "Moments") -> "Moments":
         self._check_sum(other, "subtract")
-        return Moments(self.layout, {name: a - other.blocks[name] for name, a in self.blocks.items()})
+        return Moments(self.layout, self._combine(np.subtract, other))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Moments):
             return NotImplemented
         return self.layout == other.layout and all(
-            np.array_equal(a, other.blocks[name]) for name, a in self.blocks.items()
+            np.array_equal(a, b)
+            for name, block in self.blocks.items()
+            for a, b in arrays.pieces(block, other.blocks[name])
         )
 
-    __hash__ = None  # type: ignore[assignment]  # arrays inside; `sha256` is the name of a value
+    __hash__ = None  # type: ignore[assignment]  # it holds arrays; `sha256` identifies a value
 
     def _facts(self) -> dict[str, object]:
         blocks = " ".join(self.layout.shapes)
@@ -87,7 +89,8 @@ class Moments(Shown):
         """The sha256 over the layout and every entry as little-endian int64, in hexadecimal."""
         digest = self.layout.digest()
         for block in self.blocks.values():
-            digest.update(np.ascontiguousarray(block, dtype="<i8").data)
+            for (some,) in arrays.pieces(block):
+                digest.update(np.ascontiguousarray(some, dtype="<i8").data)
         return digest.hexdigest()
 
     @property
@@ -97,17 +100,17 @@ class Moments(Shown):
 
     @property
     def counts(self) -> Int64[np.ndarray, " classes"]:
-        """N: the rows of each class."""
+        """N: the number of rows per class."""
         return self.blocks["N"]
 
     @property
     def sums(self) -> Int64[np.ndarray, "classes dim"]:
-        """A: the sum of the rows of each class."""
+        """A: the sum of the rows per class."""
         return self.blocks["A"]
 
     @property
     def squares(self) -> Int64[np.ndarray, "classes dim"]:
-        """D: the sum of squared entries of each class, stored or read off the diagonal of S."""
+        """D: the sum of squared entries per class, stored or read off the diagonal of S."""
         return self.block("D")
 
     def pooled(self) -> Int64[np.ndarray, "dim dim"]:
@@ -124,7 +127,7 @@ class Moments(Shown):
         record, source = STATISTICS[statistic], self.layout.source(statistic)
         if source == statistic:
             return self.blocks[statistic]
-        assert record.derive is not None, "a statistic with a parent says how it follows from it"
+        assert record.derive is not None, "a statistic with a parent has a way to derive it"
         return record.derive(self.blocks[source], self.layout.dim, sketch)
 
     def of_sketch(self, sketch: Int[np.ndarray, "dim sketch"]) -> "Moments":
@@ -134,14 +137,18 @@ class Moments(Shown):
         sums = np.ascontiguousarray(apply(self.sums, sketch.astype(np.int64)))
         return Moments(layout, {"N": self.counts, "A": sums, "S": self.block("Z", sketch)})
 
-    def restricted(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> "Moments":
+    def restrict(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> "Moments":
         """The same sums with only the statistics of a coarser layout, as if only those had been collected."""
         if replace(layout, statistics=self.layout.statistics, sketch=self.layout.sketch) != self.layout:
-            raise LayoutError(f"moments of layout {self.layout} do not hold those of layout {layout}.")
+            raise LayoutError(
+                f"moments of layout {self.layout} do not hold those of layout {layout}; ask for fewer statistics."
+            )
         is_given = sketch is not None and sketch.shape[1] == layout.sketch
         if layout.sketch and not is_given:
             self.require("Z")
-            raise LayoutError(f"layout {layout} needs its sketch matrix, {layout.dim} × {layout.sketch}.")
+            raise LayoutError(
+                f"layout {layout} needs its sketch matrix, {layout.dim} × {layout.sketch}; give Features.of(recipe).sketch."
+            )
         return Moments(layout, {name: self.block(name, sketch) for name in layout.shapes})
 
     def require(self, statistic: str) -> None:
@@ -149,8 +156,11 @@ class Moments(Shown):
         if not self.layout.has(statistic):
             raise MissingStatisticError(
                 f"statistic {statistic} is not in these moments, which hold {', '.join(self.layout.shapes)}; a recipe "
-                f"with {STATISTICS[statistic].wish} has it. Sites must send again: it cannot be computed from the others."
+                f"with {STATISTICS[statistic].recipe_entry} has it. Sites must send again: it cannot be computed from the others."
             )
+
+    def _combine(self, work: np.ufunc, other: "Moments") -> dict[str, np.ndarray]:
+        return {name: arrays.computed(work, block, other.blocks[name]) for name, block in self.blocks.items()}
 
     def _check_sum(self, other: "Moments", verb: str) -> None:
         if self.layout != other.layout:
@@ -168,10 +178,11 @@ class Moments(Shown):
 
 
 class MomentsBuilder:
-    """Moments of rows that arrive in pieces.
+    """Builds the moments of rows that arrive in pieces.
 
-    Rows of second moments wait in a buffer and are then multiplied out in panels of columns, one product per class.
-    Whatever the number of rows, memory stays within 1.5 × the statistics, plus 16 MiB that small layouts notice.
+    For second moments, rows wait in a buffer and are then multiplied in panels of columns, one product per class.
+    Whatever the number of rows, memory stays within 1.5 × that of the statistics, plus 16 MiB. Statistics that are too
+    large for memory lie in a temporary file (`ghofl.statistics.arrays`).
 
     >>> layout = Layout(classes=2, dim=2)
     >>> builder = MomentsBuilder(layout)
@@ -190,9 +201,9 @@ class MomentsBuilder:
         self._blocks.add(x, y)
 
     def moments(self) -> Moments:
-        """The moments of all rows. This ends the builder: its sums are handed over, not copied."""
+        """The moments of all rows. Sums are not copied, so the builder cannot be used again."""
         return Moments(self.layout, self._blocks.finish())
 
 
 def _largest(block: Int64[np.ndarray, "..."]) -> int:
-    return max(int(block.max(initial=0)), -int(block.min(initial=0)))
+    return max(max(int(a.max(initial=0)), -int(a.min(initial=0))) for (a,) in arrays.pieces(block))

@@ -18,7 +18,7 @@ from ghofl.shapes import Float, Shaped
 
 
 def skewness(moments: Moments) -> Float[np.ndarray, "classes dim"]:
-    """m₃ / m₂^1.5 of every feature within every class: 0 for any symmetric distribution, a normal one among them.
+    """m₃ / m₂^1.5 of every feature within every class: 0 for every symmetric distribution, such as a normal one.
 
     Guarantees
     ----------
@@ -44,7 +44,7 @@ def excess_kurtosis(moments: Moments) -> Float[np.ndarray, "classes dim"]:
 
     Guarantees
     ----------
-    As for `skewness`; for exact moments it is never under −2.
+    As for `skewness`; for exact moments it is never below −2.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A recipe from options: the one place where every command and simulation puts one together.
+"""A recipe from options, for every command and simulation.
 
 What sites send and in which space comes first (as given, or the proposal for a budget), then the transform, then the
-grid, and privacy last, once. An option that cannot be kept together with another is an error; none is left out.
+grid, and privacy last. Options that exclude each other are an error; none is ignored.
 """
 
 from dataclasses import asdict, dataclass, field, replace
@@ -16,17 +16,17 @@ from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recip
 from ghofl.shapes import Num
 
 DELTA = 1e-5
-TOLERATED_FLAT = 0.1  # of columns; a few dead entries of an encoder are usual
+TOLERATED_FLAT = 0.1  # share of columns; a few dead entries of an encoder are normal
 SITE_ROWS = 5000
 GRID_ROWS = 4096
-TABLE_BITS = 12  # tables have few numbers a row, and ranges much wider than what rows usually have
+TABLE_BITS = 12  # tables have few numbers per row, and ranges much wider than most values
 
 
 @dataclass(frozen=True, slots=True)
 class PrivacyOptions:
-    """What a recipe should promise about rows: the fields of its `Privacy`, those left open being None.
+    """What a recipe should promise about rows: the fields of its `Privacy`, where None means the default.
 
-    Left open, δ is 1e-5, the radius is the usual length of feature rows (of unit length), and one site is enough.
+    By default δ is 1e-5, the radius is the usual length of feature rows (of unit length), and one site is enough.
     """
 
     epsilon: float | None = None
@@ -44,7 +44,7 @@ class PrivacyOptions:
     person_rows: int | None = None
 
     def section(self, recipe: Recipe) -> Privacy:
-        """The section that goes into a recipe whose space and grid are settled."""
+        """The privacy section for a recipe whose space and grid are already chosen."""
         values = {name: value for name, value in asdict(self).items() if value is not None}
         if self.epsilon is not None:
             values.setdefault("delta", DELTA)
@@ -55,11 +55,11 @@ class PrivacyOptions:
 
 @dataclass(frozen=True, slots=True)
 class RecipeOptions:
-    """What a recipe should be like; what is None or empty is chosen by the rules of `assemble`.
+    """What a recipe should be like; `assemble` chooses what is None or empty.
 
     `budget` is in bytes per message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
-    class covariances of plain features beside a lift. `privacy` leaves things open, or is the finished section. A
-    `table` is the schema of rows that are a table's.
+    class covariances of the original features together with a lift. `privacy` are options, or the finished section.
+    `table` is the schema of rows from a table.
     """
 
     statistics: tuple[str, ...] | None = None
@@ -82,7 +82,7 @@ class RecipeOptions:
 
 @dataclass(frozen=True, slots=True)
 class Assembly:
-    """A recipe, the proposal it follows where there was a budget, and what was chosen on the way, in sentences."""
+    """A recipe, the proposal it follows where there was a budget, and sentences about what was chosen."""
 
     recipe: Recipe
     proposal: Proposal | None = None
@@ -100,8 +100,8 @@ def assemble(
     """The recipe that these options ask for.
 
     The grid is the given one, or fitted to `public` rows, or to `protected` ones where no epsilon is promised. Without
-    rows to fit it to it follows from the unit length or the radius, or is the default. `PublicRows` teach a centre, a
-    projection and a radius besides.
+    such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
+    projection and a radius.
 
     Guarantees
     ----------
@@ -115,7 +115,7 @@ def assemble(
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
-    learnt, fitting = (public, public.some(GRID_ROWS)) if isinstance(public, PublicRows) else (None, public)
+    learnt, fitting = (public, public.sample(GRID_ROWS)) if isinstance(public, PublicRows) else (None, public)
     options, notes = _with_unit_length(_with_table(options, learnt), learnt)
     space, proposal = _space(options, classes, encoder, learnt)
     transform = Transform(
@@ -136,9 +136,9 @@ def assemble(
 
 
 def _with_table(options: RecipeOptions, learnt: PublicRows | None) -> RecipeOptions:
-    """A table's embeddings lie in [−1, 1]: the grid ends there, no square root is taken, and lengths are bounded.
+    """The options with the grid of a table: its embeddings are in [−1, 1], and no square root is taken.
 
-    Around a public centre they lie in [−2, 2].
+    Around a public centre they are in [−2, 2].
     """
     if options.table is None:
         return options
@@ -155,8 +155,8 @@ def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tupl
     if options.budget is None or options.privacy.epsilon is None or not is_open:
         return options, ()
     note = (
-        "Rows are scaled to length 1, which bounds what one row can change without looking at any; "
-        "give a radius (--radius) for rows as they are."
+        "Rows are scaled to length 1, which bounds what one row can change without looking at any row; "
+        "give a radius (--radius) to keep their lengths."
     )
     return replace(options, unit_length=True), (note,)
 
@@ -164,7 +164,7 @@ def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tupl
 def _space(
     options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder, learnt: PublicRows | None
 ) -> tuple[Recipe, Proposal | None]:
-    """What sites send and in which space, with the grid's bits."""
+    """The recipe with what sites send, the space and the bits of the grid, and the proposal for a budget."""
     if options.budget is not None:
         _check_budget(options)
         proposal = propose(
@@ -196,7 +196,7 @@ def _check_budget(options: RecipeOptions) -> None:
         names = " and ".join(f"{name} (--{name})" for name in given)
         raise RecipeError(
             f"a budget (--budget) chooses what sites send and in which space, and {names} was given too; "
-            "leave out one or the other."
+            "leave one of them out."
         )
 
 
@@ -206,7 +206,7 @@ def _with_grid(
     rows: Num[np.ndarray, "p dim"] | None,
     protected: Num[np.ndarray, "n dim"] | None,
 ) -> Recipe:
-    """The recipe with the scale of its grid; under an epsilon `rows` are public, and no protected row is looked at."""
+    """The recipe with the scale of its grid; under an epsilon `rows` are public, and no protected row is used."""
     is_private, scale = options.privacy.epsilon is not None, options.scale
     if scale is not None:
         recipe = replace(recipe, grid=replace(recipe.grid, scale=scale))
@@ -220,25 +220,25 @@ def _with_grid(
         return replace(recipe, grid=replace(recipe.grid, scale=_radius_scale(recipe, options.privacy.radius)))
     if is_private and protected is not None:
         raise PrivacyError(
-            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; give rows of unit "
-            "length (--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
+            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; use unit length "
+            "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
     return recipe
 
 
 def _notes_on_grid(recipe: Recipe, rows: Num[np.ndarray, "p dim"] | None) -> tuple[str, ...]:
-    """What to say of raw columns: the grid has one scale, which the largest of them sets."""
+    """A note about raw columns, where the largest sets the one scale of the grid and others become flat."""
     share = 0.0 if rows is None else flat_features(recipe, rows)
     if share <= TOLERATED_FLAT:
         return ()
     return (
-        f"{share:.0%} of the columns are so small beside the largest that the grid rounds them to one value, and they tell "
-        "heads nothing: bring columns to one size, or give them ranges by a schema ('ghofl schema', --table).",
+        f"{share:.0%} of the columns are so small beside the largest that the grid rounds them to one value, so heads learn "
+        "nothing from them: bring columns to one size, or give them ranges by a schema ('ghofl schema', --table).",
     )
 
 
 def _radius_scale(recipe: Recipe, radius: float) -> float:
-    """A grid scale for feature rows of length `radius`, chosen without any, as `unit_scale` is for rows of length 1."""
+    """A grid scale for feature rows of length `radius`, chosen without rows, as `unit_scale` is for length 1."""
     return float(f"{unit_scale(recipe.grid, recipe.encoder.dim) * usual_length(recipe) / radius:.3g}")
 
 
@@ -247,6 +247,6 @@ def _usual_radius(recipe: Recipe) -> float:
         return recipe.table.longest * usual_length(recipe)
     if not recipe.transform.unit_length:
         raise PrivacyError(
-            "noise is sized by the longest row allowed; write --radius, or --unit-length for rows of one length."
+            "the size of the noise follows from the longest row allowed; write --radius, or --unit-length."
         )
     return usual_length(recipe)

@@ -1,7 +1,7 @@
 """The strongest recipe that a payload budget allows, by fixed rules.
 
-The rules look at what is there (statistics, dimension, classes) and never at data. They were made from accuracies on
-held-out training rows of CIFAR-10 and CIFAR-100 (MobileNetV2, square roots of features), which `EXPECTED` keeps.
+The rules use statistics, dimension and classes, never data. They come from accuracies on held-out training rows of
+CIFAR-10 and CIFAR-100 (MobileNetV2, square roots of features), which are in `EXPECTED`.
 """
 
 from dataclasses import dataclass, replace
@@ -15,9 +15,10 @@ from ghofl.moments import Layout
 from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
 from ghofl.secure import Ring, RingError
 
-# Points of accuracy on held-out CIFAR-100 rows: LDA of a projection by dimension, what a sketch adds to it, and what a
-# lift adds by how many times the dimension it has. Means, or means and variances, are so far below LDA of their space.
-# "public" are principal directions of another set, CIFAR-10, scaled by its covariance within classes.
+# Points of accuracy on held-out CIFAR-100 rows: LDA of a projection by its dimension, what a sketch adds by its
+# dimension, and what a lift adds by its size relative to the encoder's. Means, or means and variances, are below LDA of
+# the same space by the two constants. "public" are principal directions of another set, CIFAR-10, scaled by its
+# covariance within classes.
 EXPECTED = {
     "lda": ((64, 128, 256, 384, 512, 768, 1280), (48.4, 55.7, 59.9, 62.3, 62.7, 63.4, 64.6)),
     "sketch": ((0, 32, 48, 64, 96, 128, 256, 512, 1280), (0.0, 0.9, 1.1, 1.5, 2.2, 2.6, 3.8, 4.8, 6.2)),
@@ -28,13 +29,13 @@ EXPECTED = {
 MEANS_BELOW_LDA, VARIANCES_BELOW_LDA = 14.6, 12.6
 PROJECTIONS = (64, 96, 128, 160, 192, 256, 320, 384, 448, 512, 640, 768)
 SMALL_PROJECTIONS = (32, 48)  # worth sending where directions are public ones
-# Under noise in a public space: B is worth its noise from this ε on and up to so many dimensions; sums of many classes
-# at a small ε, which have few rows each, up to fewer.
+# Under noise in a public space, B is worth sending from this ε on and up to this many dimensions; at a small ε, sums of
+# many classes, which have few rows each, only up to fewer.
 B_FROM_EPSILON, LARGEST_NOISY, LARGEST_NOISY_BY_CLASS, MANY_CLASSES, SMALL_EPSILON = 4.0, 256, 128, 50, 2.0
 SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
 LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
-LIFTED_FROM = 64  # random features of fewer numbers were not tried
-# What a secure round reserves room for in an entry: a million rows per site, and 128 sites in the sum.
+LIFTED_FROM = 64  # lifts of fewer dimensions were not tried
+# A masked entry has room for a million rows per site, and 128 sites in the sum.
 MASKED_ROWS, MASKED_SITES = 10**6, 128
 ROUND_BYTES = 8_000  # keys and shares for some twenty neighbours
 
@@ -65,10 +66,10 @@ def propose(
     """The recipe with the best expected accuracy whose message of a site with `rows` rows fits `budget` bytes.
 
     `bits` are those of its grid, 8 or 6 unless given, `seed` that of its public matrices. Under `secure` aggregation
-    every entry takes the room of the largest. Where the total is going to be `noisy`, class covariances and lifts are
+    every entry takes as many bytes as the largest. If the total will be `noisy`, class covariances and lifts are
     left out: noise in the covariance of a class is as large as in the shared one, which has the rows of all classes.
-    With `public` rows the directions of projections are theirs, which makes small spaces and means alone worth more;
-    `epsilon` then says how large a space its noise leaves anything of.
+    With `public` rows, projections use their directions, which makes small spaces and means alone worth more;
+    `epsilon` then limits the size of the space.
 
     >>> proposal = propose(5_000_000, tuple(map(str, range(100))), 1280)
     >>> proposal.recipe.sketch.dim, proposal.bytes < 5_000_000
@@ -77,13 +78,15 @@ def propose(
     grids = [Grid(), Grid(bits=6)] if bits is None else [Grid(bits=bits)]
     starts = (Recipe(classes, Encoder(dim, encoder), grid=grid) for grid in grids)
     candidates = (c for start in starts for c in _candidates(start, seed, public))
-    candidates = (c for c in candidates if not noisy or (_is_shared(c) and (not public or _outlives(c, epsilon))))
+    candidates = (c for c in candidates if not noisy or (_is_shared(c) and (not public or _survives_noise(c, epsilon))))
     size_of = _masked_bytes if secure else _bytes
     found = [(_expected(recipe, public), -size_of(recipe, rows), recipe) for recipe in candidates]
     within = [candidate for candidate in found if -candidate[1] <= budget]
     if not within:
         least = min(-size for _, size, _ in found)
-        raise RecipeError(f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}.")
+        raise RecipeError(
+            f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}; raise --budget."
+        )
     _, size, recipe = max(within, key=lambda candidate: candidate[:2])
     head = best_head(Layout.of(recipe), recipe)
     bytes_ = int(-size)
@@ -93,14 +96,14 @@ def propose(
 
 
 def _candidates(start: Recipe, seed: int, public: bool) -> list[Recipe]:
-    """Every recipe that is weighed, on the grid of `start`."""
+    """Every recipe that is considered, on the grid of `start`."""
     dim = start.encoder.dim
-    plain = replace(start, statistics=(), transform=Transform(power=0.5))
-    linear = replace(plain, statistics=("B",))
-    out = [plain, replace(plain, statistics=("D",)), replace(plain, statistics=("S",))]
+    means = replace(start, statistics=(), transform=Transform(power=0.5))
+    linear = replace(means, statistics=("B",))
+    out = [means, replace(means, statistics=("D",)), replace(means, statistics=("S",))]
     dims = [k for k in (*(SMALL_PROJECTIONS if public else ()), *PROJECTIONS) if k < dim]
     if public:
-        out += [replace(plain, projection=Projection(dim=k, seed=seed)) for k in dims]
+        out += [replace(means, projection=Projection(dim=k, seed=seed)) for k in dims]
     spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in dims)]
     for space in spaces:
         out += [replace(space, sketch=Sketch(dim=k, seed=seed) if k else None) for k in SKETCHES if k < space.dim]
@@ -116,8 +119,8 @@ def _is_shared(recipe: Recipe) -> bool:
     return "S" not in recipe.statistics and recipe.sketch is None and recipe.lift is None
 
 
-def _outlives(recipe: Recipe, epsilon: float | None) -> bool:
-    """Whether noise leaves something of what this recipe sends, in a public space."""
+def _survives_noise(recipe: Recipe, epsilon: float | None) -> bool:
+    """Whether what this recipe sends, in a public space, is still useful under noise."""
     if recipe.dim > LARGEST_NOISY or "D" in recipe.statistics:
         return False
     if epsilon is None or epsilon < SMALL_EPSILON:
@@ -127,13 +130,13 @@ def _outlives(recipe: Recipe, epsilon: float | None) -> bool:
 
 
 def _expected(recipe: Recipe, public: bool = False) -> float:
-    """Points of expected accuracy; differences between recipes are what counts.
+    """Points of expected accuracy, of which only the differences between recipes matter.
 
     In one space, more statistics are never expected to be worse.
     """
     dim = min(recipe.dim, recipe.encoder.dim)
     coarse = 0.2 if recipe.grid.bits < 8 else 0.0
-    if public and recipe.statistics in (("N", "A"), ("N", "A", "D")):  # variances tell nothing that the metric has not
+    if public and recipe.statistics in (("N", "A"), ("N", "A", "D")):  # variances add nothing to the metric
         return _expected_in(dim, "public means") - coarse
     linear = _expected_in(dim, "public lda" if public and recipe.projection is not None else "lda")
     if recipe.statistics == ("N", "A"):
@@ -149,7 +152,7 @@ def _expected(recipe: Recipe, public: bool = False) -> float:
 
 
 def _expected_in(dim: int, table: str) -> float:
-    """Between the measured dimensions and below them by the logarithm of the dimension; never more than the largest."""
+    """Points at a dimension: interpolated in its logarithm, extrapolated below the table, constant above it."""
     dims, points = EXPECTED[table]
     if dim >= dims[0]:
         return float(np.interp(np.log(dim), np.log(dims), points))
@@ -158,7 +161,7 @@ def _expected_in(dim: int, table: str) -> float:
 
 
 def _bytes(recipe: Recipe, rows: int) -> int:
-    """What a site with rows of every class sends: whole bytes for entries of the size that sums of this grid reach."""
+    """The bytes that a site with rows of every class sends, estimated from the usual size of its sums."""
     layout = Layout.of(recipe)
     typical = recipe.grid.bound / 5.0  # the root mean square of an entry that fills three quarters of the grid at most
     per_class = max(1.0, rows / layout.classes)
@@ -173,7 +176,7 @@ def _bytes(recipe: Recipe, rows: int) -> int:
 
 
 def _masked_bytes(recipe: Recipe, rows: int) -> float:
-    """What a site sends in a secure round: every entry in the whole bytes that the largest could need in a sum."""
+    """The bytes that a site sends in a secure round, where every entry has room for the largest possible sum."""
     layout = Layout.of(recipe)
     is_kept = recipe.sketch is not None and recipe.sketch.kept  # its features are not sums of others
     reach = 1 if is_kept else layout.dim
@@ -186,6 +189,6 @@ def _masked_bytes(recipe: Recipe, rows: int) -> float:
 
 
 def _width(size: float, signs: int) -> float:
-    """Bytes of a signed entry of about this size: whole ones, averaged over chunks that are larger than most."""
+    """Bytes of an entry of about this size, as a mean over chunks whose largest entries are several times larger."""
     widths = [np.ceil((np.log2(spread * size) + signs - 1) / 8.0) for spread in (1.0, 2.5, 6.0, 12.0)]
     return float(np.mean(widths))

@@ -1,4 +1,4 @@
-"""What rows that are nobody's secret teach a recipe: a centre, a projection, a metric, a grid and a radius.
+"""What a recipe takes from public rows: a centre, a projection, a metric, a grid and a radius.
 
 Public rows are another data set through the same encoder, labelled or not. Everything taken from them is in the recipe
 and its fingerprint: sites need no public rows, and follow it like any other recipe.
@@ -15,23 +15,23 @@ from ghofl.features.features import check_rows
 from ghofl.recipe import Projection, Recipe, Transform
 from ghofl.shapes import Float64, Int64, Num, Shaped
 
-# Entries of the integer matrix: whitened directions differ a hundredfold in size, and the smallest keep two digits.
+# The largest entry of the integer matrix: whitened directions differ a hundredfold in size, so the smallest keep two digits.
 LARGEST = 8191
 SHRINKAGE = 0.1  # of the public covariance; 0.02 to 0.4 differ by a quarter of a point on held-out training rows
-DIGITS = 5  # of the centre, which then takes little room in a recipe
-MOST_ROWS = 20_000  # more teach next to nothing: 2,000 already give most of it
-FEWEST_PER_DIMENSION = 2  # rows for every direction that is asked for
-FLAT = 1e-9  # of the largest variance: what rounding leaves where nothing varies
+DIGITS = 5  # of the centre, so that it takes little room in a recipe
+MOST_ROWS = 20_000  # more gain next to nothing: 2,000 already give most of it
+FEWEST_PER_DIMENSION = 2  # rows per direction
+FLAT = 1e-9  # share of the largest variance below which a direction counts as constant
 BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicRows:
-    """Embeddings that are nobody's secret, and their labels where there are some: of any classes, not the recipe's."""
+    """Embeddings that nobody needs to protect, with labels if there are any; their classes need not be the recipe's."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
-    _known: dict[Transform, tuple] = field(default_factory=dict, init=False, repr=False)  # what was computed before
+    _known: dict[Transform, tuple] = field(default_factory=dict, init=False, repr=False)  # covariances computed before
 
     def __post_init__(self) -> None:
         if len(self.x) > MOST_ROWS:
@@ -39,25 +39,25 @@ class PublicRows:
             object.__setattr__(self, "x", self.x[keep])
             object.__setattr__(self, "y", None if self.y is None else self.y[keep])
 
-    def some(self, count: int) -> Num[np.ndarray, "m dim"]:
-        """So many of the rows, evenly from the whole file."""
+    def sample(self, count: int) -> Num[np.ndarray, "m dim"]:
+        """About `count` of the rows, spread evenly over the whole file."""
         return self.x[:: max(1, len(self.x) // count)]
 
     @property
     def has_metric(self) -> bool:
-        """Whether labels tell how rows of one class vary: most rows have another of their class."""
+        """Whether labels show how rows of one class vary: on average a class has two rows or more."""
         if self.y is None:
             return False
         counts = np.unique(self.y, return_counts=True)[1]
         return len(counts) >= 2 and len(self.x) >= 2 * len(counts)
 
 
-def centred(recipe: Recipe, rows: PublicRows) -> Recipe:
+def centre_on(recipe: Recipe, rows: PublicRows) -> Recipe:
     """The recipe with the mean of public rows, after anchor and power, as the centre of its transform."""
     if not len(rows.x):
-        raise RecipeError("the public file holds no rows; a recipe learns from at least two.")
-    plain = replace(recipe, transform=replace(recipe.transform, centre=(), unit_length=False))
-    sums = sum((part.sum(axis=0) for part in _parts(plain, rows)), start=np.zeros(recipe.encoder.dim))
+        raise RecipeError("the public file holds no rows; give at least two.")
+    before = replace(recipe, transform=replace(recipe.transform, centre=(), unit_length=False))
+    sums = sum((part.sum(axis=0) for part in _parts(before, rows)), start=np.zeros(recipe.encoder.dim))
     centre = tuple(float(f"{value:.{DIGITS}g}") for value in sums / len(rows.x))
     return replace(recipe, transform=replace(recipe.transform, centre=centre))
 
@@ -69,9 +69,9 @@ def public_projection(recipe: Recipe, rows: PublicRows, dim: int) -> Projection:
 
         R = V (Vᵀ Σ V)^(−½)        V the leading eigenvectors of the covariance of all public rows
 
-    Σ is the covariance within the classes of labelled rows, and that of all rows otherwise, shrunk by 0.1. In this
-    space a nearest-mean rule measures distances by the public metric, and LDA is what it was along V. R is rounded to
-    integers, all columns by one factor.
+    Σ is the covariance within the classes of labelled rows, or else that of all rows, shrunk by 0.1. In this
+    space a nearest-mean rule measures distances by the public metric, and LDA is the same as along V. R is rounded to
+    integers, with one factor for all columns.
 
     Guarantees
     ----------
@@ -92,21 +92,21 @@ def public_projection(recipe: Recipe, rows: PublicRows, dim: int) -> Projection:
     vectors = vectors[:, ::-1][:, :dim]
     if _directions(variances) < dim:
         raise RecipeError(
-            f"public rows vary in {_directions(variances)} directions and not in {dim}; give more varied ones, or project "
-            "to fewer dimensions (--project)."
+            f"public rows vary in {_directions(variances)} directions, and {dim} are needed; give more varied rows, or "
+            "project to fewer dimensions (--project)."
         )
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(dim)])
-    matrix = vectors @ _inverse_root(_shrunk(vectors.T @ (total if within is None else within) @ vectors))
+    matrix = vectors @ _inverse_root(_shrink(vectors.T @ (total if within is None else within) @ vectors))
     return Projection.of_matrix(np.rint(LARGEST / np.abs(matrix).max() * matrix).astype(np.int64))
 
 
 def with_public_space(recipe: Recipe, rows: PublicRows) -> Recipe:
-    """The recipe centred on public rows, its random projection replaced by one that they teach.
+    """The recipe centred on public rows, with its random projection replaced by theirs.
 
-    A recipe that asks for counts and sums alone, without a projection, gets one that keeps every direction in which
-    they vary, for the metric. A projection by a given matrix stays, and so do lifts.
+    A recipe that asks only for counts and sums, without a projection, gets one that keeps every direction in which
+    the rows vary, for the metric. A projection by a given matrix is kept, and so is a lift.
     """
-    recipe = centred(recipe, rows)
+    recipe = centre_on(recipe, rows)
     if recipe.projection is not None and not recipe.projection.matrix:
         return replace(recipe, projection=public_projection(recipe, rows, recipe.projection.dim))
     if recipe.projection is None and recipe.lift is None and recipe.statistics == ("N", "A"):
@@ -117,7 +117,7 @@ def with_public_space(recipe: Recipe, rows: PublicRows) -> Recipe:
 
 
 def usual_public_length(recipe: Recipe, rows: PublicRows) -> float:
-    """The median length of public rows as features of a recipe, in its units: a radius that was chosen in public."""
+    """The median length of public rows as features of a recipe, in its units, to be used as a radius."""
     features = Features.of(replace(recipe, privacy=replace(recipe.privacy, radius=None, epsilon=None, delta=None)))
     lengths = [np.linalg.norm(features.values(rows.x[i : i + BLOCK]), axis=1) for i in range(0, len(rows.x), BLOCK)]
     return float(f"{np.median(np.concatenate(lengths)):.3g}")
@@ -126,7 +126,7 @@ def usual_public_length(recipe: Recipe, rows: PublicRows) -> float:
 def covariances(
     recipe: Recipe, rows: PublicRows
 ) -> tuple[Float64[np.ndarray, "dim dim"], Float64[np.ndarray, "dim dim"] | None]:
-    """The covariance of all public rows after the recipe's transform, and that within their classes if they have some."""
+    """The covariance of all public rows after the recipe's transform, and that within their classes, if they have any."""
     known = rows._known
     if recipe.transform not in known:
         known[recipe.transform] = _covariances(recipe, rows)
@@ -165,17 +165,17 @@ def _numbers(rows: PublicRows) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarra
 def _check_enough(rows: PublicRows, dim: int) -> None:
     if len(rows.x) < FEWEST_PER_DIMENSION * dim:
         raise RecipeError(
-            f"{len(rows.x)} public rows cannot tell {dim} directions apart; give at least "
+            f"{len(rows.x)} public rows are too few for {dim} directions; give at least "
             f"{FEWEST_PER_DIMENSION * dim}, or project to fewer dimensions (--project)."
         )
 
 
 def _directions(variances: Float64[np.ndarray, " dim"]) -> int:
-    """How many directions rows vary in, given the variances along all of them."""
+    """In how many directions rows vary, given the variances along all of them."""
     return int(np.count_nonzero(variances > FLAT * max(float(variances.max()), 0.0)))
 
 
-def _shrunk(sigma: Float64[np.ndarray, "k k"]) -> Float64[np.ndarray, "k k"]:
+def _shrink(sigma: Float64[np.ndarray, "k k"]) -> Float64[np.ndarray, "k k"]:
     return (1 - SHRINKAGE) * sigma + SHRINKAGE * np.trace(sigma) / len(sigma) * np.eye(len(sigma))
 
 

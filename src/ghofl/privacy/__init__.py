@@ -8,9 +8,9 @@
     moments   →  add_noise            on the total (central), in shares (distributed), or on every message (local)
     plan      →  Guarantee            what is promised, to whom, and on what it rests
     total     →  apply_min_count      small classes are dropped or merged
-    total     →  repaired             counts, sums and covariances that some rows could have
+    total     →  repair               counts, sums and covariances that some rows could have
 
-`release` does all of this as a recipe asks for it.
+`release` does all of this according to a recipe.
 """
 
 from ghofl.features.radius import clip_rows, grid_radius

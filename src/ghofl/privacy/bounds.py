@@ -1,6 +1,6 @@
-"""How far one record, or one client, can move the moments: the only place that knows.
+"""How far one record, or one client, can move the moments; no other module knows.
 
-Lengths are taken in the coordinates in which noise is added. There a symmetric matrix counts its off-diagonal
+Lengths are measured in the coordinates in which noise is added. There a symmetric matrix counts its off-diagonal
 entries twice, so that ‖x xᵀ‖ = ‖x‖² whatever the direction of x, and block b is divided by a public scale w_b::
 
     ‖M‖² = Σ_b ‖M_b‖² / w_b²        ‖M_b‖² = Σ_i M_ii² + 2 Σ_{i<j} M_ij²  for B, S_c and Z_c
@@ -29,11 +29,11 @@ SUM_SLACK = 2.0**-20  # covers the rounding of a float sum over up to 2^32 entri
 
 
 def clip_vector(moments: Moments, limit: float, scales: Mapping[str, float] | None = None) -> Moments:
-    """A client's moments no longer than `limit`, scaled down as a whole and rounded towards zero where they are.
+    """A client's moments no longer than `limit`: longer ones are scaled down as a whole and rounded towards zero.
 
     Guarantees
     ----------
-    ``length(clip_vector(moments, limit, scales), scales) <= limit``: the factor is 2⁻²⁰ short, which covers the
+    ``length(clip_vector(moments, limit, scales), scales) <= limit``: the factor is smaller by 2⁻²⁰, which covers the
     rounding of the sums, and rounding towards zero lengthens nothing.
 
     Examples
@@ -53,7 +53,7 @@ def clip_vector(moments: Moments, limit: float, scales: Mapping[str, float] | No
 
 
 def length(moments: Moments, scales: Mapping[str, float] | None = None) -> float:
-    """The length of moments in the coordinates in which they are noised, as in the formula at the top.
+    """The length of moments in the coordinates in which noise is added, as in the formula at the top.
 
     >>> layout = Layout(classes=2, dim=2)
     >>> length(Moments.of(np.array([[3, 4]]), np.array([0]), layout)) ** 2  # 1 + R² + R⁴
@@ -122,7 +122,7 @@ def sensitivity(
     client_rows: int | None = None,
     person_rows: int | None = None,
 ) -> Sensitivity:
-    """The L2 sensitivity of the packed integers, in the coordinates in which they are noised.
+    """The L2 sensitivity of the packed integers, in the coordinates in which noise is added.
 
     ``record``, ``add-remove``
         ‖φ‖ ≤ Δ = √(Σ_b Δ_b²/w_b²): √(1 + R² + R⁴) for (N, A, B) or (N, A, S) with scales of one.
@@ -159,10 +159,10 @@ def sensitivity(
     if neighbours == "add-remove":
         value = sqrt(sum(terms.values())) + sqrt(steps)
         return Sensitivity(value * (1 + SLACK), unit, neighbours, formula + rounding)
-    return _of_replaced(terms, steps, formula, rounding)
+    return _of_replacement(terms, steps, formula, rounding)
 
 
-def _of_replaced(terms: Mapping[str, float], steps: float, formula: str, rounding: str) -> Sensitivity:
+def _of_replacement(terms: Mapping[str, float], steps: float, formula: str, rounding: str) -> Sensitivity:
     apart = max(0.0, -_least_agreement(terms))
     value = sqrt(2 * (sum(terms.values()) + apart)) + sqrt(2 * steps)
     times = f"√2 · {formula}" if not apart else f"√(2(Δ² + {apart:.3g})), Δ = {formula}"
@@ -172,8 +172,8 @@ def _of_replaced(terms: Mapping[str, float], steps: float, formula: str, roundin
 def _of_client(single: float, neighbours: str, formula: str, client_rows: int | None) -> Sensitivity:
     if client_rows is None or client_rows < 1:
         raise PrivacyError(
-            f"client_rows is {client_rows}; protecting whole clients needs the number of rows a client may contribute "
-            "in full, e.g. client_rows=500. A longer vector is scaled down by clip_vector."
+            f"client_rows is {client_rows}; to protect whole clients, give the number of full rows that a client may count "
+            "as, e.g. client_rows=500. A longer vector is scaled down by clip_vector."
         )
     times = client_rows if neighbours == "add-remove" else 2 * client_rows
     return Sensitivity(times * single * (1 + SLACK), "client", neighbours, f"{times} · {formula}")
@@ -182,7 +182,7 @@ def _of_client(single: float, neighbours: str, formula: str, client_rows: int | 
 def _of_person(one: Sensitivity, person_rows: int | None, steps: float) -> Sensitivity:
     if person_rows is None or person_rows < 1 or steps:
         raise PrivacyError(
-            f"person_rows is {person_rows}; protecting whole persons needs the most rows of one that count, e.g. "
+            f"person_rows is {person_rows}; to protect whole persons, give the most rows of one that count, e.g. "
             "person_rows=3, and no rounding."
         )
     return Sensitivity(person_rows * one.value, "person", one.neighbours, f"{person_rows} · {one.formula}")
@@ -200,10 +200,10 @@ def _least_agreement(terms: Mapping[str, float]) -> float:
 
 
 def _steps_squared(layout: Layout, scales: Mapping[str, float] | None, shifts: Mapping[str, int] | None) -> float:
-    """m steps squared: what rounding can add for the entries that one record reaches, those of its own class."""
+    """The sum of squared steps over the m entries that one record reaches: what rounding can add."""
     shifted = {record: shift for record in layout.records if (shift := (shifts or {}).get(record.name))}
     return sum(
-        record.reached(layout.dim, layout.sketch) * (2.0**shift / _scale(scales, record.name)) ** 2
+        record.entries_per_row(layout.dim, layout.sketch) * (2.0**shift / _scale(scales, record.name)) ** 2
         for record, shift in shifted.items()
     )
 

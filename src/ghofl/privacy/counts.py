@@ -1,4 +1,4 @@
-"""Classes with too few rows: a site is told before it sends, and the total drops or merges them before any head.
+"""Classes with too few rows: a site is warned before it sends, and the total drops or merges them before any head.
 
 The sum of one row is that row. With two rows, their sum and their second moments give both.
 """
@@ -17,8 +17,8 @@ from ghofl.statistics import STATISTICS
 class MinCount:
     """What a minimum count did to a total, and what it still lets others see.
 
-    `small` are the classes under the threshold, empty ones among them; `merged_into` took their rows, if any did;
-    `is_pooled_whole` says that B still holds them, because without S their part of it is not known.
+    `small` are the classes below the threshold, including empty ones; `merged_into` is the class that got their rows, if
+    any; `is_pooled_whole` says that B still holds them, because without S their part of it is not known.
     """
 
     threshold: int
@@ -28,7 +28,7 @@ class MinCount:
 
     @property
     def revealed(self) -> str:
-        """What the outcome tells about the data, in words."""
+        """What the outcome reveals about the data, in words."""
         if not self.small:
             return f"Every class has at least {self.threshold} rows, and that is now known."
         names = ", ".join(map(str, self.small))
@@ -46,15 +46,15 @@ class MinCount:
 def apply_min_count(moments: Moments, threshold: int, merge_into: int | None = None) -> tuple[Moments, MinCount]:
     """A total without the classes that have fewer than `threshold` rows, and what that reveals.
 
-    They are dropped: what is stored per class becomes zero, and B with it where it follows from S. When B is stored by
-    itself it cannot be taken apart and still holds their rows, a part of at most (threshold − 1) rows per class. With
-    `merge_into` their rows go to that class instead, which keeps B right; if it stays under the threshold it is
+    They are dropped: what is stored per class becomes zero, and so does their part of B where it follows from S. When B
+    is stored by itself it cannot be separated by class and still holds their rows, at most (threshold − 1) per class. With
+    `merge_into` their rows go to that class instead, which keeps B right; if that class stays below the threshold it is
     dropped as well.
 
     Guarantees
     ----------
-    Every class of the result has no rows or at least `threshold`. Applied to a noisy total it costs no privacy.
-    Applied to an exact one it is not differential privacy: the server saw the total, `revealed` says what others see.
+    Every class of the result has no rows or at least `threshold`. Applied to a noisy total, it costs no privacy.
+    Applied to an exact one, it is not differential privacy: the server saw the total, and `revealed` says what others see.
 
     Examples
     --------
@@ -107,10 +107,10 @@ class SiteWarning:
 
 
 def site_warning(moments: Moments, threshold: int) -> SiteWarning:
-    """Which classes of a site's own message have fewer than `threshold` rows, and which of their rows it gives away.
+    """Which classes of a site's own message have fewer than `threshold` rows, and which of their rows it reveals.
 
-    One row is its own sum. Two rows follow from their sum and their second moments S; from their sum and D, up to
-    which row has which of two values, and so do as many rows as there are sums of different powers.
+    One row is its own sum. Two rows follow from their sum and their second moments S, or from their sum and D except for
+    which row has which of two values; in this way, as many rows follow as there are sums of different powers.
 
     Examples
     --------

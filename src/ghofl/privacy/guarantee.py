@@ -1,11 +1,11 @@
-"""What noise promises: the exact (ε, δ) of Gaussian noise, both ways, and the record that carries it.
+"""What noise promises: the exact (ε, δ) of Gaussian noise, in both directions, and the record that carries it.
 
 For noise of standard deviation σ on something of sensitivity Δ, exactly (Balle & Wang 2018, Thm 8)::
 
     δ(ε) = Φ(Δ/2σ − εσ/Δ) − e^ε Φ(−Δ/2σ − εσ/Δ)
 
-Only μ = Δ/σ matters ("μ-Gaussian differential privacy", Dong, Roth & Su 2022). Blocks with their own σ_b count together
-as μ² = Σ_b Δ_b²/σ_b², and so do several releases: μ² adds up. `lattice` proves that the same holds for integers.
+Only μ = Δ/σ matters ("μ-Gaussian differential privacy", Dong, Roth & Su 2022). Blocks with their own σ_b together have
+μ² = Σ_b Δ_b²/σ_b², and the μ² of several releases add up too. `lattice` proves that the same holds for integers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from ghofl.privacy.bounds import NEIGHBOURS, UNITS
 from ghofl.privacy.errors import CompositionError, PrivacyError
 
 MECHANISMS = ("central", "distributed", "local")
-SAFETY = 1e-9  # results are raised by this: more than root finding, the lattice and the sampler can be off by
+SAFETY = 1e-9  # results are raised by this share, which exceeds the errors of root finding, lattice and sampler
 
 
 def delta_of(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
@@ -30,14 +30,14 @@ def delta_of(epsilon: float, sigma: float, sensitivity: float = 1.0) -> float:
     """
     mu = sensitivity / sigma
     upper, lower = (float(scipy.special.log_ndtr(m / 2 - epsilon / mu)) for m in (mu, -mu))
-    # Φ(a) − e^ε Φ(b) as a product keeps its digits where both terms are small.
+    # Φ(a) − e^ε Φ(b) written as a product keeps its digits where both terms are small.
     return max(0.0, -exp(upper) * expm1(min(0.0, epsilon + lower - upper)))
 
 
 def sigma_for(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
-    """The standard deviation that makes a release of this sensitivity (ε, δ)-private: no more than needed.
+    """The smallest standard deviation that makes a release of this sensitivity (ε, δ)-private.
 
-    Exact for every ε, where the textbook √(2 ln 1.25/δ)·Δ/ε asks for more and is wrong above ε = 1.
+    It is exact for every ε, unlike the textbook √(2 ln 1.25/δ)·Δ/ε, which is larger and wrong above ε = 1.
 
     Guarantees
     ----------
@@ -84,11 +84,11 @@ class Guarantee:
     """A promise of differential privacy that travels with what it is about.
 
     `mu` is the Gaussian parameter behind (ε, δ), which composition needs. `sigmas` are the discrete parameters by
-    block of the noise in the smallest total that keeps the promise, on the diagonal for symmetric blocks.
+    block of the noise in the smallest total that keeps the promise; in symmetric blocks, that of the diagonal.
 
     Guarantees
     ----------
-    One that exists is consistent: its (ε, δ) follows from `mu`, or `PrivacyError` is raised.
+    A guarantee is always consistent: where its (ε, δ) does not follow from `mu`, `PrivacyError` is raised.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class Guarantee:
         return epsilon_of(1 / self.mu, delta)
 
     def agrees_with(self, other: "Guarantee") -> bool:
-        """Whether both promise the same; numbers may differ by 10⁻⁶ of themselves, as between two platforms."""
+        """Whether both promise the same; numbers may differ by a factor of 1 ± 10⁻⁶, as between two platforms."""
         ours, theirs = self._numbers(), other._numbers()
         same_words = all(
             getattr(self, f) == getattr(other, f) for f in ("unit", "neighbours", "mechanism", "min_cohort")
@@ -145,14 +145,14 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, values: Any) -> "Guarantee":
-        """A guarantee from plain values, which may come from anyone; keys and types that are not its own raise."""
+        """A guarantee from plain values, which may come from anyone; wrong keys or types raise."""
         known = {f.name for f in fields(cls)}
         if not isinstance(values, Mapping) or set(values) != known:
             wrong = sorted(map(str, set(values) ^ known)) if isinstance(values, Mapping) else [type(values).__name__]
             raise PrivacyError(f"a guarantee has the keys {', '.join(sorted(known))}; unknown or missing: {wrong[:5]}.")
         for name, is_right in _RIGHT.items():
             if not is_right(values[name]):
-                raise PrivacyError(f"{name} of a guarantee is {str(values[name])[:40]!r}, which is of another type.")
+                raise PrivacyError(f"{name} of a guarantee is {str(values[name])[:40]!r}, which has another type.")
         return cls(**{**values, "sigmas": dict(values["sigmas"]), "assumptions": tuple(values["assumptions"])})
 
     def __str__(self) -> str:
@@ -195,7 +195,7 @@ _RIGHT: dict[str, Callable[[Any], bool]] = {
 
 
 def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guarantee:
-    """The guarantee of several releases about the same records, whatever each was chosen from the ones before.
+    """The guarantee of several releases about the same records, even if each was chosen after seeing the ones before.
 
     μ² = Σ μ_i² (Dong, Roth & Su 2022): for one total released twice, 1/σ² adds up. ε is taken at `delta`,
     the largest δ among them unless given.
@@ -207,7 +207,7 @@ def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guar
     1.465
     """
     if not guarantees:
-        raise CompositionError("no guarantees were given; composition needs at least one.")
+        raise CompositionError("there are no guarantees to compose; give at least one.")
     for what in ("unit", "neighbours"):
         words = sorted({getattr(g, what) for g in guarantees})
         if len(words) > 1:
@@ -221,7 +221,7 @@ def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guar
         epsilon=epsilon_of(1 / mu, delta),
         delta=delta,
         mu=mu,
-        sigmas=_together([g.sigmas for g in guarantees]),
+        sigmas=_compose_sigmas([g.sigmas for g in guarantees]),
         unit=guarantees[0].unit,
         neighbours=guarantees[0].neighbours,
         mechanism="+".join(mechanisms),
@@ -232,30 +232,28 @@ def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guar
 
 
 def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest number for which a claim holds that is false at `low` and true from some number below `high` on."""
+    """The smallest number for which a claim holds; it must be false at `low` and true from some number below `high` on."""
     while (middle := (low + high) / 2) not in (low, high):
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
-def _together(sigmas: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """What is left of each block's noise for someone who averages the releases: 1/σ² adds up."""
+def _compose_sigmas(sigmas: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The noise of each block that remains for someone who averages the releases: the 1/σ² add up."""
     names = dict.fromkeys(name for each in sigmas for name in each)
     return {name: 1 / sqrt(sum(each[name] ** -2 for each in sigmas if name in each)) for name in names}
 
 
 def _check_budget(epsilon: float, delta: float) -> None:
     if not (isfinite(epsilon) and epsilon >= 0):
-        raise PrivacyError(f"epsilon is {epsilon}; it is a positive number, 1 for instance.")
+        raise PrivacyError(f"epsilon is {epsilon}; write a positive number, for instance 1.")
     if not 0 < delta < 1:
-        raise PrivacyError(f"delta is {delta}; it lies between 0 and 1, well under 1 over the number of rows.")
+        raise PrivacyError(f"delta is {delta}; write a number above 0, well below 1 over the number of rows.")
 
 
 def _check_sensitivity(sensitivity: float) -> None:
     if not (isfinite(sensitivity) and sensitivity > 0):
-        raise PrivacyError(
-            f"sensitivity is {sensitivity}; it is positive and finite, as privacy.sensitivity returns it."
-        )
+        raise PrivacyError(f"sensitivity is {sensitivity}; give a positive number, as privacy.sensitivity returns it.")
 
 
 def _check_words(guarantee: Guarantee) -> None:
@@ -266,4 +264,4 @@ def _check_words(guarantee: Guarantee) -> None:
             raise PrivacyError(f"{what} is {given!r}; write one of {', '.join(map(repr, known))}.")
     for what in ("min_cohort", "releases"):
         if getattr(guarantee, what) < 1:
-            raise PrivacyError(f"{what} is {getattr(guarantee, what)}; it is at least 1.")
+            raise PrivacyError(f"{what} is {getattr(guarantee, what)}; give 1 or more.")

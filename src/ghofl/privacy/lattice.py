@@ -24,12 +24,12 @@ from math import exp, expm1, log1p, pi, sqrt
 
 from ghofl.privacy.errors import PrivacyError
 
-SMOOTHING = 2.0  # τ: standard deviation given up to the lattice
+SMOOTHING = 2.0  # τ: the standard deviation that the lattice costs
 SMALLEST_SHARE = SMOOTHING * sqrt(2.0)  # v with v²/2 ≥ τ², for sums of shares
 
 
 def on_lattice(sigma: float) -> float:
-    """The discrete parameter √(σ² + 4) that is as private as the continuous Gaussian with σ.
+    """The discrete parameter √(σ² + 4), whose noise is as private as the continuous Gaussian with σ.
 
     >>> round(on_lattice(100.0), 4)
     100.02
@@ -41,12 +41,12 @@ def on_lattice(sigma: float) -> float:
 def share_sigma(sigma: float, min_survivors: int) -> float:
     """The discrete parameter of one client's noise, so that any `min_survivors` of them reach σ together.
 
-    √((σ² + 4)/m), and never under 2√2: smaller shares would not add up to a discrete Gaussian closely enough.
+    It is √((σ² + 4)/m), and never below 2√2: smaller shares would not add up to a discrete Gaussian closely enough.
 
     Guarantees
     ----------
     The sum of m or more shares is as private as the continuous Gaussian with σ, within `slack`. Clients that
-    tell their noise, or leave it out, do not count among the m.
+    reveal their noise, or leave it out, do not count among the m.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def share_sigma(sigma: float, min_survivors: int) -> float:
     20.004
     """
     if min_survivors < 1:
-        raise PrivacyError(f"min_survivors is {min_survivors}; noise is shared among at least one client.")
+        raise PrivacyError(f"min_survivors is {min_survivors}; give 1 or more.")
     return max(on_lattice(sigma) / sqrt(min_survivors), SMALLEST_SHARE) * (1 + 2.0**-50)
 
 
@@ -76,4 +76,4 @@ def discrete(epsilon: float, delta: float, entries: int, shares: int = 1) -> tup
 
 def _check_sigma(sigma: float) -> None:
     if not sigma > 0:
-        raise PrivacyError(f"sigma is {sigma}; noise has a positive standard deviation.")
+        raise PrivacyError(f"sigma is {sigma}; give a positive standard deviation.")

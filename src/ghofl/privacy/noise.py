@@ -8,8 +8,8 @@ proportional to exp(−y²/2σ²). One candidate takes three 64-bit words (after
     accept with probability exp(k²/2 − y²/2σ²)       which never exceeds 1, since y ≥ kσ
 
 so an accepted y has weight exp(−k²/2) · exp(k²/2 − y²/2σ²) = exp(−y²/2σ²). A word is compared with a probability
-in floating point only where 2⁻⁴⁰ of doubt cannot change the answer; the rare candidate in doubt is decided with
-192 bits of uniform and 80 decimal digits. No rounding of a float ever decides, so the draws of one key are the same
+in floating point only where an error of 2⁻⁴⁰ cannot change the answer; the rare candidate in doubt is decided with
+192 uniform bits and 80 decimal digits. The rounding of a float never decides, so the draws of one key are the same
 on every platform.
 """
 
@@ -29,9 +29,9 @@ from ghofl.privacy.errors import PrivacyError
 from ghofl.shapes import Bool, Int64, UInt64
 
 LARGEST_SIGMA = 2.0**50
-STRETCHES = 20  # beyond 20σ lies less than 2⁻²⁸⁸ of the distribution
+STRETCHES = 20  # less than 2⁻²⁸⁸ of the distribution is beyond 20σ
 CHUNK = 2**14  # candidates at a time: their temporaries stay in the cache
-DOUBT = 2.0**-40  # far above the 2⁻⁴³ that float64 can err by in exp(k²/2 − y²/2σ²)
+DOUBT = 2.0**-40  # far above 2⁻⁴³, the largest error of float64 in exp(k²/2 − y²/2σ²)
 SPARE_BITS = 128
 DIGITS = 80
 
@@ -41,9 +41,9 @@ class NoiseStream:
 
     Guarantees
     ----------
-    Without `entropy` the 256-bit key comes from `os.urandom` and is kept nowhere else. With it the words are a
-    function of `entropy` alone: for tests, or for a secret of at least 32 bytes that is used once. A stream must
-    not be used on both sides of a fork.
+    Without `entropy` the 256-bit key comes from `os.urandom` and is kept nowhere else. With it the words depend only on
+    `entropy`: for tests, or for a secret of at least 32 bytes that is used once. A stream must not be used on both sides
+    of a fork.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class NoiseStream:
         return np.frombuffer(self._words.update(bytes(8 * count)), dtype="<u8").astype(np.uint64, copy=False)
 
     def spare(self) -> int:
-        """128 further bits, from a second key, for a word that alone cannot decide."""
+        """128 further bits, from a second key, for the rare word that cannot decide alone."""
         return int.from_bytes(self._spare.update(bytes(SPARE_BITS // 8)), "little")
 
 
@@ -73,8 +73,8 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], stream: NoiseS
     Guarantees
     ----------
     Given uniform words, each draw is within 2⁻¹²⁸ in total variation of the exact distribution: the tables err by
-    2⁻¹⁹², the tail that is left out by 2⁻²⁸⁸, and a comparison of 192 bits by 2⁻¹⁹⁰ on the 2⁻³⁹ that need it. What
-    remains is that AES-256-CTR looks uniform. The time taken depends on the draws: it is not constant.
+    2⁻¹⁹², the omitted tail by 2⁻²⁸⁸, and a comparison of 192 bits by 2⁻¹⁹⁰ on the 2⁻³⁹ that need it. The remaining
+    assumption is that AES-256-CTR looks uniform. The time taken depends on the draws: it is not constant.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def discrete_gaussian(sigma: float, shape: int | tuple[int, ...], stream: NoiseS
 
 
 def reach(sigma: float, entries: int = 1) -> int:
-    """The size that none of `entries` draws exceeds, but with probability 2⁻¹²⁸: what a ring must leave room for.
+    """The size that none of `entries` draws exceeds, except with probability 2⁻¹²⁸; a ring must have room for it.
 
     From the tail ``P(|y| ≥ t)`` ≤ 2 exp(−t²/2σ²), which holds as E exp(ty) ≤ exp(t²σ²/2): the sum Σ exp(−(m − c)²/2σ²) over
     integers m is largest at c = 0 (Canonne, Kamath & Steinke 2020).
@@ -122,17 +122,17 @@ class _Stretches:
         return cls(sigma, np.array(edges, dtype=np.int64), max(1, (widest - 1).bit_length()))
 
     def draws(self, candidates: int, stream: NoiseStream) -> Int64[np.ndarray, " accepted"]:
-        """What is accepted of so many candidates: about half of them, at the least a third."""
+        """The accepted ones among so many candidates: about half of them, at least a third."""
         first, second, third = stream.words(3 * candidates).reshape(3, candidates)
         k = _stretch(first, stream)
         y = self.edges[k] + (second >> np.uint64(64 - self.bits)).astype(np.int64)
         is_negative = (second & np.uint64(1)).astype(bool)  # bits ≤ 51: y and its sign share no bit
         inside = (y < self.edges[k + 1]) & ~(is_negative & (y == 0))
         k, y, third, is_negative = k[inside], y[inside], third[inside], is_negative[inside]
-        accepted = self._accepted(k, y, third, stream)
+        accepted = self._accept(k, y, third, stream)
         return np.where(is_negative, -y, y)[accepted]
 
-    def _accepted(
+    def _accept(
         self,
         k: Int64[np.ndarray, " n"],
         y: Int64[np.ndarray, " n"],
@@ -143,10 +143,10 @@ class _Stretches:
         margin = p - word * 2.0**-64
         accepted = margin > 0
         for i in np.flatnonzero(np.abs(margin) <= DOUBT * p + 2.0**-63):
-            accepted[i] = self._exactly_accepted(int(k[i]), int(y[i]), int(word[i]), stream.spare())
+            accepted[i] = self._accept_exactly(int(k[i]), int(y[i]), int(word[i]), stream.spare())
         return accepted
 
-    def _exactly_accepted(self, k: int, y: int, word: int, spare: int) -> bool:
+    def _accept_exactly(self, k: int, y: int, word: int, spare: int) -> bool:
         exponent = (k * k - (y / Fraction(self.sigma)) ** 2) / 2
         with localcontext() as context:
             context.prec = DIGITS

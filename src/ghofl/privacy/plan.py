@@ -1,13 +1,13 @@
-"""How much noise each block of the moments gets, and adding it.
+"""How much noise each block of the moments gets, and the function that adds it.
 
 One budget covers all blocks. Giving block b a public share p_b of it, with Σ p_b = 1, means scales w_b = Δ_b/√p_b in
 `bounds`, where a record then moves the whole vector by 1, and noise of::
 
     σ_b = z · Δ_b / √p_b          z = sigma_for(ε, δ, 1)          μ² = Σ_b Δ_b²/σ_b² = 1/z²
 
-whatever the radius. (One σ for all entries is the share p_b ∝ Δ_b²: on a grid with R = 100 the counts would be left
+whatever the radius. (One σ for all entries would be the share p_b ∝ Δ_b²: on a grid with R = 100 the counts would get
 10⁻⁸ of the budget.) In a symmetric matrix the diagonal gets σ_b and the rest σ_b/√2, because a record's change is
-measured by ‖x xᵀ‖_F: the noise is a matrix of the Gaussian orthogonal ensemble, alike in every direction.
+measured by ‖x xᵀ‖_F: the noise is a matrix of the Gaussian orthogonal ensemble, the same in every direction.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class NoisePlan:
     """The noise of one release, block by block, and what it promises.
 
     `multiplier` is σ over the sensitivity, `scales` are the public w_b, `shifts` the rounding of messages by block.
-    Central noise is added to the total; a share of distributed noise, or the whole of local noise, to each message.
+    Central noise is added to the total; a share of distributed noise, or all of the local noise, to each message.
 
     Guarantees
     ----------
@@ -71,7 +71,7 @@ class NoisePlan:
 
     @property
     def limit(self) -> float | None:
-        """The length that `clip_vector` cuts a client's moments to (with these scales), or none for other units."""
+        """The length to which `clip_vector` cuts a client's moments (with these scales), or None for other units."""
         if self.sensitivity.unit != "client":
             return None
         return self.sensitivity.value / (1 if self.sensitivity.neighbours == "add-remove" else 2)
@@ -84,12 +84,12 @@ class NoisePlan:
         return lattice.on_lattice(sigma)
 
     def deviation(self, name: str, messages: int = 1, off_diagonal: bool = False) -> float:
-        """The standard deviation of the noise in a total of so many messages."""
+        """The standard deviation of the noise in a total of this many messages."""
         added = 1 if self.mechanism == "central" else messages
         return self.parameter(name, off_diagonal) * sqrt(added)
 
     def reach(self, messages: int = 1) -> int:
-        """A size that no entry of the noise in a total exceeds, but with probability 2⁻¹²⁸."""
+        """A size that no entry of the noise in a total exceeds, except with probability 2⁻¹²⁸."""
         return max(reach(self.deviation(name, messages), self.layout.entries) for name in self.sigmas)
 
     @property
@@ -126,11 +126,11 @@ def noise_plan(
 ) -> NoisePlan:
     """The noise that keeps the recipe's (ε, δ) for rows clipped to `radius` steps of the grid.
 
-    `shares` are the parts of the budget by block, public and chosen without the data, in any unit, by default those that
-    the statistics' own records say; the other options are those of `sensitivity`.
+    `shares` are the parts of the budget by block, public and chosen without the data, in any unit; by default those in
+    the statistics' own records. The other options are those of `sensitivity`.
     """
     if privacy.epsilon is None or privacy.delta is None:
-        raise PrivacyError("this recipe has no privacy.epsilon and privacy.delta; write both to have noise.")
+        raise PrivacyError("this recipe has no privacy.epsilon and privacy.delta; write both for noise.")
     shares = {record.name: record.share for record in layout.records} if shares is None else shares
     scales = _scales(record_bounds(layout, radius, sketch_norm), shares)
     bound = sensitivity(
@@ -163,7 +163,7 @@ def noise_plan(
 
 
 def add_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = None) -> Moments:
-    """The moments plus noise of the plan: once on a total for central noise, on every message for the other two.
+    """The moments plus noise of the plan, for a total (central noise) or for every message (the other two kinds).
 
     Fresh noise comes from the operating system's entropy unless a `stream` is given. The sum is exact, or raises
     `MomentsOverflowError`.
@@ -192,7 +192,7 @@ def _noise(plan: NoisePlan, record: Statistic, stream: NoiseStream) -> Int64[np.
 
 
 def _scales(bounds: Mapping[str, float], shares: Mapping[str, float]) -> dict[str, float]:
-    """w_b = Δ_b/√p_b, with the shares of the stored blocks made to add up to one."""
+    """w_b = Δ_b/√p_b, with the shares of the stored blocks scaled to a sum of one."""
     wrong = [name for name in bounds if not 0 < shares.get(name, 0) < float("inf")]
     if wrong:
         raise PrivacyError(
@@ -207,7 +207,7 @@ def _check_sigmas(plan: NoisePlan) -> None:
     for name, sigma in plan.sigmas.items():
         if sigma > LARGEST_SIGMA / 2:
             raise PrivacyError(
-                f"noise of {name} would have a standard deviation of {sigma:.3g}, and it is drawn up to 2^50; use fewer "
+                f"noise of {name} would have a standard deviation of {sigma:.3g}, and at most 2^50 can be drawn; use fewer "
                 f"grid bits or a smaller radius, or leave {name} out."
             )
 

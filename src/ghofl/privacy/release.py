@@ -1,4 +1,4 @@
-"""What a recipe's [privacy] section does to moments, and where.
+"""What a recipe's [privacy] section does to moments, at sites and at the server.
 
 ::
 
@@ -6,12 +6,14 @@
                            → noise: all of it (local) or a share of it (distributed)
     at the server  total   → noise (central) → minimum counts
 
-Rows were clipped to the radius before, by `Features`. What leaves a site, and a total of it, is in the units it had:
-after rounding, multiples of 2^rounding.
+`Features` has already clipped rows to the radius. What leaves a site, and a total of it, keeps its units: after rounding,
+entries are multiples of 2^rounding.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import ceil
+from types import MappingProxyType
 
 import numpy as np
 
@@ -27,14 +29,14 @@ from ghofl.shapes import Int64
 
 
 def shifts_of(recipe: Recipe) -> dict[str, int]:
-    """The low bits that each block leaves out: privacy.rounding for second moments, none for the others."""
+    """The low bits to leave out of each block: privacy.rounding for second moments, none for the others."""
     shift = recipe.privacy.rounding or 0
     return {record.name: shift for record in Layout.of(recipe).records if record.is_rounded} if shift else {}
 
 
 @lru_cache(maxsize=16)
 def plan_of(recipe: Recipe) -> NoisePlan | None:
-    """The noise that the recipe promises, or none."""
+    """The noise that the recipe promises, or None."""
     layout, radius = Layout.of(recipe), radius_of(recipe)
     if recipe.privacy.epsilon is None or radius is None:
         return None
@@ -44,7 +46,7 @@ def plan_of(recipe: Recipe) -> NoisePlan | None:
 
 
 def protect(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
-    """A site's moments as they leave it under this recipe: cut, rounded and with its noise, as far as it asks for them.
+    """A site's moments as they leave it: cut, rounded and with the site's noise, as far as the recipe asks for it.
 
     Examples
     --------
@@ -59,11 +61,11 @@ def protect(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None)
 
 
 def before_noise(moments: Moments, recipe: Recipe) -> Moments:
-    """A site's moments as they leave it, but for its noise: cut and rounded, as far as the recipe asks for it.
+    """A site's moments as they leave it, except for its noise: cut and rounded, as far as the recipe asks for it.
 
-    Under an epsilon, entries beyond what limits.max_rows rows can add up to are cut there instead of being refused: a
-    refusal would be an answer without noise about the number of rows. Cutting each entry to a fixed range moves two
-    vectors no further apart, so the sensitivity stays what it is.
+    Under an epsilon, entries beyond what limits.max_rows rows can add up to are cut to that instead of being refused: a
+    refusal would be an answer without noise about the number of rows. Cutting each entry to a fixed range brings two
+    vectors no further apart, so the sensitivity stays the same.
     """
     plan, shifts = plan_of(recipe), shifts_of(recipe)
     if plan is not None and plan.limit is not None:
@@ -76,7 +78,7 @@ def before_noise(moments: Moments, recipe: Recipe) -> Moments:
 
 
 def noisy(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
-    """Moments with one draw of the recipe's noise."""
+    """Moments plus one draw of the recipe's noise."""
     plan, shifts = plan_of(recipe), shifts_of(recipe)
     assert plan is not None, "noise is drawn for recipes that have an epsilon"
     return restore(add_noise(round_moments(moments, shifts), plan, stream), shifts)
@@ -89,13 +91,13 @@ def without_small_classes(moments: Moments, recipe: Recipe) -> tuple[Moments, Mi
 
 
 def as_vector(moments: Moments, recipe: Recipe) -> Int64[np.ndarray, " entries"]:
-    """What left a site as one vector of integers, in steps of the rounding: what secure aggregation adds up."""
+    """What leaves a site as one vector of integers, in steps of the rounding, for secure aggregation."""
     coarse = round_moments(moments, shifts_of(recipe))
     return np.concatenate([block.ravel() for block in coarse.blocks.values()])
 
 
 def from_vector(vector: Int64[np.ndarray, " entries"], recipe: Recipe) -> Moments:
-    """The moments of a vector of `as_vector`, or of a sum of such."""
+    """The moments in a vector of `as_vector`, or in a sum of such vectors."""
     layout = Layout.of(recipe)
     ends = np.cumsum([int(np.prod(shape)) for shape in layout.shapes.values()])
     parts = np.split(vector, ends[:-1])
@@ -107,8 +109,8 @@ def entry_bound(recipe: Recipe) -> int:
     """The largest absolute entry that the vector of a site may have in a secure round, noise included.
 
     It follows from the recipe alone (limits.max_rows, grid, radius, noise), so that everyone computes it and nobody
-    chooses it, and is rounded up to a power of two, so that the last digits of a platform do not matter. Noise is
-    unbounded; its part is exceeded with probability 2⁻¹²⁸.
+    chooses it. It is rounded up to a power of two, so that the last digits of a platform do not matter. Noise is
+    unbounded and exceeds its part with probability 2⁻¹²⁸.
 
     >>> from ghofl.recipe import Encoder, Limits
     >>> entry_bound(Recipe(("a", "b"), Encoder(dim=4), limits=Limits(max_rows=10))), 10 * 127**2
@@ -124,12 +126,13 @@ def entry_bound(recipe: Recipe) -> int:
     return 1 << (largest - 1).bit_length()
 
 
-def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict[str, int]:
+@lru_cache(maxsize=64)
+def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> Mapping[str, int]:
     """How far entries of a message or total may be from those of exact moments, by block.
 
-    Half a step per message for rounding, one for a client that was cut; for noise, what it exceeds with probability
-    2⁻¹²⁸; and for B, or whatever is not stored per class, in a released total, the rows of classes that
-    were dropped.
+    It is half a step per message for rounding, and one for a client that was cut; for noise, what it exceeds with
+    probability 2⁻¹²⁸; and in a released total, for B and whatever else is not stored per class, the rows of dropped
+    classes.
     """
     layout, plan, shifts = Layout.of(recipe), plan_of(recipe), shifts_of(recipe)
     out = {name: messages * 2 ** shifts[name] // 2 if name in shifts else 0 for name in layout.shapes}
@@ -141,7 +144,7 @@ def allowances(recipe: Recipe, messages: int, is_released: bool = False) -> dict
     for record in layout.records if is_released else ():
         if not record.is_per_class:
             out[record.name] += record.largest(layout.bound, layout.dim) * recipe.privacy.min_count * layout.classes
-    return out
+    return MappingProxyType(out)
 
 
 def _entries_of_one_row(recipe: Recipe) -> dict[str, int]:

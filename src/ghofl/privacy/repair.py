@@ -1,4 +1,4 @@
-"""Noisy moments made into moments that some rows could have: the only place that repairs.
+"""Turning noisy moments into moments that some rows could have.
 
 Noise leaves counts below zero and covariances with negative eigenvalues. Everything here sees only what was released,
 so it costs no privacy, and it draws nothing, so the same total always gives the same result.
@@ -15,22 +15,22 @@ from ghofl.shapes import Float, Int, Num
 from ghofl.statistics import Statistic
 from ghofl.statistics.triangles import unpacked
 
-TOLERANCE = 1e-12  # of the trace: what float64 loses when the means are taken off and put back
+TOLERANCE = 1e-12  # share of the trace that float64 may lose when the means are subtracted and added again
 EDGE = 0.25  # of the noise's spectral norm: see `noise_shrinkage`
 
 
 def repair(
     moments: Moments, radius: float | None = None, sketch: Int[np.ndarray, "dim sketch"] | None = None
 ) -> dict[str, Float[np.ndarray, "..."]]:
-    """Every stored block as floats that belong together, symmetric matrices in full.
+    """Every stored block as floats that are consistent with each other, symmetric matrices in full.
 
     Counts are at least 0; a class with a count below 1 is empty in every block; no sum is longer than its count
     allows when `radius` is given; scatters within classes have no negative eigenvalue; sums of even powers are
-    not under what sums of lower powers ask for. Class moments of a sketch (Z) need the matrix that made them.
+    at least what sums of lower powers imply. Class moments of a sketch (Z) need the matrix that made them.
 
     Guarantees
     ----------
-    Exact moments of clipped rows come out as they are. Repairing twice changes nothing more.
+    Exact moments of clipped rows stay as they are. Repairing a second time changes nothing.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def repair_sums(
     if radius is None:
         return a
     size = np.sqrt(np.square(a).sum(axis=1))
-    # Room for the rounding of one pass, so that a second pass finds nothing to shorten.
+    # The tolerance covers the rounding of one pass, so that a second pass finds nothing to shorten.
     is_long = size > radius * n * (1 + TOLERANCE)
     return a * np.where(is_long, radius * n / np.where(is_long, size, 1.0), 1.0)[:, None]
 
@@ -71,9 +71,9 @@ def repair_sums(
 def repair_powers(
     record: Statistic, block: Num[np.ndarray, "..."], others: Mapping[str, Float[np.ndarray, "..."]]
 ) -> Float[np.ndarray, "..."]:
-    """Sums of powers that are zero for empty classes and as large as `others`, repaired before, ask for.
+    """Sums of powers that are zero for empty classes and at least what the repaired `others` imply.
 
-    D is at least A²/N, so that no variance is negative.
+    For example, D is at least A²/N, so that no variance is negative.
     """
     n = others["N"][:, None] if record.is_per_class else others["N"].sum()
     block = np.where(n > 0, block, 0).astype(np.float64)
@@ -99,7 +99,7 @@ def repair_second(
 
 
 def noise_shrinkage(sigma: float, dim: int, trace: float) -> float:
-    """How far to shrink a noisy scatter matrix towards (trace/dim)·I: known from the noise, not from held-out rows.
+    """How far to shrink a noisy scatter matrix towards (trace/dim)·I, which follows from the noise without held-out rows.
 
     A symmetric matrix of noise with off-diagonal deviation σ has spectral norm 2σ√d (Wigner). Eigenvalues of the
     scatter below that are mostly noise, and LDA divides by them, so a quarter of it, λ = ½σ√d, is added to all::
@@ -123,10 +123,10 @@ def noise_shrinkage(sigma: float, dim: int, trace: float) -> float:
 def diagonal_shrinkage(
     sigma: Float[np.ndarray, " classes"], variances: Float[np.ndarray, "classes dim"]
 ) -> Float[np.ndarray, " classes"]:
-    """How far to shrink noisy variances of each class towards their mean, as `noise_shrinkage` does a matrix.
+    """How far to shrink noisy variances of each class towards their mean, as `noise_shrinkage` does for a matrix.
 
-    A diagonal matrix of noise has spectral norm σ√(2 ln d). All of it is added to every variance: unlike in a matrix,
-    where noise is spread over directions, a single small variance can be all noise, and naive Bayes divides by it.
+    A diagonal matrix of noise has spectral norm σ√(2 ln d). All of it is added to every variance: in a matrix noise is
+    spread over directions, but a single small variance can be all noise, and naive Bayes divides by it.
     (docs/privacy.md, "Shrinking for noise".)
 
     >>> diagonal_shrinkage(np.array([0.0, 1.0]), np.ones((2, 100))).round(2)
@@ -150,7 +150,7 @@ def _repair_matrices(
     if record.is_sketched:
         if sketch is None:
             raise PrivacyError(
-                f"class moments of a sketch ({record.name}) are here; pass sketch=Features.of(recipe).sketch."
+                f"the moments include those of a sketch ({record.name}); pass sketch=Features.of(recipe).sketch."
             )
         a = a @ sketch
     width, block = a.shape[1], moments.blocks[record.name]

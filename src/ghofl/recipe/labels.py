@@ -1,4 +1,4 @@
-"""Labels as a recipe knows them: names, or places in its list of classes."""
+"""Labels as a recipe knows them: names, or positions in its list of classes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from ghofl.shapes import Int64, Shaped
 
 
 def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:
-    """Labels that a user hands over (a list, an array, a column of a DataFrame) as texts, or as whole numbers.
+    """Labels from a user (a list, an array, a column of a DataFrame) as an array of texts or of whole numbers.
 
     >>> labels_of(["cat", "dog"]).tolist(), labels_of(np.array([1, 0], dtype=object)).dtype.kind
     (['cat', 'dog'], 'i')
@@ -30,7 +30,7 @@ def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:
         if not isinstance(label, str):
             raise EmbeddingsError(
                 f"{what} {shown(label, 40)} of row {i} is of type {type(label).__name__}; {what}s are all names (texts), or "
-                "all whole numbers, and no row goes without."
+                "all whole numbers, one for every row."
             )
     return np.array(found, dtype=np.str_)
 
@@ -43,7 +43,7 @@ def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
     """
     if labels.dtype.kind in "iu":
         if labels.min(initial=0) < 0:
-            raise EmbeddingsError(f"labels start at {labels.min()}; class numbers start at 0.")
+            raise EmbeddingsError(f"labels start at {labels.min()}; write class numbers from 0 on.")
         return tuple(map(str, range(int(labels.max(initial=0)) + 1)))
     return tuple(sorted(set(_names(labels))))
 
@@ -51,10 +51,10 @@ def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
 def class_numbers(
     labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...], labels_are_numbers: bool = False
 ) -> Int64[np.ndarray, " n"]:
-    """Labels as positions in `classes`: texts are looked up, whole numbers are positions already.
+    """Labels as positions in `classes`: texts are looked up, whole numbers are already positions.
 
-    Whole numbers are taken where the classes are called 0 … C−1 in this order, or where the caller says that
-    `labels_are_numbers`: a list of names in another order would make other classes of them without a word.
+    Whole numbers are accepted where the classes are called 0 … C−1 in this order, or where the caller says that
+    `labels_are_numbers`: with names in another order, they would silently mean other classes.
 
     >>> class_numbers(np.array(["dog", "cat"]), ("cat", "dog"))
     array([1, 0])
@@ -64,8 +64,8 @@ def class_numbers(
     if labels.dtype.kind in "iu":
         if not labels_are_numbers and classes != tuple(map(str, range(len(classes)))):
             raise EmbeddingsError(
-                f"labels are whole numbers and the recipe's classes have names ({_some(classes)}); write names, or say "
-                "that 0 is the first class of the recipe, 1 the second and so on: --labels-are-numbers, or "
+                f"labels are whole numbers and the recipe's classes have names ({_some(classes)}); write names, or "
+                "confirm that 0 is the first class of the recipe, 1 the second and so on: --labels-are-numbers, or "
                 "labels_are_numbers = true in the site file."
             )
         numbers = labels.astype(np.int64)
@@ -77,7 +77,8 @@ def class_numbers(
     if outside.any():
         raise EmbeddingsError(
             f"label {labels[outside].tolist()[0]!r} of row {int(outside.argmax())} is not in the recipe's "
-            f"{len(classes)} classes ({_some(classes)}); {int(outside.sum())} rows have such a label."
+            f"{len(classes)} classes ({_some(classes)}); {int(outside.sum())} rows have such a label. Correct the labels, "
+            "or agree on a recipe with these classes."
         )
     return numbers
 
@@ -97,7 +98,7 @@ def _names(labels: Shaped[np.ndarray, " n"]) -> list[str]:
     for i, label in enumerate(labels):
         if not isinstance(label, str):
             raise EmbeddingsError(
-                f"label {label!r} of row {i} is a {type(label).__name__} among objects, where only texts are class "
-                "names; write all labels as texts, or all as integers in an integer array."
+                f"label {label!r} of row {i} is a {type(label).__name__}, and in an array of objects labels must be texts; "
+                "write all labels as texts, or all as integers in an integer array."
             )
     return [str(label) for label in labels]

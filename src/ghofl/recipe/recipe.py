@@ -1,7 +1,7 @@
 """What all sites of a federation agree on before anything is computed.
 
 A `Recipe` is the only configuration that crosses sites. It is public, it is frozen, and its
-fingerprint travels in every message and every head: two different fingerprints never add.
+fingerprint travels in every message and every head: moments with different fingerprints are never added.
 """
 
 import hashlib
@@ -23,17 +23,17 @@ from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
 from ghofl.recipe.table import Table, check_table
-from ghofl.statistics import INT64_MAX, STATISTICS, stored
+from ghofl.statistics import INT64_MAX, STATISTICS, statistics_to_store
 
 SCHEMA = 1
 MAX_CLASSES = 100_000
 MAX_TOML_BYTES = 256 * 2**20
-MAX_MATRIX = 2**28  # signs of a public matrix: 256 MB
-MAX_ROWS = 1_000_000  # of one site, where the recipe does not say
+MAX_MATRIX = 2**28  # entries of a public matrix: 256 MB
+MAX_ROWS = 1_000_000  # per site, where the recipe does not say
 
 
 class _Remembered:
-    """Room beside the fields of a recipe for its fingerprint, which every message asks for."""
+    """A slot beside the fields of a recipe for its fingerprint, which every message needs."""
 
     __slots__ = ("_fingerprint",)
     _fingerprint: str
@@ -76,7 +76,7 @@ class Recipe(_Remembered, Shown):
 
     def __post_init__(self) -> None:
         coerce(self, "")
-        object.__setattr__(self, "statistics", stored(self.statistics))
+        object.__setattr__(self, "statistics", statistics_to_store(self.statistics))
         self._check_classes()
         self._check_spaces()
         self._check_powers()
@@ -85,25 +85,26 @@ class Recipe(_Remembered, Shown):
     def _check_classes(self) -> None:
         _check(
             2 <= len(self.classes) <= MAX_CLASSES,
-            f"classes has {len(self.classes)} names; a classifier tells at least two apart (at most {MAX_CLASSES}).",
+            f"classes has {len(self.classes)} names; write at least two, and at most {MAX_CLASSES}.",
         )
         _check(all(self.classes), "classes has an empty name; give every class a name.")
         for name in self.classes:
             _check(is_name(name), f"classes has the name {name[:80]!r}; {NAMES_ARE}")
         if len(set(self.classes)) < len(self.classes):
             twice = sorted(name for name, count in Counter(self.classes).items() if count > 1)
-            raise RecipeError(f"classes names {twice[:3]} more than once; every class is listed once, in one order.")
+            raise RecipeError(f"classes names {twice[:3]} more than once; list every class once.")
 
     def _check_spaces(self) -> None:
         dim = self.encoder.dim
         _check(
             self.privacy.merge_into in ("", *self.classes),
-            f"privacy.merge_into is {self.privacy.merge_into!r}, which is not one of the classes; declare it among them.",
+            f"privacy.merge_into is {self.privacy.merge_into!r}, which is not one of the classes; add it to them.",
         )
         for name in ("anchor", "centre"):
             length = len(getattr(self.transform, name))
             _check(
-                length in (0, dim), f"transform.{name} has {length} numbers and encoder.dim is {dim}; they must agree."
+                length in (0, dim),
+                f"transform.{name} has {length} numbers and encoder.dim is {dim}; write one number per dimension.",
             )
         _check(
             self.projection is None or self.lift is None,
@@ -125,12 +126,12 @@ class Recipe(_Remembered, Shown):
             )
         _check(
             self.limits.max_share is None or not self.privacy.secure,
-            "limits.max_share is judged by the rows of each site, which privacy.secure hides; write one of them.",
+            "limits.max_share needs the rows of each site, which privacy.secure hides; write one of the two.",
         )
         if self.sketch is not None:
             _check(
                 "B" in self.statistics or "S" in self.statistics,
-                f"a sketch travels beside the full B and statistics are {list(self.statistics)}; "
+                f"a sketch is sent together with the full B, and statistics are {list(self.statistics)}; "
                 "write statistics = ['B'] with it.",
             )
             _check(
@@ -139,18 +140,18 @@ class Recipe(_Remembered, Shown):
             )
             _check(
                 self.sketch.dim < self.dim,
-                f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; a sketch that large is "
-                "written statistics = ['S'] instead.",
+                f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; instead of so large a sketch, "
+                "write statistics = ['S'].",
             )
 
     def _check_powers(self) -> None:
-        # Squares have room for any site's rows but at the edges, where the rows themselves are refused when they come.
+        # Squares overflow only in extreme cases, and there the rows themselves are refused when they come.
         for record in (STATISTICS[name] for name in self.statistics if STATISTICS[name].power > 2):
             most = INT64_MAX // record.largest(self.grid.bound, self.dim)
             _check(
                 self.max_rows <= most,
                 f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits leave the 64-bit integers beyond "
-                f"{most:,} rows and one site may have {self.max_rows:,}; write fewer grid.bits, or a limits.max_rows of "
+                f"{most:,} rows, and one site may have {self.max_rows:,}; write fewer grid.bits, or a limits.max_rows of "
                 f"at most {most:,}.",
             )
 
@@ -239,7 +240,7 @@ class Recipe(_Remembered, Shown):
         path = Path(path)
         _check(
             path.stat().st_size <= MAX_TOML_BYTES,
-            f"{path} has {path.stat().st_size} bytes; a recipe has at most {MAX_TOML_BYTES}.",
+            f"{path} has {path.stat().st_size} bytes, and a recipe has at most {MAX_TOML_BYTES}; give the right file.",
         )
         try:
             return cls.from_toml(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Recipes to plain values and back, checking every key and type on the way."""
+"""Recipes to plain values and back, with a check of every key and type."""
 
 import dataclasses
 import difflib
@@ -36,10 +36,10 @@ def canonical(value: Any) -> Any:
 
 
 def coerce(section: Any, where: str) -> None:
-    """Give the fields of a new frozen dataclass the plain types they are declared with, or raise `RecipeError`.
+    """Convert the fields of a new frozen dataclass to the types they are declared with, or raise `RecipeError`.
 
     NumPy scalars become Python's, arrays and lists become tuples, whole numbers become floats where floats are
-    declared: so equal values have one fingerprint, one hash and one TOML text. `where` is written before the keys.
+    declared, so that equal values have one fingerprint, one hash and one TOML text. Errors put `where` before the keys.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Size:
@@ -60,7 +60,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 
 def build(cls: type, values: Mapping[str, Any], where: str) -> Any:
-    """An instance of a dataclass from plain values, checking every key and type on the way."""
+    """An instance of a dataclass from plain values, with a check of every key and type."""
     fields = {f.name: f for f in dataclasses.fields(cls)}
     hints = _hints(cls)
     for key in values:
@@ -89,11 +89,11 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if type(value) is hint:
             return value
-        check(isinstance(value, dict), f"{key} is {value!r}; it is a section, written [{key}].")
+        check(isinstance(value, dict), f"{key} is {value!r}; write it as a section [{key}].")
         return build(hint, value, f"{key}.")  # type: ignore[arg-type]
     value = _without_numpy(value)
     if get_args(hint):  # tuple[item, ...]
-        check(isinstance(value, list | tuple), f"{key} is {value!r}; it is a list.")
+        check(isinstance(value, list | tuple), f"{key} is {value!r}; write a list.")
         return tuple(_convert(item, get_args(hint)[0], key) for item in value)
     if hint is float and type(value) is int:
         return float(value)

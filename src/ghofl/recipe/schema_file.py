@@ -1,4 +1,4 @@
-"""A schema file: what `ghofl schema` drafts, people correct, and `ghofl recipe` puts into a recipe."""
+"""Schema files, which `ghofl schema` drafts, people correct, and `ghofl recipe` puts into a recipe."""
 
 import tomllib
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ghofl.recipe.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema file: the table that goes into a recipe, the classes, and the columns left out, with why."""
+    """A schema file: the table that goes into a recipe, the classes, and the columns left out with the reason."""
 
     table: Table
     classes: tuple[str, ...] = ()
@@ -34,7 +34,9 @@ class Schema:
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             classes = values.pop("classes", [])
             if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
-                raise RecipeError("classes is a list of names, e.g. classes = ['ill', 'well'].")
+                raise RecipeError(
+                    f"classes is {shown(classes, 60)}; write a list of names, e.g. classes = ['ill', 'well']."
+                )
             return cls(Table.from_dict(values), tuple(classes))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RecipeError(f"{path} is not TOML ({shown(error, 100)}); 'ghofl schema' writes a valid one.") from None

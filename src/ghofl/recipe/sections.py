@@ -18,9 +18,9 @@ MAX_DIM = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Who made the embeddings: a name, the length of a row, and a fingerprint of weights and preprocessing.
+    """The encoder of the embeddings: its name, the length of a row, and a fingerprint of weights and preprocessing.
 
-    `views` say what the fingerprint covers beside, e.g. ``flip 160,224,288``: encoders of images average over them.
+    `views` are what an encoder of images averages over, e.g. ``flip 160,224,288``; the fingerprint covers them.
     """
 
     dim: int
@@ -52,8 +52,9 @@ class Transform:
             f"transform.power is {self.power}; it must be above 0 and at most 4 (1 leaves rows as they are, "
             "0.5 is the signed square root).",
         )
-        _check(all(map(math.isfinite, self.anchor)), "transform.anchor has an entry that is not finite.")
-        _check(all(map(math.isfinite, self.centre)), "transform.centre has an entry that is not finite.")
+        for name in ("anchor", "centre"):
+            finite = all(map(math.isfinite, getattr(self, name)))
+            _check(finite, f"transform.{name} has an entry that is not finite; write finite numbers.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Projection:
     """A public map to fewer dimensions: Rademacher signs from `seed`, or a given integer `matrix`.
 
     `matrix` holds little-endian int16 entries, row-major, in base64; `Projection.of_matrix` writes it.
-    `shift` is how many low bits are rounded away to come back to the grid (none: the default for the dimension).
+    `shift` is how many low bits are rounded away to return to the grid (None: the default for the dimension).
     """
 
     dim: int
@@ -104,7 +105,7 @@ class Projection:
         return cls(dim=matrix.shape[1], shift=shift, matrix=packed)
 
     def given_matrix(self, rows: int) -> Int[np.ndarray, "rows projected"] | None:
-        """The given matrix for rows of length `rows`, or nothing when the signs come from the seed."""
+        """The given matrix for rows of length `rows`, or None when the signs come from the seed."""
         if not self.matrix:
             return None
         try:
@@ -115,7 +116,8 @@ class Projection:
             ) from None
         _check(
             len(raw) == 2 * rows * self.dim,
-            f"projection.matrix holds {len(raw)} bytes; {rows} × {self.dim} int16 entries are {2 * rows * self.dim}.",
+            f"projection.matrix holds {len(raw)} bytes, and {rows} × {self.dim} int16 entries are {2 * rows * self.dim}; "
+            "write it with Projection.of_matrix.",
         )
         return np.frombuffer(raw, dtype="<i2").reshape(rows, self.dim).astype(np.int16)
 
@@ -124,8 +126,8 @@ class Projection:
 class Lift:
     """Random features: `relu` of a Rademacher projection to `dim`, usually many more than the encoder has.
 
-    `centred` takes the mean of each row's entries out before projecting (the features of non-negative embeddings would
-    otherwise all follow their sum); `keep` puts the features before the lift in front of the lifted ones.
+    `centred` subtracts the mean of each row's entries before projecting (otherwise the features of non-negative
+    embeddings would mostly repeat their sum); `keep` puts the original features in front of the lifted ones.
     """
 
     dim: int
@@ -143,11 +145,11 @@ class Lift:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A public Rademacher map to `dim` dimensions whose class second moments travel beside full-space A and B.
+    """A public Rademacher map to `dim` dimensions whose class second moments are sent with A and B of the full space.
 
-    When S is sent too, they follow from it and are not sent again. A `kept` sketch is not a random map but the features
-    that a lift with `keep` leaves in front, so that a lifted B and the class covariances of the plain features can
-    travel in one message.
+    When S is sent too, they follow from it and are not sent again. A `kept` sketch is not a random map but the original
+    features in front of a lift with `keep`, so that B of the lifted features and the class covariances of the original
+    ones travel in one message.
     """
 
     dim: int
@@ -164,11 +166,11 @@ class Sketch:
 class Privacy:
     """What the federation promises about rows: clipping radius, (ε, δ), the unit protected, minimum counts.
 
-    `radius` is the longest feature row, in the units of the embedding. `min_cohort` is the fewest sites whose total is
-    released, and for distributed noise the fewest that keep their noise to themselves. Classes under `min_count` rows
-    are dropped, or go to the class `merge_into`. `client_rows` is how many full rows of a client count when whole
-    clients are protected. With the unit ``person`` at most `person_rows` rows of one person count at a site, and a
-    promise is about all of them. `rounding` leaves so many low bits out of second moments.
+    `radius` is the greatest length of a feature row, in the units of the embedding. `min_cohort` is the fewest sites whose
+    total is released, and for distributed noise the fewest that keep their noise to themselves. Classes with fewer than
+    `min_count` rows are dropped, or counted in the class `merge_into`. When whole clients are protected, a client's moments
+    are cut to the length of `client_rows` full rows. With the unit ``person`` at most `person_rows` rows of one person
+    count at a site, and a promise is about all of them. `rounding` is the number of low bits left out of second moments.
     """
 
     radius: float | None = None
@@ -193,14 +195,18 @@ class Privacy:
                 value is None or (math.isfinite(value) and value > 0),
                 f"privacy.{name} is {value}; it must be positive.",
             )
-        _check(self.delta is None or 0 < self.delta < 1, f"privacy.delta is {self.delta}; it lies between 0 and 1.")
+        _check(
+            self.delta is None or 0 < self.delta < 1,
+            f"privacy.delta is {self.delta}; write a number between 0 and 1.",
+        )
         _check(
             (self.epsilon is None) == (self.delta is None),
-            "privacy.epsilon and privacy.delta come together: write both, or neither for no noise.",
+            "privacy.epsilon and privacy.delta belong together: write both, or neither for no noise.",
         )
         _check(
             self.epsilon is None or self.radius is not None,
-            f"privacy.epsilon = {self.epsilon} needs privacy.radius: noise is sized by the longest row allowed.",
+            f"privacy.epsilon = {self.epsilon} needs privacy.radius: the size of the noise follows from the longest row "
+            "allowed.",
         )
         for name, allowed in _PRIVACY_WORDS.items():
             value = getattr(self, name)
@@ -210,21 +216,21 @@ class Privacy:
             "privacy.noise = 'distributed' hides shares of noise inside secure aggregation: write secure = true too.",
         )
         _check(self.min_count >= 0, f"privacy.min_count is {self.min_count}; write 0 for none.")
-        _check(self.min_cohort >= 1, f"privacy.min_cohort is {self.min_cohort}; a total has at least one site.")
+        _check(self.min_cohort >= 1, f"privacy.min_cohort is {self.min_cohort}; write 1 or more.")
         self._check_clients()
         _check(
             not self.merge_into or self.min_count > 0,
-            f"privacy.merge_into = {self.merge_into!r} takes the rows of small classes: write min_count too.",
+            f"privacy.merge_into = {self.merge_into!r} is for the rows of small classes: write min_count too.",
         )
 
     def _check_clients(self) -> None:
         _check(
             self.client_rows is None or self.client_rows >= 1,
-            f"privacy.client_rows is {self.client_rows}; write how many rows of a client count in full, at least 1.",
+            f"privacy.client_rows is {self.client_rows}; write how many full rows a client may count as, at least 1.",
         )
         _check(
             self.epsilon is None or (self.unit == "client") == (self.client_rows is not None),
-            "privacy.unit = 'client' and privacy.client_rows come together: a client's moments are cut to that many "
+            "privacy.unit = 'client' and privacy.client_rows belong together: a client's moments are cut to that many "
             "full rows. Write both, or neither to protect single records.",
         )
         _check(
@@ -233,7 +239,7 @@ class Privacy:
         )
         _check(
             (self.unit == "person") == (self.person_rows is not None),
-            "privacy.unit = 'person' and privacy.person_rows come together: at most that many rows of one person "
+            "privacy.unit = 'person' and privacy.person_rows belong together: at most that many rows of one person "
             "count. Write both, or neither to protect single records.",
         )
         _check(
@@ -242,8 +248,8 @@ class Privacy:
         )
         _check(
             not self.rounding or self.unit == "record",
-            "privacy.rounding is for the unit 'record': a client's moments are cut last, which undoes rounding, and of "
-            "a person's rows every one may round another way.",
+            "privacy.rounding is for the unit 'record' only: a client's moments are cut last, which undoes rounding, and "
+            "each of a person's rows may be rounded another way. Leave rounding out.",
         )
 
 
@@ -258,9 +264,9 @@ _PRIVACY_WORDS = {
 class Limits:
     """How much one site may contribute: the most rows, and the largest share of all rows.
 
-    `max_rows` is one million where it is not written. A message that claims more is refused, and it is what a site's
-    entries are bounded by in a secure round: the smaller, the fewer bits a masked entry takes. `max_share` is judged
-    over the roster of a total of plain messages before anything is released or built from it.
+    `max_rows` is one million by default. A message that claims more is refused, and it bounds a site's entries in a
+    secure round: the smaller it is, the fewer bits a masked entry takes. `max_share` is checked against the roster of a
+    total of plain messages before anything is released or built from it.
     """
 
     max_rows: int | None = None
@@ -270,7 +276,7 @@ class Limits:
         coerce(self, "limits.")
         _check(
             self.max_rows is None or 1 <= self.max_rows <= 2**40,
-            f"limits.max_rows is {self.max_rows}; write the most rows of one site, from 1 to 2^40.",
+            f"limits.max_rows is {self.max_rows}; write the most rows per site, from 1 to 2^40.",
         )
         _check(
             self.max_share is None or 0 < self.max_share <= 1,

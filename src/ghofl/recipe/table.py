@@ -1,4 +1,4 @@
-"""The schema of a table: which columns there are, and how each becomes numbers between −1 and 1.
+"""The schema of a table: its columns, and how each becomes numbers between −1 and 1.
 
 ::
 
@@ -8,7 +8,7 @@
     category    one number per level: 1 for the row's own, 0 for the others
     yes/no      1 for yes, −1 for no
 
-A row's embedding is the numbers of its columns, side by side. All of them have one range, so one grid fits all.
+The embedding of a row is the numbers of its columns, one after another. All have the same range, so one grid fits all.
 """
 
 import hashlib
@@ -35,11 +35,11 @@ ENCODER = "table"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, what kind it is, and what happens to values that are missing or outside.
+    """One column: its name, its kind, and what happens to values that are missing or outside.
 
     `unit` is for people. Numbers and logarithms have `low` and `high`, quantiles have `breaks`, categories `levels`.
-    A `missing` value is refused, or becomes the `neutral` one (the middle of the range unless given, no level, neither
-    yes nor no); with ``indicator`` one more number says that it was missing: 1, and 0 in other rows. A value `outside`
+    A `missing` value is refused, or becomes the `neutral` one (by default the middle of the range, no level, or neither
+    yes nor no); with ``indicator`` an extra number is 1 where it was missing and 0 in other rows. A value `outside`
     is moved to the nearest end of the range, or counts as none of the levels, or is refused.
 
     >>> Column("age", "number", unit="years", low=0, high=120).width
@@ -76,18 +76,13 @@ class Column:
             self._check_levels()
         _check(
             self.neutral is None or (self.missing != "refuse" and self.span[0] <= self.neutral <= self.span[1]),
-            f"{self._where} has neutral = {self.neutral}; it lies in the range, and stands for missing values: write "
+            f"{self._where} has neutral = {self.neutral}; it must be in the range, and stands for missing values: write "
             "missing = 'neutral' or 'indicator' too.",
         )
 
     @property
     def _where(self) -> str:
         return f"column {self.name[:80]!r}"
-
-    @property
-    def is_numeric(self) -> bool:
-        """Whether its values are numbers."""
-        return self.kind in ("number", "log", "quantiles")
 
     @property
     def span(self) -> tuple[float, float]:
@@ -100,11 +95,11 @@ class Column:
 
     @property
     def width(self) -> int:
-        """How many numbers of the embedding it gives."""
+        """How many numbers of the embedding come from it."""
         return (len(self.levels) if self.kind == "category" else 1) + (self.missing == "indicator")
 
     def _check_only_own(self) -> None:
-        """Fields of other kinds would be silently without effect."""
+        """Raise for fields of other kinds, which would silently have no effect."""
         own = {"number": ("low", "high", "neutral"), "log": ("low", "high", "neutral"),
                "quantiles": ("breaks", "neutral"), "category": ("levels",), "yes/no": ()}[self.kind]  # fmt: skip
         for field in ("low", "high", "breaks", "levels", "neutral"):
@@ -144,13 +139,13 @@ class Column:
 class Table:
     """The columns of a table, in the order of the embedding, and the column of labels.
 
-    `missing_words` are texts that mean a value is missing, beside the usual ones: empty cells, NA, NaN, null, None, ?.
-    `from_rows` says that ranges and levels were read off somebody's rows, not a data dictionary; such a table is refused
+    `missing_words` are texts that mean a missing value, in addition to empty cells, NA, NaN, null, None and ?.
+    `from_rows` says that ranges and levels come from somebody's rows, not from a data dictionary; such a table is refused
     under ε.
 
     Guarantees
     ----------
-    Every embedding entry lies in [−1, 1], whatever the rows hold. `fingerprint` covers all that decides an embedding.
+    Every embedding entry is in [−1, 1], whatever the rows hold. `fingerprint` covers everything that affects an embedding.
 
     Examples
     --------
@@ -166,7 +161,7 @@ class Table:
 
     def __post_init__(self) -> None:
         coerce(self, "table.")
-        _check(bool(self.columns), "table.columns is empty; a table has at least one column.")
+        _check(bool(self.columns), "table.columns is empty; write at least one column.")
         twice = [name for name, count in Counter(c.name for c in self.columns).items() if count > 1]
         _check(not twice, f"table.columns has {twice[:3]} more than once; every column is listed once.")
         _check(not self.label or is_name(self.label), f"table.label is {self.label[:80]!r}; {NAMES_ARE}")
@@ -174,7 +169,10 @@ class Table:
             self.label not in {c.name for c in self.columns},
             f"table.label is {self.label!r}, which is among the columns too; a label must not predict itself.",
         )
-        _check(self.dim <= MAX_DIM, f"the columns give {self.dim} numbers a row; at most {MAX_DIM} are allowed.")
+        _check(
+            self.dim <= MAX_DIM,
+            f"the columns give {self.dim} numbers per row, and at most {MAX_DIM} are allowed; leave some out.",
+        )
 
     @property
     def dim(self) -> int:
@@ -183,7 +181,7 @@ class Table:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What each number of an embedding is."""
+        """The name of each number of an embedding."""
         names: list[str] = []
         for column in self.columns:
             names += [f"{column.name}={level}" for level in column.levels] or [column.name]
@@ -204,7 +202,7 @@ class Table:
 
     @property
     def encoder(self) -> Encoder:
-        """What a recipe says about the encoder that this schema is."""
+        """The encoder section of a recipe with this schema."""
         return Encoder(dim=self.dim, name=ENCODER, fingerprint=self.fingerprint)
 
     @classmethod
@@ -220,11 +218,11 @@ def check_table(table: Table | None, encoder: Encoder, is_private: bool) -> None
     if encoder != table.encoder:
         raise RecipeError(
             f"encoder is {encoder.name!r} of {encoder.dim} numbers, fingerprint {encoder.fingerprint[:12]}…, and the "
-            f"[table] gives {table.dim} and {table.fingerprint[:12]}…; make the recipe anew with 'ghofl recipe --schema'."
+            f"[table] gives {table.dim} and {table.fingerprint[:12]}…; make the recipe again with 'ghofl recipe --schema'."
         )
     if table.from_rows and is_private:
         raise RecipeError(
-            "the table's ranges and levels were read off somebody's rows, and a minimum or maximum is somebody's value, "
-            "which epsilon would not cover. Draft the schema from a data dictionary, or review every range and level "
-            "against what is public and then write from_rows = false."
+            "the table's ranges and levels come from somebody's rows, and a minimum or maximum is somebody's value, "
+            "which epsilon would not cover. Draft the schema from a data dictionary, or compare every range and level "
+            "with what is public and then write from_rows = false."
         )

@@ -30,7 +30,7 @@ def charts_of(findings: Findings) -> dict[str, dict[str, Any]]:
 
 
 def text(name: str) -> str:
-    """A name from somebody's file as Plotly shows it: it reads a little HTML, so no markup is left."""
+    """A name from somebody's file for Plotly, which reads some HTML: markup is escaped."""
     return shown(name, 60).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -60,7 +60,7 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
             "array": [_reach(h, 1) for h in heads],
             "arrayminus": [_reach(h, 0) for h in heads],
         },
-        "text": _apart(heads),
+        "text": _point_labels(heads),
         "textposition": ["middle right" if 2 * np.log(h.payload_bytes or 1) < middle else "middle left" for h in heads],
         "hovertext": [text(h.name) for h in heads],
         "cliponaxis": False,
@@ -71,12 +71,12 @@ def _payload(findings: Findings) -> dict[str, Any] | None:
 
 
 def _reach(head: HeadLine, end: int) -> float:
-    """How far the 95 % interval reaches from the accuracy to its lower (0) or upper end (1), in percent."""
+    """The distance from the accuracy to the lower (0) or upper end (1) of its 95 % interval, in per cent."""
     return 0.0 if head.interval is None else 100 * abs(head.interval[end] - (head.accuracy or 0.0))
 
 
-def _apart(heads: Sequence[HeadLine]) -> list[str]:
-    """Labels that do not cover each other: heads of one size that are nearly as good share that of the best of them."""
+def _point_labels(heads: Sequence[HeadLine]) -> list[str]:
+    """Labels that do not overlap: heads of one size that are almost equally good share one label, at the best of them."""
     accuracies = [h.accuracy or 0.0 for h in heads]
     near = NEAR * max(max(accuracies) - min(accuracies), 0.01)
     labels, groups = [""] * len(heads), list[list[int]]()
@@ -107,7 +107,7 @@ def _confusion(findings: Findings) -> dict[str, Any] | None:
         "customdata": [[[names[i], names[j], int(n)] for j, n in enumerate(row)] for i, row in enumerate(counts)],
         "colorscale": [[0, "rgba(47,111,176,0)"], [1, BLUE]],
         "colorbar": {"thickness": 12, "title": {"text": "%"}},
-        "hovertemplate": "%{customdata[0]} taken for %{customdata[1]}: %{customdata[2]:,} rows, %{z:.1f} %<extra></extra>",
+        "hovertemplate": "%{customdata[0]} predicted as %{customdata[1]}: %{customdata[2]:,} rows, %{z:.1f} %<extra></extra>",
     }
     ticks = {"tickvals": list(range(len(names))), "ticktext": names, "constrain": "domain"}
     return _figure(
@@ -126,16 +126,16 @@ def _calibration(findings: Findings) -> dict[str, Any] | None:
     mean, right, rows = zip(*findings.judged.calibration, strict=True)
     ideal = {
         "type": "scatter", "mode": "lines", "x": [0, 100], "y": [0, 100], "line": {"dash": "dot", "color": ORANGE},
-        "name": "as sure as right", "hoverinfo": "skip",
+        "name": "perfectly calibrated", "hoverinfo": "skip",
     }  # fmt: skip
     found = {
         "type": "scatter", "mode": "lines+markers", "x": [100 * m for m in mean], "y": [100 * r for r in right],
         "customdata": list(rows), "name": "this head", "line": {"color": BLUE},
         "marker": {"size": [6 + 18 * float(np.sqrt(n / max(rows))) for n in rows], "color": BLUE},
-        "hovertemplate": "sure to %{x:.1f} %, right in %{y:.1f} % of %{customdata:,} rows<extra></extra>",
+        "hovertemplate": "confidence %{x:.1f} %, right in %{y:.1f} % of %{customdata:,} rows<extra></extra>",
     }  # fmt: skip
     legend = {"orientation": "h", "y": 1.08}
-    return _figure([ideal, found], "how sure it was, %", "how often it was right, %", legend=legend)
+    return _figure([ideal, found], "confidence, %", "how often it was right, %", legend=legend)
 
 
 def _labels(findings: Findings) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What a report tells, as plain values: gathered from totals, messages, heads and labelled rows."""
+"""The content of a report as plain values, gathered from totals, messages, heads and labelled rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,13 +20,13 @@ from ghofl.wire.total import Total
 
 BINS = 10
 BLOCK = 4096
-MOST_IN_VIEW = 60  # classes whose ellipses can still be told apart
-AROUND = np.sqrt(2.279)  # 68 % of a 2-D Gaussian lie within so many deviations
+MOST_IN_VIEW = 60  # classes whose ellipses can still be distinguished
+AROUND = np.sqrt(2.279)  # 68 % of a 2-D Gaussian lie within this many deviations
 
 
 @dataclass(frozen=True, slots=True)
 class SiteLine:
-    """One site: what the roster tells of it; None for what a secure round or a release hides."""
+    """One site, as the roster has it; None for what a secure round or a release hides."""
 
     name: str
     rows: int | None = None
@@ -37,7 +37,7 @@ class SiteLine:
 
 @dataclass(frozen=True, slots=True)
 class HeadLine:
-    """One head: what a site sends for it, and how it did on labelled rows, as shares between 0 and 1."""
+    """One head: the bytes a site sends for it, and its measures on labelled rows, as shares between 0 and 1."""
 
     name: str
     accuracy: float | None = None
@@ -46,7 +46,7 @@ class HeadLine:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Where the accuracy on more rows of this kind lies, with 95 % confidence."""
+        """The 95 % confidence interval of the accuracy on more rows of this kind."""
         found = self.metrics.get("accuracy_interval")
         return None if found is None else (found[0], found[1])
 
@@ -93,7 +93,7 @@ class Findings:
 
     @classmethod
     def of_total(cls, total: Total, title: str, messages: Iterable[Message] = ()) -> "Findings":
-        """What a total tells by itself; with the messages behind it, also who holds which classes."""
+        """The findings of a total; with the messages in it, also who holds which classes."""
         by_id = {m.id: m for m in messages}
         sites = []
         for entry in total.roster:
@@ -112,7 +112,7 @@ class Findings:
     def of_simulation(
         cls, result: Simulation, specs: Mapping[str, HeadSpec], data: Dataset, parts: Parts, title: str
     ) -> "Findings":
-        """What a simulation found: its heads by bytes and accuracy, the best of them class by class, who holds what."""
+        """The findings of a simulation: heads by bytes and accuracy, the best one class by class, and who holds what."""
         numbers = len(data.classes)
         sites = tuple(
             SiteLine(
@@ -125,16 +125,16 @@ class Findings:
             for name, found in result.heads.items()
         )
         best = max(result.heads, key=lambda name: result.heads[name].accuracy)
-        judged = cls.of_total(result.total, title).with_judged(
+        judged = cls.of_total(result.total, title).judge_heads(
             [Classifier.fit(result.total, specs[best], warn=lambda _: None)], data.x_test, data.y_test
         )
         assert judged.judged is not None
         return replace(judged, sites=sites, heads=lines, judged=replace(judged.judged, head=best))
 
-    def with_judged(
+    def judge_heads(
         self, classifiers: Sequence[Classifier], x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]
     ) -> "Findings":
-        """The same with heads judged on labelled rows; the best of them class by class."""
+        """The findings with heads judged on labelled rows, the best one class by class."""
         best, lines = self.judged, []
         for classifier in classifiers:
             parts = [classifier.predict_proba(x[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
@@ -158,7 +158,7 @@ def judge(head: str, probabilities: np.ndarray, y: Int64[np.ndarray, " n"]) -> J
 
 
 def promise_of(total: Total) -> str:
-    """What a total promises about single rows or clients, in words."""
+    """The promise of a total about single rows or clients, in words."""
     if total.guarantee is None:
         return "No noise was added to this total, so there is no differential privacy guarantee."
     return f"Noise was added: {total.guarantee}."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import MissingExtraError
-from ghofl.evaluation.confusion import between
+from ghofl.evaluation.confusion import interval_text
 from ghofl.names import shown
 from ghofl.report.charts import MOST_CELLS, charts_of
 from ghofl.report.findings import Findings
@@ -31,9 +31,9 @@ TITLES = {
         "The two directions in which classes differ most. Each outline holds 68 % of a class, as the sums describe it; "
         "no row is drawn, because no row left a site.",
     ),
-    "confusion": ("What is taken for what", "Of each true class, the share predicted as each class."),
-    "calibration": ("How sure, and how often right", "On the dotted line a head is as sure as it is right."),
-    "labels": ("Who holds what", "Rows per class at each site, as plain messages tell them."),
+    "confusion": ("Which classes are confused", "The share of each true class that is predicted as each class."),
+    "calibration": ("Confidence and accuracy", "On the dotted line, a head is right as often as it is confident."),
+    "labels": ("Who holds which classes", "Rows per class at each site, as plain messages show them."),
 }
 
 
@@ -75,7 +75,7 @@ def _summary(findings: Findings) -> str:
         (f"{len(findings.classes):,}", "classes"),
     ]
     if best is not None and best.accuracy:
-        sure = "" if best.interval is None else f" ({between(best.interval)} with 95 % confidence)"
+        sure = "" if best.interval is None else f" ({interval_text(best.interval)} with 95 % confidence)"
         facts.append((f"{100 * best.accuracy:.1f} %", f"best accuracy{sure}"))
     tiles = "".join(f"<div class='tile'><b>{value}</b> {name}</div>" for value, name in facts)
     notes = "".join(f"<p class='note'>{_text(note, 500)}</p>" for note in findings.notes)
@@ -88,9 +88,9 @@ def _summary(findings: Findings) -> str:
 def _chart(name: str, charts: dict[str, dict[str, Any]]) -> str:
     if name not in charts:
         return ""
-    title, told = TITLES[name]
+    title, text = TITLES[name]
     return (
-        f"<section><h2>{title}</h2><p>{told}</p><div class='chart' id='{name}' role='img' aria-label='{title}. {told}'>"
+        f"<section><h2>{title}</h2><p>{text}</p><div class='chart' id='{name}' role='img' aria-label='{title}. {text}'>"
         "</div></section>"
     )
 
@@ -103,8 +103,8 @@ def _heads(findings: Findings) -> str:
     rows = [
         (
             head.name,
-            _percent(head.accuracy),
-            "" if head.interval is None else between(head.interval, 2),
+            "" if head.accuracy is None else f"{100 * head.accuracy:.2f}",
+            "" if head.interval is None else interval_text(head.interval, 2),
             _count(head.payload_bytes),
             *(cell for m in measures for cell in _measure(head.metrics, m)),
         )
@@ -117,7 +117,7 @@ def _heads(findings: Findings) -> str:
 
 
 def _measure(metrics: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A measure, and beside it its interval where it is a kind of accuracy."""
+    """A measure and, where it is a kind of accuracy, its interval."""
     interval = metrics.get(f"{name}_interval")
     beside = ("" if interval is None else "–".join(f"{end:.4f}" for end in interval),) if name in WITH_INTERVAL else ()
     return _number(metrics.get(name)), *beside
@@ -133,13 +133,13 @@ def _classes(findings: Findings) -> str:
             own += (_count(true), _ratio(right, true), _ratio(right, said))
         rows.append(own)
     columns: tuple[str, ...] = ("class", "rows behind the heads")
-    told = ""
+    note = ""
     if findings.judged is not None:
         columns += ("rows judged", "recall, %", "precision, %")
-        told = f"Judged with {findings.judged.head}."
+        note = f"Judged with {findings.judged.head}."
         if len(findings.classes) > MOST_CELLS:
-            told += f" With more than {MOST_CELLS} classes the matrix is not drawn; the download has it."
-    return _table("Classes", columns, rows, told)
+            note += f" With more than {MOST_CELLS} classes the matrix is not drawn; the download has it."
+    return _table("Classes", columns, rows, note)
 
 
 def _sites(findings: Findings) -> str:
@@ -147,12 +147,9 @@ def _sites(findings: Findings) -> str:
         (site.name, _count(site.rows), _count(site.bytes), "" if site.clipped is None else f"{100 * site.clipped:.3f}")
         for site in findings.sites
     ]
-    told = (
-        "An empty cell is what a secure round or a release hides."
-        if any(s.rows is None for s in findings.sites)
-        else ""
-    )
-    return _table("Who took part", ("site", "rows", "bytes sent", "clipped, %"), rows, told)
+    hidden = any(site.rows is None for site in findings.sites)
+    note = "A secure round or a release hides what the empty cells would show." if hidden else ""
+    return _table("Who took part", ("site", "rows", "bytes sent", "clipped, %"), rows, note)
 
 
 def _recipe(findings: Findings) -> str:
@@ -162,14 +159,14 @@ def _recipe(findings: Findings) -> str:
     )
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], told: str = "") -> str:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
     head = "".join(f"<th scope='col'><button>{_text(c)}</button></th>" for c in columns)
     body = "".join(
         "<tr>" + "".join(f"<td{'' if i else ' class=name'}>{_text(cell)}</td>" for i, cell in enumerate(row)) + "</tr>"
         for row in rows
     )
     return (
-        f"<section><h2>{title}</h2>{f'<p>{told}</p>' if told else ''}<div class='wide'><table><thead><tr>{head}</tr>"
+        f"<section><h2>{title}</h2>{f'<p>{note}</p>' if note else ''}<div class='wide'><table><thead><tr>{head}</tr>"
         f"</thead><tbody>{body}</tbody></table></div></section>"
     )
 
@@ -183,13 +180,9 @@ def _short(toml: str, most: int = 20_000) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that no text inside can end early."""
+    """JSON in which no text can close the script element."""
     raw = json.dumps(value, ensure_ascii=True, allow_nan=False)
     return raw.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{100 * share:.2f}"
 
 
 def _ratio(part: int, whole: int) -> str:

@@ -1,4 +1,4 @@
-"""What a site has: images, texts and tables one sample at a time, or rows of embeddings with their labels.
+"""The data of a site: images, texts and tables one sample at a time, or rows of embeddings with their labels.
 
 ::
 
@@ -14,7 +14,7 @@ from ghofl.samples.base import Samples
 from ghofl.samples.from_schema import rows_for, table_rows
 from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.public import load_public
-from ghofl.samples.rows import Rows, check_encoder, load_rows, save_rows, without_bad
+from ghofl.samples.rows import Rows, check_encoder, drop_bad, load_rows, save_rows
 
 __all__ = [
     "Columns",
@@ -23,6 +23,7 @@ __all__ = [
     "check_encoder",
     "class_numbers",
     "classes_of",
+    "drop_bad",
     "load_anchor",
     "load_encoder",
     "load_public",
@@ -31,5 +32,4 @@ __all__ = [
     "rows_for",
     "save_rows",
     "table_rows",
-    "without_bad",
 ]

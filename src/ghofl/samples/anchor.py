@@ -12,7 +12,7 @@ from ghofl.shapes import Num
 
 
 def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p dim"] | None]:
-    """The anchor that ``FILE`` or ``mean-of:FILE`` names, and the public rows it is the mean of, where it is one."""
+    """The anchor in ``FILE`` or ``mean-of:FILE``, and for the latter the public rows that it is the mean of."""
     if text is None:
         return (), None
     of_rows = re.fullmatch(r"mean-of[ :=](.+)", text)
@@ -20,7 +20,7 @@ def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p
         return _read(Path(text)), None
     rows = load_rows(Path(of_rows[1].strip()), labelled=False).x
     if not len(rows):
-        raise EmbeddingsError(f"{of_rows[1]} holds no rows; an anchor is the mean of at least one.")
+        raise EmbeddingsError(f"{of_rows[1]} holds no rows; give at least one, as the anchor is their mean.")
     return tuple(map(float, rows.mean(axis=0, dtype=np.float64))), rows
 
 
@@ -35,6 +35,6 @@ def _read(path: Path) -> tuple[float, ...]:
         ) from None
     if anchor.ndim != 1 or anchor.dtype.kind not in "fiu":
         raise EmbeddingsError(
-            f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; it is one vector."
+            f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; give one vector of numbers."
         )
     return tuple(map(float, anchor))

@@ -1,4 +1,4 @@
-"""Samples with their labels, in one fixed order: what an encoder takes."""
+"""Samples with their labels, in one fixed order, for an encoder."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from ghofl.shapes import Shaped
 class Samples:
     """Samples of one kind (``image``, ``text`` or ``row``), read one at a time.
 
-    `names` say which sample an error is about, `read(i)` gives sample i or raises `SampleError`, and `digest` changes
+    `names` are for errors about a sample, `read(i)` gives sample i or raises `SampleError`, and `digest` changes
     when the samples do. `labels` are class names or numbers, or None where there are none.
     """
 
@@ -35,7 +35,7 @@ class Samples:
         return () if self.labels is None else tuple(sorted({str(label) for label in self.labels}))
 
     def map(self, change: Callable[[Any, int], Any], digest: str) -> "Samples":
-        """The same samples, each changed on its way in: `change(sample, i)`; `digest` names the change."""
+        """The samples, each replaced by `change(sample, i)` when it is read; `digest` identifies the change."""
         return replace(self, read=lambda i: change(self.read(i), i), digest=digest_of([self.digest, digest]))
 
     def only(self, keep: np.ndarray) -> "Samples":
@@ -51,7 +51,7 @@ class Samples:
 
 
 def digest_of(parts: Iterable[str]) -> str:
-    """The sha256 of texts, each told apart from the next by its length."""
+    """The sha256 of texts, each preceded by its length."""
     sha = hashlib.sha256(b"ghofl samples 1\n")
     for part in parts:
         data = part.encode("utf-8", "surrogatepass")
@@ -65,7 +65,7 @@ def of_texts(texts: Sequence[Any], labels: np.ndarray | None, names: Sequence[st
     def read(i: int) -> str:
         text = texts[i]
         if not isinstance(text, str):
-            raise SampleError(f"{names[i]} is {text!r}, not a text.")
+            raise SampleError(f"{names[i]} is {text!r}, which is not a text.")
         if not text.strip():
             raise SampleError(f"{names[i]} is an empty text.")
         return text
@@ -74,19 +74,19 @@ def of_texts(texts: Sequence[Any], labels: np.ndarray | None, names: Sequence[st
 
 
 def of_image_files(paths: Sequence[Path], labels: np.ndarray | None) -> Samples:
-    """Images from files; they are the same samples as long as path, size and time of change are."""
+    """Images from files; they count as the same samples while path, size and time of change are the same."""
 
     def read(i: int) -> np.ndarray:
         try:
             return decode(paths[i].read_bytes(), str(paths[i]))
         except FileNotFoundError:
-            raise SampleError(f"{paths[i]} is not there.") from None
+            raise SampleError(f"{paths[i]} does not exist.") from None
 
     return Samples("image", [str(path) for path in paths], read, digest_of(["image", *map(_state, paths)]), labels)
 
 
 def of_rows(x: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
-    """Rows that are embeddings already."""
+    """Rows that are already embeddings."""
     if x.ndim != 2 or x.dtype.kind not in "fiu":
         raise DatasetError(f"{where} holds {x.dtype} {x.shape}; expected numbers, one row per sample.")
 

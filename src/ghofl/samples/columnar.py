@@ -1,13 +1,11 @@
 """Rows in Parquet and Arrow files: a column of lists and a column of labels, read a few thousand rows at a time.
 
-Rows that take more than `IN_MEMORY` bytes go to a nameless temporary file that is mapped into memory, so that a file
-larger than the memory can be added up.
+Rows that take more than `IN_MEMORY` bytes go to an anonymous temporary file that is mapped into memory, so that a file
+may be larger than memory.
 """
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from ghofl.errors import EmbeddingsError, MissingExtraError
 from ghofl.samples.tables import pick
+from ghofl.statistics import arrays
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 IN_MEMORY = 2**28
@@ -22,11 +21,11 @@ BATCH = 4096
 
 
 class _File(NamedTuple):
-    """What is read of either kind of file: its columns by name, how many rows it has, and batches of some columns."""
+    """An open file of either kind: the names of its columns, how many rows it has, and batches of some columns."""
 
     names: list[str]
     rows: int
-    batches: Any  # takes names of columns, gives record batches
+    batches: Any  # a function from names of columns to record batches
 
 
 def read_columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
@@ -67,15 +66,19 @@ def open_columns(path: Path, size: int = BATCH) -> Iterator[_File]:
             with pyarrow.memory_map(str(path)) as source, ipc.open_file(source) as file:
                 count = file.num_record_batches
                 rows = sum(file.get_batch(i).num_rows for i in range(count))
-                yield _File(file.schema.names, rows, lambda wanted: (_checked(file, i, wanted) for i in range(count)))
+                yield _File(
+                    file.schema.names, rows, lambda wanted: (_read_batch(file, i, wanted) for i in range(count))
+                )
     except FileNotFoundError:
         raise
-    except (pyarrow.ArrowException, OSError) as damage:  # pyarrow tells a damaged page as an OSError
-        raise EmbeddingsError(f"{path} is not {kind} file that can be read ({str(damage).splitlines()[0]}).") from None
+    except (pyarrow.ArrowException, OSError) as damage:  # pyarrow reports a damaged page as an OSError
+        raise EmbeddingsError(
+            f"{path} is not {kind} file that can be read ({str(damage).splitlines()[0]}); write it again."
+        ) from None
 
 
-def _checked(file: Any, number: int, wanted: list[str]) -> Any:
-    """Some columns of a batch of an Arrow file, whose offsets all point into it: pyarrow follows others out of the file."""
+def _read_batch(file: Any, number: int, wanted: list[str]) -> Any:
+    """Some columns of a batch of an Arrow file; offsets are checked, as pyarrow would follow them out of the file."""
     batch = file.get_batch(number).select(wanted)
     batch.validate(full=True)
     return batch
@@ -87,32 +90,23 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
         some = matrix(batch.column(0))
         if some is None or (out is not None and some.shape[1] != out.shape[1]):
             raise EmbeddingsError(
-                f"{path}: {name!r} is not a column of lists of one length, with numbers in all of them."
+                f"{path}: {name!r} is not a column of numbers in lists of one length; repair its rows."
             )
         if out is None:
-            out = _room((file.rows, some.shape[1]), some.dtype)
+            out = arrays.zeros((file.rows, some.shape[1]), some.dtype, most=IN_MEMORY)
         if done + len(some) <= file.rows:
             out[done : done + len(some)] = some
+            arrays.forget(out[done : done + len(some)])
         done += len(some)
     if out is None:
-        raise EmbeddingsError(f"{path} has no rows.")
-    if done != file.rows:  # some of the room would be whatever was in memory
+        raise EmbeddingsError(f"{path} has no rows; give a file with rows.")
+    if done != file.rows:  # part of the array would be uninitialised
         raise EmbeddingsError(f"{path} says that it has {file.rows:,} rows and holds {done:,}; write it again.")
-    if isinstance(out, np.memmap):
-        out.flush()
-        out.flags.writeable = False
     return out
 
 
-def _room(shape: tuple[int, int], dtype: np.dtype) -> np.ndarray:
-    if prod(shape) * dtype.itemsize <= IN_MEMORY:
-        return np.empty(shape, dtype)
-    with tempfile.TemporaryFile() as file:  # the system forgets it with the last map of it
-        return np.memmap(file, dtype, "w+", shape=shape)  # type: ignore[call-overload]
-
-
 def matrix(column: Any) -> np.ndarray | None:
-    """A batch of lists as a matrix, or nothing where they are not of one length, or hold anything but numbers."""
+    """A batch of lists as a matrix, or None where they are not all of one length, or hold anything but numbers."""
     from pyarrow import compute, types
 
     kind = column.type

@@ -16,8 +16,8 @@ from ghofl.shapes import Float64
 
 RARE = 10  # rows that a level needs to be drafted
 MOST_LEVELS = 50
-LEANING = 1.0  # skewness from which on a logarithm is tried; an exponential distribution has 2
-# What columns of a data dictionary are called, by what they say.
+LEANING = 1.0  # the skewness above which a logarithm is tried; an exponential distribution has 2
+# Names of the columns of a data dictionary, by their meaning.
 SAYS = {
     "name": ("name", "column", "variable", "field", "feature"),
     "kind": ("kind", "type"),
@@ -37,7 +37,7 @@ KIND_WORDS = {
 
 
 def is_dictionary(columns: Iterable[str]) -> bool:
-    """Whether a table looks like a data dictionary: it names columns, and says of what kind or range they are."""
+    """Whether a table looks like a data dictionary: it names columns, and gives their levels or ranges."""
     found = {says for says, words in SAYS.items() if any(name.strip().lower() in words for name in columns)}
     return "name" in found and bool(found & {"levels"} | ({"low", "high"} if {"low", "high"} <= found else set()))
 
@@ -57,22 +57,22 @@ def schema_of_dictionary(columns: Mapping[str, Sequence[Any]], where: str = "the
         raise DatasetError(f"{where} has no column called name or variable, as a data dictionary has.")
     out, label, classes = [], "", ()
     for i in range(len(columns[says["name"]])):
-        told = {key: text_of(columns[name][i]) if name else "" for key, name in says.items()}
+        facts = {key: text_of(columns[name][i]) if name else "" for key, name in says.items()}
         try:
-            column = _described(told)
+            column = _column_of(facts)
         except ValueError as error:
-            raise DatasetError(f"{where}, column {told['name']!r}: {error}") from None
+            raise DatasetError(f"{where}, column {facts['name']!r}: {error}") from None
         if isinstance(column, Column):
             out.append(column)
         else:
-            label, classes = told["name"], column
+            label, classes = facts["name"], column
     return Schema(Table(tuple(out), label), classes)
 
 
-def _described(told: Mapping[str, str]) -> Column | tuple[str, ...]:
-    """One column of a dictionary, or the classes of the label."""
-    levels = tuple(part for part in (p.strip() for p in _split(told["levels"])) if part)
-    word = told["kind"].lower()
+def _column_of(facts: Mapping[str, str]) -> Column | tuple[str, ...]:
+    """The column that one row of a dictionary describes, or the classes of the label."""
+    levels = tuple(part for part in (p.strip() for p in _split(facts["levels"])) if part)
+    word = facts["kind"].lower()
     if word and word not in KIND_WORDS:
         raise DatasetError(f"its kind is {word!r}; write one of {', '.join(KINDS)} or label.")
     kind = (KIND_WORDS[word] or word) if word else "category" if levels else "number"
@@ -80,17 +80,17 @@ def _described(told: Mapping[str, str]) -> Column | tuple[str, ...]:
         return levels
     if kind == "category" and {level.lower() for level in levels} in ({"yes", "no"}, {"0", "1"}, {"true", "false"}):
         kind = "yes/no"
-    breaks = tuple(float(part) for part in _split(told["breaks"]) if part.strip())
+    breaks = tuple(float(part) for part in _split(facts["breaks"]) if part.strip())
     if kind == "number" and breaks:
         kind = "quantiles"
-    missing = told["missing"].lower()
+    missing = facts["missing"].lower()
     ends: dict[str, Any] = {}
     if kind in ("number", "log"):
-        if not told["low"] or not told["high"]:
+        if not facts["low"] or not facts["high"]:
             raise DatasetError("it has no range; write its smallest and largest plausible value, or its levels.")
-        ends = {"low": float(told["low"]), "high": float(told["high"])}
+        ends = {"low": float(facts["low"]), "high": float(facts["high"])}
     return Column(
-        told["name"], kind, told["unit"], **ends,
+        facts["name"], kind, facts["unit"], **ends,
         breaks=breaks if kind == "quantiles" else (), levels=levels if kind == "category" else (),
         missing={"": "refuse", "no": "refuse", "yes": "indicator", "allowed": "indicator"}.get(missing, missing),
     )  # fmt: skip
@@ -107,12 +107,12 @@ def schema_of_rows(
     rare: int = RARE,
     may_be_missing: Iterable[str] = (),
 ) -> Schema:
-    """A draft of the schema from one site's rows, to be corrected by somebody who knows the columns.
+    """A draft of the schema from one site's rows, for somebody who knows the columns to correct.
 
     Ranges are rounded outwards to one digit of their width, and levels of fewer than `rare` rows are left out, so that
-    the draft tells as little about single rows as a draft can; it is marked `from_rows` and refused under ε all the
-    same. Positive columns that lean to the right become logarithmic. Identifiers and constants are left out. Columns
-    where values are missing, and those that `may_be_missing`, get an indicator.
+    the draft reveals as little about single rows as possible; it is marked `from_rows` and refused under ε all the
+    same. Positive columns that are skewed to the right become logarithmic. Identifiers and constants are left out. Columns
+    in which values are missing, and those that `may_be_missing`, get an indicator.
 
     >>> schema = schema_of_rows({"age": list(range(17, 78)), "sex": ["f", "m"] * 30 + ["m"]})
     >>> schema.table.columns[0].low, schema.table.columns[0].high, schema.table.columns[1].levels
@@ -121,24 +121,26 @@ def schema_of_rows(
     without, may_be_missing = set(without), set(may_be_missing)
     unknown = (without | ({label} if label else set())) - set(columns)
     if unknown:
-        raise DatasetError(f"the table has the columns {', '.join(columns)} and not {', '.join(sorted(unknown))}.")
+        raise DatasetError(
+            f"the table has the columns {', '.join(columns)} but not {', '.join(sorted(unknown))}; check the names."
+        )
     out: list[Column] = []
     left_out: list[tuple[str, str]] = []
     for name, values in columns.items():
         if name == label or name in without:
             continue
-        drafted = _drafted(name, [text_of(value) for value in values], rare, name in may_be_missing)
-        if isinstance(drafted, Column):
-            out.append(drafted)
+        column = _draft(name, [text_of(value) for value in values], rare, name in may_be_missing)
+        if isinstance(column, Column):
+            out.append(column)
         else:
-            left_out.append((name, drafted))
+            left_out.append((name, column))
     if not out:
         raise DatasetError("no column could be drafted: " + "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]))
     classes = tuple(sorted({text_of(value) for value in columns[label]} - {""})) if label else ()
     return Schema(Table(tuple(out), label, from_rows=True), classes, tuple(left_out))
 
 
-def _drafted(name: str, texts: list[str], rare: int, may_be_missing: bool) -> Column | str:
+def _draft(name: str, texts: list[str], rare: int, may_be_missing: bool) -> Column | str:
     """A column, or why it is left out."""
     present = [text for text in texts if text not in MISSING_WORDS]
     counts = Counter(present)
@@ -147,7 +149,7 @@ def _drafted(name: str, texts: list[str], rare: int, may_be_missing: bool) -> Co
         return "all values are the same"
     numbers = _all_numbers(counts)
     if numbers is not None:
-        low, high = rounded_outwards(min(numbers), max(numbers))
+        low, high = round_outwards(min(numbers), max(numbers))
         if _is_logarithmic([float(text) for text in present]):
             return Column(name, "log", low=_first_digit(min(numbers)), high=high, missing=missing)
         return Column(name, "number", low=low, high=high, missing=missing)
@@ -175,11 +177,11 @@ def _all_numbers(texts: Iterable[str]) -> list[float] | None:
 
 
 def _is_logarithmic(numbers: list[float]) -> bool:
-    """Whether logarithms are at least twice as even about their middle as the numbers, which lean to one side."""
+    """Whether the numbers are positive and skewed to the right, and logarithms at least halve the skewness."""
     if min(numbers) <= 0:
         return False
-    lean = _skewness(np.array(numbers))
-    return lean > LEANING and abs(_skewness(np.log(numbers))) < lean / 2
+    skewness = _skewness(np.array(numbers))
+    return skewness > LEANING and abs(_skewness(np.log(numbers))) < skewness / 2
 
 
 def _skewness(values: Float64[np.ndarray, " n"]) -> float:
@@ -193,10 +195,10 @@ def _first_digit(value: float) -> float:
     return float(f"{max(1, math.floor(value / power)) * power:.12g}")
 
 
-def rounded_outwards(low: float, high: float) -> tuple[float, float]:
-    """A range rounded outwards to one digit of its width; one that starts near zero starts at zero.
+def round_outwards(low: float, high: float) -> tuple[float, float]:
+    """A range rounded outwards to one digit of its width; one that starts near zero then starts at zero.
 
-    >>> rounded_outwards(143.5, 2501.0), rounded_outwards(0.053, 0.163)
+    >>> round_outwards(143.5, 2501.0), round_outwards(0.053, 0.163)
     ((0.0, 3000.0), (0.0, 0.2))
     """
     step = 10.0 ** math.floor(math.log10(high - low))

@@ -1,12 +1,11 @@
-"""Samples become an embeddings file, or moments at once; a run that was killed goes on where it stopped."""
+"""Samples become a file of embeddings, or moments directly; a run that was killed continues where it stopped."""
 
 import os
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -18,9 +17,9 @@ from ghofl.samples.journal import Journal
 from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.rows import Rows, save_rows
 from ghofl.shapes import Float32, Int64
+from ghofl.workers import prefetch
 
 Progress = Callable[[str, int, int], None]
-T = TypeVar("T")
 Bad = tuple[int, str]
 
 # Larger batches gain nothing: caches overflow on a CPU sooner than memory does.
@@ -130,7 +129,7 @@ def embed(
         starts = range(done * size, len(samples), size)
         report = progress or (lambda *_: None)
         report("samples", min(done * size, len(samples)), len(samples))
-        for start, (x, bad) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
+        for start, (x, bad) in zip(starts, _encode(samples, encoder, starts, size, skip_bad), strict=True):
             journal.append(x, bad)
             report("samples", min(start + size, len(samples)), len(samples))
         _check_bad(journal.bad, skip_bad)
@@ -168,11 +167,11 @@ def encode_samples(
     progress: Progress | None = None,
     bad: list[Bad] | None = None,
 ) -> Iterator[tuple[Float32[np.ndarray, "n dim"], Int64[np.ndarray, " n"]]]:
-    """Embeddings of samples and the places of these, batch by batch, written nowhere; those left out are added to `bad`."""
+    """Embeddings and positions of samples, batch by batch, written nowhere; those left out are added to `bad`."""
     check_kind(encoder, samples.kind)
     size = batch_size or batch_size_for(encoder, (runtime or Runtime()).device)
     starts = range(0, len(samples), size)
-    for start, (x, left_out) in zip(starts, _encoded(samples, encoder, starts, size, skip_bad), strict=True):
+    for start, (x, left_out) in zip(starts, _encode(samples, encoder, starts, size, skip_bad), strict=True):
         if bad is not None:
             bad += left_out
         yield x, np.delete(np.arange(start, min(start + size, len(samples))), [i - start for i, _ in left_out])
@@ -194,14 +193,14 @@ def batch_size_for(encoder: SampleEncoder, device: str = "cpu") -> int:
 
 
 def default_cache() -> Path:
-    """Where embeddings are kept unless said otherwise: under XDG_CACHE_HOME, or ~/.cache."""
+    """Where embeddings are kept by default: under XDG_CACHE_HOME, or ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ghofl" / "embeddings"
 
 
-def _encoded(
+def _encode(
     samples: Samples, encoder: SampleEncoder, starts: range, size: int, skip_bad: bool
 ) -> Iterator[tuple[Float32[np.ndarray, "n dim"], list[Bad]]]:
-    """Each batch's rows and bad samples; reading runs ahead of encoding in a thread of its own."""
+    """Each batch's rows and bad samples; another thread reads ahead of the encoding."""
     bad_of: list[list[Bad]] = []
 
     def batches() -> Iterator[list]:
@@ -212,7 +211,7 @@ def _encoded(
                 bad_of.append(bad)
                 yield good
 
-    rows = encoder.encode(ahead(batches(), AHEAD))
+    rows = encoder.encode(prefetch(batches(), AHEAD))
     for i, x in enumerate(rows):
         x = np.asarray(x, dtype=np.float32)
         if not np.isfinite(x).all():
@@ -230,23 +229,10 @@ def _read(samples: Samples, positions: Iterable[int], pool: ThreadPoolExecutor) 
         except SampleError as error:
             return i, error
 
-    # Decoding an image leaves Python's lock alone; handing a text to a thread would cost more than reading it.
+    # Decoding an image releases Python's lock; handing a text to a thread would cost more than reading it.
     read = list((pool.map if samples.kind == "image" else map)(one, positions))
     bad = [(i, str(sample)) for i, sample in read if isinstance(sample, SampleError)]
     return [sample for _, sample in read if not isinstance(sample, SampleError)], bad
-
-
-def ahead(items: Iterable[T], depth: int) -> Iterator[T]:
-    """The same items, with up to `depth` of them made in advance by a thread."""
-    iterator, end = iter(items), object()
-    thread = ThreadPoolExecutor(1)
-    try:
-        coming = deque(thread.submit(next, iterator, end) for _ in range(depth))
-        while (item := coming.popleft().result()) is not end:
-            coming.append(thread.submit(next, iterator, end))
-            yield item  # type: ignore[misc]
-    finally:
-        thread.shutdown(cancel_futures=True)
 
 
 def _rows(journal: Journal, samples: Samples, encoder: SampleEncoder) -> Rows:
@@ -256,7 +242,7 @@ def _rows(journal: Journal, samples: Samples, encoder: SampleEncoder) -> Rows:
 
 
 def _check_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
-    """Also for a finished run: it may have left samples out that this one was not told to leave out."""
+    """Raise for a bad sample unless told to skip it; a finished run in the cache may have skipped some."""
     if bad and not skip_bad:
         more = f" {len(bad) - 1} more nearby cannot be read either." if len(bad) > 1 else ""
         raise SampleError(f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad.")
@@ -264,7 +250,7 @@ def _check_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
 
 def _class_numbers(samples: Samples, classes: tuple[str, ...], labels_are_numbers: bool) -> Int64[np.ndarray, " n"]:
     if samples.labels is None:
-        raise DatasetError("the data has no labels, and moments are sums per class; name the label column or folder.")
+        raise DatasetError("the data has no labels, and moments are sums per class; name the column of labels.")
     return class_numbers(samples.labels, classes, labels_are_numbers)
 
 

@@ -1,4 +1,4 @@
-"""Tables whose rows are the samples: through the schema in a recipe they become embeddings at once."""
+"""Tables whose rows are the samples: the schema in a recipe turns them into embeddings."""
 
 import csv
 import warnings
@@ -29,12 +29,14 @@ def rows_for(
     label: str = "",
     skip_bad: bool = False,
 ) -> Rows:
-    """The rows of a file under a recipe: through its table where it has one, or embeddings as `load_rows` reads them."""
+    """The rows of a file under a recipe: a table through its schema, or embeddings as `load_rows` reads them."""
     path = Path(path)
     if recipe.table is None or path.suffix not in TABLES:
         return load_rows(path, split, labelled, column, label)
     if split or column:
-        raise DatasetError(f"{path} is one table; it has no split {split!r} and no column of embeddings {column!r}.")
+        raise DatasetError(
+            f"{path} is one table, without a split {split!r} or a column of embeddings {column!r}; leave these out."
+        )
     return table_rows(path, recipe.table, label, labelled, skip_bad)
 
 
@@ -74,19 +76,19 @@ def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
     found = given.columns_of(data)
     if found is not None:
         return found
-    raise DatasetError(f"a table is a file, a DataFrame or columns by name, not {type(data).__name__}.")
+    raise DatasetError(f"the table is {type(data).__name__}; give a file, a DataFrame or columns by name.")
 
 
 def labels_of(
     columns: Mapping[str, Sequence[Any]], asked: str, data: str | Path | Frame, needed: bool = True
 ) -> Shaped[np.ndarray, " n"] | None:
-    """The labels in a column of a table as names; `data` is where the columns come from, for errors."""
+    """The labels in a column of a table, as names; `data` is the source of the columns, for errors."""
     where = str(data) if isinstance(data, str | Path) else "the table"
     name = pick(columns, asked, LABEL)
     if name is None:
         if needed or asked:
             raise DatasetError(
-                f"{where} has no column {asked or 'label'!r}; name the column of labels by --label-column, or write "
+                f"{where} has no column {asked or 'label'!r}; name the column of labels with --label-column, or write "
                 "label = … into the [table] of the recipe."
             )
         return None
@@ -104,7 +106,7 @@ def _broken(data: Any, encoded: EncodedTable) -> str:
 
 
 def place_of(data: Any, row: int) -> str:
-    """How people find a row: by its line in a text file, and by its number elsewhere."""
+    """Where people find a row: its line in a text file, or its number elsewhere."""
     if not isinstance(data, str | Path):
         return f"row {row}"
     path = Path(data)

@@ -1,4 +1,4 @@
-"""Samples that a user hands over in Python: texts, and images as files, as bytes, from Pillow or as arrays."""
+"""Samples given in Python: texts, and images as files, bytes, Pillow images or arrays."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -26,7 +26,7 @@ def samples_of(samples: Any, encoder: SampleEncoder) -> Samples:
         return load_samples(str(samples))
     if isinstance(samples, str | bytes):
         raise SampleError(
-            f"samples are one {type(samples).__name__}; give a list of them, or a pathlib.Path for those of a file."
+            f"samples are a single {type(samples).__name__}; give a list of them, or a pathlib.Path for those of a file."
         )
     if encoder.kind == "row":
         return base.of_rows(np.asarray(samples), None, "samples")
@@ -44,15 +44,15 @@ def _pixels(given: Sequence[Any], i: int) -> np.ndarray:
         try:
             return decode(Path(image).read_bytes(), str(image))
         except FileNotFoundError:
-            raise SampleError(f"{image} is not there.") from None
+            raise SampleError(f"{image} does not exist.") from None
     if isinstance(image, bytes):
         return decode(image, f"sample {i}")
-    if hasattr(image, "convert"):  # Pillow's
+    if hasattr(image, "convert"):  # a Pillow image
         return np.asarray(image.convert("RGB"))
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
         raise SampleError(
-            f"sample {i} is {type(image).__name__}, {pixels.dtype} {pixels.shape}; an image is a file, a Pillow image, or "
+            f"sample {i} is {type(image).__name__}, {pixels.dtype} {pixels.shape}; give a file, a Pillow image, or "
             "an array of bytes (height, width, 3), or (height, width) for grey."
         )
     return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)

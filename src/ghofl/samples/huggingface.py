@@ -1,4 +1,4 @@
-"""Samples through the Hugging Face `datasets` library: any set of the hub, and folders that the library wrote."""
+"""Samples through the Hugging Face `datasets` library: any data set of the hub, and folders that the library wrote."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def from_hub(data: str, split: str, sample: str, label: str) -> Samples:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DatasetError(
             f"the data set 'hf:{data}' could not be loaded from the Hugging Face hub: {first.rstrip('.')}. "
-            "Connect once, or give a folder or file of your own with --data."
+            "Connect once, or give your own folder or file with --data."
         ) from None
     return _samples(table, sample, label, f"hf:{data}")
 
@@ -44,7 +44,7 @@ def from_disk(folder: Path, split: str, sample: str, label: str) -> Samples:
         raise DatasetError(f"{folder} could not be read as a datasets folder ({str(error).splitlines()[0]}).") from None
     if isinstance(table, library.DatasetDict):
         if split not in table:
-            raise DatasetError(f"{folder} holds the splits {', '.join(table)}; choose one by --split.")
+            raise DatasetError(f"{folder} holds the splits {', '.join(table)}; choose one with --split.")
         table = table[split]
     elif split:
         raise DatasetError(f"{folder} has no splits, and --split {split} was asked for; leave it out.")
@@ -55,7 +55,7 @@ def _samples(table: Any, sample: str, label: str, where: str) -> Samples:
     found, labelled = pick(table.column_names, sample, SAMPLES), pick(table.column_names, label, LABEL)
     if found is None or (label and labelled is None):
         raise DatasetError(
-            f"{where} has the columns {', '.join(table.column_names)}; name those to read by --text-column or "
+            f"{where} has the columns {', '.join(table.column_names)}; name those to read with --text-column or "
             "--path-column, and --label-column."
         )
     labels = None if labelled is None else _labels(table, labelled)

@@ -1,8 +1,8 @@
-"""Files of images become pixels; whatever Pillow only warns of is an error, in the thread that reads.
+"""From files of images to pixels; whatever Pillow only warns about raises, in the thread that reads.
 
 The filters of Python's `warnings` belong to the whole process: a thread that changes them changes them for all, and
-threads that put them back in another order leave them changed. So they are not touched. Pillow's modules are given a
-`warnings` of their own, which asks whether the thread that calls it is decoding a sample.
+threads that restore them in another order leave them changed. So they are not touched. Instead, Pillow's modules get
+their own `warnings`, which raises where the calling thread is decoding a sample.
 """
 
 import io
@@ -23,20 +23,20 @@ from ghofl.shapes import UInt8
 def decode(data: bytes, name: str, most_pixels: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
     """The pixels of an image as bytes, in RGB; anything that Pillow cannot read to its end is a bad sample.
 
-    So is an image of more than `most_pixels`, where a limit is given; Pillow's own is always there.
+    So is an image of more than `most_pixels`, if a limit is given; Pillow's own limit always applies.
     """
     try:
         from PIL import Image
     except ModuleNotFoundError:
         raise MissingExtraError("images need Pillow, which is not installed: pip install 'ghofl[images]'.") from None
     try:
-        # A decompression bomb, a damaged EXIF: nothing that should pass in silence.
+        # Pillow only warns about a decompression bomb or damaged EXIF data; neither should pass silently.
         with _strictly(), Image.open(io.BytesIO(data)) as image:
             pixels = image.width * image.height
             if most_pixels is not None and pixels > most_pixels:
                 raise SampleError(f"it has {pixels:,} pixels, and {most_pixels:,} are allowed")
             return np.asarray(image.convert("RGB"))
-    # Pillow's readers raise whatever their format's parser does, SyntaxError and struct.error among them.
+    # Pillow's readers raise many kinds of errors, SyntaxError and struct.error among them.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"
         raise SampleError(f"{name} is not an image that can be read ({reason.replace(repr(data[:0]), '')}).") from None
@@ -50,7 +50,7 @@ _of_thread = _OfThread()
 
 
 class _PillowsWarnings:
-    """The module `warnings` as Pillow's modules see it."""
+    """The module `warnings` for Pillow's modules."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(warnings, name)
@@ -65,7 +65,7 @@ class _PillowsWarnings:
 
 @contextmanager
 def _strictly() -> Iterator[None]:
-    """What Pillow warns of inside, in this thread, it raises."""
+    """Inside the block, in this thread, Pillow's warnings raise."""
     _watch_pillow()
     before, _of_thread.is_strict = _of_thread.is_strict, True
     try:
@@ -78,7 +78,7 @@ def _strictly() -> Iterator[None]:
 def _watch_pillow() -> None:
     from PIL import Image
 
-    Image.init()  # loads the readers of all formats, which have warnings to give
+    Image.init()  # loads the readers of all formats, which may warn
     own = _PillowsWarnings()
     for name, module in list(sys.modules.items()):
         if name.startswith("PIL.") and getattr(module, "warnings", None) is warnings:

@@ -1,4 +1,4 @@
-"""Rows on disk that survive a kill: whole batches are kept, a torn one is forgotten."""
+"""Rows on disk that survive a kill: whole batches are kept, a half-written one is dropped."""
 
 import json
 import zlib
@@ -19,23 +19,23 @@ ROWS, BATCHES, PLAN = "rows.f32", "batches.jsonl", "plan.json"
 class Journal:
     """A folder of finished batches, open for one process at a time.
 
-    A batch's rows go to one file, then a line about them to another. A line is believed when its rows are there and
-    have its checksum; whatever follows the last such line is cut off when the folder is opened again. Only its owner
-    reads it: rows are samples in another form.
+    A batch's rows go to one file, then a line about them to another. A line is valid if its rows are there and
+    have its checksum; whatever follows the last valid line is cut off when the folder is opened again. Only its owner
+    can read it, because rows are samples in another form.
     """
 
     def __init__(self, folder: Path, plan: dict[str, Any], dim: int) -> None:
         files.private_folder(folder)
         self.folder, self.dim = folder, dim
         self._lines: BinaryIO = files.open_private(folder / BATCHES)
-        if not files.is_ours(self._lines):
+        if not files.try_lock(self._lines):
             self._lines.close()
             raise EmbeddingsError(
                 f"another process is at work in {folder}; wait for it, or choose another folder with --cache."
             )
         self._rows: BinaryIO = files.open_private(folder / ROWS)
-        self.plan = self._agreed(plan)
-        self.batches = self._recovered()
+        self.plan = self._load_plan(plan)
+        self.batches = self._recover()
 
     def __enter__(self) -> "Journal":
         return self
@@ -62,14 +62,14 @@ class Journal:
         return [(int(i), str(why)) for batch in self.batches for i, why in batch["bad"]]
 
     def rows(self) -> Float32[np.ndarray, "n dim"]:
-        """All rows so far, read from disk as they are asked for."""
+        """All rows so far, read from disk when they are needed."""
         count = sum(batch["rows"] for batch in self.batches)
         if not count:
             return np.zeros((0, self.dim), dtype=np.float32)
         return np.memmap(self.folder / ROWS, dtype="<f4", mode="r", shape=(count, self.dim))
 
-    def _agreed(self, plan: dict[str, Any]) -> dict[str, Any]:
-        """The plan the folder was begun with; the one given where it is new."""
+    def _load_plan(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """The plan that the folder was started with; the given one where it is new."""
         path = self.folder / PLAN
         try:
             return json.loads(path.read_text(encoding="utf-8"))
@@ -79,14 +79,14 @@ class Journal:
             files.write(path, json.dumps(plan, indent=1) + "\n", files.PRIVATE)
             return plan
 
-    def _recovered(self) -> list[dict[str, Any]]:
-        """The finished batches, after cutting both files to them."""
+    def _recover(self) -> list[dict[str, Any]]:
+        """The finished batches; whatever follows them in both files is cut off."""
         self._lines.seek(0)
         self._rows.seek(0)
         batches: list[dict[str, Any]] = []
         lines_end = rows_end = 0
         for line in self._lines:
-            batch = _parsed(line)
+            batch = _parse(line)
             data = self._rows.read(4 * self.dim * batch["rows"]) if batch else b""
             if batch is None or len(data) != 4 * self.dim * batch["rows"] or zlib.crc32(data) != batch["crc32"]:
                 break
@@ -97,7 +97,7 @@ class Journal:
         return batches
 
 
-def _parsed(line: bytes) -> dict[str, Any] | None:
+def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         batch = json.loads(line)
         return batch if line.endswith(b"\n") and batch["rows"] >= 0 and batch["crc32"] >= 0 and "bad" in batch else None

@@ -4,7 +4,7 @@
 
     FOLDER/CLASS/IMAGE, or FOLDER/SPLIT/CLASS/IMAGE          an image folder
     FILE.csv .tsv .jsonl .parquet, or a FOLDER of SPLIT.csv   a text or path column, a label column
-    FILE.npz .npy .safetensors .parquet .arrow .feather       rows that are embeddings already
+    FILE.npz .npy .safetensors .parquet .arrow .feather       rows that are already embeddings
     FOLDER written by datasets.save_to_disk                   a local Hugging Face data set
     hf:OWNER/NAME, or hf:OWNER/NAME:CONFIGURATION             a data set of the Hugging Face hub
 """
@@ -30,7 +30,7 @@ HUB = "hf:"
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which columns of a table hold what; for an empty name the usual ones are tried."""
+    """The columns of a table by what they hold; for an empty name the usual names are tried."""
 
     text: str = ""
     path: str = ""
@@ -54,7 +54,7 @@ def load_samples(data: str, split: str = "", columns: Columns | None = None) -> 
             "Hugging Face hub."
         )
     if not len(found):
-        raise DatasetError(f"{data} holds no samples.")
+        raise DatasetError(f"{data} holds no samples; check the path and --split.")
     return found
 
 
@@ -69,7 +69,7 @@ def load_encoder(
     fit: str | None = None,
     views: Views | Wanted | None = None,
 ) -> SampleEncoder:
-    """The encoder of a spec for these samples of `data`; a file of embeddings that says who made them keeps saying so."""
+    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names."""
     if samples.kind != "row" or not spec.startswith("precomputed:"):
         return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
@@ -90,12 +90,14 @@ def _folder(folder: Path, split: str, columns: Columns) -> Samples:
             raise DatasetError(f"{folder} has no split {split!r}; it holds {', '.join(have[:8]) or 'nothing'}.")
         folder = folder / split
     elif tables_here:
-        raise DatasetError(f"{folder} holds {', '.join(p.name for p in tables_here.values())}; choose one by --split.")
+        raise DatasetError(
+            f"{folder} holds {', '.join(p.name for p in tables_here.values())}; choose one with --split."
+        )
     return _images(folder)
 
 
 def _images(folder: Path) -> Samples:
-    """An image folder: one folder per class, images anywhere below it; images right in `folder` have no label."""
+    """An image folder: one folder per class, images anywhere below it; images directly in `folder` have no label."""
     found = (p for p in folder.rglob("*") if p.suffix.lower() in IMAGES and p.is_file())
     by_name = sorted((path.relative_to(folder).as_posix(), path) for path in found)  # one order on every platform
     names = [name for name, _ in by_name]
@@ -112,10 +114,10 @@ def _images(folder: Path) -> Samples:
 
 
 def _check_split(folder: Path, names: list[str]) -> None:
-    """Folders called train and test whose own folders are classes would make two classes 'train' and 'test'."""
+    """Raise where the folders are splits with folders of classes inside: they would become classes called 'train' …"""
     top = {name.split("/")[0] for name in names}
     if top & {"train", "test"} and all(name.count("/") >= 2 for name in names):
-        raise DatasetError(f"{folder} holds the splits {', '.join(sorted(top))}; choose one by --split.")
+        raise DatasetError(f"{folder} holds the splits {', '.join(sorted(top))}; choose one with --split.")
 
 
 def _file(path: Path, split: str, columns: Columns) -> Samples:
@@ -125,7 +127,7 @@ def _file(path: Path, split: str, columns: Columns) -> Samples:
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
     if path.suffix not in TABLES:
-        raise DatasetError(f"{path} is of no known kind; known are {', '.join((*TABLES, *ROWS))}.")
+        raise DatasetError(f"{path} has no known suffix; give one of {', '.join((*TABLES, *ROWS))}.")
     return _table(path, columns)
 
 
@@ -136,7 +138,7 @@ def _table(path: Path, columns: Columns) -> Samples:
 def samples_in(
     table: dict[str, list[Any]], columns: Columns, path: Path, first: int = 0, labelled: bool = True
 ) -> Samples:
-    """The samples in some rows of a table: texts, or images by the path of their file; `first` is the place of the first."""
+    """The samples in some rows of a table: texts, or images by the path of their file; `first` is the first row's number."""
     labels = tables.read_labels(table, columns.label, path) if labelled else None
     if not columns.path and (text := tables.pick(table, columns.text, tables.TEXT)):
         return base.of_texts(table[text], labels, [f"{path}, row {first + i + 1}" for i in range(len(table[text]))])
@@ -145,6 +147,6 @@ def samples_in(
     asked = columns.text or columns.path
     raise DatasetError(
         f"{path} has the columns {', '.join(table)}"
-        + (f" and not {asked!r}" if asked else "")
-        + "; name the one to read by --text-column or --path-column."
+        + (f" but not {asked!r}" if asked else "")
+        + "; name the one to read with --text-column or --path-column."
     )

@@ -25,11 +25,11 @@ DIGITS = 6  # of a probability in a text
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a table of predictions says beside the label and its probability.
+class Extras:
+    """What a table of predictions has besides the label and its probability.
 
     The `top` most probable classes, the probability of `every` class, and with `reject` (a share such as 0.05) the
-    novelty; rows that are none of the classes then have no label.
+    novelty; rows that fit none of the classes then have no label.
     """
 
     top: int = 0
@@ -38,16 +38,16 @@ class Asked:
 
 
 def predict_stream(
-    classifier: Classifier, stream: Stream, write: Write, asked: Asked, progress: Progress | None = None
+    classifier: Classifier, stream: Stream, write: Write, extras: Extras, progress: Progress | None = None
 ) -> tuple[int, int]:
-    """Write the predictions of all rows; how many there are, and how many of them have no label."""
-    nothing = Block(np.zeros((0, classifier.recipe.encoder.dim)), np.zeros(0, dtype=np.int64), [])
-    columns = _columns(classifier, nothing, stream.key, asked)
-    _check_names(columns, classifier, stream.key, asked)
-    write(columns)  # the header is there even without rows
+    """Write the predictions of all rows; returns how many there are, and how many of them have no label."""
+    no_rows = Block(np.zeros((0, classifier.recipe.encoder.dim)), np.zeros(0, dtype=np.int64), [])
+    columns = _columns(classifier, no_rows, stream.key, extras)
+    _check_names(columns, classifier, stream.key, extras)
+    write(columns)  # so that there is a header even without rows
     rows = without = 0
     for block in stream.blocks:
-        columns = _columns(classifier, block, stream.key, asked)
+        columns = _columns(classifier, block, stream.key, extras)
         write(columns)
         rows += len(columns["row"])
         without += columns["label"].count("")
@@ -58,7 +58,7 @@ def predict_stream(
 
 @contextmanager
 def open_table(path: Path) -> Iterator[Write]:
-    """Where columns go, block after block: a file that is there whole or not at all, or '-' for standard output."""
+    """A function that writes columns, block after block, to a file (whole or not at all) or, for '-', standard output."""
     if str(path) == "-":
         yield _delimited(sys.stdout, ",")
         sys.stdout.flush()
@@ -73,37 +73,34 @@ def open_table(path: Path) -> Iterator[Write]:
         text.detach()
 
 
-def _columns(classifier: Classifier, block: Block, key: str, asked: Asked) -> Columns:
-    """The columns of some rows. A row that is none of the classes has no label, and its largest probability."""
+def _columns(classifier: Classifier, block: Block, key: str, extras: Extras) -> Columns:
+    """The columns of some rows. A row that fits none of the classes has no label, but its largest probability."""
     names, probabilities = [*classifier.recipe.classes, ""], classifier.predict_proba(block.x)
     best, novelty, n = classifier.decide(probabilities), None, len(block.x)
-    if asked.reject is not None:
+    if extras.reject is not None:
         novelty = classifier.novelty(block.x)
-        best = np.where(novelty > classifier.novelty_threshold(asked.reject), -1, best)
+        best = np.where(novelty > classifier.novelty_threshold(extras.reject), -1, best)
     of_best = np.where(best < 0, probabilities.max(axis=1), probabilities[np.arange(n), best])
     out: Columns = {"row": block.rows.tolist()}
     if key:
-        out[key] = [_writable(each) for each in block.ids or []]
+        # Bytes of a file name that are not UTF-8, which no table can hold, are written as escapes.
+        texts = ((each, isinstance(each, str)) for each in block.ids or [])
+        out[key] = [each.encode("utf-8", "backslashreplace").decode() if is_text else each for each, is_text in texts]
     out |= {"label": [names[c] for c in best.tolist()], "probability": of_best.tolist()}
-    order = np.argsort(-probabilities, axis=1, kind="stable")[:, : asked.top]
+    order = np.argsort(-probabilities, axis=1, kind="stable")[:, : extras.top]
     for i in range(order.shape[1]):
         out[f"label_{i + 1}"] = [names[c] for c in order[:, i].tolist()]
         out[f"probability_{i + 1}"] = probabilities[np.arange(n), order[:, i]].tolist()
-    if asked.every:
+    if extras.every:
         out |= {f"p_{name}": probabilities[:, c].tolist() for c, name in enumerate(classifier.recipe.classes)}
     return out | ({} if novelty is None else {"novelty": novelty.tolist()})
 
 
-def _writable(each: Any) -> Any:
-    """An id; bytes of a file's name that are not UTF-8, which no table can hold, are written out."""
-    return each.encode("utf-8", "backslashreplace").decode() if isinstance(each, str) else each
-
-
-def _check_names(columns: Columns, classifier: Classifier, key: str, asked: Asked) -> None:
-    """Raise where two columns would have one name: an id called like one of ours, or like a class's probability."""
-    top = min(asked.top, len(classifier.recipe.classes))
-    expected = 3 + bool(key) + 2 * top + (asked.reject is not None)
-    expected += len(classifier.recipe.classes) if asked.every else 0
+def _check_names(columns: Columns, classifier: Classifier, key: str, extras: Extras) -> None:
+    """Raise where the column of ids has the name of another column."""
+    top = min(extras.top, len(classifier.recipe.classes))
+    expected = 3 + bool(key) + 2 * top + (extras.reject is not None)
+    expected += len(classifier.recipe.classes) if extras.every else 0
     if len(columns) != expected:
         raise DatasetError(
             f"ids are called {key!r}, as is a column of the predictions; rename that column of the data, or choose another."
@@ -117,13 +114,13 @@ def _delimited(text: Any, delimiter: str) -> Write:
         if not is_begun:
             writer.writerow(columns)
             is_begun.append(True)
-        shown = [_shown(values) for values in columns.values()]
-        writer.writerows(zip(*shown, strict=True))
+        texts = [_texts(values) for values in columns.values()]
+        writer.writerows(zip(*texts, strict=True))
 
     return write
 
 
-def _shown(values: list[Any]) -> list[Any]:
+def _texts(values: list[Any]) -> list[Any]:
     return [f"{value:.{DIGITS}f}" for value in values] if values and isinstance(values[0], float) else values
 
 
@@ -145,7 +142,7 @@ def _parquet(file: Any, path: Path) -> Iterator[Write]:
             f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
         ) from None
     writers: list[Any] = []
-    held: list[Columns] = []  # the columns without rows, until some tell of which type the ids are
+    held: list[Columns] = []  # the columns without rows, until the first rows show the type of the ids
 
     def write(columns: Columns) -> None:
         held[:] = [columns]

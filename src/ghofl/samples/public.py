@@ -1,4 +1,4 @@
-"""Files of rows that are nobody's secret, for a recipe to learn from."""
+"""Files of public rows, for a recipe to learn from."""
 
 from pathlib import Path
 
@@ -14,9 +14,9 @@ from ghofl.shapes import Num
 def load_public(
     path: str | Path | None, instead: Num[np.ndarray, "p dim"] | None = None, table: Table | None = None
 ) -> tuple[PublicRows | Num[np.ndarray, "p dim"] | None, Encoder | None]:
-    """The public rows of a file of embeddings, or of a table by its schema, and their encoder.
+    """The public rows of a file of embeddings, or of a table with a schema, and their encoder.
 
-    Without a file, the rows to fit a grid to `instead`, and no encoder.
+    Without a file it returns `instead`, the rows to fit a grid to, and no encoder.
     """
     if path is None:
         return instead, None

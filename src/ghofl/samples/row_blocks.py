@@ -1,4 +1,4 @@
-"""Files of embeddings a block of rows at a time, so that none has to fit into memory."""
+"""Files of embeddings, a block of rows at a time, so that a file need not fit into memory."""
 
 import zipfile
 from collections.abc import Iterator
@@ -39,9 +39,9 @@ class RowFile:
 
 @contextmanager
 def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str = "") -> Iterator[RowFile]:
-    """The rows of a file as `load_rows` finds them, without labels; `ids` is an array or column beside them.
+    """The rows of a file as in `load_rows`, without labels; `ids` names an array or column of ids.
 
-    A damaged file raises `EmbeddingsError`, while its blocks are read as well.
+    A damaged file raises `EmbeddingsError`, here or while its blocks are read.
     """
     opened = {".npz": _npz, ".safetensors": _safetensors, **dict.fromkeys(SUFFIXES, _columns)}.get(path.suffix, _npy)
     try:
@@ -54,7 +54,7 @@ def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str
 
 
 def holds_rows(path: Path, column: str) -> bool:
-    """Whether a file is one of embeddings: by its suffix, and a parquet file by a column of lists."""
+    """Whether a file holds embeddings, by its suffix or, in a parquet file, by a column of lists."""
     if path.suffix != ".parquet":
         return path.suffix in (".npz", ".npy", ".safetensors", *SUFFIXES)
     with open_parquet(path) as file:
@@ -65,7 +65,9 @@ def holds_rows(path: Path, column: str) -> bool:
 @contextmanager
 def _npy(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[RowFile]:
     if split or ids:
-        raise EmbeddingsError(f"{path} holds one bare array, and neither a split {split!r} nor ids {ids!r}.")
+        raise EmbeddingsError(
+            f"{path} holds one bare array, without a split {split!r} or ids {ids!r}; leave these out."
+        )
     try:
         x = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError:
@@ -93,7 +95,7 @@ def _npz(path: Path, size: int, split: str, column: str, ids: str) -> Iterator[R
 
 
 def _header(member: Any, path: Path) -> tuple[tuple[int, ...], np.dtype]:
-    """The shape and type of an array that begins here, rows after rows."""
+    """The shape and type of the array that starts here, stored row by row."""
     try:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -101,9 +103,9 @@ def _header(member: Any, path: Path) -> tuple[tuple[int, ...], np.dtype]:
     except ValueError:
         raise EmbeddingsError(f"{path} is not an .npz of plain arrays; write one with numpy.savez.") from None
     if min(shape, default=0) < 0 or prod(shape) > MOST_ENTRIES:
-        raise EmbeddingsError(f"{path} says that it holds an array of shape {shape}; nothing has that. Write it again.")
+        raise EmbeddingsError(f"{path} claims an array of the impossible shape {shape}; write it again.")
     if dtype.hasobject or (is_by_columns and len(shape) > 1):
-        what = "objects" if dtype.hasobject else "numbers column after column"
+        what = "objects" if dtype.hasobject else "numbers column by column"
         raise EmbeddingsError(f"{path} holds {what}; save numpy.ascontiguousarray(x) as numbers.")
     return shape, dtype
 
@@ -117,8 +119,8 @@ def _npz_blocks(member: Any, shape: tuple[int, ...], dtype: np.dtype, size: int,
             raise EmbeddingsError(f"{path} ends before its last row; write it again.")
         x = np.frombuffer(data, dtype=dtype).reshape(count, *shape[1:])
         yield x, None if ids is None else ids[start : start + count]
-    if member.read(1):  # also where the checksum is looked at
-        raise EmbeddingsError(f"{path} goes on after its last row; write it again.")
+    if member.read(1):  # reading on also checks the checksum
+        raise EmbeddingsError(f"{path} has more bytes after its last row; write it again.")
 
 
 def _member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
@@ -127,9 +129,7 @@ def _member(archive: zipfile.ZipFile, name: str, path: Path) -> np.ndarray:
         size = dtype.itemsize * prod(shape)
         data = member.read(size) if size <= MOST_BESIDE else b""
         if len(data) < size:
-            raise EmbeddingsError(
-                f"{path} is damaged: {name} is cut off, or too large to be beside rows; write it again."
-            )
+            raise EmbeddingsError(f"{path} is damaged: {name} is cut off or too large; write it again.")
         return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
@@ -172,15 +172,17 @@ def _column_blocks(path: Path, size: int, name: str, ids: str):
                 some = batch.slice(start, size)
                 x = matrix(some.column(name))
                 if x is None:
-                    raise EmbeddingsError(f"{path}: column {name!r} is not of lists of one length; repair its rows.")
+                    raise EmbeddingsError(
+                        f"{path}: column {name!r} does not hold lists of one length; repair its rows."
+                    )
                 yield x, np.array(some.column(ids).to_pylist()) if ids else None
 
 
 def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:
-    """The name of the array of ids: that of the split, or the one for all."""
+    """The name of the array of ids: that of the split, or the one without a split."""
     found = next((name for name in (ids + suffix, ids) if ids and name in names), "")
     if ids and not found:
-        raise EmbeddingsError(f"{path} holds {', '.join(sorted(names))} and no ids {ids!r}; check --id-column.")
+        raise EmbeddingsError(f"{path} holds {', '.join(sorted(names))} but no ids {ids!r}; check --id-column.")
     return found
 
 

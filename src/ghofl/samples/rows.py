@@ -25,14 +25,14 @@ NAME, FINGERPRINT, VIEWS = "encoder", "encoder_fingerprint", "encoder_views"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Embeddings and, where the file has them, their labels (class numbers or names) and their encoder."""
+    """Embeddings and, if the file has them, their labels (class numbers or names) and their encoder."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
     encoder: Encoder | None = None
 
     def numbers(self, classes: tuple[str, ...], labels_are_numbers: bool = False) -> Int64[np.ndarray, " n"]:
-        """The labels of rows that were read with them, as class numbers (see `class_numbers`)."""
+        """The labels as class numbers (see `class_numbers`); the rows must have been read with labels."""
         assert self.y is not None
         return class_numbers(self.y, classes, labels_are_numbers)
 
@@ -43,10 +43,9 @@ def load_rows(
     """The rows of a file: arrays ``x`` and ``y``, or ``x_train``/``y_train`` with split ``train``, and so on.
 
     Files are .npz, .safetensors, .parquet, .arrow or .feather (a column of lists, `column` or ``x`` or ``embedding``, and
-    a `label` column) or .npy, whose labels lie beside it as NAME.labels.npy. Rows of the last four may be more than the
-    memory holds. Without a split, ``x``/``y`` are read, or
-    ``x_train``/``y_train`` where only those are there. With `labelled` None labels are read where there are any.
-    Nothing pickled is ever loaded.
+    a `label` column) or .npy, whose labels are in NAME.labels.npy beside it. Files of the last four kinds may be larger
+    than memory. Without a split, ``x``/``y`` are read, or ``x_train``/``y_train`` if only those are there. With `labelled`
+    None, labels are read if there are any. Nothing pickled is ever loaded.
     """
     path = Path(path)
     try:
@@ -57,17 +56,17 @@ def load_rows(
             if labelled and not has_labels:
                 raise EmbeddingsError(_without_labels(path, suffix))
             x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
-            if not isinstance(x, np.ndarray) or not isinstance(
-                y, np.ndarray | None
-            ):  # numpy gives other members as bytes
+            if not (
+                isinstance(x, np.ndarray) and isinstance(y, np.ndarray | None)
+            ):  # numpy returns other members as bytes
                 raise EmbeddingsError(_not_arrays(path))
             encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     except EmbeddingsError:
         raise
     except MemoryError as error:
         raise EmbeddingsError(
-            f"{path} says that it holds more than fits into memory ({error}); check how it was written, or save the rows as "
-            "an .npy, which is read a few at a time."
+            f"{path} claims more than fits into memory ({error}); check how it was written, or save the rows as an .npy, "
+            "which is read a few at a time."
         ) from None
     except (ValueError, OverflowError, zipfile.BadZipFile, EOFError, SafetensorError):
         raise EmbeddingsError(_not_arrays(path)) from None
@@ -97,7 +96,7 @@ def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> 
         raise EmbeddingsError(
             f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
             f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
-            + (f", or other views: the recipe's has {_views(agreed)} and this one {_views(theirs)}" if is_other else "")
+            + (f", or other views: the recipe's has {_views(agreed)} and this has {_views(theirs)}" if is_other else "")
             + ". Encode with the recipe's encoder"
             + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
             + "."
@@ -108,10 +107,10 @@ def _views(encoder: Encoder) -> str:
     return f"the views '{encoder.views}'" if encoder.views else "one view"
 
 
-def without_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
-    """The rows that hold finite numbers only, and the number of each other one with what is wrong with it.
+def drop_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
+    """The rows of finite numbers, and for each other row its number and what is wrong with it.
 
-    >>> rows, bad = without_bad(Rows(np.array([[1.0], [np.nan]]), np.array([0, 1])))
+    >>> rows, bad = drop_bad(Rows(np.array([[1.0], [np.nan]]), np.array([0, 1])))
     >>> len(rows.x), bad
     (1, [(1, 'row 1 holds a number that is not finite')])
     """
@@ -130,20 +129,20 @@ def _without_labels(path: Path, suffix: str) -> str:
     if path.suffix != ".npy":
         return f"{path} holds x{suffix} without its labels y{suffix}; save both with numpy.savez."
     return (
-        f"{path} holds one bare array and its labels are not beside it as {_labels_beside(path).name}; save embeddings "
+        f"{path} holds one bare array, and its labels are not in {_labels_beside(path).name} beside it; save embeddings "
         "and labels with numpy.savez."
     )
 
 
 def _read(path: Path, column: str, label: str, opened: ExitStack) -> Mapping[str, Any]:
-    """The arrays of a file by name; those of an archive are read when they are asked for, while `opened` is open."""
+    """The arrays of a file by name; those of an archive are read when they are needed, while `opened` is open."""
     if path.suffix in SUFFIXES:
         return read_columns(path, column, label)
     if path.suffix == ".npy":
         beside = _labels_beside(path)
         labels = {"y": np.load(beside, allow_pickle=False)} if beside.is_file() else {}
         return {"x": np.load(path, mmap_mode="r", allow_pickle=False), **labels}
-    file = opened.enter_context(path.open("rb"))  # numpy leaves a damaged archive open that it opened itself
+    file = opened.enter_context(path.open("rb"))  # numpy would not close a damaged archive that it opened itself
     if path.suffix == ".safetensors":
         return load_file(path)
     archive = np.load(file, allow_pickle=False)
@@ -157,7 +156,7 @@ def _labels_beside(path: Path) -> Path:
 
 
 def encoder_in(arrays: Mapping[str, Any], dim: int) -> Encoder | None:
-    """The encoder that a file says its rows of `dim` numbers are from, where it does."""
+    """The encoder that a file names for its rows of `dim` numbers, if it names one."""
     if NAME not in arrays or FINGERPRINT not in arrays or not dim:
         return None
     views = str(arrays[VIEWS]) if VIEWS in arrays else ""
@@ -165,7 +164,7 @@ def encoder_in(arrays: Mapping[str, Any], dim: int) -> Encoder | None:
 
 
 def suffix_in(names: list[str], split: str, path: Path) -> str:
-    """What the names of a split's arrays end in; without a split, nothing or _train."""
+    """The suffix of the names of a split's arrays; without a split, nothing or _train."""
     wanted = [f"_{split}"] if split else ["", "_train"]
     for suffix in wanted:
         if "x" + suffix in names:

@@ -1,4 +1,4 @@
-"""Rows on their way to a head, a block at a time: embeddings, tables by a schema, samples through an encoder."""
+"""Rows for a head, a block at a time: embeddings, tables with a schema, samples through an encoder."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ from ghofl.samples.tables import PATHS, pick, table_blocks
 from ghofl.shapes import Int64, Num
 
 BLOCK = 2048
-SAMPLES = 8192  # of a table at a time, which are encoded in batches
+SAMPLES = 8192  # rows of a table of samples at a time, which are encoded in batches
 FILE = "file"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Some rows of a source, their places in it from 0, and their ids where it has any."""
+    """Some rows of a source, their positions in it from 0, and their ids if it has any."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     rows: Int64[np.ndarray, " n"] = field(repr=False)
@@ -40,9 +40,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
-    """Rows on their way: their blocks, how many there are where that is known, and what their ids are called.
+    """A stream of rows: their blocks, how many there are if that is known, and the name of their ids.
 
-    `bad` fills up while blocks are taken: the places of samples that were left out, and why.
+    `bad` fills up while blocks are read: the positions of samples that were left out, and why.
     """
 
     blocks: Iterator[Block] = field(repr=False)
@@ -61,9 +61,9 @@ class Encoding:
     batch_size: int = 0
 
     def check_unused(self, columns: Columns, where: str | Path) -> None:
-        """Raise where rows need no encoder and something was said about one."""
-        said = self.encoder or self.batch_size or self.runtime != Runtime() or columns.text or columns.path
-        if said or any(value is not None for value in self.options.values()):
+        """Raise where rows need no encoder but options for one are given."""
+        is_used = self.encoder or self.batch_size or self.runtime != Runtime() or columns.text or columns.path
+        if is_used or any(value is not None for value in self.options.values()):
             raise DatasetError(
                 f"{where} needs no encoder; leave out --encoder, --weights, --pooling, --fit, --text-column, "
                 "--path-column, --device, --precision and --batch-size, which are about samples."
@@ -83,21 +83,20 @@ def open_stream(
 ) -> Iterator[Stream]:
     """The rows of a folder, a file or a set of the hub under a recipe, in order, in bounded memory.
 
-    A table goes through the recipe's schema where it has one; files of embeddings are read as they are; everything else
-    is samples, through `encoding`. `ids` is the column of ids to keep; the files of an image folder, and those that a
-    column names, are ids by themselves.
+    A table goes through the recipe's schema if it has one; files of embeddings are read as they are; everything else
+    is samples, encoded by `encoding`. `ids` is the column of ids to keep; without it, the files of images are the ids.
 
     Guarantees
     ----------
-    Rows of an encoder whose fingerprint is not the recipe's are refused before the first one. Which rows come does not
-    depend on the size of blocks.
+    Rows of an encoder whose fingerprint is not the recipe's are refused before the first row. The rows do not depend on
+    the size of blocks.
     """
     columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
     split = "" if path != Path(data) else split
     if recipe.table is not None and path.suffix in TABLES:
         encoding.check_unused(columns, path)
         if split or columns.row:
-            raise DatasetError(f"{path} is one table; it has no split {split!r} and no column of embeddings.")
+            raise DatasetError(f"{path} is one table, without splits and columns of embeddings; leave these out.")
         yield _of_table(recipe, path, ids, skip_bad)
     elif (
         not encoding.encoder and not (columns.text or columns.path) and path.is_file() and holds_rows(path, columns.row)
@@ -111,7 +110,7 @@ def open_stream(
                     "encode with the recipe's encoder."
                 )
             bad: list[Bad] = []
-            yield Stream(_numbered(found.blocks, path, skip_bad, bad), found.rows, ids, bad)
+            yield Stream(_blocks_of_rows(found.blocks, path, skip_bad, bad), found.rows, ids, bad)
     elif path.is_file() and path.suffix in TABLES:
         if split:
             raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
@@ -121,14 +120,14 @@ def open_stream(
 
 
 def _file(data: str, split: str) -> Path:
-    """The path of some data; in a folder of tables, the one that a split names."""
+    """The path of some data; in a folder of tables, the table of the split."""
     path = Path(data)
     named = [path / f"{split}{suffix}" for suffix in TABLES] if split and path.is_dir() else []
     return next((each for each in named if each.is_file()), path)
 
 
-def _numbered(blocks: Any, path: Path, skip_bad: bool, bad: list[Bad]) -> Iterator[Block]:
-    """Blocks of embeddings with their places; rows that are not finite are left out where that was asked for."""
+def _blocks_of_rows(blocks: Any, path: Path, skip_bad: bool, bad: list[Bad]) -> Iterator[Block]:
+    """Blocks of embeddings with their positions; with `skip_bad`, rows that are not finite are left out."""
     first = 0
     for x, ids in blocks:
         places = np.arange(first, first + len(x))
@@ -170,8 +169,8 @@ def _of_table(recipe: Recipe, path: Path, ids: str, skip_bad: bool) -> Stream:
 def _of_table_of_samples(
     recipe: Recipe, path: Path, columns: Columns, ids: str, encoding: Encoding, skip_bad: bool
 ) -> Stream:
-    """Texts or files of images in a table; without other ids, the files are."""
-    loaded, bad = _loaded(recipe, encoding, path), []
+    """Texts or files of images in a table; without other ids, the files are the ids."""
+    loaded, bad = _load_encoder(recipe, encoding, path), []
     first_block = next(table_blocks(path, 1))
     key = ids or (pick(first_block, columns.path, PATHS) or "" if loaded.kind == "image" else "")
 
@@ -179,7 +178,7 @@ def _of_table_of_samples(
         first = 0
         for table in table_blocks(path, SAMPLES):
             samples = samples_in(table, columns, path, first, labelled=False)
-            for x, kept, left_out in _encoded(samples, loaded, encoding, skip_bad):
+            for x, kept, left_out in _encode(samples, loaded, encoding, skip_bad):
                 bad.extend((first + i, why) for i, why in left_out)
                 yield Block(x, first + kept, _ids_in(table, key, kept, path))
             first += len(samples)
@@ -190,22 +189,22 @@ def _of_table_of_samples(
 def _of_samples(
     recipe: Recipe, data: str, split: str, columns: Columns, ids: str, encoding: Encoding, skip_bad: bool
 ) -> Stream:
-    """Images of a folder, whose files are their ids, and sets of the Hugging Face hub."""
+    """Images of a folder, whose files are the ids, and sets of the Hugging Face hub."""
     if ids:
-        raise DatasetError(f"{data} has no column {ids!r} of ids that could be kept; leave out --id-column.")
+        raise DatasetError(f"{data} has no columns, so no ids {ids!r}; leave out --id-column.")
     samples, bad = load_samples(data, split, columns), []
-    loaded, files = _loaded(recipe, encoding, data), _files_in(Path(data), samples)
+    loaded, files = _load_encoder(recipe, encoding, data), _files_in(Path(data), samples)
 
     def blocks() -> Iterator[Block]:
-        for x, kept, left_out in _encoded(samples, loaded, encoding, skip_bad):
+        for x, kept, left_out in _encode(samples, loaded, encoding, skip_bad):
             bad.extend(left_out)
             yield Block(x, kept, None if files is None else [files[int(i)] for i in kept])
 
     return Stream(blocks(), len(samples), "" if files is None else FILE, bad)
 
 
-def _encoded(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_bad: bool):
-    """Rows of a batch, their places, and the samples that were left out since the batch before."""
+def _encode(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_bad: bool):
+    """Rows of each batch, their positions, and the samples that were left out since the batch before."""
     left_out: list[Bad] = []
     for x, kept in encode_samples(
         samples, loaded, runtime=encoding.runtime, batch_size=encoding.batch_size, skip_bad=skip_bad, bad=left_out
@@ -214,13 +213,13 @@ def _encoded(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_b
         left_out.clear()
 
 
-def _loaded(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEncoder:
-    """The encoder that was asked for, or the recipe's own, with the recipe's views; raise unless it is the recipe's."""
+def _load_encoder(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEncoder:
+    """The encoder asked for, or the recipe's own, with the recipe's views; raises unless it is the recipe's."""
     spec = encoding.encoder or recipe.encoder.name
     if not encoding.encoder and spec.partition(":")[0] not in ("torchvision", "timm", "hf", "onnx"):
         raise EncoderError(
-            f"{where} holds samples, and the head's recipe says its encoder is {spec!r}, which cannot be loaded by that; "
-            "name it by --encoder, e.g. onnx:FILE."
+            f"{where} holds samples, and the head's recipe calls its encoder {spec!r}, which cannot be loaded by that "
+            "name; give it with --encoder, e.g. onnx:FILE."
         )
     views = encoders.agreed_views(spec, recipe.encoder)
     loaded = encoders.load(spec, encoding.runtime, views=views, **encoding.options)
@@ -229,7 +228,7 @@ def _loaded(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEnco
 
 
 def _files_in(folder: Path, samples: Samples) -> list[str] | None:
-    """The files of an image folder, from that folder on; None for samples that are not files of one."""
+    """The files of an image folder, relative to it; None for other samples."""
     if samples.kind != "image" or not folder.is_dir():
         return None
     try:
@@ -242,7 +241,7 @@ def _ids_in(table: Mapping[str, Sequence[Any]], key: str, kept: np.ndarray, path
     if not key:
         return None
     if key not in table:
-        raise DatasetError(f"{path} has the columns {', '.join(table)} and no ids {key!r}; check --id-column.")
+        raise DatasetError(f"{path} has the columns {', '.join(table)} but no ids {key!r}; check --id-column.")
     return [_id_of(table[key][int(i)]) for i in kept]
 
 

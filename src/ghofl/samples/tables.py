@@ -29,7 +29,7 @@ def read_table(path: Path) -> dict[str, list[Any]]:
 
 
 def table_blocks(path: Path, rows: int = BLOCK) -> Iterator[dict[str, list[Any]]]:
-    """The columns of a table, so many rows at a time; at least one block, which may have no rows."""
+    """The columns of a table, `rows` rows at a time; there is at least one block, which may have no rows."""
     if path.suffix == ".parquet":
         yield from _parquet_blocks(path, rows)
         return
@@ -40,14 +40,14 @@ def table_blocks(path: Path, rows: int = BLOCK) -> Iterator[dict[str, list[Any]]
 
 
 def parquet_columns(path: Path, error: type[GhoflError]) -> dict[str, list[Any]]:
-    """The columns of a parquet file, by name; `error` is raised for a file that cannot be read."""
+    """The columns of a parquet file by name; raises `error` for a file that cannot be read."""
     with open_parquet(path, error) as file:
         return file.read().to_pydict()
 
 
 @contextmanager
 def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator[Any]:
-    """An open parquet file; `error` is raised where it cannot be read, in the block as well."""
+    """An open parquet file; raises `error` where it cannot be read, inside the block as well."""
     try:
         from pyarrow import ArrowException, parquet
     except ModuleNotFoundError:
@@ -59,8 +59,10 @@ def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator
             yield file
     except FileNotFoundError:
         raise
-    except (ArrowException, OSError) as damage:  # pyarrow tells a damaged page as an OSError
-        raise error(f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}).") from None
+    except (ArrowException, OSError) as damage:  # pyarrow reports a damaged page as an OSError
+        raise error(
+            f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}); write it again."
+        ) from None
 
 
 def _parquet_blocks(path: Path, rows: int) -> Iterator[dict[str, list[Any]]]:
@@ -71,16 +73,16 @@ def _parquet_blocks(path: Path, rows: int) -> Iterator[dict[str, list[Any]]]:
 
 
 def pick(columns: Any, asked: str, usual: tuple[str, ...]) -> str | None:
-    """The column asked for where it is there, or the first usual one where none is asked for."""
+    """The column asked for, or if none is the first usual one; None where it does not exist."""
     return next((name for name in ((asked,) if asked else usual) if name in columns), None)
 
 
 def read_labels(table: dict[str, list[Any]], asked: str, path: Path) -> Shaped[np.ndarray, " n"] | None:
-    """The labels, as class numbers where all are whole numbers of the file's own, and as names otherwise."""
+    """The labels, as class numbers if the file holds only whole numbers, and otherwise as names."""
     name = pick(table, asked, LABEL)
     if name is None:
         if asked:
-            raise DatasetError(f"{path} has the columns {', '.join(table)} and not {asked!r}; check --label-column.")
+            raise DatasetError(f"{path} has the columns {', '.join(table)} but not {asked!r}; check --label-column.")
         return None
     values = table[name]
     for i, value in enumerate(values):
@@ -98,10 +100,10 @@ def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
         try:
             header = next(rows, None)
             if header is None:
-                raise DatasetError(f"{path} is empty; its first line names the columns.")
+                raise DatasetError(f"{path} is empty; write the names of the columns in its first line.")
             columns: dict[str, list[Any]] = {name: [] for name in header}
             if len(columns) < len(header):
-                raise DatasetError(f"{path} names a column twice in its first line; every column has its own name.")
+                raise DatasetError(f"{path} names a column twice in its first line; give every column its own name.")
             for count, row in enumerate(rows, start=1):
                 if len(row) != len(header):
                     raise DatasetError(
@@ -124,10 +126,12 @@ def _json_lines(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
         for number, line in enumerate(filter(str.strip, file), start=1):
             try:
                 values = json.loads(line)
-            except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, or lists in lists
+            except (ValueError, RecursionError) as error:  # also for numbers of thousands of digits, or deep nesting
                 raise DatasetError(f"{path}, record {number} is not JSON that can be read: {error}.") from None
             if not isinstance(values, dict) or (columns and set(values) != set(columns)):
-                raise DatasetError(f"{path}, record {number} has other fields than the first; every line has the same.")
+                raise DatasetError(
+                    f"{path}, record {number} has other fields than the first; write the same fields in every line."
+                )
             for name, value in values.items():
                 columns.setdefault(name, []).append(value)
             if number % size == 0:

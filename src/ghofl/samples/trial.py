@@ -1,4 +1,4 @@
-"""Which views suit some labelled images: candidates embedded in turn, and LDA on rows that it did not see."""
+"""Which views suit some labelled images: each candidate is embedded and judged by LDA on held-out rows."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -26,8 +26,8 @@ FEWEST_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """One candidate: its accuracy on rows left out, and its price. Rows from the cache tell no images per second."""
+class Candidate:
+    """One candidate: its accuracy on held-out rows, and its cost; images per second are not known for cached rows."""
 
     views: Views
     fingerprint: str
@@ -51,15 +51,15 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """All candidates, the cheapest first, and the one to take."""
+    """All candidates, the cheapest first, and the recommended one."""
 
     rows: int
-    tried: tuple[Tried, ...]
-    chosen: Tried
+    tried: tuple[Candidate, ...]
+    chosen: Candidate
 
 
 def candidates(size: int) -> tuple[Views, ...]:
-    """What is tried for a network of this input size, the cheapest first.
+    """The views to try for a network of this input size, the cheapest first.
 
     >>> [str(views) for views in candidates(224)][1:3]
     ['flip', 'flip 160,224,288']
@@ -80,34 +80,34 @@ def try_views(
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> Trial:
-    """Measure candidates on at most `rows` of labelled images, and say which to agree on.
+    """Measure candidates on at most `rows` labelled images, and choose one.
 
-    Every candidate's rows are predicted by LDA of the other four fifths. Chosen is the cheapest candidate that is
-    within one standard error of the most accurate: differences are taken row by row. Candidates that the network cannot
-    give (other sizes, earlier maps) are left out, and so is the kernel that it has anyway.
+    For every candidate, LDA of four fifths of the rows predicts the rest, in turn. The cheapest candidate within one
+    standard error of the most accurate is chosen; the standard error is that of differences row by row. Candidates that
+    the network does not allow (other sizes, earlier maps) are left out, and so is the kernel that it has by default.
 
     Guarantees
     ----------
-    Rows are drawn by a fixed seed, and embedded as `embed` does: a run that was killed goes on where it stopped.
+    Rows are drawn by a fixed seed, and embedded as `embed` does: a run that was killed continues where it stopped.
     """
-    few = _drawn(samples, rows)
-    tried: list[Tried] = []
+    few = _draw(samples, rows)
+    tried: list[Candidate] = []
     right: list[Bool[np.ndarray, " n"]] = []
     for views in candidates(load(Views()).preprocessing.size):  # type: ignore[attr-defined]
         try:
             encoder = load(views)
-        except EncoderError:  # of sizes or maps that the network does not have
+        except EncoderError:  # the network does not have these sizes or maps
             continue
         if any(encoder.fingerprint == one.fingerprint for one in tried):
             continue
         started = time.perf_counter()
-        found = embed(few, encoder, cache, runtime=runtime, skip_bad=skip_bad, progress=_named(progress, views))
+        found = embed(few, encoder, cache, runtime=runtime, skip_bad=skip_bad, progress=_progress_of(views, progress))
         seconds = time.perf_counter() - started
         assert found.rows.y is not None
-        right.append(held_out(found.rows.x, np.unique(found.rows.y, return_inverse=True)[1], identity(encoder)))
+        right.append(cross_validate(found.rows.x, np.unique(found.rows.y, return_inverse=True)[1], identity(encoder)))
         error = float(right[-1].std() / np.sqrt(len(right[-1])))
         rate = None if found.resumed else len(few) / seconds
-        tried.append(Tried(views, encoder.fingerprint, encoder.dim, float(right[-1].mean()), error, rate))
+        tried.append(Candidate(views, encoder.fingerprint, encoder.dim, float(right[-1].mean()), error, rate))
     return Trial(len(right[0]), tuple(tried), tried[cheapest(right)])
 
 
@@ -123,8 +123,8 @@ def cheapest(right: Sequence[Bool[np.ndarray, " n"]]) -> int:
     return next(i for i, d in enumerate(differences) if d.mean() <= d.std() / np.sqrt(len(d)))
 
 
-def held_out(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
-    """Whether LDA of square roots predicts each row rightly, built from the four fifths of rows it is not in."""
+def cross_validate(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
+    """Whether LDA of square roots predicts each row correctly, built from the four fifths that do not include it."""
     classes = tuple(map(str, range(int(y.max()) + 1)))
     recipe = assemble(RecipeOptions(power=0.5, statistics=("B",)), classes, encoder, public=np.asarray(x)).recipe
     features, layout = Features.of(recipe), Layout.of(recipe)
@@ -138,17 +138,17 @@ def held_out(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: E
     return right
 
 
-def _drawn(samples: Samples, rows: int) -> Samples:
+def _draw(samples: Samples, rows: int) -> Samples:
     if samples.kind != "image":
-        raise DatasetError(f"views are of images, and the data holds samples of kind {samples.kind!r}.")
+        raise DatasetError(f"views are for images, and the data holds samples of kind {samples.kind!r}; give images.")
     if samples.labels is None or len(samples.classes()) < 2 or min(rows, len(samples)) < FEWEST_ROWS:
         raise DatasetError(
-            f"views are tried on labelled images: at least {FEWEST_ROWS} of two classes; name the label column or "
-            "folder, or give more."
+            f"views are tried on labelled images, at least {FEWEST_ROWS} of two classes; name the column of labels, or "
+            "give more images."
         )
     order = np.random.default_rng(0).permutation(len(samples))[:rows]
     return samples.only(np.sort(order))
 
 
-def _named(progress: Progress | None, views: Views) -> Progress | None:
-    return None if progress is None else lambda what, done, of: progress(str(views) or "one view", done, of)
+def _progress_of(views: Views, progress: Progress | None) -> Progress | None:
+    return None if progress is None else lambda _, done, of: progress(str(views) or "one view", done, of)

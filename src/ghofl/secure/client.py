@@ -5,7 +5,7 @@
     advertise ─▶ share ─▶ mask ─▶ endorse ─▶ reveal          (endorse and reveal are the two halves of unmasking)
 
 States are values that can be saved and loaded, so a process may stop between any two stages. **Save the new state
-before sending the reply**, and never go back to an older one. Apart from `advertise` nothing is drawn at random, so a
+before sending the reply**, and never return to an older one. Only `advertise` draws anything at random, so a
 stage that is run again from the same state and message gives the same bytes.
 """
 
@@ -48,9 +48,9 @@ Letter = TypeVar("Letter", KeyList, Inbox, Endorsements)
 
 @dataclass(frozen=True, slots=True)
 class ClientState:
-    """All that a client remembers between two stages. It holds the secrets of the round: keep it as safe as a key.
+    """What a client remembers between two stages. It holds the secrets of the round: keep it as safe as a key.
 
-    `used_rounds` are the ids of this and all earlier rounds; hand them to the next `advertise`.
+    `used_rounds` are the ids of this and all earlier rounds; pass them to the next `advertise`.
     """
 
     agreement: Agreement
@@ -86,7 +86,7 @@ def advertise(
     rules: RoundRules | None = None,
     entropy: Entropy = os.urandom,
 ) -> tuple[ClientState, bytes]:
-    """Stage 1: draw the secrets of this round and sign their public side.
+    """Stage 1: draw the secrets of this round and sign their public halves.
 
     Refuses a round id that was used before, and a participant list or plan that does not meet the rules.
     """
@@ -111,7 +111,7 @@ def share(state: ClientState, key_list: bytes) -> tuple[ClientState, bytes]:
     Refuses keys that are not signed by a neighbour on the participant list, and lists that are too short.
     """
     _expect(state, "advertised")
-    peers = _addressed(KeyList, state, key_list).advertisements
+    peers = _read_letter(KeyList, state, key_list).advertisements
     refusals.check_peers(state.agreement, state.seat, peers)
     state = replace(state, stage="shared", peers=peers)
     return state, to_bytes(Shares(state.agreement.digest, state.seat, _boxes(state)))
@@ -123,16 +123,15 @@ def mask(state: ClientState, inbox: bytes, vector: Int64[np.ndarray, " entries"]
     Refuses boxes of clients that are not on the signed key list, too few boxes, and entries beyond the bound.
     """
     _expect(state, "shared")
-    agreement, boxes = state.agreement, _addressed(Inbox, state, inbox).boxes
+    agreement, boxes = state.agreement, _read_letter(Inbox, state, inbox).boxes
     refusals.check_inbox(agreement, state.seat, {peer.seat for peer in state.peers}, boxes)
     if len(vector) != agreement.entries:
         refuse(agreement, state.seat, f"mask {len(vector)} entries where {agreement.entries} were agreed on")
     pairs = _pair_seeds(state, [box.seat for box in boxes])
     plus = [state.secrets.mask_seed, *(seed for seat, seed in pairs.items() if seat > state.seat)]
     minus = [seed for seat, seed in pairs.items() if seat < state.seat]
-    ring = agreement.plan.ring
-    elements = ring.masked(ring.encode(vector, agreement.plan.bound), plus, minus)
-    message = MaskedVector(agreement.digest, state.seat, ring.pack(elements))
+    elements = agreement.plan.ring.mask(vector, agreement.plan.bound, plus, minus)
+    message = MaskedVector(agreement.digest, state.seat, elements)
     return replace(state, stage="masked", inbox=boxes), to_bytes(message)
 
 
@@ -140,7 +139,7 @@ def endorse(state: ClientState, survivors: bytes, identity: Identity) -> tuple[C
     """Stage 4, first half: check the survivor list and sign it.
 
     Refuses a list that is too short or too thin somewhere on the ring, that lacks this client, that names a client
-    both as survivor and as vanished, or that does not fit the boxes that came.
+    both as survived and as vanished, or that does not fit the boxes that came.
     """
     _expect(state, "masked")
     agreement, shown = state.agreement, read(Survivors, survivors, state.agreement)
@@ -152,12 +151,12 @@ def endorse(state: ClientState, survivors: bytes, identity: Identity) -> tuple[C
 
 
 def reveal(state: ClientState, endorsements: bytes) -> tuple[ClientState, bytes]:
-    """Stage 4, second half: give back one share of every neighbour, of its seed or of its key but never both.
+    """Stage 4, second half: give back one share of every neighbour, of its seed or of its key, but never both.
 
     Refuses when fewer than the threshold of its circle signed the same survivor list, and always a second time.
     """
     _expect(state, "endorsed")
-    signed = _addressed(Endorsements, state, endorsements).endorsements
+    signed = _read_letter(Endorsements, state, endorsements).endorsements
     refusals.check_endorsements(state.agreement, state.seat, state.survivors, state.vanished, signed)
     survives = state.agreement.marks(state.survivors)
     seeds, mask_keys, spoilt = [Opened(state.seat, _own_seed_share(state))], [], []
@@ -180,7 +179,7 @@ def _pair_seeds(state: ClientState, seats: Sequence[int]) -> dict[int, bytes]:
 
 
 def _boxes(state: ClientState) -> tuple[Box, ...]:
-    """A box for every member of the circle whose keys came, the empty one for itself included."""
+    """A box for every member of the circle whose keys came, including an empty one for itself."""
     publics = {peer.seat: peer.cipher_key for peer in state.peers}
     holders = sorted([state.seat, *publics])
     seeds = _shares(state, state.secrets.mask_seed, "seed", holders)
@@ -207,7 +206,7 @@ def _box(
 
 
 def _open(state: ClientState, private: X25519PrivateKey, box: Box) -> tuple[bytes, bytes] | None:
-    """The seed share and the key share in a box, or nothing when they are not what their dealer committed to."""
+    """The seed share and the key share in a box, or None when they are not what their dealer committed to."""
     agreement, dealer, holder = state.agreement, box.seat, state.seat
     public = next(peer.cipher_key for peer in state.peers if peer.seat == dealer)
     context = agreement.context("box", dealer, holder)
@@ -232,10 +231,10 @@ def _shares(state: ClientState, secret: bytes, kind: str, holders: Sequence[int]
     return split(secret, points, state.agreement.plan.threshold, keys.entropy_of(seed))
 
 
-def _addressed(kind: type[Letter], state: ClientState, data: bytes) -> Letter:
+def _read_letter(kind: type[Letter], state: ClientState, data: bytes) -> Letter:
     letter = read(kind, data, state.agreement)
     if letter.seat != state.seat:
-        raise WireError(f"a {kind.__name__} for seat {letter.seat} came to seat {state.seat}.")
+        raise WireError(f"a {kind.__name__} for seat {letter.seat} came to seat {state.seat}; send it to its own seat.")
     return letter
 
 

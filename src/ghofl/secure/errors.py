@@ -1,14 +1,14 @@
-"""What secure aggregation raises on purpose. No text of these errors ever holds a key, a seed or a share.
+"""What secure aggregation raises on purpose. No error text ever contains a key, a seed or a share.
 
 ::
 
     GhoflError
     └── SecureError
         ├── RingError         (OverflowError)    a total that would not fit, or an entry beyond the bound
-        ├── SharingError      (ValueError)       secrets that cannot be split or put together
+        ├── SharingError      (ValueError)       secrets that cannot be split or rebuilt
         ├── PlanError         (ValueError)       a cohort, or assumptions about it, that cannot work
-        ├── WireError         (ValueError)       bytes that are not the message or state we asked for
-        ├── RefusedError      (PermissionError)  a client that will not do what it was asked
+        ├── WireError         (ValueError)       bytes that are not the expected message or state
+        ├── RefusedError      (PermissionError)  a client refuses what it was asked
         └── RoundFailedError  (RuntimeError)     too few clients are left: nothing is released
 """
 
@@ -24,7 +24,7 @@ class RingError(SecureError, OverflowError):
 
 
 class SharingError(SecureError, ValueError):
-    """Secrets that cannot be split, or shares that cannot be put together."""
+    """Secrets that cannot be split, or shares that give no secret."""
 
 
 class PlanError(SecureError, ValueError):
@@ -36,7 +36,7 @@ class WireError(SecureError, ValueError):
 
 
 class RefusedError(SecureError, PermissionError):
-    """A client that will not do what it was asked, because it would give something away."""
+    """A client refuses what it was asked, because that would reveal something."""
 
 
 class RoundFailedError(SecureError, RuntimeError):

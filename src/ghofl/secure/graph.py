@@ -1,8 +1,8 @@
 """Who shares masks with whom, and how many neighbours are enough.
 
 Every client masks against k neighbours instead of all others (Bell et al. 2020): clients are seated on a ring in an
-order drawn from a public seed, and neighbours are the k/2 places on either side. Seen from one client, its neighbours
-are k of the others drawn at random, which is all the arithmetic of `Plan` uses. Small cohorts use the complete graph.
+order drawn from a public seed, and the neighbours of a client are the k/2 places on either side. For one client they are
+k of the others drawn at random, and `Plan` uses nothing else. Small cohorts use the complete graph.
 
 A client's *circle* is itself and its neighbours: k + 1 holders of shares of its secrets, any t of which rebuild them.
 """
@@ -21,32 +21,32 @@ from ghofl.shapes import Bool
 
 MIN_CLIENTS = 3
 MAX_CLIENTS = 100_000
-COMPLETE_BELOW = 32  # so few clients gain nothing worth having from fewer neighbours
+COMPLETE_BELOW = 32  # so few clients gain little from fewer neighbours
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The public numbers of a round: cohort, neighbours, thresholds, ring, and the assumptions behind them.
 
-    Let at most `dropped` of n clients vanish and at most `corrupted` work with the server, neither chosen by looking
+    Let at most `dropped` of n clients vanish and at most `corrupted` collude with the server, neither chosen by looking
     at the drawn ring order, and write H(m, b) for the number of marked ones when m of the n − 1 others are drawn and
-    b are marked. With k neighbours, threshold t and window h, and a union bound over the n clients::
+    b of these others are marked. With k neighbours, threshold t and window h, and a union bound over the n clients::
 
         privacy failure  ≤ n·P[H(k, corrupted) ≥ 2t − k − 1]         shares of both secrets of one client suffice
                          + n·P[H(k/2, corrupted) ≥ h]                the honest survivors fall apart into groups
         liveness failure ≤ (n − dropped)·P[H(k, dropped) ≥ k + 2 − t] + dropped·P[H(k, dropped − 1) ≥ k + 1 − t]
                          + n·P[H(k/2, dropped) > k/2 − h]
 
-    The first line: a server that shows one part of a circle that a client survived and the other that it did not
-    needs 2t shares, and gets k + 1 and one more from every corrupted neighbour. The second: clients only unmask for
-    survivor lists that have h survivors in every k/2 consecutive places, whichever clients the server left out, so
+    The first line: a server that tells one part of a circle that a client survived and the other part that it did not
+    needs 2t shares, and gets k + 1 and one more from every corrupted neighbour. The second: clients only reveal for
+    survivor lists that have h survivors in every k/2 consecutive places, whichever clients the server left out. So
     when fewer than h of those are corrupted, every honest survivor has an honest surviving neighbour further on, and
     all of them are connected around the ring. In the complete graph the second lines are zero and the first are
     either 0 or 1.
 
     Guarantees
     ----------
-    A plan that exists is consistent: k is even or n − 1, t is at most k + 1, clients × bound fits the ring.
+    Every plan is consistent: k is even or n − 1, t is at most k + 1, clients × bound fits the ring.
 
     Examples
     --------
@@ -71,18 +71,18 @@ class Plan:
 
     def __post_init__(self) -> None:
         n, k, t = self.clients, self.neighbours, self.threshold
-        _check(MIN_CLIENTS <= n <= MAX_CLIENTS, f"{n} clients; a round has {MIN_CLIENTS} to {MAX_CLIENTS}.")
-        _check(k == n - 1 or (k % 2 == 0 and 2 <= k < n - 1), f"{k} neighbours of {n} clients; write an even number.")
-        _check(1 <= t <= k + 1, f"a threshold of {t} was planned for circles of {k + 1}; it is 1 to that many.")
-        _check(0 <= self.window <= k // 2, f"a window of {self.window} was planned for {k // 2} places.")
-        _check(self.window > 0 or self.is_complete, "a ring graph was planned without a window; it is 1 or more.")
+        _check(MIN_CLIENTS <= n <= MAX_CLIENTS, f"there are {n} clients; a round has {MIN_CLIENTS} to {MAX_CLIENTS}.")
+        _check(k == n - 1 or (k % 2 == 0 and 2 <= k < n - 1), f"{k} neighbours of {n} clients; give an even number.")
+        _check(1 <= t <= k + 1, f"the threshold is {t} for circles of {k + 1}; give 1 to {k + 1}.")
+        _check(0 <= self.window <= k // 2, f"the window is {self.window} of {k // 2} places; give no more than that.")
+        _check(self.window > 0 or self.is_complete, "a ring graph has the window 0; give 1 or more.")
         _check(
             self.dropped + self.corrupted <= n - 2,
             f"{self.dropped} dropped and {self.corrupted} corrupted of {n} clients leave fewer than two to hide "
             "among; assume less, or invite more clients.",
         )
         ring = Ring.holding(n, self.bound)
-        _check(self.bits == ring.bits, f"{self.bits} bits were planned where {ring.bits} hold {n} × {self.bound}.")
+        _check(self.bits == ring.bits, f"the plan has {self.bits} bits, and {n} × {self.bound} needs {ring.bits}.")
 
     @property
     def is_complete(self) -> bool:
@@ -101,7 +101,7 @@ class Plan:
 
     @property
     def privacy_failure(self) -> float:
-        """A bound on the probability that the ring order lets the server see less than the whole sum."""
+        """A bound on the probability that the ring order lets the server learn more than the whole sum."""
         n, k, t = self.clients, self.neighbours, self.threshold
         split = n * _at_least(2 * t - k - 1, n - 1, self.corrupted, k)
         return min(
@@ -131,20 +131,23 @@ def plan(
 
     `bound` is the largest absolute entry of a site's vector. `dropout` and `corruption` are fractions of the cohort,
     and both round up: a tenth of five clients is one. Privacy comes first: when no plan withstands that many dropouts
-    beside the corrupted clients, or when they would leave fewer than `min_survivors`, the plan is for as many as it
-    can withstand, which `Plan.dropped` says. Three clients of which one may be corrupted cannot lose any.
+    together with the corrupted clients, or when they would leave fewer than `min_survivors`, the plan withstands as many
+    as it can, which `Plan.dropped` says. Three clients of which one may be corrupted cannot lose any.
 
-    The neighbour count is found by bisection. With fewer than 32 clients, or when no ring graph will do, the graph is
-    complete and the threshold the smallest safe one, ⌊(n + corrupted)/2⌋ + 1.
+    The number of neighbours is found by bisection. With fewer than 32 clients, or when no ring graph is safe, the graph
+    is complete and the threshold the smallest safe one, ⌊(n + corrupted)/2⌋ + 1.
 
     >>> [plan(clients, bound=1).dropped for clients in (3, 4, 10, 11)]
     [0, 1, 1, 2]
     """
     for name, fraction in (("dropout", dropout), ("corruption", corruption)):
-        _check(0 <= fraction < 1, f"{name} is {fraction}; it is a fraction of the cohort, 0 or more and below 1.")
-    _check(MIN_CLIENTS <= clients <= MAX_CLIENTS, f"{clients} clients; a round has {MIN_CLIENTS} to {MAX_CLIENTS}.")
+        _check(0 <= fraction < 1, f"{name} is {fraction}; give a fraction of the cohort, 0 or more and below 1.")
+    _check(
+        MIN_CLIENTS <= clients <= MAX_CLIENTS,
+        f"there are {clients} clients; a round has {MIN_CLIENTS} to {MAX_CLIENTS}.",
+    )
     corrupted = portion(clients, corruption)
-    dropped = _bearable(clients, portion(clients, dropout), corrupted, min_survivors)
+    dropped = _safe_dropouts(clients, portion(clients, dropout), corrupted, min_survivors)
     complete = _complete(clients, bound, dropped, corrupted)
     found, too_few, enough = complete, 0, (clients - 1) // 2 if clients >= COMPLETE_BELOW else 0
     while enough - too_few > 1:
@@ -162,8 +165,8 @@ def portion(clients: int, fraction: float) -> int:
     return max(math.ceil(clients * fraction - 1e-9), 1 if fraction > 0 else 0)
 
 
-def _bearable(clients: int, asked: int, corrupted: int, min_survivors: int) -> int:
-    """The most dropouts, of those that were asked for, that leave a safe threshold, two to hide among and enough."""
+def _safe_dropouts(clients: int, asked: int, corrupted: int, min_survivors: int) -> int:
+    """The most dropouts, up to `asked`, that leave a safe threshold, two honest clients and `min_survivors`."""
     most = min(clients - _threshold(clients, corrupted), clients - 2 - corrupted, clients - min_survivors)
     return max(0, min(asked, most))
 
@@ -177,7 +180,7 @@ def _complete(clients: int, bound: int, dropped: int, corrupted: int) -> Plan:
     threshold = _threshold(clients, corrupted)
     _check(
         threshold <= clients - dropped,
-        f"of {clients} clients {corrupted} may be corrupted, and a safe threshold would be {threshold}; assume a "
+        f"of {clients} clients {corrupted} may be corrupted, which needs a threshold of {threshold}; assume a "
         "smaller share of corrupted clients, or invite more.",
     )
     bits = Ring.holding(clients, bound).bits
@@ -201,14 +204,14 @@ def _at_least(count: int, others: int, marked: int, drawn: int) -> float:
     """P[at least `count` of `drawn` are marked]: the hypergeometric tail."""
     if drawn == others:
         return float(marked >= count)
-    from scipy.stats import hypergeom  # 44 MB and a third of a second, which sites of small rounds do without
+    from scipy.stats import hypergeom  # 44 MB and a third of a second, which small rounds do not need
 
     return float(hypergeom.sf(count - 1, others, marked, drawn))
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Neighbours on a ring: `order` says which seat is at each place, `neighbours` how many each seat has.
+    """Neighbours on a ring: `order` is the seat at each place, `neighbours` how many each seat has.
 
     Guarantees
     ----------

@@ -1,10 +1,10 @@
-"""The keys of a round: who signs, who agrees on a mask with whom, and how shares travel sealed.
+"""The keys of a round: for signatures, for masks between two clients, and for sealing shares.
 
 ::
 
     identity    Ed25519, one per site, kept from round to round; signs the advertised keys and the survivor list
     cipher key  X25519, one per site and round; never leaves the site; seals shares for one neighbour
-    mask key    X25519, one per site and round; rebuilt by the server when the site vanished after sharing
+    mask key    X25519, one per site and round; the server rebuilds it when the site vanished after sharing
     pair key    HKDF-SHA256(X25519(mine, yours), info = purpose, round, both identities)
 """
 
@@ -34,7 +34,7 @@ Entropy = Callable[[int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A site's Ed25519 key pair: `public` is known to all sites, the rest stays home.
+    """A site's Ed25519 key pair: `public` is known to all sites, the rest stays at the site.
 
     >>> identity = Identity(bytes(32))
     >>> is_signed(identity.public, identity.sign(b"list"), b"list")
@@ -56,7 +56,7 @@ class Identity:
 
     @property
     def public(self) -> bytes:
-        """The 32 bytes that other sites know this one by."""
+        """The 32 bytes by which other sites know this one."""
         return Ed25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
 
     def sign(self, content: bytes) -> bytes:
@@ -94,7 +94,7 @@ def is_signed(public: bytes, signature: bytes, content: bytes) -> bool:
 
 
 def private_key(secret: bytes) -> X25519PrivateKey:
-    """The X25519 key of 32 secret bytes, ready to agree with many others."""
+    """The X25519 key of 32 secret bytes."""
     return X25519PrivateKey.from_private_bytes(secret)
 
 
@@ -104,7 +104,7 @@ def public_key(secret: bytes) -> bytes:
 
 
 def is_usable(public: bytes) -> bool:
-    """Whether a secret can be agreed on with a public key: it is not one of the few of low order."""
+    """Whether a secret can be agreed on with a public key, which must not be one of the few of low order."""
     try:
         pair_key(private_key(bytes(KEY_BYTES)), public, b"")
     except RefusedError:
@@ -132,14 +132,14 @@ def pair_key(private: X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
 def seal(key: bytes, content: bytes, context: bytes) -> bytes:
     """Content under ChaCha20-Poly1305, bound to its context.
 
-    The nonce is zero because a key seals once: it is agreed on by two keys of one round for one direction, and a
+    The nonce is zero because a key seals only once: it belongs to two keys of one round and one direction, and a
     stage that is run again from the same state seals the same content.
     """
     return ChaCha20Poly1305(key).encrypt(bytes(12), content, context)
 
 
 def unseal(key: bytes, box: bytes, context: bytes) -> bytes | None:
-    """What was sealed, or nothing when the box, its key or its context is not the one it was sealed with."""
+    """The sealed content, or None when the box, its key or its context is not the one it was sealed with."""
     try:
         return ChaCha20Poly1305(key).decrypt(bytes(12), box, context)
     except InvalidTag:
@@ -147,7 +147,7 @@ def unseal(key: bytes, box: bytes, context: bytes) -> bytes | None:
 
 
 def commitment(purpose: bytes, secret: bytes) -> bytes:
-    """The SHA-256 that a secret is recognised by later; it says nothing about a secret of 32 random bytes."""
+    """The SHA-256 by which a secret is recognised later; it reveals nothing about a secret of 32 random bytes."""
     return hashlib.sha256(purpose + secret).digest()
 
 
@@ -157,6 +157,6 @@ def is_committed(expected: bytes, purpose: bytes, secret: bytes) -> bool:
 
 
 def entropy_of(seed: bytes) -> Entropy:
-    """A generator of bytes that gives the same ones again for the same seed: AES-256-CTR from block 0."""
+    """A generator of bytes that is deterministic in its seed: AES-256-CTR from block 0."""
     cipher = Cipher(AES(seed), CTR(bytes(16))).encryptor()
     return lambda count: cipher.update(bytes(count))

@@ -10,35 +10,49 @@ The mask of a 32-byte seed, entry by entry, with AES-256 in counter mode over ze
     b = 48, 56, 64   the 8-byte words of the stream that starts at counter block 0, mod 2^b
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from ghofl.secure.errors import RingError, WireError
-from ghofl.shapes import Int64, UInt
+from ghofl.shapes import Int64, Integer, UInt
 
 RING_BITS = (32, 40, 48, 56, 64)
-CHUNK = 2**15  # entries masked at a time: vector, stream and zeros stay in the second-level cache together
-BATCH = 64  # ciphers kept open at a time
+CHUNK = 2**16  # entries masked at a time: they and the stream stay in the second-level cache together
+BATCH = 64  # seeds whose ciphers are kept open at a time
 
+_ZEROS = memoryview(bytes(8 * CHUNK))
 _LOW_STREAM, _HIGH_STREAM = bytes(16), bytes([128]) + bytes(15)
+# The numbers that the bytes of an entry are, each with where it starts: as they travel, and as masks are added to them.
+_U32, _U64, _TOP = (np.dtype("<u4"), 0), (np.dtype("<u8"), 0), (np.dtype("u1"), 4)
+_SENT = {
+    32: (_U32,),
+    40: (_U32, _TOP),
+    48: (_U32, (np.dtype("<u2"), 4)),
+    56: (_U32, (np.dtype("<u2"), 4), (np.dtype("u1"), 6)),
+    64: (_U64,),
+}
+_ADDED = {32: (_U32,), 40: (_U32, _TOP), 48: (_U64,), 56: (_U64,), 64: (_U64,)}
+_SIGNED = (_U32, (np.dtype("<i4"), 4))
 
 Elements = UInt[np.ndarray, " entries"]
+Words = list[np.ndarray]
+Fields = Sequence[tuple[np.dtype, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The integers mod 2^bits: signed vectors in, packed bytes out, masks between.
+    """The integers mod 2^bits: signed vectors in, masked bytes out, and signed sums again.
 
-    Elements are uint32 (32 bits) or uint64 arrays of which the low `bits` bits count.
+    Elements are uint32 (32 bits) or uint64 arrays of which the low `bits` bits count; they add up.
 
     Guarantees
     ----------
-    ``ring.decode(ring.unpack(ring.pack(ring.encode(x, bound)), len(x))) == x`` in exactly bits/8 bytes per entry, and
-    the same with masks added and taken away in between. A ring from `Ring.holding` can hold every sum: overflow is
-    not possible, because `encode` refuses entries beyond the bound.
+    ``ring.unmask(ring.unpack(ring.mask(x, bound), len(x))) == x`` in exactly bits/8 bytes per entry, and the same with
+    masks added and taken away in between. A ring from `Ring.holding` can hold every sum: overflow is not possible,
+    because `mask` refuses entries beyond the bound.
 
     Examples
     --------
@@ -46,10 +60,10 @@ class Ring:
     >>> ring
     Ring(bits=40)
     >>> seed, x = bytes(range(32)), np.array([-5, 7])
-    >>> masked = ring.masked(ring.encode(x, bound=10), plus=[seed])
-    >>> ring.decode(masked)
+    >>> masked = ring.unpack(ring.mask(x, bound=10, plus=[seed]), entries=2)
+    >>> ring.unmask(masked)
     array([-108615659283,  140939053361])
-    >>> ring.decode(ring.masked(masked, minus=[seed]))
+    >>> ring.unmask(masked, minus=[seed])
     array([-5,  7])
     """
 
@@ -74,7 +88,7 @@ class Ring:
 
     @property
     def width(self) -> int:
-        """Bytes an entry takes in a message."""
+        """Bytes per entry in a message."""
         return self.bits // 8
 
     @property
@@ -82,101 +96,167 @@ class Ring:
         """The type of elements in memory."""
         return np.dtype("<u4" if self.bits == 32 else "<u8")
 
-    def encode(self, values: Int64[np.ndarray, " entries"], bound: int) -> Elements:
-        """Signed values as elements; entries beyond ±bound are refused."""
-        largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
-        if largest > bound:
-            raise RingError(
-                f"an entry is larger than the bound of {bound} that the round was planned for; "
-                "the recipe's limits.max_rows says how many rows a site may have."
-            )
-        return values.astype(self.dtype)
+    def mask(
+        self, values: Int64[np.ndarray, " entries"], bound: int, plus: Sequence[bytes] = (), minus: Sequence[bytes] = ()
+    ) -> memoryview:
+        """Signed values with the masks of some seeds added and of others taken away: bits/8 bytes each, little-endian.
 
-    def decode(self, elements: Elements) -> Int64[np.ndarray, " entries"]:
-        """Elements as signed values: those of 2^(bits−1) and more stand for negative ones."""
-        if self.bits == 32:
-            return elements.view("<i4").astype(np.int64)
-        spare = 64 - self.bits
-        return ((elements << np.uint64(spare)).view("<i8") >> spare).astype(np.int64, copy=False)
+        Entries beyond ±bound are refused.
+        """
+        packed = np.empty((len(values), self.width), dtype=np.uint8)
+        rooms = _rooms(_SENT[self.bits], len(values))
+        *first, last = _batches(plus, minus)
+        limit: int | None = bound
+        for batch in first:
+            values, limit = self._added(values, batch, limit), None
+        for start, words in self._chunks(values, last, limit):
+            out = packed[start : start + len(words[0])]
+            if len(words) < len(rooms):  # in two steps, each with one side in one piece, which is quicker
+                words = _copied(_views(words[0], _SENT[self.bits]), rooms)
+            for view, word in zip(_views(out, _SENT[self.bits]), words, strict=True):
+                view[...] = word
+        return packed.reshape(-1).data
 
-    def pack(self, elements: Elements) -> bytes:
-        """Elements as bits/8 bytes each, little-endian."""
-        return elements.view(self._low_bytes)["low"].tobytes()
-
-    def unpack(self, data: bytes, entries: int) -> Elements:
+    def unpack(self, data: bytes | memoryview, entries: int) -> Elements:
         """The elements in packed bytes, which must hold exactly `entries` of them."""
         if len(data) != entries * self.width:
             raise WireError(
                 f"a masked vector of {len(data)} bytes came; {entries} entries of {self.width} bytes "
                 f"are {entries * self.width}."
             )
-        elements = np.zeros(entries, dtype=self.dtype)
-        elements.view(self._low_bytes)["low"] = np.frombuffer(data, dtype=f"V{self.width}")
+        if not entries or self.width == self.dtype.itemsize:
+            return np.frombuffer(data, dtype=self.dtype).copy()
+        elements = np.empty(entries, dtype=self.dtype)
+        # Eight bytes from where each entry starts, without those of the next one; the last has none after it.
+        words = np.ndarray((entries - 1,), self.dtype, data, 0, (self.width,))
+        for start in range(0, len(words), CHUNK):
+            out = elements[start : min(start + CHUNK, len(words))]
+            out[...] = words[start : start + CHUNK]
+            out &= self.dtype.type(2**self.bits - 1)
+        elements[-1] = int.from_bytes(data[-self.width :], "little")
         return elements
 
-    def masked(self, elements: Elements, plus: Sequence[bytes] = (), minus: Sequence[bytes] = ()) -> Elements:
-        """Elements with the masks of some seeds added and of others taken away, as a new array."""
-        result = elements.astype(self.dtype)
-        signs = [(seed, np.add) for seed in plus] + [(seed, np.subtract) for seed in minus]
-        for start in range(0, len(signs), BATCH):
-            self._apply(result, signs[start : start + BATCH])
-        return result
+    def unmask(
+        self, elements: Elements, plus: Sequence[bytes] = (), minus: Sequence[bytes] = ()
+    ) -> Int64[np.ndarray, " entries"]:
+        """The signed values of elements, after the masks of some seeds are added and of others taken away.
 
-    def _apply(self, elements: np.ndarray, signs: Sequence[tuple[bytes, np.ufunc]]) -> None:
-        """All masks of one batch, chunk by chunk, so that each chunk stays in the cache while it is masked."""
-        seeds, ufuncs = [seed for seed, _ in signs], [sign for _, sign in signs]
-        low = [_Stream(seed, _LOW_STREAM, np.dtype("<u8" if self.bits > 40 else "<u4")) for seed in seeds]
-        high = [_Stream(seed, _HIGH_STREAM, np.dtype("u1")) for seed in seeds]
-        scratch = _Scratch(min(CHUNK, len(elements)) * self.dtype.itemsize)
-        for start in range(0, len(elements), CHUNK):
-            chunk = elements[start : start + CHUNK]
-            if self.bits == 40:
-                _mask_halves(chunk, ufuncs, low, high, scratch)
+        Elements of 2^(bits−1) and more stand for negative values.
+        """
+        values: np.ndarray = elements
+        for batch in _batches(plus, minus):
+            values = self._added(values, batch)
+        return values
+
+    def _added(
+        self, source: Integer[np.ndarray, " entries"], batch: "Batch", bound: int | None = None
+    ) -> Int64[np.ndarray, " entries"]:
+        """Signed values under the masks of a batch."""
+        values, spare = np.empty(len(source), dtype="<i8"), 64 - self.bits
+        for start, (word, *top) in self._chunks(source, batch, bound):
+            out = values[start : start + len(word)]
+            if top:
+                low, high = _views(out, _SIGNED)
+                low[...], high[...] = word, top[0].view(np.int8)
+            elif self.bits == 32:
+                out[...] = word.view("<i4")
             else:
-                for sign, stream in zip(ufuncs, low, strict=True):
-                    sign(chunk, stream.words(len(chunk), scratch), out=chunk)
+                np.left_shift(word, np.uint64(spare), out=word)
+                np.right_shift(word.view("<i8"), spare, out=out)
+        return values.astype(np.int64, copy=False)
 
-    @property
-    def _low_bytes(self) -> np.dtype:
-        """An element seen as the bytes that travel, and others that do not."""
-        return np.dtype({"names": ["low"], "formats": [f"V{self.width}"], "itemsize": self.dtype.itemsize})
-
-
-class _Scratch:
-    """Zeros to encrypt and room for the result, allocated once per batch."""
-
-    def __init__(self, size: int) -> None:
-        self.zeros = memoryview(bytes(size))
-        self.room = bytearray(size + 15)  # update_into asks for a block less one byte more than it writes
-
-
-class _Stream:
-    """A key stream that is read on and on, as words of one type."""
-
-    def __init__(self, seed: bytes, start: bytes, dtype: np.dtype) -> None:
-        self._cipher = Cipher(algorithms.AES(seed), modes.CTR(start)).encryptor()
-        self._dtype = dtype
-
-    def words(self, count: int, scratch: _Scratch) -> np.ndarray:
-        self._cipher.update_into(scratch.zeros[: count * self._dtype.itemsize], scratch.room)
-        return np.frombuffer(scratch.room, dtype=self._dtype, count=count)
+    def _chunks(
+        self, source: Integer[np.ndarray, " entries"], batch: "Batch", bound: int | None = None
+    ) -> Iterator[tuple[int, Words]]:
+        """Where each chunk starts, and its words under the masks of a batch, which are overwritten by the next."""
+        source = np.ascontiguousarray(source, dtype="<i8" if source.dtype.kind == "i" else self.dtype)
+        fields = _ADDED[self.bits]
+        streams, rooms = _Streams(batch, fields, len(source)), _rooms(fields, len(source))
+        for start in range(0, len(source), CHUNK):
+            chunk = source[start : start + CHUNK]
+            if bound is not None:
+                _check_bound(chunk, bound)
+            words = _copied([chunk, *_views(chunk, fields[1:])], rooms)  # of the whole, the low bits
+            streams.add_to(words)
+            yield start, words
 
 
-def _mask_halves(
-    chunk: np.ndarray, signs: Sequence[np.ufunc], low: list[_Stream], high: list[_Stream], scratch: _Scratch
-) -> None:
-    """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream an entry instead of eight."""
-    lows, highs, carry = chunk.astype("<u4"), (chunk >> np.uint64(32)).astype("u1"), np.empty(len(chunk), dtype=bool)
-    for sign, words, tops in zip(signs, low, high, strict=True):
-        word = words.words(len(chunk), scratch)
+def _check_bound(values: np.ndarray, bound: int) -> None:
+    if int(values.max()) > bound or -int(values.min()) > bound:
+        raise RingError(
+            f"an entry is larger than the bound of {bound} that the round was planned for; "
+            "the recipe's limits.max_rows says how many rows a site may have."
+        )
+
+
+Batch = Sequence[tuple[bytes, np.ufunc]]
+
+
+def _batches(plus: Sequence[bytes], minus: Sequence[bytes]) -> list[Batch]:
+    """Seeds and whether they are added or taken away, a batch at a time; one empty batch where there are none."""
+    signs = [(seed, np.add) for seed in plus] + [(seed, np.subtract) for seed in minus]
+    return [signs[start : start + BATCH] for start in range(0, max(1, len(signs)), BATCH)]
+
+
+def _rooms(fields: Fields, entries: int) -> Words:
+    return [np.empty(min(CHUNK, entries), dtype) for dtype, _ in fields]
+
+
+def _views(entries: np.ndarray, fields: Fields) -> Words:
+    """The numbers in the bytes of every entry."""
+    return [np.ndarray((len(entries),), dtype, entries, at, (entries.strides[0],)) for dtype, at in fields]
+
+
+def _copied(views: Words, rooms: Words) -> Words:
+    words = [room[: len(view)] for view, room in zip(views, rooms, strict=True)]
+    for word, view in zip(words, views, strict=True):
+        word[...] = view
+    return words
+
+
+class _Streams:
+    """The key streams of a batch of seeds, which are read on and on and added to the words of one chunk after another."""
+
+    def __init__(self, batch: Batch, fields: Fields, entries: int) -> None:
+        starts = (_LOW_STREAM, _HIGH_STREAM)[: len(fields)]
+        self._masks = [(sign, [_stream(seed, start) for start in starts]) for seed, sign in batch]
+        sizes = [room.nbytes for room in _rooms(fields, entries)]
+        self._rooms = [bytearray(size + 15) for size in sizes]  # update_into asks for a block less one byte more
+        self._carry = np.empty(min(CHUNK, entries), dtype=bool)
+
+    def add_to(self, words: Words) -> None:
+        """Add the next words of every stream, or take them away."""
+        zeros = [_ZEROS[: word.nbytes] for word in words]
+        masks = [np.frombuffer(room, word.dtype, len(word)) for room, word in zip(self._rooms, words, strict=True)]
+        add = _add_halves(words, masks, self._carry[: len(words[0])]) if len(words) > 1 else _add_whole(words, masks)
+        for sign, streams in self._masks:
+            for read, nothing, room in zip(streams, zeros, self._rooms, strict=True):
+                read(nothing, room)
+            add(sign)
+
+
+def _stream(seed: bytes, start: bytes) -> Callable[[memoryview, bytearray], int]:
+    """Writes the next bytes of a key stream, as many as there are zeros, into a buffer."""
+    return Cipher(algorithms.AES(seed), modes.CTR(start)).encryptor().update_into
+
+
+def _add_whole(words: Words, masks: Words) -> Callable[[np.ufunc], object]:
+    (word,), (mask,) = words, masks
+    return lambda sign: sign(word, mask, word)
+
+
+def _add_halves(words: Words, masks: Words, carry: np.ndarray) -> Callable[[np.ufunc], object]:
+    """Masks of 40 bits as 32 + 8 with a carry: five bytes of stream per entry instead of eight."""
+    (low, high), (mask, top), carried = words, masks, carry.view(np.uint8)
+
+    def add(sign: np.ufunc) -> None:
         if sign is np.add:
-            lows += word
-            np.less(lows, word, out=carry)
+            np.add(low, mask, low)
+            np.less(low, mask, carry)
         else:
-            np.less(lows, word, out=carry)
-            lows -= word
-        sign(highs, tops.words(len(chunk), scratch), out=highs)
-        sign(highs, carry.view("u1"), out=highs)
-    chunk[:] = highs
-    chunk <<= np.uint64(32)
-    chunk |= lows
+            np.less(low, mask, carry)
+            np.subtract(low, mask, low)
+        sign(high, top, high)
+        sign(high, carried, high)
+
+    return add

@@ -1,6 +1,6 @@
-"""What travels in a round, one dataclass a message; `rounds` draws who sends which to whom.
+"""The messages of a round, one dataclass each; `rounds` shows who sends which to whom.
 
-`round` is the digest of the round a message belongs to. `seat` is the client that it comes from, or goes to.
+`round` is the digest of the round that a message belongs to. `seat` is the client that it comes from, or goes to.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ BOX_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Advertisement:
-    """Client to server, 1: the two public keys of this round, a commitment to the mask seed, the identity's word."""
+    """Client to server, 1: the two public keys of this round, a commitment to the mask seed, and a signature."""
 
     round: bytes
     seat: int
@@ -65,7 +65,7 @@ class Box:
 
     @property
     def commitments(self) -> bytes:
-        """Both commitments, which the seal binds the box to."""
+        """Both commitments, to which the seal binds the box."""
         return self.seed_commitment + self.key_commitment
 
 
@@ -93,7 +93,7 @@ class MaskedVector:
 
     round: bytes
     seat: int
-    elements: bytes = field(repr=False)
+    elements: memoryview = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Survivors:
 
 @dataclass(frozen=True, slots=True)
 class Endorsement:
-    """Client to server, 4: its signature on the survivor list it was shown."""
+    """Client to server, 4: the client's signature on the survivor list it was shown."""
 
     round: bytes
     seat: int
@@ -139,7 +139,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    """Client to server, 4: seed shares of survivors, key shares of the vanished, and whose boxes were spoilt."""
+    """Client to server, 4: seed shares of survivors, key shares of vanished clients, and whose boxes were spoilt."""
 
     round: bytes
     seat: int
@@ -152,7 +152,7 @@ def _check_lengths(message: object, length: int, *names: str) -> None:
     for name in names:
         if len(getattr(message, name)) != length:
             raise WireError(
-                f"{name} of a {type(message).__name__} has {len(getattr(message, name))} bytes; it has {length}."
+                f"{name} of a {type(message).__name__} has {len(getattr(message, name))} bytes; expected {length}."
             )
 
 

@@ -1,7 +1,7 @@
-"""What a client refuses: every check that stands between a server's request and a client's secrets.
+"""What a client refuses: every check between a server's request and a client's secrets.
 
-Each function takes what the client knows and what it was shown, and returns when nothing is wrong. What each refusal
-stops is in ``docs/secure-aggregation.md``.
+Each function takes what the client knows and what it was shown, and raises if something is wrong.
+``docs/secure-aggregation.md`` says what each refusal stops.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,12 +20,11 @@ from ghofl.shapes import Bool
 
 @dataclass(frozen=True, slots=True)
 class RoundRules:
-    """What a client insists on, whatever the server proposes.
+    """A client's conditions, whatever the server proposes.
 
-    The sum covers at least `min_survivors` clients, and at least `min_honest` besides those that the plan takes for
-    corrupted (what noise that clients share is sized for); the plan withstands this fraction of corrupted clients,
-    rounded up, with a failure probability of at most 2^−sigma; and when `pinned` is given, only these sites take part,
-    with these keys.
+    The sum covers at least `min_survivors` clients, and at least `min_honest` besides those that the plan assumes to be
+    corrupted (shared noise is sized for these); the plan withstands this fraction of corrupted clients, rounded up, with
+    a failure probability of at most 2^−sigma; and when `pinned` is given, only these sites take part, with these keys.
     """
 
     min_survivors: int = 2
@@ -38,10 +37,10 @@ class RoundRules:
 def check_agreement(
     agreement: Agreement, name: str, identity: bytes, used_rounds: Collection[str], rules: RoundRules
 ) -> int:
-    """The client's seat, unless the round was used before, lacks the client or does not meet its rules."""
+    """The client's seat; raises if the round id was used before, or the round lacks the client or breaks its rules."""
     prefix = f"{name!r} refuses round {agreement.round_id!r}: "
     if agreement.round_id in used_rounds:
-        raise RefusedError(f"{prefix}the id was used before; every round has its own.")
+        raise RefusedError(f"{prefix}the id was used before; start a round with a new one.")
     seat = agreement.seat_of(name)
     if seat is None or agreement.participants[seat].key != identity:
         raise RefusedError(f"{prefix}the participant list lacks it, or names it with another key; ask to be listed.")
@@ -79,7 +78,7 @@ def _check_plan(agreement: Agreement, rules: RoundRules, prefix: str) -> None:
 
 
 def check_peers(agreement: Agreement, seat: int, peers: Sequence[Advertisement]) -> None:
-    """Refuse keys that no neighbour on the participant list signed for this round, and too few of them."""
+    """Refuse keys that no neighbour on the participant list signed for this round, and too few keys."""
     seats = [peer.seat for peer in peers]
     strangers = set(seats) - set(agreement.graph.neighbours_of(seat))
     if strangers or len(set(seats)) != len(seats):
@@ -93,7 +92,7 @@ def check_peers(agreement: Agreement, seat: int, peers: Sequence[Advertisement])
 
 
 def check_inbox(agreement: Agreement, seat: int, known: Collection[int], boxes: Sequence[Box]) -> None:
-    """Refuse boxes of clients whose signed keys never came, boxes that come twice, and too few of them."""
+    """Refuse boxes of clients whose signed keys never came, boxes that come twice, and too few boxes."""
     seats = [box.seat for box in boxes]
     strangers = set(seats) - set(known)
     if strangers:
@@ -140,7 +139,7 @@ def check_survivors(
 def check_endorsements(
     agreement: Agreement, seat: int, survivors: bytes, vanished: bytes, endorsements: Sequence[Endorsement]
 ) -> None:
-    """Refuse unless a threshold of the client's circle, itself included, signed the very list it was shown."""
+    """Refuse unless a threshold of the client's circle, including itself, signed exactly the list it was shown."""
     needed, candidates = agreement.plan.threshold, set(agreement.graph.neighbours_of(seat))
     signers = 1
     for endorsement in endorsements:
@@ -155,7 +154,7 @@ def check_endorsements(
 
 
 def refuse(agreement: Agreement, seat: int, what: str) -> NoReturn:
-    """Raise `RefusedError` with who refuses what in which round."""
+    """Raise `RefusedError`, saying who refuses what in which round."""
     raise RefusedError(
         f"{agreement.name_of(seat)} refuses, in round {agreement.round_id!r}, to {what}. Start another round."
     )

@@ -23,8 +23,8 @@ The vector of u is masked twice (Bonawitz et al. 2017)::
     y_u = x_u + PRG(seed_u) + Σ_{v > u} PRG(pair_uv) − Σ_{v < u} PRG(pair_uv)   mod 2^b
 
 Pair masks cancel between survivors. The seed of a survivor, or the mask key of a client that vanished, is rebuilt from
-the shares of its circle; never both, because then nothing would hide its vector. Clients are known by their *seat*,
-the position in the participant list; sets of clients are bitmaps over the seats.
+the shares of its circle; never both, because then nothing would hide its vector. A client is identified by its *seat*,
+its position in the participant list; sets of clients are bitmaps over the seats.
 """
 
 from collections.abc import Iterable
@@ -57,21 +57,21 @@ class Participant:
 
     @property
     def label(self) -> bytes:
-        """The participant as bytes that no other participant has."""
+        """Bytes that identify the participant."""
         return self.key + self.name.encode()
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """What all parties of one round agree on before it starts; `digest` names it in every message.
+    """What all parties of one round agree on before it starts; `digest` identifies it in every message.
 
-    `seed` is public and random: 32 bytes that nobody could choose after the participants were known, because it
-    decides who is whose neighbour. `round_id` is used once. `entries` is the length of every vector.
+    `seed` is public and random: 32 bytes that nobody could choose after the participants were known, because they
+    decide who is whose neighbour. `round_id` is used once. `entries` is the length of every vector.
 
     Guarantees
     ----------
-    Names and identity keys differ between participants and are as many as the plan says. Agreements that differ in
-    anything have different digests, and ``Agreement.from_bytes(agreement.to_bytes()) == agreement``.
+    Participants have different names and identity keys, and there are as many as the plan says. Different agreements
+    have different digests, and ``Agreement.from_bytes(agreement.to_bytes()) == agreement``.
 
     Examples
     --------
@@ -99,11 +99,11 @@ class Agreement:
     def _check(self) -> None:
         _check_text("the round id", self.round_id)
         if len(self.seed) != KEY_BYTES:
-            raise PlanError(f"the public seed has {len(self.seed)} bytes; it has {KEY_BYTES}.")
+            raise PlanError(f"the public seed has {len(self.seed)} bytes; give {KEY_BYTES}.")
         if not 1 <= self.entries <= MAX_ENTRIES:
-            raise PlanError(f"vectors of {self.entries} entries were planned; they have 1 to {MAX_ENTRIES}.")
+            raise PlanError(f"vectors have {self.entries} entries; give 1 to {MAX_ENTRIES}.")
         if len(self.participants) != self.plan.clients:
-            raise PlanError(f"{len(self.participants)} sites take part and the plan is for {self.plan.clients}.")
+            raise PlanError(f"{len(self.participants)} sites take part, but the plan is for {self.plan.clients}.")
         names, keys = {p.name for p in self.participants}, {p.key for p in self.participants}
         if min(len(names), len(keys)) < len(self.participants):
             raise PlanError(
@@ -112,11 +112,11 @@ class Agreement:
             )
 
     def seat_of(self, name: str) -> int | None:
-        """The seat of the participant with this name, or nothing when it is not on the list."""
+        """The seat of the participant with this name, or None when it is not on the list."""
         return next((seat for seat, participant in enumerate(self.participants) if participant.name == name), None)
 
     def name_of(self, seat: int) -> str:
-        """The name at a seat, quoted for a text."""
+        """The name at a seat, in quotes for an error."""
         return repr(self.participants[seat].name)
 
     def names_of(self, seats: Iterable[int]) -> tuple[str, ...]:
@@ -124,12 +124,12 @@ class Agreement:
         return tuple(self.participants[seat].name for seat in seats)
 
     def context(self, purpose: str, *seats: int) -> bytes:
-        """Bytes that only this purpose, in this round, for these participants in this order has."""
+        """Bytes that are unique to this purpose, in this round, for these participants in this order."""
         labels = [self.participants[seat].label for seat in seats]
         return b"ghofl-secure/1 " + purpose.encode() + self.digest + b"".join(bytes([len(x)]) + x for x in labels)
 
     def survivors_content(self, seat: int, survivors: bytes, vanished: bytes) -> bytes:
-        """What the client at a seat signs to say that it was shown this survivor list."""
+        """What the client at a seat signs to confirm that it was shown this survivor list."""
         return self.context("survivors", seat) + survivors + vanished
 
     def pair_seed(self, private: X25519PrivateKey, public: bytes, one: int, other: int) -> bytes:
@@ -143,9 +143,12 @@ class Agreement:
         return np.packbits(marks, bitorder="little").tobytes()
 
     def marks(self, bitmap: bytes) -> Bool[np.ndarray, " clients"]:
-        """The set of seats in a bitmap as one truth value a seat."""
+        """The set of seats in a bitmap as one truth value per seat."""
         if len(bitmap) != (self.plan.clients + 7) // 8:
-            raise WireError(f"a set of clients came in {len(bitmap)} bytes; {self.plan.clients} clients need another.")
+            raise WireError(
+                f"a set of clients came in {len(bitmap)} bytes; {self.plan.clients} clients take "
+                f"{(self.plan.clients + 7) // 8}."
+            )
         bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), bitorder="little").astype(bool)
         if bits[self.plan.clients :].any():
             raise WireError(f"a set of clients names seats beyond the {self.plan.clients} of the round.")
@@ -169,4 +172,4 @@ class Agreement:
 def _check_text(what: str, text: str) -> None:
     size = len(text.encode(errors="replace"))
     if not (1 <= size <= MAX_NAME_BYTES and text.isprintable()):
-        raise PlanError(f"{what} has {size} bytes; it is 1 to {MAX_NAME_BYTES} bytes of printable text.")
+        raise PlanError(f"{what} has {size} bytes; give 1 to {MAX_NAME_BYTES} bytes of printable text.")

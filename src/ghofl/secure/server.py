@@ -1,11 +1,11 @@
-"""The server's side of a round: take in messages one by one, close a stage, and in the end release the sum.
+"""The server's side of a round: receive messages one by one, close each stage, and release the sum at the end.
 
 ::
 
     open_round ─▶ receive … receive ─▶ advance ─▶ receive … receive ─▶ advance ─▶ … ─▶ finish
 
-The same two functions serve every stage: `receive` adds one client's message, `advance` stops waiting and gives the
-letters that go out next. Masked vectors are added to one accumulator as they come and are not kept.
+The same two functions serve every stage: `receive` takes one client's message, `advance` stops waiting and returns the
+next letters to clients. Masked vectors are added to one accumulator as they come and are not kept.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -43,7 +43,7 @@ MAX_STATE_BYTES = 2**36
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ServerState:
-    """All that the server remembers between two messages: what came, and the sum of the masked vectors so far."""
+    """What the server remembers between two messages: what came, and the sum of the masked vectors so far."""
 
     agreement: Agreement
     stage: str
@@ -84,7 +84,7 @@ class ServerState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Release:
-    """The sum of the survivors' vectors, whose vectors those are, and who gave wrong shares on the way."""
+    """The sum of the survivors' vectors, who the survivors are, and who gave wrong shares."""
 
     total: Int64[np.ndarray, " entries"]
     survivors: tuple[str, ...]
@@ -92,14 +92,14 @@ class Release:
 
 
 def open_round(agreement: Agreement) -> ServerState:
-    """A round that waits for its first advertisement."""
+    """The state of a round that waits for its first advertisement."""
     return ServerState(agreement, "advertising", np.zeros(agreement.entries, dtype=agreement.plan.ring.dtype))
 
 
 def receive(state: ServerState, sender: str, data: bytes) -> ServerState:
-    """The state with one more client's message of the current stage; `sender` is whose connection it came over.
+    """The state with one more client's message of the current stage; `sender` is the client whose connection it used.
 
-    Bytes that are not such a message raise `WireError` and change nothing: the round goes on without them.
+    Bytes that are not such a message raise `WireError` and change nothing: the round continues without them.
     """
     kind, accept = _RECEIVE[state.stage]
     message = read(kind, data, state.agreement)
@@ -109,9 +109,9 @@ def receive(state: ServerState, sender: str, data: bytes) -> ServerState:
 
 
 def advance(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
-    """The next stage, and by name the letter that starts it for every client that is still there.
+    """The next stage, and for every remaining client, by name, the letter that starts it.
 
-    Fails closed: with fewer clients than the plan needs it raises `RoundFailedError`.
+    With fewer clients than the plan needs it raises `RoundFailedError`.
     """
     if state.stage == SERVER_STAGES[-1]:
         raise RoundFailedError(f"round {state.agreement.round_id!r} has no stage after this one; `finish` it.")
@@ -122,21 +122,21 @@ def advance(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
 
 
 def finish(state: ServerState) -> Release:
-    """The exact sum of the survivors' vectors, after their seeds and the vanished clients' keys were rebuilt.
+    """The exact sum of the survivors' vectors, found by rebuilding their seeds and the vanished clients' keys.
 
     Guarantees
     ----------
-    Every rebuilt secret is the one that its owner committed to in stage 1, and every share used the one that its
+    Every rebuilt secret is the one that its owner committed to in stage 1, and every share used is the one that its
     dealer committed to in stage 2. Otherwise, and when fewer than the threshold of any circle answered,
     `RoundFailedError` is raised and nothing is released.
     """
     if state.stage != "revealing":
         raise RoundFailedError(f"round {state.agreement.round_id!r} is still {state.stage}; `advance` it to the end.")
-    agreement, ring = state.agreement, state.agreement.plan.ring
+    agreement = state.agreement
     _check_enough(state, len(state.reveals), "revealed their shares", agreement.plan.threshold)
     secrets = recover(agreement, state.advertisements, state.shares, state.reveals, set(state.masked))
     plus, minus = masks_left(agreement, state.advertisements, secrets)
-    total = ring.decode(ring.masked(state.total, plus, minus))
+    total = agreement.plan.ring.unmask(state.total, plus, minus)
     return Release(total, agreement.names_of(sorted(state.masked)), secrets.blamed)
 
 
@@ -147,7 +147,9 @@ def _accept_advertisement(state: ServerState, message: Advertisement) -> ServerS
     if not keys.is_signed(key, message.signature, content):
         raise WireError(f"the keys of {agreement.name_of(message.seat)} are not signed by its identity.")
     if not (keys.is_usable(message.cipher_key) and keys.is_usable(message.mask_key)):
-        raise WireError(f"a public key of {agreement.name_of(message.seat)} is of low order; nothing can be agreed on.")
+        raise WireError(
+            f"a public key of {agreement.name_of(message.seat)} is of low order, so no secret can be agreed on with it."
+        )
     return replace(state, advertisements=(*state.advertisements, message))
 
 
@@ -169,7 +171,8 @@ def _accept_masked(state: ServerState, message: MaskedVector) -> ServerState:
     agreement = state.agreement
     _check_new(state, message, [], _seats(state.shares) - set(state.masked))
     elements = agreement.plan.ring.unpack(message.elements, agreement.entries)
-    return replace(state, total=state.total + elements, masked=(*state.masked, message.seat))
+    elements += state.total
+    return replace(state, total=elements, masked=(*state.masked, message.seat))
 
 
 def _accept_endorsement(state: ServerState, message: Endorsement) -> ServerState:
@@ -246,12 +249,12 @@ def _seats(messages: Iterable[Sender]) -> set[int]:
 def _check_new(
     state: ServerState, message: Sender, earlier: Iterable[Sender], expected: Collection[int] | None = None
 ) -> None:
-    """One message per client and stage, and only from those that took part in the stage before."""
+    """Raise unless it is the client's first message of this stage, and the client took part in the stage before."""
     name, kind = state.agreement.name_of(message.seat), type(message).__name__
     if message.seat in _seats(earlier):
         raise WireError(f"a second {kind} of {name} came; the first one counts.")
     if expected is not None and message.seat not in expected:
-        raise WireError(f"a {kind} of {name} came, which missed the stage before or has sent one already.")
+        raise WireError(f"a {kind} of {name} came, which missed the stage before or has already sent one.")
 
 
 def _check_enough(state: ServerState, count: int, what: str, needed: int | None = None) -> None:

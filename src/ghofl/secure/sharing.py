@@ -1,4 +1,4 @@
-"""Shamir's secret sharing of 32-byte secrets: any `threshold` shares give the secret back, fewer say nothing.
+"""Shamir's secret sharing of 32-byte secrets: any `threshold` shares give the secret, fewer reveal nothing.
 
 Over the prime field of p = 2^256 + 297, the smallest prime above every 32-byte number::
 
@@ -43,7 +43,7 @@ class Share:
 
     @classmethod
     def of_content(cls, holder: int, content: bytes) -> "Share":
-        """The share that `content` was the content of."""
+        """The share with this content."""
         if len(content) != SHARE_BYTES:
             raise SharingError(f"the share of holder {holder} has {len(content)} bytes; a share has {SHARE_BYTES}.")
         return cls(holder, int.from_bytes(content, "little"))
@@ -52,7 +52,7 @@ class Share:
 def split(
     secret: bytes, holders: Sequence[int], threshold: int, entropy: Callable[[int], bytes] = os.urandom
 ) -> tuple[Share, ...]:
-    """One share of the secret for every holder, of which any `threshold` give it back.
+    """One share of the secret for every holder; any `threshold` of them give it back.
 
     Guarantees
     ----------
@@ -75,18 +75,18 @@ def split(
 
 
 def combine(shares: Sequence[Share], threshold: int) -> bytes:
-    """The secret, from `threshold` or more shares; of more than that, the rest must agree.
+    """The secret, from `threshold` or more shares; further shares must agree with the first ones.
 
     Guarantees
     ----------
-    Gives the secret that was split, or raises `SharingError` when shares are too few, held twice, or do not lie on
-    one polynomial of the threshold's degree. With exactly `threshold` shares a wrong one cannot be seen here: compare
-    the result with a commitment.
+    Returns the secret that was split, or raises `SharingError` when shares are too few, two have one holder, or they are
+    not on one polynomial of the threshold's degree. With exactly `threshold` shares a wrong one cannot be noticed here:
+    compare the result with a commitment.
     """
     if len(shares) < threshold or threshold < 1:
         raise SharingError(f"{len(shares)} shares came and {threshold} are needed; ask more holders.")
     if len({share.holder for share in shares}) != len(shares):
-        raise SharingError(f"of {len(shares)} shares two have one holder; every holder gives one.")
+        raise SharingError(f"two of {len(shares)} shares have the same holder; give one per holder.")
     first, rest = shares[:threshold], shares[threshold:]
     if not all(_agree(_interpolate(first, share.holder), share.value) for share in rest):
         raise SharingError(f"the {len(shares)} shares are not of one secret; at least one of them was changed.")
@@ -100,9 +100,9 @@ def _check_split(secret: bytes, holders: Sequence[int], threshold: int) -> None:
     if len(secret) != SECRET_BYTES:
         raise SharingError(f"a secret of {len(secret)} bytes came; secrets have {SECRET_BYTES}.")
     if len(set(holders)) != len(holders):
-        raise SharingError(f"{len(holders)} holders are named and only {len(set(holders))} differ; name each once.")
+        raise SharingError(f"of {len(holders)} holders only {len(set(holders))} differ; name each once.")
     if not 1 <= threshold <= len(holders):
-        raise SharingError(f"a threshold of {threshold} was asked for among {len(holders)} holders; 1 to that many.")
+        raise SharingError(f"the threshold is {threshold} for {len(holders)} holders; give 1 to {len(holders)}.")
 
 
 def _evaluate(polynomial: Sequence[int], x: int) -> int:
@@ -117,7 +117,7 @@ def _interpolate(shares: Sequence[Share], x: int) -> int:
     total = 0
     for share in shares:
         others = [other.holder for other in shares if other.holder != share.holder]
-        # Holders are small numbers, so the plain products are short and one reduction and one inverse are enough.
+        # Holders are small numbers, so the products are short, and one reduction and one inverse are enough.
         top = math.prod(other - x for other in others)
         bottom = math.prod(other - share.holder for other in others)
         total += share.value * (top % PRIME) * pow(bottom, -1, PRIME)

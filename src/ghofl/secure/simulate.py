@@ -1,4 +1,4 @@
-"""A whole round in one process, with clients that vanish when told to; every message passes as bytes."""
+"""A whole round in one process, with clients that vanish at given stages; every message travels as bytes."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,7 +26,7 @@ Step = Callable[[ClientState, bytes], tuple[ClientState, bytes]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """What a simulated round gave: the sum, whose vectors are in it, and the bytes each client sent and received."""
+    """The result of a simulated round: the sum, whose vectors are in it, and the bytes each client sent and received."""
 
     total: Int64[np.ndarray, " entries"]
     survivors: tuple[str, ...]
@@ -48,7 +48,7 @@ def simulate_round(
 
     `drops` says before which stage a client vanishes: advertise, share, mask, endorse or reveal. `agreed` is the plan,
     by default the one for 10 % dropouts and 10 % corrupted clients. With `restarts` every state is saved and
-    loaded after every stage, as if each process had been started anew.
+    loaded after every stage, as if each process had been restarted.
 
     Guarantees
     ----------
@@ -67,7 +67,9 @@ def simulate_round(
     _check_drops(drops or {}, vectors)
     agreement = _agreement(vectors, identities, agreed or plan(len(vectors), bound), round_id, entropy)
     cohort = _Cohort(vectors, drops or {}, restarts)
-    cohort.start(agreement, identities, _own_rules(agreement.plan), entropy)
+    # Clients of a simulation accept the plan they are given: the caller is responsible for it.
+    rules = RoundRules(corruption=agreement.plan.corrupted / agreement.plan.clients, sigma=0)
+    cohort.start(agreement, identities, rules, entropy)
     cohort.play("share", lambda _name: client.share)
     cohort.play("mask", lambda name: lambda state, letter: client.mask(state, letter, vectors[name]))
     cohort.play("endorse", lambda name: lambda state, letter: client.endorse(state, letter, identities[name]))
@@ -94,21 +96,21 @@ class _Cohort:
 
     def play(self, stage: str, step: Callable[[str], Step]) -> None:
         self.server, letters = server.advance(self.server)
-        self.server = self._restarted(self.server)
+        self.server = self._restart(self.server)
         for name, letter in letters.items():
             self.received[name] += len(letter)
             if self._is_there(name, stage):
                 self._keep(name, *step(name)(self._clients[name], letter))
 
     def _keep(self, name: str, state: ClientState, reply: bytes) -> None:
-        self._clients[name] = self._restarted(state)
+        self._clients[name] = self._restart(state)
         self.sent[name] += len(reply)
-        self.server = self._restarted(server.receive(self.server, name, reply))
+        self.server = self._restart(server.receive(self.server, name, reply))
 
     def _is_there(self, name: str, stage: str) -> bool:
         return STAGES.index(stage) < STAGES.index(self._drops[name]) if name in self._drops else True
 
-    def _restarted(self, state: S) -> S:
+    def _restart(self, state: S) -> S:
         return type(state).from_bytes(state.to_bytes()) if self._restarts else state
 
 
@@ -118,21 +120,16 @@ def _agreement(
     participants = tuple(Participant(name, identities[name].public) for name in vectors)
     entries = {len(vector) for vector in vectors.values()}
     if len(entries) != 1:
-        raise PlanError(f"vectors of {sorted(entries)} entries cannot be added; all sites have one length.")
+        raise PlanError(f"vectors of {sorted(entries)} entries cannot be added; give vectors of one length.")
     return Agreement(round_id, participants, entropy(32), entries.pop(), agreed)
-
-
-def _own_rules(agreed: Plan) -> RoundRules:
-    """Clients of a simulation accept the plan they are given: it is the caller who insists."""
-    return RoundRules(corruption=agreed.corrupted / agreed.clients, sigma=0)
 
 
 def _check_drops(drops: Mapping[str, str], vectors: Mapping[str, object]) -> None:
     unknown = sorted(set(drops) - set(vectors))
     if unknown:
         raise PlanError(
-            f"{unknown[:3]} are to vanish and are not among the clients, which are {sorted(vectors)[:5]} …."
+            f"{unknown[:3]} cannot vanish, as they are not among the clients, which are {sorted(vectors)[:5]} …."
         )
     stages = sorted(set(drops.values()) - set(STAGES))
     if stages:
-        raise PlanError(f"clients are to vanish before {stages}; stages are {', '.join(STAGES)}.")
+        raise PlanError(f"clients cannot vanish before {stages}; stages are {', '.join(STAGES)}.")

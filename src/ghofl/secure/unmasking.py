@@ -1,8 +1,8 @@
-"""From the revealed shares to the masks that are left in the sum, with every share and secret checked on the way.
+"""From revealed shares to the masks that are left in the sum, with a check of every share and secret.
 
-A share is used only when it is the one its dealer committed to in stage 2; a secret only when it is the one its owner
-committed to in stage 1. So whoever is at fault can be named: the holder of a share that was changed, or the dealer of
-shares that fit their commitments and yet give another secret.
+A share is used only if it is the one that its dealer committed to in stage 2; a secret only if it is the one that its
+owner committed to in stage 1. So whoever is at fault can be named: the holder of a share that was changed, or the dealer
+of shares that fit their commitments but give another secret.
 """
 
 import hmac
@@ -41,7 +41,7 @@ def recover(
     reveals: Sequence[Reveal],
     survivors: Collection[int],
 ) -> Recovered:
-    """The secrets that the shares give, or `RoundFailedError` with the first client whose secret they do not."""
+    """The secrets that the shares give; raises `RoundFailedError` for the first client whose secret they do not."""
     boxes = {(message.seat, box.seat): box for message in shares for box in message.boxes}
     seed_shares: dict[int, list[Share]] = {message.seat: [] for message in shares}
     key_shares: dict[int, list[Share]] = {message.seat: [] for message in shares}
@@ -63,7 +63,7 @@ def recover(
 def masks_left(
     agreement: Agreement, advertisements: Sequence[Advertisement], secrets: Recovered
 ) -> tuple[list[bytes], list[bytes]]:
-    """The seeds whose masks must be added to the masked sum, and those whose masks must be taken away."""
+    """The seeds whose masks must be added to the masked sum, and those whose masks must be subtracted."""
     publics = {message.seat: message.mask_key for message in advertisements}
     plus, minus = [], list(secrets.seeds.values())
     for gone, secret in secrets.mask_keys.items():
@@ -71,7 +71,7 @@ def masks_left(
         for survivor in agreement.graph.neighbours_of(gone):
             if survivor in secrets.seeds:
                 seed = agreement.pair_seed(private, publics[survivor], gone, survivor)
-                # A survivor adds the masks of higher seats and takes away those of lower ones.
+                # A survivor adds the masks of higher seats and subtracts those of lower ones.
                 (minus if gone > survivor else plus).append(seed)
     return plus, minus
 
@@ -84,9 +84,9 @@ def _sort(
     opened: Iterable[Opened],
     good: Mapping[int, list[Share]],
 ) -> list[Blame]:
-    """Put the shares that fit their dealer's commitment with the good ones; blame the holder for the others.
+    """Add the shares that fit their dealer's commitment to the good ones; blame the holder for the others.
 
-    A share that fits and is not a number of the field is the dealer's doing, and ends the round.
+    A share that fits but is not a number of the field is the dealer's fault, and ends the round.
     """
     blamed = []
     for one in opened:
@@ -113,20 +113,20 @@ def _complaints(agreement: Agreement, reveal: Reveal) -> list[Blame]:
 
 
 def _seed(agreement: Agreement, owner: Advertisement, shares: Sequence[Share], blamed: Sequence[Blame]) -> bytes:
-    seed = _combined(agreement, owner.seat, shares, blamed)
+    seed = _combine(agreement, owner.seat, shares, blamed)
     if not keys.is_committed(owner.seed_commitment, agreement.context("seed", owner.seat), seed):
         _fail(agreement, f"{agreement.name_of(owner.seat)} dealt shares of another seed than it committed to", blamed)
     return seed
 
 
 def _mask_key(agreement: Agreement, owner: Advertisement, shares: Sequence[Share], blamed: Sequence[Blame]) -> bytes:
-    key = _combined(agreement, owner.seat, shares, blamed)
+    key = _combine(agreement, owner.seat, shares, blamed)
     if not hmac.compare_digest(keys.public_key(key), owner.mask_key):
         _fail(agreement, f"{agreement.name_of(owner.seat)} dealt shares of another key than it advertised", blamed)
     return key
 
 
-def _combined(agreement: Agreement, seat: int, shares: Sequence[Share], blamed: Sequence[Blame]) -> bytes:
+def _combine(agreement: Agreement, seat: int, shares: Sequence[Share], blamed: Sequence[Blame]) -> bytes:
     threshold, name = agreement.plan.threshold, agreement.name_of(seat)
     if len(shares) < threshold:
         came = f"{len(shares)} good shares of {name} came and {threshold} are needed"
@@ -134,7 +134,7 @@ def _combined(agreement: Agreement, seat: int, shares: Sequence[Share], blamed: 
     try:
         return combine(shares[:threshold], threshold)
     except SharingError:
-        _fail(agreement, f"the shares that {name} dealt are of no secret", blamed)
+        _fail(agreement, f"the shares that {name} dealt give no secret", blamed)
 
 
 def _fail(agreement: Agreement, why: str, blamed: Sequence[Blame]) -> NoReturn:

@@ -1,15 +1,15 @@
-"""Frozen dataclasses as bytes and back, strictly: the one encoding of all messages and states of a round.
+"""Frozen dataclasses to bytes and back, strictly: the encoding of all messages and states of a round.
 
 ::
 
     bytes   = "ghofl-secure/1 " + class name + "\\n" + fields in order
     int     = 8 bytes, unsigned            bool    = 1 byte, 0 or 1
-    bytes   = 8-byte length + content      str     = the same, UTF-8
+    bytes   = 8-byte length + content      str     = the same, UTF-8; a memoryview the same, which is not copied
     tuple   = 8-byte length + items        array   = 1 byte (4 or 8: the width of an entry) + 8-byte length + entries
     a nested dataclass = its fields
 
-All numbers are little-endian. Every length is checked against what is left before anything is allocated, so what a
-reader builds is at most a constant times the bytes it was handed; a byte too many or too few is an error.
+All numbers are little-endian. Every length is checked against the bytes that are left before anything is allocated, so
+a reader's memory is at most a constant times the bytes it was given; a byte too many or too few is an error.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ def to_bytes(value: Any) -> bytes:
                 parts.append(bytes([flag]))
             case int(number):
                 parts.append(number.to_bytes(8, "little"))
-            case bytes(content):
+            case bytes() | memoryview() as content:
                 parts += [len(content).to_bytes(8, "little"), content]
             case str(text):
                 ahead.append(text.encode())
@@ -51,11 +51,11 @@ def to_bytes(value: Any) -> bytes:
 
 
 def from_bytes(kind: type[T], data: bytes, limit: int) -> T:
-    """The value of class `kind` in `data`, which may come from anyone; at most `limit` bytes are looked at.
+    """The value of class `kind` in `data`, which may come from anyone and has at most `limit` bytes.
 
     Guarantees
     ----------
-    Gives a value whose bytes are `data`, or raises `WireError`.
+    Returns a value whose bytes are `data`, or raises `WireError`.
     """
     if len(data) > limit:
         raise WireError(f"a {kind.__name__} of {len(data)} bytes came; at most {limit} were expected.")
@@ -89,17 +89,25 @@ class _Reader:
         self._data, self._at, self._name = data, start, name
 
     def take(self, length: int) -> bytes:
+        self.skip(length)
+        return self._data[self._at - length : self._at]
+
+    def skip(self, length: int) -> None:
         left = len(self._data) - self._at
         if length > left:
             raise WireError(f"a {self._name} ended early: {length} more bytes were announced and {left} are left.")
         self._at += length
-        return self._data[self._at - length : self._at]
 
     def uint(self) -> int:
         return int.from_bytes(self.take(8), "little")
 
     def blob(self) -> bytes:
         return self.take(self.uint())
+
+    def view(self) -> memoryview:
+        length, start = self.uint(), self._at
+        self.skip(length)
+        return memoryview(self._data)[start : self._at]
 
     def flag(self) -> bool:
         byte = self.take(1)
@@ -135,6 +143,7 @@ _READERS = {
     int: _Reader.uint,
     str: _Reader.text,
     bytes: _Reader.blob,
+    memoryview: _Reader.view,
     np.ndarray: _Reader.array,
 }
 

@@ -1,4 +1,4 @@
-"""The clients of a simulated secure round: who vanishes, what the plan assumes, and what the round cost."""
+"""The clients of a simulated secure round: who vanishes, what the plan assumes, and what the round costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +12,7 @@ from ghofl.planning.assembly import PrivacyOptions
 
 @dataclass(frozen=True, slots=True)
 class SecureRound:
-    """What a secure round was planned as, who survived it, and the mean bytes of a client that did."""
+    """The plan of a secure round, who survived it, and the mean bytes of a surviving client."""
 
     plan: secure.Plan
     survivors: tuple[str, ...] = field(repr=False)
@@ -53,12 +53,12 @@ class Cohort:
         return max(1, agreed.min_survivors - agreed.corrupted)
 
     def fill_in(self, privacy: PrivacyOptions, clients: int) -> PrivacyOptions:
-        """The options with the fewest sites of a total, where noise that clients share leaves it open."""
+        """The options with `min_cohort` filled in where noise is distributed and it is not given."""
         is_open = privacy.noise == "distributed" and privacy.epsilon is not None and privacy.min_cohort is None
         return replace(privacy, min_cohort=self.honest_survivors(clients)) if is_open else privacy
 
-    def vanishing(self, names: Sequence[str]) -> dict[str, str]:
-        """Before which stage each of some clients vanishes, drawn from the seed."""
+    def draw_drops(self, names: Sequence[str]) -> dict[str, str]:
+        """The clients that vanish, with the stage before which each does, drawn from the seed."""
         order = np.random.default_rng(self.seed).permutation(len(names))
         out, taken = {}, 0
         for stage, share in self.drops.items():

@@ -1,4 +1,4 @@
-"""The main job on embedded data: digits over skewed clients, the same total for any split, exact unlearning."""
+"""The whole method on digits: skewed clients, the same total for any split, exact unlearning."""
 
 import numpy as np
 from rich.console import Console
@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ghofl.errors import MissingExtraError
-from ghofl.evaluation.confusion import between
+from ghofl.evaluation.confusion import interval_text
 from ghofl.features import Features
 from ghofl.heads.spec import HeadSpec
 from ghofl.recipe import Recipe
@@ -24,7 +24,7 @@ FEDAVG_BYTES = 4 * 11_689_512
 
 
 def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, partition.Parts]:
-    """Print the demo; what it simulated comes back, for a page about it."""
+    """Print the demo, and return what it simulated, for a page about it."""
     data = digits()
     parts = _parts(data, CLIENTS)
     specs = all_heads(sketch=True)
@@ -38,7 +38,7 @@ def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, par
         result = simulate(data, parts, recipe, specs)
     console.print(_heads_table(result))
     with console.status("the same rows over 1, 10 and 100 clients …"):
-        totals = {k: _total(data, recipe, _parts(data, k)) for k in (1, 10, 100)}
+        totals = {k: Total.of(_messages(data, recipe, _parts(data, k)), recipe) for k in (1, 10, 100)}
     console.print(_invariance_table(totals))
     _unlearning(data, recipe, console)
     return result, specs, data, parts
@@ -68,10 +68,6 @@ def _messages(data: Dataset, recipe: Recipe, parts: partition.Parts) -> list[Mes
     return [each.message for each in left if each.message is not None]
 
 
-def _total(data: Dataset, recipe: Recipe, parts: partition.Parts) -> Total:
-    return Total.of(_messages(data, recipe, parts), recipe)
-
-
 def _heads_table(result: Simulation) -> Table:
     table = Table(title="One message a client, one classifier")
     table.add_column("head", no_wrap=True)
@@ -82,7 +78,7 @@ def _heads_table(result: Simulation) -> Table:
     for name, head in result.heads.items():
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         share = head.payload_bytes / FEDAVG_BYTES
-        accuracy = f"{100 * head.accuracy:.1f} ({between(head.metrics.confusion.accuracy_interval)})"
+        accuracy = f"{100 * head.accuracy:.1f} ({interval_text(head.metrics.confusion.accuracy_interval)})"
         table.add_row(name, accuracy, Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}")
     table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round."
     return table

@@ -31,7 +31,7 @@ def split(
 
 
 def iid(labels: Integer[np.ndarray, " n"], clients: int, rng: np.random.Generator) -> Parts:
-    """Rows shuffled and dealt out evenly.
+    """Rows shuffled and split evenly.
 
     >>> [len(part) for part in iid(np.zeros(7, dtype=int), 3, np.random.default_rng(0))]
     [3, 2, 2]
@@ -84,9 +84,9 @@ def dirichlet_by_client(
 
 
 def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: int, rng: np.random.Generator) -> Parts:
-    """Every client has rows of at most `count` classes; each class is dealt evenly to the clients that have it.
+    """Every client has rows of at most `count` classes; each class is split evenly over the clients that have it.
 
-    Classes are handed out round by round from shuffled decks, so that all are in use before any is used again.
+    Classes are dealt to clients from shuffled decks, so that all are in use before any is used again.
 
     >>> y = np.arange(100) % 5
     >>> parts = classes_per_client(y, 10, 2, np.random.default_rng(0))
@@ -96,7 +96,7 @@ def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: i
     _check_clients(clients)
     classes = np.unique(labels)
     if not 1 <= count <= len(classes):
-        raise PartitionError(f"{count} classes per client were asked for; the labels have 1 to {len(classes)}.")
+        raise PartitionError(f"{count} classes per client were asked for; give a number from 1 to {len(classes)}.")
     if clients * count < len(classes):
         raise PartitionError(
             f"{clients} clients with {count} classes each cannot hold {len(classes)} classes; "
@@ -112,7 +112,7 @@ def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: i
 
 
 def by_column(column: Shaped[np.ndarray, " n"]) -> tuple[list[str], Parts]:
-    """One client a distinct value of a column (hospital, device, year), in sorted order, with their names.
+    """One client per distinct value of a column (hospital, device, year), in sorted order, with their names.
 
     >>> by_column(np.array(["b", "a", "b"]))[0]
     ['a', 'b']
@@ -121,7 +121,7 @@ def by_column(column: Shaped[np.ndarray, " n"]) -> tuple[list[str], Parts]:
     return [str(name) for name in names], _parts(owner, len(names))
 
 
-def empty(parts: Parts) -> int:
+def count_empty(parts: Parts) -> int:
     """How many clients have no rows."""
     return sum(len(part) == 0 for part in parts)
 
@@ -157,7 +157,7 @@ def _parts(owner: np.ndarray, clients: int) -> Parts:
 
 def _check_clients(clients: int) -> None:
     if clients < 1:
-        raise PartitionError(f"{clients} clients were asked for; at least one is needed.")
+        raise PartitionError(f"{clients} clients were asked for; give 1 or more.")
 
 
 def _check_alpha(alpha: float) -> None:

@@ -1,4 +1,4 @@
-"""A tidy table of runs: one row per run and head with every setting, version and measure, as a file and as a picture."""
+"""A tidy table of runs: one row per run and head with every setting, version and measure, as a file and a picture."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Rows of runs, each a dictionary with the same keys; `run` is what tells one run from all others.
+    """Rows of runs, each a dictionary with the same keys; `run` identifies a run.
 
     Examples
     --------
@@ -50,7 +50,9 @@ class Runs:
         check_format(path)
         rows = _READ[path.suffix](path)
         if not all(isinstance(row, dict) and {"run", "head", "accuracy"} <= set(row) for row in rows):
-            raise DatasetError(f"{path} is not a table of runs: it lacks the columns run, head or accuracy.")
+            raise DatasetError(
+                f"{path} is not a table of runs: it lacks the columns run, head or accuracy. Give another file."
+            )
         return cls(tuple(rows))
 
     def save(self, path: str | Path) -> None:
@@ -60,7 +62,7 @@ class Runs:
         files.write(path, _WRITE[path.suffix](self.rows))
 
     def with_rows(self, rows: Iterable[Row]) -> "Runs":
-        """These rows and more."""
+        """The table with more rows."""
         return Runs((*self.rows, *rows))
 
     @property
@@ -89,9 +91,9 @@ class Runs:
         ]
 
     def plot(self, path: str | Path, x: str | None = None, y: str = "accuracy") -> None:
-        """Draw a measure against a setting, means over seeds with their range, a line per head and other settings.
+        """Draw a measure against a setting: means over seeds and their range, a line per head and other settings.
 
-        Without `x` it is the number that has the most values.
+        Without `x` it is the numeric setting with the most values.
         """
         try:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -114,7 +116,7 @@ class Runs:
             means = [statistics.fmean(values) for values in points.values()]
             axes.plot(at, means, "o-", markersize=3, linewidth=1, label=name)
             axes.fill_between(at, low, high, alpha=0.15)
-        axes.set_xticks(range(len(places)), [_shown(place) for place in places])
+        axes.set_xticks(range(len(places)), [_text(place) for place in places])
         axes.set_xlabel(x.replace("_", " "))
         axes.set_ylabel(f"{y.replace('_', ' ')}, mean over seeds and range")
         axes.grid(alpha=0.3)
@@ -127,23 +129,23 @@ class Runs:
         return max(numbers, key=lambda name: len({row.get(name) for row in self.rows}), default="seed")
 
     def _lines(self, x: str, y: str) -> dict[str, dict[Any, list[float]]]:
-        """The values of a measure by line and by place on the axis."""
+        """The values of a measure by line and by position on the axis."""
         others = [name for name in self.varied if name not in (x, "seed", "head")]
         out: dict[str, dict[Any, list[float]]] = {}
         for row in sorted(self.rows, key=lambda row: (row.get(x) is None, str(type(row.get(x))), row.get(x) or 0)):
-            name = ", ".join([row["head"], *(f"{n.replace('_', ' ')} {_shown(row.get(n))}" for n in others)])
+            name = ", ".join([row["head"], *(f"{n.replace('_', ' ')} {_text(row.get(n))}" for n in others)])
             if row.get(y) is not None:
                 out.setdefault(name, {}).setdefault(row.get(x), []).append(row[y])
         return out
 
 
 def check_format(path: Path) -> None:
-    """Raise unless the name ends in something that runs can be written as."""
+    """Raise unless a table of runs can be written under this suffix."""
     if path.suffix not in FORMATS:
         raise DatasetError(f"{path} ends in {path.suffix!r}; a table of runs ends in {', '.join(FORMATS)}.")
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -1,6 +1,6 @@
-"""The whole story in one readable function: rows over clients, every message through bytes, one total, many heads.
+"""The whole story in one function: rows over clients, every message through bytes, one total, many heads.
 
-Under a recipe with privacy.secure the messages are masked vectors of one secure round instead, and clients may vanish.
+Under a recipe with privacy.secure, clients send masked vectors of one secure round instead, and may vanish.
 """
 
 import time
@@ -26,10 +26,10 @@ from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
-from ghofl.simulation.partition import Parts, empty
+from ghofl.simulation.partition import Parts, count_empty
 from ghofl.site.cohorts import check_cohort
 from ghofl.site.outgoing import Embedded, Outgoing, outgoing
-from ghofl.statistics import stored
+from ghofl.statistics import statistics_to_store
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
@@ -69,7 +69,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class HeadResult:
-    """How one head did on the test rows, mean bytes a client sends for it, and its time."""
+    """One head on the test rows: its measures, the mean bytes a client sends for it, and its times."""
 
     metrics: Metrics
     payload_bytes: int
@@ -84,7 +84,7 @@ class HeadResult:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Simulation:
-    """What a simulation found."""
+    """The results of a simulation."""
 
     total: Total
     clients: int
@@ -130,9 +130,9 @@ def simulate(
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
 
-    What the recipe's [privacy] asks for is done on the way. `cohort` is for recipes with privacy.secure; `stream` is
-    where noise comes from, the operating system's entropy unless given. `judge` fits and scores a head, `judge_head`
-    unless given.
+    Everything that the recipe's [privacy] asks for is done. `cohort` is for recipes with privacy.secure; `stream` is
+    the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
+    `judge_head`.
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(60, dtype=np.int64) % 3
@@ -157,7 +157,7 @@ def simulate(
         payload = sites.payload(need_of(spec, recipe), secure_round)
         results[name] = replace((judge or judge_head)(total, spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
-    return Simulation(total, len(parts), empty(parts), sites.clipping, results, secure_round)
+    return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round)
 
 
 class _Sites:
@@ -194,7 +194,7 @@ class _Sites:
         bound = entry_bound(recipe)
         agreed = cohort.plan(len(vectors), bound)
         check_cohort(recipe, agreed)
-        outcome = secure.simulate_round(vectors, bound, cohort.vanishing(list(vectors)), agreed)
+        outcome = secure.simulate_round(vectors, bound, cohort.draw_drops(list(vectors)), agreed)
         sent, received = (
             float(np.mean([counts[name] for name in outcome.survivors])) for counts in (outcome.sent, outcome.received)
         )
@@ -310,32 +310,32 @@ def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
 def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple[str, ...]:
     first = {"B"} if beside_sketch else set()
     first |= {s for spec in specs if len(spec.needs) == 1 for s in spec.needs[0] if s != "Z"}
-    for spec in specs:  # heads with a choice take what is there already
+    for spec in specs:  # heads with a choice use what others need already
         if not any(set(need) <= first or "S" in first for need in spec.needs):
             first |= set(spec.needs[0]) - {"Z"}
-    return stored(tuple(sorted(first)))
+    return statistics_to_store(tuple(sorted(first)))
 
 
 def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
-    """How many of its `whole` bytes a message would have with the statistics of another recipe only."""
+    """How many bytes a message of `whole` bytes would have with only the statistics of another recipe."""
     layout = Layout.of(own)
     if layout == message.moments.layout:
         return whole
-    part = round_moments(message.moments.restricted(layout, features.sketch), shifts_of(own))
+    part = round_moments(message.moments.restrict(layout, features.sketch), shifts_of(own))
     header = {"kind": "message", "recipe": message.fingerprint, "id": message.id, "site": message.site}
     return len(encode(part, header | {"clipped": message.clipped}))
 
 
 def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
     """The recipe that asks for these statistics only."""
-    statistics = stored(tuple(s for s in need if s != "Z"))
+    statistics = statistics_to_store(tuple(s for s in need if s != "Z"))
     return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 
 def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
-    """Fit a head on a total and score it on the test rows; who sends how much is not known here, and 0."""
+    """Fit a head to a total and score it on the test rows; `payload_bytes`, not known here, is 0."""
     started = time.perf_counter()
-    classifier = Classifier.fit(total, spec, novelty=False)  # the test rows are all of the classes
+    classifier = Classifier.fit(total, spec, novelty=False)  # all test rows belong to the classes
     fitted = time.perf_counter()
     probabilities = classifier.predict_proba(data.x_test)
     scored = time.perf_counter()

@@ -1,4 +1,4 @@
-"""A site that a simulation plays: its rows are dealt from one file."""
+"""A simulated site, whose rows are a part of one file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ghofl.site.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class SimulatedSite:
-    """One of many sites of a simulation: its share of the training rows of one file, as `ghofl simulate` deals them."""
+    """One of many sites of a simulation: its part of the training rows of one file, split as by `ghofl simulate`."""
 
     embeddings: str
     number: int
@@ -29,7 +29,7 @@ class SimulatedSite:
 
     @classmethod
     def of_config(cls, node: Mapping[str, Any], run: Mapping[str, Any]) -> "SimulatedSite":
-        """The site with a node's partition number, of the rows that the run is about."""
+        """The site with a node's partition number, with its part of the run's rows."""
         path = run.get("simulated-embeddings", "")
         if not isinstance(path, str) or not path or "\0" in path:
             raise SiteError(
@@ -39,7 +39,7 @@ class SimulatedSite:
         number, clients = node.get("partition-id"), node.get("num-partitions")
         if type(number) is not int or type(clients) is not int or not 0 <= number < clients:
             raise SiteError(
-                f"partition-id is {number!r} of num-partitions {clients!r}; a simulated node has a number below theirs."
+                f"partition-id is {number!r} and num-partitions is {clients!r}; give a number from 0 to below the latter."
             )
         alpha, seed = run.get("simulated-alpha", 0.0), run.get("simulated-seed", 0)
         if type(alpha) not in (int, float) or not 0 <= alpha < float("inf"):
@@ -54,7 +54,7 @@ class SimulatedSite:
         return f"client-{self.number:05d}"
 
     def conditions(self) -> Policy:
-        """Simulated sites insist on nothing, not even rows: skewed splits have empty clients."""
+        """A policy without conditions; not even rows are needed, as skewed splits have empty clients."""
         return Policy(min_rows=0, any_peers=True, min_survivors=2, corruption=0.0)
 
     def check_recipe(self, recipe: Recipe) -> None:
@@ -62,20 +62,20 @@ class SimulatedSite:
 
     def count(self, recipe: Recipe) -> Counted:
         """The exact moments of this client's rows."""
-        x, y, parts = _dealt(self.embeddings, recipe.classes, self.clients, self.alpha, self.seed)
+        x, y, parts = _split_file(self.embeddings, recipe.classes, self.clients, self.alpha, self.seed)
         rows = parts[self.number]
         return count(Features.of(recipe), Embedded(x[rows], y[rows]))
 
     def audit(self, left: Outgoing) -> tuple[str, ...]:
-        """Nobody reads what a simulated site would reveal."""
+        """No sentences: nobody reads them for a simulated site."""
         return ()
 
 
 @lru_cache(maxsize=2)
-def _dealt(
+def _split_file(
     path: str, classes: tuple[str, ...], clients: int, alpha: float | None, seed: int
 ) -> tuple[np.ndarray, np.ndarray, partition.Parts]:
-    """Training rows, class numbers and who has which; kept, because one process plays many clients."""
+    """Training rows, class numbers and the rows of each client; cached, because one process simulates many clients."""
     rows = load_rows(path, "train")
     y = rows.numbers(classes)
     return rows.x, y, partition.split(y, clients, np.random.default_rng(seed), alpha)

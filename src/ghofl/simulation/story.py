@@ -1,7 +1,7 @@
 """The whole story in a few lines, with loops and nothing fast: what the rest of the package does, to read first.
 
-Each function is one stage, and `story` calls them in order. The tests hold it against the real thing: the same total
-to the bit, the same scores to rounding. It knows the grid and one matrix of second moments per class, and no more.
+Each function is one stage, and `story` calls them in order. The tests compare it with the real package: the same total
+to the bit, the same scores up to rounding. It knows only the grid and one matrix of second moments per class.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ def integers(recipe: Recipe, x: Float[np.ndarray, "n dim"]) -> Int64[np.ndarray,
 
 
 def message(recipe: Recipe, x: Float[np.ndarray, "n dim"], labels: Sequence[str]) -> Sums:
-    """What one site sends, once: per class how many rows, their sum, and the sum of their squares and products."""
+    """What one site sends, once: per class the number of rows, their sum, and the sum of their squares and products."""
     classes, dim = len(recipe.classes), recipe.dim
     n, a, s = np.zeros(classes, int), np.zeros((classes, dim), int), np.zeros((classes, dim, dim), int)
     for q, label in zip(integers(recipe, x), labels, strict=True):
@@ -42,7 +42,7 @@ def message(recipe: Recipe, x: Float[np.ndarray, "n dim"], labels: Sequence[str]
 
 
 def total(messages: Sequence[Sums]) -> Sums:
-    """Sums of sums are the sums of everybody's rows: the server needs nothing else, and sees no row."""
+    """The sums over the rows of all sites: the server needs nothing else, and sees no row."""
     n, a, s = (np.sum(parts, axis=0) for parts in zip(*messages, strict=True))
     return n, a, s
 

@@ -1,4 +1,4 @@
-"""Many simulations in one go: every combination of some settings, as one tidy table that a later run goes on with."""
+"""Many simulations in one call: every combination of some settings, as one tidy table that a later call continues."""
 
 import hashlib
 import itertools
@@ -42,7 +42,7 @@ Source = Dataset | Callable[[int], tuple[Dataset, Table | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What may differ between the runs of a sweep; None is what a run does where nothing is given."""
+    """What may differ between the runs of a sweep; None stands for a run's default."""
 
     clients: int = 10
     alpha: float | None = None
@@ -63,7 +63,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """What all runs of a sweep have in common: heads, the options of the recipe, public rows, who vanishes."""
+    """What all runs of a sweep have in common: heads, the options of the recipe, public rows, vanishing clients."""
 
     heads: str = "lda"
     preset: str = "default"
@@ -72,7 +72,7 @@ class Experiment:
     cohort: Cohort = field(default_factory=Cohort)
 
     def specs(self, options: RecipeOptions) -> dict[str, HeadSpec]:
-        """The heads to score in a space; 'all' is every head that the space has statistics for."""
+        """The heads to score in a space; 'all' is every head that the space allows."""
         if self.heads == "all":
             return all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
         specs = HeadSpec.parse_list(self.heads, self.preset)
@@ -119,17 +119,17 @@ def sweep(
     progress: Progress | None = None,
     **axes: Any,
 ) -> Runs:
-    """Simulate every combination of the settings that are given as one value or several; see `Setting` for their names.
+    """Simulate every combination of settings, each given as one value or several; see `Setting` for their names.
 
-    Values of `alpha` and of `classes_per_client` are splits one beside the other; everything else is combined with
-    everything. `output` is a .csv, .parquet or .json file: runs that are in it already are not run again and rows of
-    other sweeps stay, both unless `fresh`; it is written anew as runs go on. `name` is what the table calls the data;
-    `data` may be a function from a seed to rows and their schema.
+    Each value of `alpha` and each value of `classes_per_client` is one split; everything else is combined. `output` is a
+    .csv, .parquet or .json file, which is saved again and again while runs are made: runs that it already has are not
+    repeated and rows of other sweeps stay, unless `fresh`. `name` is what the table calls the data; `data` may be a
+    function from a seed to rows and their schema.
 
     Guarantees
     ----------
-    A run is known by the rows, the recipe, the split, the heads and the version of the library: a run that differs in
-    any of them is another one. Heads of totals that are equal to the bit are scored once.
+    A run is identified by the rows, the recipe, the split, the heads and the versions: a run that differs in any of them
+    is another one. Heads of totals that are equal to the bit are scored once.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def sweep(
 
 
 def combinations(axes: Mapping[str, Any]) -> Iterator[Setting]:
-    """Every combination of the values of some settings, checked; the last named changes fastest."""
+    """Every combination of the values of some settings, checked; the last setting changes fastest."""
     lists = {key: _several(values) for key, values in axes.items()}
     for key, values in lists.items():
         if not values:
@@ -174,18 +174,20 @@ def combinations(axes: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def read_axes(path: str | Path) -> dict[str, Any]:
-    """The settings of a sweep from a TOML file: a value or a list for each, the text "none" for leaving it out."""
+    """The settings of a sweep from a TOML file: a value or a list for each; the text "none" leaves a setting out."""
     path = Path(path)
     try:
         with path.open("rb") as file:
             found = tomllib.load(file)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise RecipeError(f"{path} is not TOML ({error}); write e.g. clients = [10, 50].") from None
-    return {key.replace("-", "_"): [_none(v) for v in _several(value)] for key, value in found.items()}
+    return {
+        key.replace("-", "_"): [None if v == "none" else v for v in _several(value)] for key, value in found.items()
+    }
 
 
 class _Memory:
-    """Rows, their fingerprint, and what was scored already, for the runs of one sweep."""
+    """Rows, their fingerprint, and the heads already scored, for the runs of one sweep."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -193,7 +195,7 @@ class _Memory:
         self._judged: dict[tuple[str, str, str], HeadResult] = {}
 
     def rows_of(self, experiment: Experiment, setting: Setting, runs: Runs, name: str, report: Progress) -> list[Row]:
-        """The rows of one run, none where the table has them."""
+        """The rows of one run; none where the table already has them."""
         data, table, digest = self._load(setting.seed)
         found, options = experiment.assemble(data, setting, table)
         own = {"data": name, "data_sha256": digest, **_settings(setting, found), "preset": experiment.preset}
@@ -204,11 +206,11 @@ class _Memory:
             return []
         result = experiment.run(data, setting, found, options, report, self._judge)
         result.clipping.warn(found.recipe)
-        told = {key: result.to_dict()[key] for key in ("empty_clients", "rows", "clipped_share", "total_sha256")}
-        told |= {"test_rows": len(data.y_test), "dim": data.x_train.shape[1], "classes": len(data.classes)}
+        facts = {key: result.to_dict()[key] for key in ("empty_clients", "rows", "clipped_share", "total_sha256")}
+        facts |= {"test_rows": len(data.y_test), "dim": data.x_train.shape[1], "classes": len(data.classes)}
         date = datetime.now(UTC).isoformat(timespec="seconds")
         return [
-            {"run": run, **own, **told, "date": date, "head": head, "auc": None, **_columns(measures)}
+            {"run": run, **own, **facts, "date": date, "head": head, "auc": None, **_columns(measures)}
             for head, measures in result.to_dict()["heads"].items()
         ]
 
@@ -227,7 +229,7 @@ class _Memory:
 
 
 def _settings(setting: Setting, found: Assembly) -> Row:
-    """The settings of a run as it was made: what was left open is what the recipe came to."""
+    """The settings of a run as it was made, with the recipe's values for those that were not given."""
     recipe = found.recipe
     is_public = recipe.projection is not None and bool(recipe.projection.matrix)
     return {
@@ -267,7 +269,3 @@ def _digest(data: Dataset) -> str:
 def _several(values: Any) -> list[Any]:
     is_list = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str)
     return list(values) if is_list else [values]
-
-
-def _none(value: Any) -> Any:
-    return None if value == "none" else value

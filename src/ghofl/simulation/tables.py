@@ -26,19 +26,19 @@ def table_dataset(
 ) -> tuple[Dataset, Table]:
     """Training and test rows of a table with labels, and its schema: a given one, or a draft from the training rows.
 
-    Every class gives the same share of its rows to the test, chosen by `seed`. Where the run is private, a draft is
+    The same share of every class becomes test rows, chosen by `seed`. Where the run is private, a draft is
     refused: its ranges would be somebody's values.
     """
     if schema is None and is_private:
         raise RecipeError(
-            "a schema drafted from rows tells somebody's smallest and largest values, which epsilon would not cover; "
-            "give one by --schema, drafted from a data dictionary by 'ghofl schema'."
+            "a schema drafted from rows reveals somebody's smallest and largest values, which epsilon would not cover; "
+            "give one with --schema, drafted from a data dictionary by 'ghofl schema'."
         )
     if not 0 < test_share < 1:
-        raise DatasetError(f"the share of test rows is {test_share}; it lies between 0 and 1.")
+        raise DatasetError(f"the share of test rows is {test_share}; give a number between 0 and 1.")
     columns = columns_of(path)
     if label not in columns:
-        raise DatasetError(f"{path} has the columns {', '.join(columns)} and not {label!r}; check --label.")
+        raise DatasetError(f"{path} has the columns {', '.join(columns)} but not {label!r}; check --label.")
     names = labels_of(columns, label, path)
     assert names is not None
     classes = tuple(sorted(set(names.tolist())))
@@ -56,7 +56,7 @@ def table_dataset(
 def _split(
     y: Int64[np.ndarray, " n"], test_share: float, rng: np.random.Generator
 ) -> tuple[Int64[np.ndarray, " train"], Int64[np.ndarray, " test"]]:
-    """Places of training and test rows, the same share of every class for the test, rounded down."""
+    """Positions of training and test rows; the same share of every class, rounded down, is for the test."""
     test: list[int] = []
     for c in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == c))

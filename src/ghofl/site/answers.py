@@ -1,15 +1,15 @@
-"""What a site says to each query, as functions from fields and bytes to fields and bytes.
+"""A site's answers to queries, as functions from fields and bytes to fields and bytes.
 
 ::
 
-    message     plain: the site's one message, or that it is counted already
-    join        secure: name, identity for this round, and the node's word for it
+    message     plain: the site's one message, or the word that it is already counted
+    join        secure: the site's name, its identity for this round, and the node's signature on it
     advertise, share, mask, endorse, reveal      the stages of `ghofl.secure`
 
-Every stage of a round is answered once: asked the same again, a site gives the very bytes it gave before, and asked
-something else, it refuses. A round id is joined once, and a site unmasks once (see `history`). Nothing about rows is
-in a refusal: details stay in the site's own log. Every question is a line in the site's ledger with what came of it,
-and nothing leaves that is not written there first.
+Every stage of a round is answered once: asked the same again, a site gives the same bytes, and asked something else, it
+refuses. A round id is joined once, and a site reveals once (see `history`). A refusal says nothing about rows: details
+stay in the site's own log. Every question is a line in the site's ledger with its outcome, and nothing leaves before it
+is written there.
 """
 
 import hashlib
@@ -27,13 +27,13 @@ from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError,
 from ghofl.site import binding
 from ghofl.site.counting import (
     check_round,
-    count_list,
-    count_message,
-    count_reveal,
-    count_vector,
-    keep_told,
-    note,
-    told_before,
+    load_known,
+    record_list,
+    record_message,
+    record_question,
+    record_reveal,
+    record_vector,
+    save_known,
 )
 from ghofl.site.history import History
 from ghofl.site.known import Known
@@ -47,42 +47,38 @@ log = logging.getLogger("flwr")
 
 
 def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
-    """A site's answer to a query; what it refuses, it refuses by name and without a word about its rows."""
+    """A site's answer to a query; a refusal names the site and says nothing about its rows."""
     try:
         with memory.alone():
-            reply = _answered(action, query, site, memory)
-            _note(memory, action, query, reply)
+            try:
+                reply = _ANSWERS[action](query, site, memory)
+            except Exception as error:
+                reply = refusal(error, site.name)
+            _record(memory, action, query, reply)
             return reply
-    except Exception as error:  # an engine would send the text of any that is left to it
+    except Exception as error:  # an engine would send the text of any error that reaches it
         return refusal(error, site.name)
 
 
-def _answered(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
-    try:
-        return _ANSWERS[action](query, site, memory)
-    except Exception as error:
-        return refusal(error, site.name)
-
-
-def _note(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
+def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
     if memory.is_lasting:
         about: dict[str, str] = {}
         with suppress(GhoflError, KeyError, ValueError):
             about["recipe"] = _recipe(query).fingerprint
         with suppress(PolicyError):
             about["round"] = _round_id(query)
-        note(action, query, about, reply, memory)
+        record_question(action, query, about, reply, memory)
 
 
 def refusal(error: Exception, name: str = "") -> Letter:
-    """What leaves a site when something went wrong; the whole of it goes to the site's own log."""
+    """What leaves a site when something went wrong; the details go to the site's own log."""
     is_expected = isinstance(error, GhoflError | OSError)
     log.error("%s does not answer: %s", name or "This node", error, exc_info=None if is_expected else error)
     return Letter({"status": "refused", "why": text_for_outside(error)} | ({"site": name} if name else {}))
 
 
 def text_for_outside(error: Exception) -> str:
-    """What others may know of an error: the texts of policies and of refused letters, and of all else only the kind."""
+    """What others may know of an error: the texts of policies and of refused letters, otherwise only the kind."""
     if isinstance(error, PolicyError | RefusedError | WireError):
         return str(error)
     if isinstance(error, secure.RingError):
@@ -91,19 +87,19 @@ def text_for_outside(error: Exception) -> str:
         return f"{type(error).__name__}: {(type(error).__doc__ or '').splitlines()[0]} The site's log has the details."
     if isinstance(error, OSError):
         return "its files could not be read or written. The site's log has the details."
-    return f"an error that nobody expected ({type(error).__name__}). The site's log has the details."
+    return f"an unexpected error ({type(error).__name__}). The site's log has the details."
 
 
 def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe = _recipe(query)
     if recipe.privacy.secure:
-        raise PolicyError("the recipe has privacy.secure = true; what it asks for leaves in secure rounds only.")
+        raise PolicyError("the recipe has privacy.secure = true; under it, moments leave in secure rounds only.")
     parcel = prepare_parcel(site, recipe, memory)
     if parcel.message_id in query.fields.get("counted", []):
         return Letter({"status": "counted", "site": site.name})
     if memory.is_lasting:
-        count_message(site, recipe, parcel, memory)
-    _tell(site, parcel.sentences, len(parcel.content))
+        record_message(site, recipe, parcel, memory)
+    _log_sentences(site, parcel.sentences, len(parcel.content))
     return Letter({"status": "sent", "site": site.name}, parcel.content)
 
 
@@ -115,17 +111,15 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
     site.conditions().peer_keys()
     kept, data = memory.get(f"round/{round_id}/identity"), ""
     if kept is None and round_id in _used_rounds(memory):
-        raise PolicyError(
-            f"this site has left round {round_id!r}, or was in it before; every round has an id of its own."
-        )
+        raise PolicyError(f"this site has left round {round_id!r}, or was in it before; open a round with a new id.")
     if kept is not None and _kept_recipe(memory, round_id).fingerprint != recipe.fingerprint:
-        # Its signature for another recipe would let peers mask under that one beside what this site masks.
-        raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one.")
-    if memory.is_lasting:  # what is wrong with the rows is found before the round, not in the middle of it
+        # With its signature for another recipe, peers could be made to mask under that one beside this site's vector.
+        raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one recipe.")
+    if memory.is_lasting:  # so that problems with the rows are found before the round, not in the middle of it
         parcel = prepare_parcel(site, recipe, memory, round_id=round_id)
         data = parcel.data
         History.load(memory).check_reveal(round_id, recipe.fingerprint, data)
-        _tell(site, parcel.sentences, len(parcel.content))
+        _log_sentences(site, parcel.sentences, len(parcel.content))
     identity = Identity(kept) if kept else Identity.fresh()
     if kept is None:
         memory.put("used-rounds", "\n".join([*_used_rounds(memory), round_id]).encode())
@@ -146,20 +140,20 @@ def _advertise(query: Letter, site: Custodian, memory: Memory) -> Letter:
     agreement = Agreement.from_bytes(query.content)
     round_id = _checked_id(agreement.round_id)
     recipe = _kept_recipe(memory, round_id)
-    others = _told(query, agreement)
+    others = _known_to_others(query, agreement)
     _check_agreement(query, agreement, site, recipe)
     if memory.is_lasting:
         check_round(site, agreement, recipe, _kept_data(memory, round_id), memory, others)
 
-    identity, policy = _identity(memory, round_id), site.conditions().in_rounds(recipe)
+    identity, policy = _identity(memory, round_id), site.conditions().round_rules(recipe)
     earlier = [used for used in _used_rounds(memory) if used != round_id]
 
-    def advertised() -> tuple[ClientState, bytes]:
+    def step() -> tuple[ClientState, bytes]:
         state, reply = secure.advertise(agreement, site.name, identity, earlier, policy)
-        keep_told(round_id, others, memory)
+        save_known(round_id, others, memory)
         return state, reply
 
-    return _once(query, round_id, "advertise", memory, advertised)
+    return _once(query, round_id, "advertise", memory, step)
 
 
 def _share(query: Letter, site: Custodian, memory: Memory) -> Letter:
@@ -170,52 +164,52 @@ def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
     recipe = _kept_recipe(memory, round_id)
 
-    def masked(state: ClientState) -> tuple[ClientState, bytes]:
+    def step(state: ClientState) -> tuple[ClientState, bytes]:
         cohort = [p.name for p in state.agreement.participants]
         parcel = prepare_parcel(site, recipe, memory, cohort, round_id)
         if memory.is_lasting and parcel.data != _kept_data(memory, round_id):
-            raise PolicyError(f"what this site sends was made anew after it joined round {round_id!r}; start another.")
+            raise PolicyError(f"what this site sends changed after it joined round {round_id!r}; start another round.")
         vector = parcel.vector
         if has_shared_noise(recipe):
             vector = add_shared_noise(vector, recipe, _noise_of_round(memory, round_id))
         after = secure.mask(state, query.content, vector)
         if memory.is_lasting:  # from now on it may be in a sum, whether this site is asked again or not
-            count_vector(state.agreement, recipe, _kept_data(memory, round_id), memory)
+            record_vector(state.agreement, recipe, _kept_data(memory, round_id), memory)
         return after
 
-    return _stage(query, "mask", memory, masked)
+    return _stage(query, "mask", memory, step)
 
 
 def _endorse(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
     identity, recipe = _identity(memory, round_id), _kept_recipe(memory, round_id)
 
-    def endorsed(state: ClientState) -> tuple[ClientState, bytes]:
+    def step(state: ClientState) -> tuple[ClientState, bytes]:
         after, reply = secure.endorse(state, query.content, identity)
         if memory.is_lasting:  # before the signature leaves: with it, others may unmask without this site
-            count_list(site, after, recipe, _kept_data(memory, round_id), memory)
+            record_list(site, after, recipe, _kept_data(memory, round_id), memory)
         return after, reply
 
-    return _stage(query, "endorse", memory, endorsed)
+    return _stage(query, "endorse", memory, step)
 
 
 def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
     recipe, data = _kept_recipe(memory, round_id), _kept_data(memory, round_id)
 
-    def revealed(state: ClientState) -> tuple[ClientState, bytes]:
+    def step(state: ClientState) -> tuple[ClientState, bytes]:
         if memory.is_lasting:
-            check_round(site, state.agreement, recipe, data, memory, told_before(round_id, memory))
+            check_round(site, state.agreement, recipe, data, memory, load_known(round_id, memory))
         after, reply = secure.reveal(state, query.content)
-        if memory.is_lasting:  # before the reply leaves: a site that dies in between has revealed
-            count_reveal(state, recipe, data, memory)
+        if memory.is_lasting:  # before the reply leaves: a site that dies in between counts as having revealed
+            record_reveal(state, recipe, data, memory)
         return after, reply
 
-    return _stage(query, "reveal", memory, revealed)
+    return _stage(query, "reveal", memory, step)
 
 
 def _noise_of_round(memory: Memory, round_id: str) -> NoiseStream:
-    """The stream of this round's noise: drawn once, and written down before anything that it hides leaves."""
+    """The stream of this round's noise: its seed is drawn once, and saved before anything with that noise leaves."""
     key = f"round/{round_id}/state/noise"
     secret = memory.get(key)
     if secret is None:
@@ -226,16 +220,18 @@ def _noise_of_round(memory: Memory, round_id: str) -> NoiseStream:
 
 def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recipe: Recipe) -> None:
     if agreement.plan.bound != entry_bound(recipe) or agreement.entries != Layout.of(recipe).entries:
-        raise PolicyError("the round's bound and length are not those that follow from the recipe; use those.")
+        raise PolicyError("the round's bound and length do not follow from the recipe; use those that do.")
     if agreement.seed != binding.seed_of(agreement.round_id, agreement.participants):
-        raise PolicyError("the round's public seed does not follow from its participants' keys; it may be chosen.")
+        raise PolicyError(
+            "the round's public seed does not follow from its participants' keys; somebody may have chosen it."
+        )
     peers = site.conditions().peer_keys()
     if not peers:
         return
-    signatures, told = query.fields.get("signatures", []), query.fields.get("known", [])
+    signatures, known = query.fields.get("signatures", []), query.fields.get("known", [])
     if len(signatures) != len(agreement.participants):
         raise PolicyError("this site joins rounds with its peers only, and the participants' signatures did not come.")
-    known = told or [""] * len(agreement.participants)
+    known = known or [""] * len(agreement.participants)
     for participant, signature, text in zip(agreement.participants, signatures, known, strict=True):
         names = (recipe.fingerprint, agreement.round_id, participant.name)
         content = binding.statement(*names, participant.key, str(text))
@@ -244,13 +240,13 @@ def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recip
             raise PolicyError(f"{participant.name!r} is not one of this site's peers, or did not sign its key.")
 
 
-def _told(query: Letter, agreement: Agreement) -> dict[str, Known]:
+def _known_to_others(query: Letter, agreement: Agreement) -> dict[str, Known]:
     """What every participant of a round knows of earlier sums, as the server relays it."""
-    told = query.fields.get("known", [])
-    if not isinstance(told, list) or len(told) not in (0, len(agreement.participants)):
-        raise PolicyError("what the participants know of earlier sums did not come for each of them.")
+    known = query.fields.get("known", [])
+    if not isinstance(known, list) or len(known) not in (0, len(agreement.participants)):
+        raise PolicyError("what participants know of earlier sums did not come for each of them; send it for all.")
     names = [participant.name for participant in agreement.participants]
-    return {name: Known.from_text(text) for name, text in zip(names, told, strict=False)}
+    return {name: Known.from_text(text) for name, text in zip(names, known, strict=False)}
 
 
 def _stage(
@@ -261,7 +257,7 @@ def _stage(
     def from_state() -> tuple[ClientState, bytes]:
         state = memory.get(f"round/{round_id}/state/{before}")
         if state is None:
-            raise PolicyError(f"this site has not come to {stage!r} in round {round_id!r}, or has left it.")
+            raise PolicyError(f"this site has not reached {stage!r} in round {round_id!r}, or has left the round.")
         return step(ClientState.from_bytes(state))
 
     return _once(query, round_id, stage, memory, from_state)
@@ -270,14 +266,16 @@ def _stage(
 def _once(
     query: Letter, round_id: str, stage: str, memory: Memory, step: Callable[[], tuple[ClientState, bytes]]
 ) -> Letter:
-    """The reply to a stage: computed once, and after that the same bytes to the same question.
+    """The reply to a stage: computed once, and after that the same bytes for the same question.
 
-    The state is written before the reply. A site that dies in between computes both again, and nothing was sent.
+    The state is saved before the reply. A site that dies in between computes both again, as nothing was sent.
     """
     asked, kept = hashlib.sha256(query.content).digest(), memory.get(f"round/{round_id}/reply/{stage}")
     if kept is not None:
         if kept[:32] != asked:
-            raise PolicyError(f"this site answered another {stage!r} of round {round_id!r}; each stage has one answer.")
+            raise PolicyError(
+                f"this site answered another {stage!r} of round {round_id!r}; a site answers each stage only once."
+            )
         return Letter({"status": "sent"}, kept[32:])
     state, reply = step()
     if stage != STAGES[-1]:
@@ -285,7 +283,7 @@ def _once(
     if memory.is_lasting:
         memory.put(f"round/{round_id}/reply/{stage}", asked + reply)
     if stage == STAGES[-1]:
-        memory.forget(f"round/{round_id}/state")  # its secrets are of use to nobody but others now
+        memory.forget(f"round/{round_id}/state")  # the site does not need its secrets any more
     return Letter({"status": "sent"}, reply)
 
 
@@ -300,7 +298,7 @@ def _round_id(query: Letter) -> str:
 def _checked_id(round_id: str) -> str:
     """A round id that may become the name of a file."""
     if not (len(round_id) == 32 and all(c in "0123456789abcdef" for c in round_id)):
-        raise PolicyError(f"round {round_id[:40]!r} has no proper id; ids are 32 hexadecimal digits.")
+        raise PolicyError(f"the round id {round_id[:40]!r} is not allowed; ids are 32 hexadecimal digits.")
     return round_id
 
 
@@ -326,7 +324,7 @@ def _used_rounds(memory: Memory) -> tuple[str, ...]:
     return tuple((memory.get("used-rounds") or b"").decode().split())
 
 
-def _tell(site: Custodian, sentences: tuple[str, ...], size: int) -> None:
+def _log_sentences(site: Custodian, sentences: tuple[str, ...], size: int) -> None:
     if sentences:
         log.info("%s sends %s bytes. What they would reveal:", site.name, format(size, ","))
     for sentence in sentences:

@@ -1,16 +1,16 @@
-"""What a message or a total tells someone who reads it: the rows it holds, and who was among its rows.
+"""What a message or a total reveals to someone who reads it: single rows, and whether a row is among its rows.
 
-Rows come back from few of them::
+The rows of a small class can be recovered::
 
     1 row    it is its own sum                                                       A
     2 rows   m ± δ,  m = A/2,  2δδᵀ = S − 2mmᵀ                                        A, S
     3 rows   m + F R(θ) q_i,  F Fᵀ = S − 3mmᵀ, for the one angle θ that gives integers  A, S
 
-and membership from many, by how far a class mean leans towards a row (Homer et al. 2008). Both are attacks that exist,
-so they bound from below what can be learnt; only noise bounds it from above.
+and membership in a larger one can be inferred from how far the class mean leans towards a row (Homer et al. 2008). Both
+are known attacks, so they show the least that can be learnt; only noise bounds the most.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from math import ceil, pi, sqrt
 from typing import Any
 
@@ -27,18 +27,18 @@ from ghofl.shapes import Float, Int, Int64, Num
 FEW = 3
 BLOCK = 256  # angles tried at a time
 WHAT_IF = Privacy(radius=1.0, epsilon=1.0, delta=1e-5)
-ENOUGH = 64  # entries, the widest apart, that pin an angle down
+ENOUGH = 64  # entries, those that vary most, are enough to find an angle
 LONGEST = 0.99  # the quantile of row lengths that a what-if radius is set to
 CORNERS = np.array([[1.0, -1.0, 0.0], [1.0, 1.0, -2.0]]) / np.sqrt([[2.0], [6.0]])  # an equilateral triangle
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exposure:
-    """A class with so few rows that its sums tell about single ones.
+    """A class with so few rows that its sums reveal single ones.
 
     `recovered` are the rows themselves, as integers on the grid, where they follow; `misfit` is the largest difference
-    between the sums of those rows and the ones in the file: 0 says that they are the rows, or where `is_shuffled`,
-    that both values of every entry are right, but not which row has which.
+    between the sums of those rows and the ones in the file. A misfit of 0 means that they are the rows or, where
+    `is_shuffled`, that both values of every entry are right, but not which row has which.
     """
 
     label: int
@@ -49,7 +49,7 @@ class Exposure:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the rows are in the file, entry by entry."""
+        """Whether the file reveals the rows exactly, entry by entry."""
         return self.misfit == 0
 
     def sentence(self, name: str) -> str:
@@ -67,9 +67,9 @@ class Exposure:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """How well an attacker tells members from others of the same class: `advantage` is TPR − FPR on unseen rows.
+    """How well an attacker distinguishes members from others of the same class: `advantage` is TPR − FPR on unseen rows.
 
-    `limit` is what no attacker can exceed under the noise: 2Φ(μ/2) − 1 for one record of a Gaussian mechanism.
+    `limit` is the most any attacker can reach under the noise: 2Φ(μ/2) − 1 for one record of a Gaussian mechanism.
     """
 
     noise: str
@@ -129,10 +129,7 @@ class Audit:
                 }
                 for e in self.exposures
             ],
-            "membership": [
-                {"noise": m.noise, "members": m.members, "advantage": m.advantage, "auc": m.auc, "limit": m.limit}
-                for m in self.memberships
-            ],
+            "membership": [asdict(membership) for membership in self.memberships],
             "findings": self.sentences(),
         }
 
@@ -144,7 +141,7 @@ def audit(
     shadow: tuple[Num[np.ndarray, "n dim"], Int64[np.ndarray, " n"]] | None = None,
     seed: int = 0,
 ) -> Audit:
-    """What the moments of a message or total reveal; `shadow` rows, which look like theirs, are for membership.
+    """What the moments of a message or total reveal; `shadow` rows, similar to theirs, are for membership inference.
 
     Examples
     --------
@@ -178,8 +175,8 @@ def memberships(
 ) -> tuple[Membership, Membership]:
     """Membership inference on shadow rows with classes as large as `counts`, without noise and with it.
 
-    Noise is what the recipe's promise rests on (see `with_noise`), or where it has none that of ε = 1, δ = 1e-5 for
-    rows cut to their 99 % longest. It comes from the operating system's entropy unless a `stream` is given.
+    The noise is that of the recipe (see `with_noise`) or, where it has none, that of ε = 1, δ = 1e-5 for
+    rows cut to the 99 % quantile of their lengths. It comes from the operating system's entropy unless a `stream` is given.
     """
     private = recipe if recipe.privacy.epsilon is not None else _what_if(recipe, x)
     exact = replace(private, privacy=Privacy(radius=private.privacy.radius))
@@ -189,18 +186,19 @@ def memberships(
     says = f"epsilon = {private.privacy.epsilon:g}" + ("" if private is recipe else " (if the recipe had it)")
     q, _ = Features.of(exact).rows(x)
     parts = _thirds(y, counts, np.random.default_rng(seed))
-    sums = _summed(q, y, parts[1], exact)
-    without = _attacked(sums, q, y, parts)
-    with_it = _attacked(with_noise(sums, plan, stream), q, y, parts)
+    counts_and_sums = replace(Layout.of(exact), statistics=(), sketch=0)  # all that the attack uses
+    sums = Moments.of(q[parts[1]], y[parts[1]], counts_and_sums)
+    without = _attack(sums, q, y, parts)
+    with_it = _attack(with_noise(sums, plan, stream), q, y, parts)
     size = len(parts[1])
     return Membership("no noise", size, *without), Membership(says, size, *with_it, limit)
 
 
 def with_noise(moments: Moments, plan: NoisePlan, stream: NoiseStream | None = None) -> Moments:
-    """Moments of some of a plan's statistics, with the noise of what others see at the least.
+    """Moments of some of a plan's statistics, with the least noise that others ever see on them.
 
     That is the noise of a total (central), of one message (local), or of a total in which the fewest sites that
-    privacy.min_cohort allows add their shares (distributed): no share is ever seen alone.
+    privacy.min_cohort allows add their shares (distributed): no share is ever seen by itself.
     """
     stream = NoiseStream() if stream is None else stream
     of_these = replace(plan, layout=moments.layout)
@@ -214,7 +212,7 @@ def _exposure(moments: Moments, c: int) -> Exposure:
     if n == 1:
         return Exposure(c, 1, total[None].copy(), 0)
     if moments.layout.has("S") and moments.layout.dim >= n - 1:
-        rows = _rebuilt(total, moments.by_class(c), n)
+        rows = _rebuild(total, moments.by_class(c), n)
         wrong = np.abs(rows.T @ rows - moments.by_class(c)).max()
     elif moments.layout.has("D") and n == 2:
         apart = np.sqrt(np.maximum(moments.squares[c] / 2.0 - np.square(total / 2.0), 0.0))
@@ -226,7 +224,7 @@ def _exposure(moments: Moments, c: int) -> Exposure:
     return Exposure(c, n, rows, misfit, is_shuffled=not moments.layout.has("S"))
 
 
-def _rebuilt(
+def _rebuild(
     total: Int64[np.ndarray, " dim"], second: Int64[np.ndarray, "dim dim"], n: int
 ) -> Int64[np.ndarray, "n dim"]:
     """Two or three integer rows from their sum and their second moments."""
@@ -235,12 +233,12 @@ def _rebuilt(
     # Rows span n − 1 directions around their mean.
     values, vectors = scipy.linalg.eigh(scatter, subset_by_index=[last - n + 2, last], check_finite=False)
     factor = vectors * np.sqrt(np.maximum(values, 0.0))
-    corners = np.array([[1.0, -1.0]]) * sqrt(0.5) if n == 2 else _turned(_best_angle(mean, factor)) @ CORNERS
+    corners = np.array([[1.0, -1.0]]) * sqrt(0.5) if n == 2 else _rotation(_best_angle(mean, factor)) @ CORNERS
     return np.rint(mean + (factor @ corners).T).astype(np.int64)
 
 
 def _best_angle(mean: Float[np.ndarray, " dim"], factor: Float[np.ndarray, "dim 2"]) -> float:
-    """The angle at which all three rows lie nearest to integers, by finer and finer search."""
+    """The angle at which all three rows are nearest to integers, by an ever finer search."""
     widest = np.argsort(np.square(factor).sum(axis=1))[-ENOUGH:]
     mean, factor = mean[widest], factor[widest]
     step = 0.1 / max(1.0, float(np.abs(factor).max()))  # entries move by less than a tenth between two angles
@@ -259,13 +257,13 @@ def _distances(
     """How far three rows are from integers, squared and summed, at each of some angles."""
     out = np.empty(len(angles))
     for start in range(0, len(angles), BLOCK):
-        turns = np.moveaxis(_turned(angles[start : start + BLOCK]), -1, 0)
+        turns = np.moveaxis(_rotation(angles[start : start + BLOCK]), -1, 0)
         rows = mean[:, None] + factor @ turns @ CORNERS
         out[start : start + BLOCK] = np.square(rows - np.rint(rows)).sum(axis=(1, 2))
     return out
 
 
-def _turned(angle: Float[np.ndarray, "*k"] | float) -> Float[np.ndarray, "2 2 *k"]:
+def _rotation(angle: Float[np.ndarray, "*k"] | float) -> Float[np.ndarray, "2 2 *k"]:
     return np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
 
 
@@ -279,7 +277,7 @@ def _what_if(recipe: Recipe, x: np.ndarray) -> Recipe:
 def _thirds(
     y: np.ndarray, counts: np.ndarray, rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"], Int[np.ndarray, " c"]]:
-    """Shadow rows apart: what the attacker knows of the population, members, and as many others of each class."""
+    """Shadow rows in three parts: those the attacker knows, members, and as many others of each class."""
     known, members, others = [], [], []
     for c in np.flatnonzero(counts > 0):
         mine = rng.permutation(np.flatnonzero(y == c))
@@ -294,12 +292,7 @@ def _thirds(
     return np.concatenate(known), np.concatenate(members), np.concatenate(others)
 
 
-def _summed(q: np.ndarray, y: np.ndarray, rows: np.ndarray, recipe: Recipe) -> Moments:
-    """Counts and sums, which are all that the attack looks at."""
-    return Moments.of(q[rows], y[rows], replace(Layout.of(recipe), statistics=(), sketch=0))
-
-
-def _attacked(
+def _attack(
     moments: Moments, q: np.ndarray, y: np.ndarray, parts: tuple[np.ndarray, np.ndarray, np.ndarray]
 ) -> tuple[float, float]:
     """Advantage and AUC of scores that are high where the mean of a row's class leans towards the row."""

@@ -1,4 +1,4 @@
-"""The key of a secure round, vouched for by the key that a node is registered with.
+"""The key of a secure round, signed by the key that a node is registered with.
 
 A SuperNode proves who it is with an elliptic-curve key (``ssh-keygen -t ecdsa -b 384``) whose public half the
 SuperLink knows. A site signs the identity of a round with that same key, so whoever knows the registered keys, the
@@ -24,7 +24,7 @@ from ghofl.secure import Participant
 def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known: str = "") -> bytes:
     """What a node signs: in this round of this recipe, the site of this name has this identity.
 
-    And it knows of these earlier sums, where it does: so that nobody can leave them out on the way to its peers.
+    Where the site knows of earlier sums, these are signed too, so that nobody can leave them out on the way to its peers.
     """
     parts = (b"ghofl-flower/1 identity", fingerprint.encode(), round_id.encode(), name.encode(), identity)
     parts += (known.encode(),) if known else ()
@@ -41,7 +41,7 @@ def sign(key_file: str | Path, content: bytes) -> bytes:
             "SuperNode has as --auth-supernode-private-key."
         ) from None
     if not isinstance(key, EllipticCurvePrivateKey):
-        raise SiteError(f"{key_file} is no elliptic-curve key; make one with ssh-keygen -t ecdsa -b 384.")
+        raise SiteError(f"{key_file} is not an elliptic-curve key; make one with ssh-keygen -t ecdsa -b 384.")
     return key.sign(content, ECDSA(SHA384()))
 
 
@@ -62,7 +62,7 @@ def load_public_key(content: bytes, where: str) -> EllipticCurvePublicKey:
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SiteError(f"{where}: not a public key ({error}); write the line of the node's .pub file.") from None
     if not isinstance(key, EllipticCurvePublicKey):
-        raise SiteError(f"{where}: no elliptic-curve key; nodes have keys made with ssh-keygen -t ecdsa -b 384.")
+        raise SiteError(f"{where}: not an elliptic-curve key; make nodes' keys with ssh-keygen -t ecdsa -b 384.")
     return key
 
 

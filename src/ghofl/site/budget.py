@@ -1,7 +1,7 @@
-"""What everything that left a site promises together, and how much more its policy lets leave.
+"""What all releases of a site promise together, and how much more its policy allows.
 
 Every message with local noise, and every secure round that a site put its vector into, is a release about its rows.
-Their guarantees compose (`privacy.compose`); one exact release among them, and there is no guarantee at all.
+Their guarantees compose (`privacy.compose`); if one release among them is exact, there is no guarantee at all.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from ghofl.privacy import CompositionError, Guarantee, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.site.policy import Policy
 
-ROOM = 1 + 1e-6  # what root finding and the lattice may add to an epsilon
+ROOM = 1 + 1e-6  # for what root finding and the lattice may add to an epsilon
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Something about a site's rows that left: a message or a report by its id, or a masked vector by its round.
+    """Something about a site's rows that left: a message or a report with its id, or a masked vector with its round.
 
-    `guarantee` is what its noise promises, and nothing where it is exact. `data` is the version of the rows.
+    `guarantee` is what its noise promises, None where it is exact. `data` is the version of the rows.
     """
 
     key: str
@@ -36,13 +36,13 @@ class Release:
 
 
 def promise_of(recipe: Recipe) -> Guarantee | None:
-    """What one release under a recipe promises; nothing where it is exact."""
+    """What one release under a recipe promises; None where it is exact."""
     plan = plan_of(recipe)
     return None if plan is None else plan.guarantee
 
 
 def compose_releases(releases: Sequence[Release], delta: float | None = None) -> Guarantee | None:
-    """The guarantee of all releases of a folder together; nothing when there are none, or one of them is exact.
+    """The guarantee of all releases of a folder together; None when there are none, or one of them is exact.
 
     Raises `CompositionError` for promises about different units, which do not add up.
     """
@@ -50,7 +50,7 @@ def compose_releases(releases: Sequence[Release], delta: float | None = None) ->
     return compose(guarantees, delta) if guarantees and len(guarantees) == len(releases) else None
 
 
-def in_words(releases: Sequence[Release]) -> str:
+def describe_releases(releases: Sequence[Release]) -> str:
     """What all releases of a folder promise together, in a sentence."""
     exact = sum(release.guarantee is None for release in releases)
     if not releases:
@@ -60,19 +60,19 @@ def in_words(releases: Sequence[Release]) -> str:
     try:
         together = compose_releases(releases)
     except CompositionError as error:
-        return f"None that is one: {error}"
+        return f"No single guarantee: {error}"
     return str(together).splitlines()[0]
 
 
 def check_budget(policy: Policy, releases: Sequence[Release], recipe: Recipe, key: str = "") -> None:
     """Raise `PolicyError` unless one more release under this recipe stays within what the site's policy allows.
 
-    That is `max_epsilon` and `max_delta`; without them the policy's `epsilon` and `delta`; and without those one release
-    under an epsilon, and none before or after it. What left before under the same `key` is no new release.
+    That is `max_epsilon` and `max_delta`, or else the policy's `epsilon` and `delta`, or else a single release under an
+    epsilon with none before or after it. What left before under the same `key` is not a new release.
 
     Guarantees
     ----------
-    Nothing about rows decides: the same recipes in the same order are refused at every site with this policy.
+    The decision does not depend on rows: every site with this policy refuses the same recipes in the same order.
     """
     if key and any(release.key == key for release in releases):
         return
@@ -80,19 +80,19 @@ def check_budget(policy: Policy, releases: Sequence[Release], recipe: Recipe, ke
     if budget is None:
         if releases and (promised or any(release.guarantee for release in releases)):
             raise PolicyError(
-                f"this site has sent {len(releases)} release(s) already; one under an epsilon stays alone unless the "
-                "site's policy says what all of them may spend together: max_epsilon and max_delta."
+                f"this site has already sent {len(releases)} release(s), and one under an epsilon must be the only one unless "
+                "the site's policy says what all of them may spend together: max_epsilon and max_delta."
             )
         return
     epsilon, delta = budget
     if promised is None:
         raise PolicyError(
-            f"this site's budget is epsilon = {epsilon:g} in all, and an exact release has none; the recipe needs noise."
+            f"this site's budget is epsilon = {epsilon:g} in all, and an exact release has none; use a recipe with noise."
         )
     if any(release.guarantee is None for release in releases):
         raise PolicyError(
-            "an exact release has left this site's folder, so that no epsilon holds for its rows any more; a budget "
-            "begins in a new folder, with other rows."
+            "an exact release has left this site's folder, so no epsilon holds for its rows any more; start a budget in a "
+            "new folder, with other rows."
         )
     spent = [release.guarantee for release in releases if release.guarantee is not None]
     try:

@@ -1,4 +1,4 @@
-"""How many sites a secure round must end with, as a recipe's privacy asks for it."""
+"""How many sites a secure round must end with under a recipe's privacy."""
 
 from ghofl import secure
 from ghofl.errors import PrivacyError
@@ -29,7 +29,7 @@ def check_cohort(recipe: Recipe, agreed: secure.Plan) -> None:
 
 
 def round_plan(recipe: Recipe, clients: int, dropout: float, corruption: float, min_sites: int) -> secure.Plan:
-    """The plan of a round: for as many dropouts as were asked for, or as leave enough sites for the total to be used."""
+    """The plan of a round: for as many dropouts as asked for, but no more than leave enough sites for a usable total."""
     least, least_honest = fewest_survivors(recipe)
     corrupted = secure.plan(clients, 1, 0.0, corruption).corrupted
     needed = max(min_sites, least, least_honest + corrupted if least_honest else 0)

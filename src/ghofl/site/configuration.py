@@ -1,4 +1,4 @@
-"""Configurations of sites and runs: TOML in, checked dataclasses out, errors that name the file."""
+"""Configurations of sites and runs: from TOML to checked dataclasses, with errors that name the file."""
 
 import tomllib
 from collections.abc import Mapping

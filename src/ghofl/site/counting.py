@@ -1,4 +1,4 @@
-"""What a site checks against its ledger, and writes into it, before anything leaves."""
+"""What a site checks against its ledger and records in it before anything leaves."""
 
 import hashlib
 import json
@@ -17,21 +17,21 @@ from ghofl.site.parcel import Parcel
 from ghofl.site.site import Custodian
 
 
-def note(action: str, query: Letter, about: Mapping[str, str], reply: Letter, memory: Memory) -> None:
-    """Write down a question, what it was about, and what came of it: an answer or a refusal."""
+def record_question(action: str, query: Letter, about: Mapping[str, str], reply: Letter, memory: Memory) -> None:
+    """Record a question, what it was about, and its outcome: an answer or a refusal."""
     facts = {"action": action, **about, "asked": hashlib.sha256(query.content).hexdigest()}
     status, ledger = str(reply.fields["status"]), Ledger.load(memory)
     if status == "refused":
         ledger.write(memory, "refused", **facts, why=str(reply.fields["why"])[:1000])
         return
-    told = {"status": status, "bytes": len(reply.payload), "sha256": hashlib.sha256(reply.content).hexdigest()}
-    ledger.write(memory, "answered", **facts, **told)
+    sent = {"status": status, "bytes": len(reply.payload), "sha256": hashlib.sha256(reply.content).hexdigest()}
+    ledger.write(memory, "answered", **facts, **sent)
 
 
-def count_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memory) -> None:
-    """Write down that a message leaves, the first time that it does.
+def record_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memory) -> None:
+    """Record that a message leaves, the first time that it does.
 
-    One that is exact must not uncover a secure sum that this site was in: beside it, the sum is that of the others.
+    An exact message must not leave beside a secure sum that this site was in: subtracted, it shows the others' sum.
     """
     history = History.load(memory)
     if any(release.key == parcel.message_id for release in history.releases):
@@ -44,24 +44,24 @@ def count_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memor
     Ledger.load(memory).write(memory, "sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
 
 
-def count_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Write down that a masked vector leaves."""
+def record_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Record that a masked vector leaves."""
     if all(release.key != agreement.round_id for release in History.load(memory).releases):
         facts = {"round": agreement.round_id, "recipe": recipe.fingerprint, "data": data, "cohort": _cohort(agreement)}
         Ledger.load(memory).write(memory, "masked", **facts, guarantee=guarantee_facts(promise_of(recipe)))
 
 
-def count_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Write down that a survivor list is signed; refused where its sum would show too few sites beside earlier ones."""
+def record_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Record that a survivor list is signed; raises where its sum, with earlier ones, would show too few sites."""
     history, facts = History.load(memory), _facts(state, recipe, data)
-    fewest, others = site.conditions().min_difference, told_before(facts["round"], memory)
+    fewest, others = site.conditions().min_difference, load_known(facts["round"], memory)
     history.check_sum(site.name, facts["survivors"], data, fewest, facts["round"], others)
     if all(listed.round != facts["round"] for listed in history.lists):
         Ledger.load(memory).write(memory, "endorsed", **facts)
 
 
-def count_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Write down that shares are revealed."""
+def record_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Record that shares are revealed."""
     facts = _facts(state, recipe, data)
     if all(reveal.round != facts["round"] for reveal in History.load(memory).reveals):
         Ledger.load(memory).write(memory, "revealed", **facts)
@@ -70,21 +70,21 @@ def count_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) 
 def check_round(
     site: Custodian, agreement: Agreement, recipe: Recipe, data: str, memory: Memory, others: Mapping[str, Known]
 ) -> None:
-    """Raise unless this site may unmask in a round of these sites, and their whole sum would show none of them."""
+    """Raise unless this site may reveal in a round of these sites, and the sum of all of them would show no site."""
     history, round_id, cohort = History.load(memory), agreement.round_id, _cohort(agreement)
     history.check_reveal(round_id, recipe.fingerprint, data, cohort)
     if all(listed.round != round_id for listed in history.lists):
         history.check_sum(site.name, cohort, data, site.conditions().min_difference, round_id, others)
 
 
-def keep_told(round_id: str, others: Mapping[str, Known], memory: Memory) -> None:
-    """Keep what the participants of a round told of earlier sums, for when its survivor list comes."""
+def save_known(round_id: str, others: Mapping[str, Known], memory: Memory) -> None:
+    """Save what the participants of a round know of earlier sums, for when its survivor list comes."""
     texts = {name: known.to_text() for name, known in others.items()}
     memory.put(f"round/{round_id}/known", json.dumps(texts).encode())
 
 
-def told_before(round_id: str, memory: Memory) -> dict[str, Known]:
-    """What the participants of a round told of earlier sums."""
+def load_known(round_id: str, memory: Memory) -> dict[str, Known]:
+    """What the participants of a round know of earlier sums, as saved before."""
     kept = json.loads(memory.get(f"round/{round_id}/known") or b"{}")
     return {name: Known.from_text(text) for name, text in kept.items()}
 

@@ -3,14 +3,14 @@
 ==============  ======  =======  ====================================================================================
 rule            usual   strict   what must hold
 ==============  ======  =======  ====================================================================================
-class rows      5       10       every class that has rows has at least so many
+class rows      5       10       every class that has rows has at least this many
 saturation      0.33    0.33     a matrix over d variables rests on d / 0.33 rows: B on all, S and Z on each class's
 sites           3       5        a total of fewer sites is never used (privacy.min_cohort)
-sole holder     warns   warns    without secure aggregation, a class that one site alone holds is seen as that site's
+sole holder     warns   warns    without secure aggregation, the sums of a class that only one site has are that site's
 ==============  ======  =======  ====================================================================================
 
-A rule that cannot be evaluated is not met. Under an epsilon no rule is evaluated while a site answers: whether it is met
-would be an answer without noise. Its administrator sees the verdicts with ``check``.
+A rule that cannot be evaluated is not met. Under an epsilon no rule is evaluated while a site answers, because whether it
+is met would be an answer without noise. The site's administrator sees the verdicts with ``ghofl flower check``.
 """
 
 from dataclasses import dataclass, fields
@@ -34,7 +34,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What one rule says about some moments; `detail` is for the site's own people, because it tells of its rows."""
+    """What one rule says about some moments; `detail` is for the site's own people, because it is about its rows."""
 
     rule: str
     outcome: str
@@ -51,7 +51,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Disclosure:
-    """The disclosure rules of a site: a preset, and numbers of its own where it has them.
+    """The disclosure rules of a site: a preset, and the site's own numbers where it has them.
 
     `class_rows` is the fewest rows of a class that has any (3, 5 and 10 are common), `saturation` the most variables
     per row behind a matrix, `sites` the fewest sites of a total. 0 turns a rule off.
@@ -91,7 +91,7 @@ class Disclosure:
         return PRESETS[self.preset][rule] if own is None else own
 
     def verdicts(self, moments: Moments, recipe: Recipe, sites: int | None = None) -> tuple[Verdict, ...]:
-        """What every rule says about exact moments under a recipe; `sites` is how many are inside, where that is known."""
+        """What every rule says about exact moments under a recipe; `sites` is how many are in the total, if known."""
         return (*self.of_moments(moments), *self.of_recipe(recipe, sites))
 
     def of_moments(self, moments: Moments) -> tuple[Verdict, ...]:
@@ -104,11 +104,11 @@ class Disclosure:
         return tuple(out)
 
     def of_recipe(self, recipe: Recipe, sites: int | None = None) -> tuple[Verdict, ...]:
-        """What the rules say that need no rows."""
+        """What the rules that need no rows say."""
         out, least = [], self.number("sites")
         if least:
             promised = recipe.privacy.min_cohort if sites is None else sites
-            what = f"privacy.min_cohort is {promised}" if sites is None else f"{promised} sites are inside"
+            what = f"privacy.min_cohort is {promised}" if sites is None else f"{promised} sites are in the total"
             advice = (
                 "" if promised >= least else f" Agree on a recipe with min_cohort = {least}, or wait for more sites."
             )
@@ -120,8 +120,8 @@ class Disclosure:
                 Verdict(
                     "sole holder",
                     WARNING,
-                    "Without secure aggregation the server sees this site's sums by themselves, and a class that no "
-                    "other site has is in the total as this site's alone.",
+                    "Without secure aggregation the server sees this site's own sums, and in the total the sums of a "
+                    "class that no other site has are this site's alone.",
                 )
             )
         return tuple(out)
@@ -131,7 +131,7 @@ class Disclosure:
         _check(self.of_moments(moments))
 
     def check_recipe(self, recipe: Recipe) -> None:
-        """Raise `PolicyError` unless every rule is met that needs no rows."""
+        """Raise `PolicyError` unless every rule that needs no rows is met."""
         _check(self.of_recipe(recipe))
 
 
@@ -169,7 +169,7 @@ def _proposal(name: str, most: int, rows: int, share: float) -> str:
         return (
             f"A projection to at most {most} dimensions fits."
             if most
-            else "No matrix fits so few rows; send none (A, D)."
+            else "No matrix fits so few rows; send none (only A and D)."
         )
     whole = floor(share * rows + 1e-9)
     if most:

@@ -1,9 +1,9 @@
 """What a site's ledger says about what may leave next: reveals, survivor lists, releases, approvals.
 
-A secure round shows the sum of its sites. Two rounds over the same rows with other cohorts show two sums, and their
-difference is what the cohorts do not share: five sites minus four of them is the fifth, exactly. So a site reveals
+A secure round shows the sum of its sites. Two rounds over the same rows with different cohorts show two sums, and their
+difference is what the cohorts do not share: five sites minus four of them is exactly the fifth. So a site reveals
 once, whatever the recipe or the rows, unless its administrator re-opens it; and it never signs a survivor list whose
-sum, beside those it knows of, would show fewer sites than its policy's `min_difference`.
+sum, combined with those it knows of, would show fewer sites than its policy's `min_difference`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from ghofl.site.overlap import find_isolated
 
 @dataclass(frozen=True, slots=True)
 class Revealed:
-    """A survivor list that a site signed, or a reveal that left: the round, of what, among whom, and who was in the sum."""
+    """A survivor list that a site signed, or a reveal that left: the round, what it was of, its cohort and survivors."""
 
     round: str
     recipe: str
@@ -33,9 +33,9 @@ class Revealed:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What an administrator allows: so many rounds of one recipe, these rows and exactly these sites.
+    """What an administrator allows: a number of rounds of one recipe, these rows and exactly these sites.
 
-    Without a cohort, the first one that it is used for is the only one. `parcel` is the sha256 of what was shown.
+    Without a cohort, it is for the first one that it is used for. `parcel` is the sha256 of what was shown.
     """
 
     recipe: str
@@ -48,7 +48,7 @@ class Permit:
     def of(
         cls, site: str, recipe: Recipe, data: str, cohort: Iterable[str], rounds: int = 1, parcel: str = ""
     ) -> "Permit":
-        """A permit, checked: a cohort that could have a round, and one round or more."""
+        """A checked permit: for a cohort that could have a round, and for one round or more."""
         names = tuple(sorted({name.strip() for name in cohort if name.strip()}))
         if names and not recipe.privacy.secure:
             raise SiteError("the recipe has privacy.secure = false; only secure rounds have a cohort.")
@@ -69,7 +69,7 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What a ledger says: `reveals` that left, survivor `lists` that were signed, `releases`, and what is allowed."""
+    """A ledger's content: `reveals` that left, survivor `lists` that were signed, `releases`, and what is allowed."""
 
     reveals: tuple[Revealed, ...] = ()
     lists: tuple[Revealed, ...] = ()
@@ -79,20 +79,20 @@ class History:
 
     @classmethod
     def load(cls, memory: Memory) -> "History":
-        """The history in a site's folder; an empty one where nothing outlives the run."""
+        """The history in a site's folder; empty where nothing outlives the run."""
         return cls.of(Ledger.load(memory)) if memory.is_lasting else cls()
 
     @classmethod
     def of(cls, ledger: Ledger) -> "History":
-        """The history that a ledger tells."""
+        """The history in a ledger."""
         history = cls()
         for line in ledger.of("sent", "masked", "reported", "endorsed", "revealed", "reopened", "approved"):
             try:
                 history = history._after(line)
             except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
                 raise SiteError(
-                    f"line {line.number} of the site's ledger ({line.what[:40]!r}) lacks what such a line says; it was "
-                    "not written by this version. Bring the ledger back from a copy."
+                    f"line {line.number} of the site's ledger ({line.what[:40]!r}) lacks fields of such a line; it was "
+                    "not written by this version. Restore the ledger from a copy."
                 ) from None
         return history
 
@@ -104,10 +104,10 @@ class History:
             listed = _revealed(facts)
             lists = (*lists, listed)
             if listed.recipe in approvals:
-                approvals[listed.recipe] = _used(approvals[listed.recipe], listed)
+                approvals[listed.recipe] = _use(approvals[listed.recipe], listed)
         elif line.what == "revealed":
             reveals = (*reveals, _revealed(facts))
-            opening = None if opening is None or opening.rounds <= 1 else _used(opening, reveals[-1])
+            opening = None if opening is None or opening.rounds <= 1 else _use(opening, reveals[-1])
         elif line.what in ("sent", "masked", "reported"):
             releases = (*releases, _release(line))
         elif line.what == "reopened":
@@ -121,13 +121,13 @@ class History:
 
         Guarantees
         ----------
-        It returns for the first round, for a round that was counted before (its reveal is asked for again), and for a
-        round of exactly what the folder is re-opened for. Everything else it refuses, with one text.
+        It allows the first round, a round that was counted before (its reveal is asked for again), and a round of
+        exactly what the folder is re-opened for. It refuses everything else, with one text.
         """
         if self.allows(recipe, data, cohort) or any(reveal.round == round_id for reveal in self.reveals):
             return
         raise PolicyError(
-            "this site has unmasked in a round already, and does so once; its administrator may re-open it for one "
+            "this site has already revealed in a round, and does so only once; its administrator may re-open it for one "
             "recipe, its rows and one cohort: ghofl flower reopen."
         )
 
@@ -138,22 +138,22 @@ class History:
         return self.opening.covers(recipe, data, cohort)
 
     def known(self, site: str, data: str, round_id: str = "") -> Known:
-        """What this site tells its peers of earlier sums before a round of these rows."""
+        """What this site tells its peers about earlier sums before a round of these rows."""
         every = [*((each.round, each.survivors, each.data) for each in (*self.lists, *self.reveals)),
                  *((release.key, (site,) if release.is_message else (), release.data) for release in self.releases
                    if not release.is_report and (release.is_exact or not release.is_message))]  # fmt: skip
         numbers: dict[str, int] = {}
         for _, _, version in (*every, ("", (), data)):
             numbers.setdefault(version, len(numbers))
-        told = dict.fromkeys((of, names, numbers[version]) for of, names, version in every if of != round_id)
-        listed = {of for of, names, _ in told if names}
-        return Known(numbers[data], tuple(each for each in told if each[1] or each[0] not in listed))
+        sums = dict.fromkeys((of, names, numbers[version]) for of, names, version in every if of != round_id)
+        listed = {of for of, names, _ in sums if names}
+        return Known(numbers[data], tuple(each for each in sums if each[1] or each[0] not in listed))
 
     def check_sum(
         self, site: str, survivors: Iterable[str], data: str, fewest: int, round_id: str = "",
         others: Mapping[str, Known] | None = None,
     ) -> None:  # fmt: skip
-        """Raise `PolicyError` when a sum over these sites, beside what is known, shows fewer than `fewest` of them.
+        """Raise `PolicyError` when a sum over these sites, with those already known, shows fewer than `fewest` of them.
 
         `others` is what the other sites of the round know.
         """
@@ -161,43 +161,43 @@ class History:
             return
         if any(not each.survivors and each.round != round_id for each in self.reveals):
             raise PolicyError(
-                "this site unmasked in a round whose sites it has no list of, so that it cannot know what another sum "
-                "would show; its administrator may write min_difference = 1 in its policy where that is harmless."
+                "this site revealed in a round without a list of its sites, so it cannot know what another sum would "
+                "show; its administrator may write min_difference = 1 in its policy where that is harmless."
             )
-        told = {**(others or {}), site: self.known(site, data, round_id)}
-        known = sums_of(told)
-        shown = find_isolated([*known, sum_over(survivors, told)], fewest) if known else ()
+        by_site = {**(others or {}), site: self.known(site, data, round_id)}
+        known = sums_of(by_site)
+        shown = find_isolated([*known, sum_over(survivors, by_site)], fewest) if known else ()
         if shown:
             raise PolicyError(
-                f"beside what this site knows to have left, a sum over these sites would show {', '.join(shown)} by "
+                f"with the sums that this site knows of, a sum over these sites would show {', '.join(shown)} by "
                 f"{'itself' if len(shown) == 1 else 'themselves'}; its policy's min_difference is {fewest}."
             )
 
     def check_approval(
         self, recipe: Recipe, parcel: str, data: str, cohort: Iterable[str] | None = None, round_id: str = ""
     ) -> None:
-        """Raise `PolicyError` unless an administrator approved this very parcel, for a round with these sites.
+        """Raise `PolicyError` unless an administrator approved exactly this parcel, for a round with these sites.
 
-        A round whose survivor list was signed under the approval goes on, when its last stages are asked for again.
+        A round whose survivor list was signed under the approval may continue when its last stages are asked for again.
         """
         permit = self.approvals.get(recipe.fingerprint)
         if permit is None or permit.parcel != parcel:
-            raise not_approved(recipe)
+            raise approval_error(recipe)
         if round_id and any(listed.round == round_id for listed in self.lists):
             return
         if recipe.privacy.secure and not permit.covers(recipe.fingerprint, data, cohort):
             raise PolicyError(
-                f"what this site's administrator approved of recipe {recipe.fingerprint[:12]}… is used up, or is for "
+                f"the approval of recipe {recipe.fingerprint[:12]}… by this site's administrator is used up, or is for "
                 "other sites: ghofl flower check SITE.toml --recipe RECIPE.toml --cohort A,B,C --rounds N --confirm."
             )
 
     def risks(self, opening: Permit) -> tuple[str, ...]:
-        """What the sum of a new round would show beside the sums of earlier ones, a sentence for each of those."""
+        """What the sum of a new round would show with the sums of earlier ones, one sentence for each of those."""
         return tuple(_risk(earlier, opening) for earlier in self.reveals)
 
 
-def not_approved(recipe: Recipe) -> PolicyError:
-    """The error for what no administrator approved."""
+def approval_error(recipe: Recipe) -> PolicyError:
+    """The error for a recipe that no administrator has approved."""
     return PolicyError(
         f"this site's administrator has not approved recipe {recipe.fingerprint[:12]}… yet: "
         "ghofl flower check SITE.toml --recipe RECIPE.toml --confirm."
@@ -219,7 +219,7 @@ def _release(line: Line) -> Release:
     return Release(key, facts["recipe"], facts["data"], is_message, guarantee, line.what == "reported")
 
 
-def _used(permit: Permit, listed: Revealed) -> Permit:
+def _use(permit: Permit, listed: Revealed) -> Permit:
     """A permit with one round less, bound to the cohort that it was used for."""
     return Permit(permit.recipe, permit.data, permit.cohort or listed.cohort, permit.rounds - 1, permit.parcel)
 
@@ -228,7 +228,7 @@ def _risk(earlier: Revealed, opening: Permit) -> str:
     start = f"Round {earlier.round[:8]} (recipe {earlier.recipe[:12]}…, rows {earlier.data[:12]}…) "
     apart = sorted(set(earlier.survivors) ^ set(opening.cohort))
     if not earlier.survivors:
-        return start + "is known from its reply only: whose rows its sum covers is not."
+        return start + "is known from its reply only, so nobody knows whose rows its sum covers."
     if earlier.recipe != opening.recipe:
         return start + "was of another recipe: the two sums are two views of the same rows."
     if apart:
@@ -242,7 +242,7 @@ def _risk(earlier: Revealed, opening: Permit) -> str:
 
 
 def guarantee_facts(guarantee: Guarantee | None) -> dict[str, Any] | None:
-    """A guarantee as a line of the ledger has it: its numbers, without the sentences that follow from the recipe."""
+    """A guarantee for a line of the ledger: its numbers, without the sentences that follow from the recipe."""
     if guarantee is None:
         return None
     return {key: value for key, value in guarantee.to_dict().items() if key != "assumptions"}

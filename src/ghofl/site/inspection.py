@@ -1,4 +1,4 @@
-"""What an administrator sees and decides at a site: what would leave, whether it may, and one more secure round."""
+"""What an administrator sees and decides at a site: what would leave, whether it may, and further secure rounds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,10 +27,10 @@ from ghofl.site.site import Site
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Inspection:
-    """What would leave a site under a recipe, and what stands in its way.
+    """What would leave a site under a recipe, and what prevents it.
 
-    `rows` are those of the site as they are now, nothing where there is no file to read. `is_revealed` says that the
-    site's folder has unmasked in a round, so that a vector does not leave it again.
+    `rows` are the site's rows as they are now, None where there is no file to read. `is_revealed` says that the
+    site has already revealed in a round, so that a vector does not leave it again.
     """
 
     site: str
@@ -44,16 +44,16 @@ class Inspection:
 
     @property
     def is_outdated(self) -> bool | None:
-        """Whether the rows have changed since the parcel was packed; nothing when that cannot be known."""
+        """Whether the rows have changed since the parcel was packed; None when that cannot be known."""
         return is_outdated(self.parcel, self.rows)
 
     @property
     def state(self) -> str:
         """Whether it leaves, in words that follow "it"."""
         if self.is_revealed:
-            return "does not leave: this folder has unmasked in a round, see 'ghofl flower reopen'"
+            return "does not leave: this folder has already revealed in a round, see 'ghofl flower reopen'"
         if self.is_approved:
-            return "is approved, as it was packed before" if self.is_outdated else "is approved"
+            return "is approved, as it was packed earlier" if self.is_outdated else "is approved"
         return "waits for --confirm" if self.needs_approval else "leaves when it is asked for"
 
     @property
@@ -86,7 +86,7 @@ class Inspection:
 
 @dataclass(frozen=True, slots=True)
 class Reopening:
-    """One more secure round that a site's folder is, or would be, opened for, and what its sum would show."""
+    """A further secure round that a site's folder is, or would be, opened for, and what its sum would show."""
 
     site: str
     opening: Permit
@@ -103,9 +103,7 @@ class Reopening:
             "data": self.opening.data,
             "cohort": list(self.opening.cohort),
             "reopened": self.is_done,
-            "reveals": [
-                {"round": r.round, "recipe": r.recipe, "data": r.data, "cohort": list(r.cohort)} for r in self.reveals
-            ],
+            "reveals": [{k: asdict(r)[k] for k in ("round", "recipe", "data", "cohort")} for r in self.reveals],
             "risks": list(self.risks),
         }
 
@@ -122,8 +120,8 @@ def inspect(
 ) -> Inspection:
     """What would leave a site under a recipe; packed `again` from the rows as they are now, and approved by `confirm`.
 
-    An approval is for so many secure `rounds` of exactly the `cohort`, or of the first one where none is given. A
-    rule that refuses is told to `tell` before what it refuses is packed.
+    An approval is for a number of secure `rounds` of exactly the `cohort`, or of the first one where none is given. `tell`
+    is called for each rule that refuses, before anything is packed.
     """
     site.check_recipe(recipe)
     site.conditions().peer_keys()
@@ -131,7 +129,7 @@ def inspect(
     with memory.alone():  # a node may be answering a query just now
         rows, parcel = rows_now(site, recipe), None if again else recall(memory, recipe)
         rules = () if rows is None else site.conditions().disclosure.verdicts(rows.moments, recipe)
-        if tell is not None and recipe.privacy.epsilon is None:  # what leaves says less; this is for the administrator
+        if tell is not None and recipe.privacy.epsilon is None:  # a refusal to the server says less than this
             for verdict in rules:
                 if verdict.is_refusal:
                     tell(str(verdict))
@@ -153,13 +151,13 @@ def inspect(
 
 
 def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False) -> Reopening:
-    """Allow a site that has unmasked more rounds of these sites; without `confirm`, only say what that means."""
+    """Allow a site that has revealed further rounds of these sites; without `confirm`, only say what that means."""
     site.check_recipe(recipe)
     memory = site.memory()
     with memory.alone():
         history, parcel = History.load(memory), recall(memory, recipe)
         if not history.reveals:
-            raise SiteError("nothing was revealed from this folder yet; its first round needs no re-opening.")
+            raise SiteError("nothing was revealed from this folder yet; join its first round without re-opening.")
         if parcel is None:
             parcel = pack(site, recipe)
             remember(memory, recipe, parcel)

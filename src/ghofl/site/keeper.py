@@ -5,8 +5,8 @@
     network ══▶ SuperNode ══▶ ClientApp, a relay ══ Unix socket ══▶ keeper ─▶ answers ─▶ site
     (code of whoever submits a run; another OS user)                (the site's own installation and OS user)
 
-It listens on no network. Who may connect is what the socket's permissions and the site's `allow` say, checked by the
-credentials that the system gives of the other side. A connection is one letter and one answer.
+It listens on no network. The socket's permissions and the site's `allow` say who may connect; the system reports the
+other side's credentials. A connection carries one letter and one answer.
 """
 
 import contextlib
@@ -33,30 +33,30 @@ from ghofl.site.history import History
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
 
-LOCK = ".keeper"  # in the site's folder, held as long as the keeper lives
+LOCK = ".keeper"  # in the site's folder, locked as long as the keeper lives
 SOCKET_MODE = 0o660
 AT_ONCE = 16  # connections
-LETTER_TIME = 30.0  # seconds that a letter may take to come in, and its answer to be taken
-BURST, A_MINUTE = 120, 240  # questions that may come at once, and go on to come
-LOOK = 0.25  # seconds between two looks whether to end
+LETTER_TIME = 30.0  # seconds that a letter may take to arrive, and its answer to be read
+BURST, PER_MINUTE = 120, 240  # questions that may come at once, and per minute after that
+LOOK = 0.25  # seconds between two checks whether to end
 
 log = logging.getLogger("flwr")
 
 
 class Rate:
-    """So many questions at once, and so many a minute after that."""
+    """A limit on questions: a burst of so many at once, and so many per minute after that."""
 
     def __init__(
-        self, burst: int = BURST, a_minute: int = A_MINUTE, clock: Callable[[], float] = time.monotonic
+        self, burst: int = BURST, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._burst, self._a_second, self._clock = burst, a_minute / 60, clock
+        self._burst, self._per_second, self._clock = burst, per_minute / 60, clock
         self._left, self._at, self._lock = float(burst), clock(), threading.Lock()
 
     def allows(self) -> bool:
-        """Whether one more may come now; then it is counted."""
+        """Whether one more may come now; if so, it is counted."""
         with self._lock:
             now = self._clock()
-            self._left = min(float(self._burst), self._left + (now - self._at) * self._a_second)
+            self._left = min(float(self._burst), self._left + (now - self._at) * self._per_second)
             self._at = now
             if self._left < 1:
                 return False
@@ -67,7 +67,7 @@ class Rate:
 class Keeper:
     """A site's keeper, once its folder is locked and its socket is open.
 
-    The site file, its policy and its recipe are read again for every question: a change of them needs no restart.
+    The site file, its policy and its recipe are read again for every question: changing them needs no restart.
     """
 
     def __init__(self, path: str | Path, rate: Rate | None = None) -> None:
@@ -83,7 +83,7 @@ class Keeper:
         self._stop, self._slots = threading.Event(), threading.Semaphore(AT_ONCE)
 
     def stop(self) -> None:
-        """Answer what was asked already, and end."""
+        """Answer the questions that have come, then end."""
         self._stop.set()
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -92,7 +92,7 @@ class Keeper:
         Raises `BusyError` when another keeper has the folder, and `SiteError` when its ledger is damaged.
         """
         memory = self.site.memory()
-        with _only_keeper(Path(self.site.folder)), _listening(self.site) as listener:
+        with _only_keeper(Path(self.site.folder)), _open_socket(self.site) as listener:
             with memory.alone():
                 History.load(memory)
             log.info("The keeper of %s answers at %s", self.site.name, self.site.socket)
@@ -129,26 +129,24 @@ class Keeper:
     def _converse(self, link: socket.socket) -> None:
         user = peer_of(link)
         if user not in self.allowed:
-            log.warning(
-                "User %d is not one that this keeper answers (allow in the site file); it is told nothing", user
-            )
+            log.warning("User %d is not in `allow` of the site file; the connection gets no answer", user)
             return
         head, payload = post.receive(link, post.QUESTION_BYTES)
         if self.rate.allows():
             reply = self._answer(head, payload)
         else:
-            reply = refusal(PolicyError("this site is asked more than it answers in a minute; ask again later."))
+            reply = refusal(PolicyError("this site gets more questions than it answers per minute; ask again later."))
         post.send(link, {"fields": reply.fields}, reply.content)
 
     def _answer(self, head: dict[str, object], payload: bytes) -> Letter:
         try:
             action = head.get("action")
             if action not in ACTIONS or set(head) != {"action", "fields"}:
-                raise PolicyError(f"this site answers {', '.join(ACTIONS)}, and nothing else.")
+                raise PolicyError(f"this site answers only {', '.join(ACTIONS)}.")
             site = Site.load(self.path)
             if (site.name, site.folder) != (self.site.name, self.site.folder):
                 raise SiteError(
-                    f"{self.path} names another site or folder than when this keeper began; start it again."
+                    f"{self.path} names another site or folder than when this keeper started; restart the keeper."
                 )
             return answer(str(action), Letter(post.fields_of(head), payload), site, site.memory())
         except Exception as error:
@@ -163,16 +161,16 @@ def allowed_users(names: tuple[str, ...]) -> frozenset[int]:
             found.add(int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid)
         except (KeyError, OverflowError):
             raise SiteError(
-                f"allow names the user {name[:40]!r}, whom this machine does not know; write user names or ids, e.g. "
+                f"allow names the user {name[:40]!r}, who does not exist on this machine; write user names or ids, e.g. "
                 'allow = ["flower"].'
             ) from None
     return frozenset(found)
 
 
 def peer_of(link: socket.socket) -> int:
-    """The user id of the process at the other side, as the system says, which that process cannot choose."""
+    """The user id of the process at the other end, as reported by the system, so that the process cannot fake it."""
     if not hasattr(socket, "SO_PEERCRED"):
-        raise SiteError("this system does not say who is at the other side of a socket; a keeper needs Linux.")
+        raise SiteError("this system does not say who is at the other end of a socket; run the keeper on Linux.")
     return struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("iII")))[1]
 
 
@@ -181,14 +179,14 @@ def _only_keeper(folder: Path) -> Iterator[None]:
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, files.PRIVATE)
     file: BinaryIO
     with os.fdopen(handle, "r+b") as file:
-        if not files.is_ours(file):
+        if not files.try_lock(file):
             raise BusyError(f"another keeper is at work in {folder}; a folder has one. End that one first.")
         yield
 
 
 @contextmanager
-def _listening(site: Site) -> Iterator[socket.socket]:
-    """The site's socket, open to its owner and group alone, and removed at the end."""
+def _open_socket(site: Site) -> Iterator[socket.socket]:
+    """The site's socket, open to its owner and group only, and removed at the end."""
     path = Path(site.socket)
     _clear(path)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
@@ -211,20 +209,20 @@ def _listening(site: Site) -> Iterator[socket.socket]:
 
 
 def _clear(path: Path) -> None:
-    """Remove the socket that a killed keeper left behind; what is not a socket, or is answered, stays."""
+    """Remove the socket that a killed keeper left behind; raise for another file, or a socket in use."""
     try:
         is_socket = stat.S_ISSOCK(path.lstat().st_mode)
     except FileNotFoundError:
         return
     if not is_socket:
-        raise SiteError(f"{path} is there and not a socket; give the keeper's socket another path, or remove it.")
+        raise SiteError(f"{path} exists and is not a socket; give the keeper's socket another path, or remove it.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             path.unlink()
             return
-    raise BusyError(f"another process answers at {path}; give this site a socket of its own.")
+    raise BusyError(f"another process answers at {path}; give this site its own socket.")
 
 
 def _group(name: str) -> int:
@@ -232,13 +230,13 @@ def _group(name: str) -> int:
         return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
     except KeyError:
         raise SiteError(
-            f"socket_group is {name[:40]!r}, which this machine does not know; make the group first."
+            f"socket_group is {name[:40]!r}, which does not exist on this machine; create the group first."
         ) from None
 
 
 @contextmanager
-def ended_by_signals(keeper: Keeper) -> Iterator[None]:
-    """SIGTERM and Ctrl-C end the keeper in order while the block runs."""
+def stop_on_signals(keeper: Keeper) -> Iterator[None]:
+    """While the block runs, SIGTERM and Ctrl-C stop the keeper cleanly."""
     before = {number: signal.signal(number, lambda *_: keeper.stop()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield

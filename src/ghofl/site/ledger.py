@@ -1,8 +1,8 @@
-"""A site's ledger: what it was asked, what it answered and refused, one line each, and nothing is ever taken out.
+"""A site's ledger: what it was asked, what it answered and what it refused, one line each; no line is ever removed.
 
 A line is JSON with its number, the time, what happened, and the sha256 of the line before it, so that a line cannot
-be changed, moved or left out without all that follow. `ledger.head` beside it names the last line that was written: a
-ledger that lost its end, or all of it, is recognised too. A line is on the disk before what it tells of leaves.
+be changed, moved or left out without changing all that follow. `ledger.head` beside it names the last line, so that a
+ledger that lost its end, or all of it, is recognised too. A line is on disk before the thing it records leaves.
 
 ::
 
@@ -22,7 +22,7 @@ from ghofl.recipe import Recipe
 from ghofl.site.memory import Memory
 
 LEDGER, HEAD, OLD = "ledger.jsonl", "ledger.head", "reveals.json"
-START = "0" * 64  # what the first line names as the one before it
+START = "0" * 64  # stands for the line before the first
 OWN_KEYS = ("number", "time", "what", "before")
 LONGEST = 2**24  # bytes of a line
 MOST_CHECKED = 4
@@ -58,15 +58,15 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """The sha256 of the last line: who notes it elsewhere can tell later that nothing before it was changed."""
+        """The sha256 of the last line; noted elsewhere, it shows later whether anything before it was changed."""
         return self.lines[-1].sha256 if self.lines else START
 
     @classmethod
     def load(cls, memory: Memory) -> "Ledger":
-        """The ledger of a site's folder; the reveals that an earlier version counted are its first lines."""
+        """The ledger of a site's folder; reveals that an earlier version recorded become its first lines."""
         content, head = memory.get(LEDGER), memory.get(HEAD)
         if content is None and head is None:
-            return _imported(memory)
+            return _import_old(memory)
         ledger = cls.from_bytes(content or b"")
         if head is not None:
             number, _, sha256 = head.decode(errors="replace").strip().partition(" ")
@@ -92,8 +92,8 @@ class Ledger:
         return cls(tuple(found), len(torn))
 
     def write(self, memory: Memory, what: str, **facts: Any) -> "Ledger":
-        """The ledger with one more line, which is on the disk when this returns."""
-        if self.torn:  # a process died while it wrote: what it wrote of never left
+        """The ledger with one more line, which is on disk when this returns."""
+        if self.torn:  # a process died while writing the line, so what it records never left
             memory.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
             return Ledger(self.lines).write(memory, "torn", bytes=self.torn).write(memory, what, **facts)
         assert not set(facts) & set(OWN_KEYS)
@@ -101,7 +101,9 @@ class Ledger:
         line = Line(len(self.lines) + 1, time, what, self.head, _plain(facts))
         raw = _raw(line)
         if len(raw) > LONGEST:
-            raise SiteError(f"a line of the ledger would have {len(raw):,} bytes, and {LONGEST:,} are allowed.")
+            raise SiteError(
+                f"a line of the ledger would have {len(raw):,} bytes, and {LONGEST:,} are allowed; use shorter names."
+            )
         memory.append(LEDGER, raw + b"\n")
         done = Line(line.number, time, what, self.head, line.facts, hashlib.sha256(raw).hexdigest())
         memory.put(HEAD, f"{done.number} {done.sha256}\n".encode())
@@ -112,13 +114,11 @@ class Ledger:
         return (line for line in self.lines if line.what in kinds)
 
 
-_CHECKED: list[
-    tuple[bytes, tuple[Line, ...]]
-] = []  # ledgers by their bytes: what was added since is all there is to check
+_CHECKED: list[tuple[bytes, tuple[Line, ...]]] = []  # ledgers by their bytes, so that only new lines are checked
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON gives it back: tuples are lists, and texts have no halves of characters."""
+    """A value as JSON returns it: tuples are lists, and texts have no unpaired surrogates."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -145,12 +145,12 @@ def _line(raw: bytes, number: int, before: str) -> Line:
 def _damaged(why: str) -> SiteError:
     return SiteError(
         f"{LEDGER} in the site's folder is damaged: {why}. It says what has left this site, and without it nothing "
-        "does. Bring it back from a copy; what was changed shows in 'ghofl ledger verify'."
+        "leaves. Restore it from a copy; 'ghofl ledger verify' checks it."
     )
 
 
-def _imported(memory: Memory) -> Ledger:
-    """The ledger of a folder that has none yet, with what an earlier version wrote down of its reveals."""
+def _import_old(memory: Memory) -> Ledger:
+    """The ledger of a folder that has none yet, with the reveals that an earlier version recorded."""
     ledger, kept = Ledger(), memory.get(OLD)
     if kept is None:
         for round_id in (memory.get("used-rounds") or b"").decode().split():
@@ -169,8 +169,8 @@ def _imported(memory: Memory) -> Ledger:
         opened = None if opening is None else {key: opening[key] for key in ("recipe", "data", "cohort")}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise SiteError(
-            f"{OLD} in the site's folder is damaged; it says what was unmasked. Bring it back from a copy: "
-            "without it, nothing is revealed."
+            f"{OLD} in the site's folder is damaged; it says what was revealed, and without it nothing more is. "
+            "Restore it from a copy."
         ) from None
     for reveal in reveals:
         ledger = ledger.write(memory, "revealed", **reveal, source=OLD)

@@ -1,4 +1,4 @@
-"""What travels between server and sites, whatever carries it."""
+"""Letters between server and sites, whatever carries them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from ghofl.files import FileBytes
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What travels either way: a few named values, and bytes of any size, in memory or in a file."""
+    """A question or an answer: a few named values, and bytes of any size, in memory or in a file."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     payload: bytes | FileBytes = field(default=b"", repr=False)

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from ghofl import files
 
-PATIENCE = 600.0  # seconds that a query or a command waits for another process at work in the same site folder
+PATIENCE = 600.0  # seconds that a query or a command waits for another process in the same site folder
 
 
 @runtime_checkable
@@ -18,19 +18,19 @@ class Memory(Protocol):
     is_lasting: bool
 
     def alone(self) -> AbstractContextManager[None]:
-        """Be the only process that reads and writes here while a block runs; wait for another one, or raise."""
+        """Be the only process that reads and writes here while a block runs; wait for another, or raise."""
         ...
 
     def get(self, name: str) -> bytes | None:
-        """What was put there, or nothing."""
+        """The bytes under a name, or None."""
         ...
 
     def put(self, name: str, content: bytes) -> None:
-        """Remember; what was there before is replaced in one step."""
+        """Store bytes under a name; earlier ones are replaced in one step."""
         ...
 
     def append(self, name: str, content: bytes) -> None:
-        """Remember more under a name; what was there before stays before it."""
+        """Add bytes to the end of those under a name."""
         ...
 
     def forget(self, prefix: str) -> None:
@@ -39,7 +39,7 @@ class Memory(Protocol):
 
 
 class FolderMemory:
-    """A folder of files that only their owner reads: round secrets are among them."""
+    """A folder of files that only their owner can read, because round secrets are among them."""
 
     is_lasting = True
 
@@ -47,25 +47,25 @@ class FolderMemory:
         self.folder = files.own_folder(folder)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Be the only process at work in the folder while a block runs; another one is waited for, ten minutes at most."""
+        """Be the only process at work in the folder while a block runs; wait for another one up to ten minutes."""
         return files.alone(self.folder, PATIENCE)
 
     def get(self, name: str) -> bytes | None:
-        """What was put there, or nothing."""
+        """The bytes under a name, or None."""
         try:
             return (self.folder / name).read_bytes()
         except FileNotFoundError:
             return None
 
     def put(self, name: str, content: bytes) -> None:
-        """Remember; the file is there whole or not at all."""
+        """Store bytes under a name; the file is written whole or not at all."""
         path = self.folder / name
         if path.parent != self.folder:
             files.private_folder(path.parent)
         files.write(path, content, files.PRIVATE)
 
     def append(self, name: str, content: bytes) -> None:
-        """Add to the end of a file, and return when it is on the disk."""
+        """Add to the end of a file, and return when it is on disk."""
         with files.open_private(self.folder / name) as file:
             file.write(content)
             file.flush()

@@ -1,9 +1,8 @@
 """What leaves a site: its rows are added up, and the sums become a message or the vector that a secure round hides.
 
-Command line, Flower, simulation and demo all come through here.
+Command line, Flower, simulation and demo all use this module.
 """
 
-import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -19,8 +18,9 @@ from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
-from ghofl.wire.message import Message
-from ghofl.workers import ahead
+from ghofl.statistics import arrays
+from ghofl.wire.message import Message, check_row_count
+from ghofl.workers import prefetch
 
 Progress = Callable[[str, int, int], None]
 BLOCK = 4096
@@ -28,7 +28,7 @@ BLOCK = 4096
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Embedded:
-    """Rows of a site as they are: embeddings and class numbers, and the rows that were left out of them."""
+    """Rows of a site as embeddings and class numbers, with the rows that were left out."""
 
     x: Num[np.ndarray, "n dim"] = field(repr=False)
     y: Int64[np.ndarray, " n"] = field(repr=False)
@@ -62,7 +62,7 @@ class Counted:
 class Outgoing:
     """What leaves a site under a recipe: a `message`, or in secure recipes a `vector` that a round hides.
 
-    `moments` are as they leave, but for the share of distributed noise that every secure round draws anew.
+    `moments` are as they leave, except for the share of distributed noise, which every secure round draws anew.
     """
 
     recipe: Recipe
@@ -90,7 +90,7 @@ def outgoing(
     Guarantees
     ----------
     The exact sums never depend on blocks, batches or threads. Noise comes from the operating system's entropy unless a
-    `stream` is given, is drawn once per call, and a share of distributed noise only in `Outgoing.vector`.
+    `stream` is given. It is drawn once per call; a share of distributed noise is drawn only in `Outgoing.vector`.
 
     Examples
     --------
@@ -100,6 +100,8 @@ def outgoing(
     >>> left.message.site, left.message.moments.counts
     ('north', array([1, 1]))
     """
+    if isinstance(rows, Embedded) and not recipe.privacy.secure:
+        check_row_count(len(rows.x), recipe)  # before they are added up, which takes minutes where they are many
     counted = rows if isinstance(rows, Counted) else count(features or Features.of(recipe), rows, progress)
     if not recipe.privacy.secure:
         message = Message.of(counted.moments, recipe, name, stream, counted.clipping)
@@ -125,7 +127,7 @@ def count(features: Features, rows: Embedded | Encodable, progress: Progress | N
 def limit_persons(
     rows: Embedded | Encodable, recipe: Recipe, source: str, split: str, column: str, own: int | None
 ) -> Embedded | Encodable:
-    """The rows of which at most so many are about one person, as a column of their file says; all without a column."""
+    """The rows, limited to so many per person by a column of their file; all of them without a column."""
     if not column:
         if own is not None:
             raise EmbeddingsError("rows_per_person needs the column that says who a row is about; write person too.")
@@ -148,24 +150,23 @@ def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ..
         return
     bad += rows.bad
     done = 0
-    for x, y in ahead(_read(rows)):
+    for x, y in prefetch(_read(rows)):
         yield x, y
         done += len(y)
         report("rows", done, len(rows.x))
 
 
 def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Blocks of rows in memory; those of a file are read here, while earlier ones are worked on."""
+    """Blocks of rows in memory; rows of a file are read here, while earlier blocks are being added up."""
     for start in range(0, len(rows.x), BLOCK):
         x, y = rows.x[start : start + BLOCK], rows.y[start : start + BLOCK]
-        yield (_copied(x) if isinstance(x, np.memmap) else x), y
+        yield (_copy(x) if arrays.is_mapped(x) else x), y
 
 
-def _copied(x: np.memmap) -> np.ndarray:
-    """Rows of a mapped file in memory, and no page of the file left in it: the whole file may be larger than that."""
+def _copy(x: np.ndarray) -> np.ndarray:
+    """A copy of rows of a mapped file; the file's pages are released, because it may be larger than memory."""
     out = np.array(x)
-    if not x.flags.writeable and x.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):
-        x._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
+    arrays.forget(x)
     return out
 
 

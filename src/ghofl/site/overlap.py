@@ -1,13 +1,13 @@
-"""What sums over overlapping groups of sites show about fewer sites than any of them covers.
+"""What sums over overlapping groups of sites reveal about fewer sites than any one of them covers.
 
 A sum over sites is a vector of zeros and ones, and whoever knows several sums knows every combination of them::
 
     {1,2,3,4,5} − {1,2,3,4}               =  {5}
     {1,2,3,4} + {1,2,5,6} − {3,4,5,6}     =  2 · {1,2}
 
-Multiples show as much as the thing itself, so what counts is the row space over the rational numbers: does it hold a
-vector that is zero everywhere but at a few sites? With the matrix reduced to its pivots, a vector inside the sites T
-exists if and only if the rows whose pivots lie in T depend on each other outside T, so every small T is looked at, exactly.
+Multiples reveal as much as the sum itself, so the question is about the row space over the rational numbers: does it hold
+a vector that is zero everywhere but at a few sites? With the matrix reduced to its pivots, a vector inside the sites T
+exists if and only if the rows whose pivots lie in T depend on each other outside T, so every small T is checked, exactly.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,13 +22,13 @@ MOST_LOOKS = 100_000
 
 
 def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
-    """Sites, fewer than `fewest`, whose own sum follows from some sums; none when no combination shows so few.
+    """Fewer than `fewest` sites whose own sum follows from some sums; empty when no combination shows so few.
 
     A site whose rows changed between two sums is two parts of one site: their difference is what changed at that site.
 
     Guarantees
     ----------
-    Exact: rational arithmetic, every group of sites. Where there would be too much to look at, `PolicyError` is raised.
+    Exact: every group of sites is checked in rational arithmetic. Where there are too many, `PolicyError` is raised.
 
     Examples
     --------
@@ -44,18 +44,18 @@ def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
     distinct = list(dict.fromkeys(sums))
     if len(distinct) > MOST_SUMS:
         raise PolicyError(
-            f"this site knows of {len(distinct)} different sums, and whether they show single sites is checked up to "
-            f"{MOST_SUMS}; a new folder for new rows begins at none."
+            f"this site knows of {len(distinct)} different sums, and can check at most {MOST_SUMS} for what they reveal; "
+            "start a new folder with new rows."
         )
     columns = _columns(distinct)
-    rows, pivots = _reduced([[Fraction(mark) for mark in row] for row in zip(*columns, strict=True)])
+    rows, pivots = _reduce([[Fraction(mark) for mark in row] for row in zip(*columns, strict=True)])
     groups = [frozenset(site for site, _ in parts) for parts in columns.values()]
     at = {pivot: row for row, pivot in zip(rows, pivots, strict=True)}
     for looks, inside in enumerate(_small(groups, fewest)):
         if looks >= MOST_LOOKS:
             raise PolicyError(
-                f"this site knows of {len(distinct)} sums over {len(groups)} groups of sites, too many to check whether "
-                "they show single sites; a new folder for new rows begins at none."
+                f"this site knows of {len(distinct)} sums over {len(groups)} groups of sites, too many to check for what "
+                "they reveal; start a new folder with new rows."
             )
         held = [at[i] for i in inside if i in at]
         if held and not _are_independent(held, inside):
@@ -64,7 +64,7 @@ def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
 
 
 def _columns(sums: Sequence[Sum]) -> dict[tuple[int, ...], list[Part]]:
-    """Parts by the sums they are in: those that are always together cannot be told apart, and are one column."""
+    """Parts by the sums they are in: parts that are always together cannot be separated, and are one column."""
     columns: dict[tuple[int, ...], list[Part]] = {}
     for part in sorted(frozenset().union(*sums)):
         columns.setdefault(tuple(int(part in each) for each in sums), []).append(part)
@@ -73,19 +73,19 @@ def _columns(sums: Sequence[Sum]) -> dict[tuple[int, ...], list[Part]]:
 
 def _small(groups: Sequence[frozenset[str]], fewest: int) -> Iterator[frozenset[int]]:
     """Every set of groups that holds fewer than `fewest` sites together, small ones first."""
-    ahead: list[tuple[tuple[int, ...], frozenset[str]]] = [((), frozenset())]
-    while ahead:
+    smaller: list[tuple[tuple[int, ...], frozenset[str]]] = [((), frozenset())]
+    while smaller:
         found = []
-        for chosen, sites in ahead:
+        for chosen, sites in smaller:
             for i in range(chosen[-1] + 1 if chosen else 0, len(groups)):
                 if len(sites | groups[i]) < fewest:
                     found.append(((*chosen, i), sites | groups[i]))
                     yield frozenset(found[-1][0])
-        ahead = found
+        smaller = found
 
 
 def _are_independent(rows: Sequence[Sequence[Fraction]], inside: frozenset[int]) -> bool:
-    """Whether some rows are independent of each other outside some columns: as many columns there are independent."""
+    """Whether some rows, restricted to the columns that are not `inside`, are linearly independent."""
     basis: list[tuple[int, list[Fraction]]] = []
     for i in range(len(rows[0])):
         if i in inside:
@@ -102,7 +102,7 @@ def _are_independent(rows: Sequence[Sequence[Fraction]], inside: frozenset[int])
     return False
 
 
-def _reduced(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
+def _reduce(rows: list[list[Fraction]]) -> tuple[list[list[Fraction]], list[int]]:
     """A basis of the row space in reduced echelon form, and the column of each row's pivot."""
     rows, pivots, done = [list(row) for row in rows], [], 0
     for column in range(len(rows[0]) if rows else 0):

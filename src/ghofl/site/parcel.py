@@ -1,4 +1,4 @@
-"""What would leave a site under a recipe: packed once, shown to an administrator, and the same whenever it is asked for."""
+"""What would leave a site under a recipe: packed once, shown to an administrator, and the same bytes every time."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from ghofl.moments import Moments
 from ghofl.privacy import as_vector
 from ghofl.recipe import Recipe
 from ghofl.site.budget import check_budget
-from ghofl.site.history import History, Permit, not_approved
+from ghofl.site.history import History, Permit, approval_error
 from ghofl.site.ledger import Ledger
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import Counted, outgoing
@@ -39,7 +39,7 @@ class Parcel:
 
     @property
     def sha256(self) -> str:
-        """What an approval names."""
+        """The hash that an approval names."""
         return hashlib.sha256(self.content).hexdigest()
 
     @property
@@ -57,10 +57,10 @@ class Parcel:
 
 
 def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Parcel:
-    """What would leave the site now, after its policy agreed to recipe and rows.
+    """What would leave the site now, after its policy has allowed recipe and rows.
 
     Local noise is drawn here, once; a share of distributed noise is not, because every round has its own. `counted`
-    are the site's rows, where they were added up already.
+    are the site's rows, if they are already added up.
     """
     site.check_recipe(recipe)
     counted = counted or site.count(recipe)
@@ -78,14 +78,14 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:
-    """The moments of a site's rows as they are now, for its administrator; nothing when there is no file to read."""
+    """The moments of a site's rows as they are now, for its administrator; None when there is no file to read."""
     try:
         counted = site.count(recipe)
     except FileNotFoundError:
         return None
     if counted.moments.rows > recipe.max_rows:
         raise SiteError(
-            f"site {site.name!r} has {counted.moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} of one site; send "
+            f"site {site.name!r} has {counted.moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} per site; send "
             "fewer, or agree on a recipe with a larger max_rows under [limits]."
         )
     return counted
@@ -97,48 +97,46 @@ def smallest_class(moments: Moments) -> int:
 
 
 def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, ...]:
-    """What an administrator should know of a parcel before it leaves, given the site's rows as they are now."""
+    """What an administrator should know about a parcel before it leaves, given the site's rows as they are now."""
     out = ()
     if parcel.clipped > TOLERATED_CLIPPING:
         advice = "" if rows is None else f"; {rows.clipping.advice(recipe)}"
         out += (
             f"WARNING: {parcel.clipped:.1%} of its entries fell outside the grid and were clipped (up to "
-            f"{TOLERATED_CLIPPING:.1%} is harmless), so it is not fit to be sent{advice}.",
+            f"{TOLERATED_CLIPPING:.1%} is harmless), so it should not be sent{advice}.",
         )
     if rows is None:
-        out += ("WARNING: the rows behind it are not there any more; it is what was packed before.",)
+        out += ("WARNING: the rows it was made from are no longer there; this is what was packed before.",)
     elif is_outdated(parcel, rows):
         out += (
-            "WARNING: the rows have changed since this was packed. What leaves, and what an approval is for, is what was "
-            "packed before; --again makes it anew from the rows as they are now.",
+            "WARNING: the rows have changed since this was packed. What was packed before is what leaves and what an "
+            "approval is for; --again makes it from the rows as they are now.",
         )
     return out
 
 
 def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:
-    """Whether a parcel was made of other rows than there are now; nothing when that cannot be known."""
+    """Whether a parcel was made of other rows than there are now; None when that cannot be known."""
     return None if rows is None or not parcel.data else rows.moments.sha256 != parcel.data
 
 
 def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
     """The parcel that was packed for this recipe before, if the memory holds one."""
-    told, content = memory.get(_key(recipe, "json")), memory.get(_key(recipe, "bin"))
-    if told is None or content is None:
+    text, content = memory.get(_key(recipe, "json")), memory.get(_key(recipe, "bin"))
+    if text is None or content is None:
         return None
-    values = json.loads(told)
+    values = json.loads(text)
     if hashlib.sha256(content).hexdigest() != values["sha256"]:
-        raise MessageError(
-            "the message kept in this site's folder is damaged; remove it there and let it be made again."
-        )
+        raise MessageError("the message kept in this site's folder is damaged; remove it there, and it is made again.")
     if not values["is_message"] and "data" not in values:
-        return None  # a vector of an earlier version may have its noise in it already
-    told_of = (values["is_message"], values["rows"], tuple(values["sentences"]))
-    return Parcel(content, *told_of, values.get("data", ""), values.get("clipped", 0.0))
+        return None  # a vector of an earlier version may already contain its noise
+    facts = (values["is_message"], values["rows"], tuple(values["sentences"]))
+    return Parcel(content, *facts, values.get("data", ""), values.get("clipped", 0.0))
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Keep a parcel, so that a second query gets the very same bytes: same id, same noise."""
-    told = {
+    """Keep a parcel, so that a second query gets the same bytes: same id, same noise."""
+    values = {
         "is_message": parcel.is_message,
         "rows": parcel.rows,
         "sentences": parcel.sentences,
@@ -147,7 +145,7 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
         "clipped": parcel.clipped,
     }
     memory.put(_key(recipe, "bin"), parcel.content)
-    memory.put(_key(recipe, "json"), json.dumps(told, indent=1, ensure_ascii=False).encode())
+    memory.put(_key(recipe, "json"), json.dumps(values, indent=1, ensure_ascii=False).encode())
 
 
 def prepare_parcel(
@@ -160,7 +158,7 @@ def prepare_parcel(
     if memory.is_lasting:
         check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
     if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:
-        raise not_approved(recipe)  # before an approval, an error would tell of rows
+        raise approval_error(recipe)  # before an approval, other errors could reveal something about rows
     if parcel is None:
         parcel = pack(site, recipe)
         if memory.is_lasting:
@@ -171,13 +169,13 @@ def prepare_parcel(
 
 
 def approve(memory: Memory, permit: Permit) -> None:
-    """Note that an administrator has seen a parcel and lets it go."""
+    """Record that an administrator has seen a parcel and approved it."""
     facts = {"recipe": permit.recipe, "parcel": permit.parcel, "data": permit.data}
     Ledger.load(memory).write(memory, "approved", **facts, cohort=permit.cohort, rounds=permit.rounds)
 
 
 def is_approved(memory: Memory, recipe: Recipe, parcel: Parcel) -> bool:
-    """Whether an administrator approved this very parcel, and the approval is not used up."""
+    """Whether an administrator approved exactly this parcel, and the approval is not used up."""
     try:
         History.load(memory).check_approval(recipe, parcel.sha256, parcel.data)
     except PolicyError:

@@ -1,8 +1,8 @@
 """A big site adds its rows up in parts, on several machines or at several times, and merges them into its one message.
 
-A part holds exact sums of some of a site's rows, before noise, rounding, minimum counts or any rule of disclosure: it is
-a file of the site, for its owner's eyes only, and never leaves it. Nothing but `merge` reads it. What the recipe asks of
-a site happens once, when the message of the merged parts is made.
+A part holds exact sums of some of a site's rows, before noise, rounding, minimum counts or any rule of disclosure. Its
+file is for the site only and never leaves it; nothing but `merge` reads it. What the recipe asks of a site is done once,
+when the message is made from the merged parts.
 """
 
 import hashlib
@@ -23,13 +23,14 @@ from ghofl.moments import Layout, Moments
 from ghofl.names import is_hex, shown
 from ghofl.recipe import Recipe
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Progress, count
+from ghofl.statistics import arrays
 from ghofl.wire import envelope
 from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_lengths, check_plausible
 
 MOST = 100_000  # parts of one site
-LOOKED_AT = 1000  # rows, spread over a file, that tell it from another one with the same labels
+SAMPLED = 1000  # rows, spread over a file, that distinguish it from another one with the same labels
 FIELDS = {1: set(), 2: {"schema", "kind", "recipe", "layout", "rows", "sha256", "part", "source", "clipping"}}
 
 
@@ -47,7 +48,7 @@ class Place:
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.parts <= MOST:
             raise EmbeddingsError(
-                f"part {self.number} of {self.parts} is not there; parts are 1/N to N/N, at most {MOST:,} of them."
+                f"part {self.number} of {self.parts} does not exist; parts are 1/N to N/N, at most {MOST:,} of them."
             )
 
     @classmethod
@@ -59,7 +60,7 @@ class Place:
         return cls(int(found[1]), int(found[2]))
 
     def of_rows(self, rows: int) -> slice:
-        """Its rows: with all other parts, each row once."""
+        """The rows of this part; all parts together have each row once."""
         return slice(rows * (self.number - 1) // self.parts, rows * self.number // self.parts)
 
 
@@ -67,8 +68,8 @@ class Place:
 class Part:
     """The exact moments of one part of a site's rows, and what fell outside the grid.
 
-    `source` tells which rows the parts were cut from (the sha256 of all their labels and of some embeddings); it is empty
-    where each part has rows of its own, such as a file or a partition of a table.
+    `source` identifies the rows that the parts were cut from (the sha256 of all their labels and of some embeddings). It
+    is empty where each part has its own rows, such as a file or a partition of a table.
     """
 
     fingerprint: str
@@ -93,7 +94,7 @@ class Part:
         envelope.write(path, self.counted.moments, self._header(), PRIVATE)
 
     def to_bytes(self) -> bytes:
-        """The part as bytes, to be handed to another process of the site."""
+        """The part as bytes, for another process of the site."""
         return envelope.encode(self.counted.moments, self._header())
 
     def _header(self) -> dict[str, Any]:
@@ -138,7 +139,7 @@ def part_of(rows: Embedded | Encodable, place: Place) -> tuple[Embedded | Encoda
     digest.update(np.ascontiguousarray(labels, dtype="<i8").data if labels.dtype.kind == "i" else _texts(labels))
     some = place.of_rows(len(labels))
     if isinstance(rows, Embedded):
-        spread = np.unique(np.linspace(0, max(len(labels) - 1, 0), LOOKED_AT).astype(np.int64))[: len(labels)]
+        spread = np.unique(np.linspace(0, max(len(labels) - 1, 0), SAMPLED).astype(np.int64))[: len(labels)]
         digest.update(np.ascontiguousarray(rows.x[spread], dtype="<f8").data)
         return replace(rows, x=rows.x[some], y=rows.y[some]), digest.hexdigest()
     return replace(rows, samples=rows.samples.only(np.arange(some.start, some.stop))), digest.hexdigest()
@@ -149,7 +150,7 @@ def merge(parts: Iterable[Part], recipe: Recipe) -> Counted:
 
     Guarantees
     ----------
-    They are those of one process that adds up all rows, to the bit, and so is the count of what was clipped.
+    Moments and clipping are, to the bit, those of one process that adds up all rows.
 
     Examples
     --------
@@ -169,24 +170,24 @@ def merge(parts: Iterable[Part], recipe: Recipe) -> Counted:
         seen.add(part.place.number)
         check_overflow(total.layout, total.rows + part.counted.moments.rows, f"part {part.place.number}")
         for name, block in total.blocks.items():
-            block += part.counted.moments.blocks[name]
+            arrays.add_to(block, part.counted.moments.blocks[name])
         clipping += part.counted.clipping
     if first is None:
-        raise RosterError("no parts came; 'ghofl moments --part 1/N' makes the first of N.")
+        raise RosterError("there are no parts; 'ghofl moments --part 1/N' makes the first of N.")
     missing = sorted(set(range(1, first.place.parts + 1)) - seen)
     if missing:
         raise RosterError(
-            f"{len(seen)} of {first.place.parts} parts came; missing are {_listed(missing)}. All parts make the message."
+            f"{len(seen)} of {first.place.parts} parts came; missing are {_list_text(missing)}. Give all of them."
         )
     return Counted(total, clipping)
 
 
 def check_own_rows(recipe: Recipe, person: str = "") -> None:
-    """Raise where parts with rows of their own could count a person more often than the recipe promises."""
+    """Raise where parts with their own rows could count a person more often than the recipe promises."""
     if person or recipe.privacy.person_rows is not None:
         raise PrivacyError(
-            "at most so many rows of one person count, and a part that has a file of its own does not see the person's rows "
-            "in the others; put all rows into one file and leave out --own-file."
+            "the rows per person are limited, and a part with its own file does not see the person's rows in the others; "
+            "put all rows into one file and leave out --own-file."
         )
 
 
@@ -196,9 +197,12 @@ def _check_beside(part: Part, first: Part, seen: set[int], recipe: Recipe) -> No
         check_own_rows(recipe)
     number, parts = part.place.number, part.place.parts
     if parts != first.place.parts:
-        raise RosterError(f"part {number}/{parts} is beside one of {first.place.parts}; all are parts of one division.")
+        raise RosterError(
+            f"part {number}/{parts} and part {first.place.number}/{first.place.parts} are of different divisions; "
+            "give parts of one."
+        )
     if number in seen:
-        raise RosterError(f"part {number} of {parts} came twice; each is counted once.")
+        raise RosterError(f"part {number} of {parts} came twice; give each part once.")
     if part.source != first.source:
         raise RosterError(
             f"part {number} of {parts} was cut from other rows than part {first.place.number}; make all parts from one file."
@@ -218,7 +222,7 @@ def _place_in(header: dict[str, Any]) -> Place:
 def _clipping_in(header: dict[str, Any]) -> Clipping:
     lines = header["clipping"]
     if not isinstance(lines, list) or len(lines) != len(SPACES) or not all(map(_is_clipped, lines)):
-        raise MessageError("what the part says about clipped entries is damaged; make the part again.")
+        raise MessageError("the part's figures about clipped entries are damaged; make the part again.")
     return Clipping(*(Clipped(entries, clipped, float(reach)) for entries, clipped, reach in lines))
 
 
@@ -233,5 +237,5 @@ def _texts(labels: np.ndarray) -> bytes:
     return b"".join(f"{len(text)}:{text}".encode("utf-8", "surrogatepass") for text in map(str, labels))
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def _list_text(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")

@@ -1,4 +1,4 @@
-"""At most so many rows of one person: what makes a promise one about persons, and not about single rows."""
+"""A limit on the rows per person, which turns a promise about single rows into one about persons."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ ARRAYS = ".npz"
 def first_rows(persons: Shaped[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " kept"]:
     """The positions of the first `most` rows of every person, in order.
 
-    Which rows of a person count depends on that person's rows alone, so a person more or less moves nobody else's.
+    Which rows of a person count depends on that person's rows alone, so adding a person changes nobody else's.
 
     >>> first_rows(np.array(["ann", "bob", "ann", "ann"]), 2)
     array([0, 1, 2])
@@ -46,10 +46,10 @@ def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped
             f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."
         )
     if found is None or found.ndim != 1 or len(found) != rows or found.dtype.kind not in "iuUS":
-        came = "is not there" if found is None else f"has shape {found.shape} and {found.dtype}"
+        came = "does not exist" if found is None else f"has shape {found.shape} and {found.dtype}"
         raise EmbeddingsError(
-            f"{path}: the column {column!r} of persons {came}; it has one id per row, {rows} of them (bad "
-            "rows are taken out of the file first, not by --skip-bad)."
+            f"{path}: the column {column!r} of persons {came}; it needs one id per row, {rows} of them (remove bad "
+            "rows from the file, as --skip-bad does not work here)."
         )
     if found.dtype.kind in "US" and bool(np.any(found == found.dtype.type(""))):
         raise EmbeddingsError(f"{path}: {column!r} has rows without a person; every row needs an id.")
@@ -57,19 +57,19 @@ def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped
 
 
 def rows_per_person(recipe: Recipe, own: int | None) -> int:
-    """How many rows of one person count: what the recipe says, or the site's own number, where that is smaller."""
+    """How many rows of one person count: the recipe's number or the site's own, whichever is smaller."""
     agreed = recipe.privacy.person_rows
     if own is not None and own < 1:
-        raise PrivacyError(f"{own} rows per person; at least one counts.")
+        raise PrivacyError(f"rows per person is {own}; write 1 or more.")
     if agreed is None and own is None:
         raise PrivacyError(
-            "how many rows of one person count is not said; give --rows-per-person, or a recipe with it."
+            "nothing says how many rows of one person count; give --rows-per-person, or a recipe with person_rows."
         )
     return min(each for each in (agreed, own) if each is not None)
 
 
 def check_persons(recipe: Recipe, limited_to: int | None) -> None:
-    """Raise unless rows were limited to as many per person as the recipe's promise is about."""
+    """Raise unless rows were limited to at most the recipe's number per person."""
     agreed = recipe.privacy.person_rows
     if agreed is not None and (limited_to is None or limited_to > agreed):
         raise PrivacyError(

@@ -1,4 +1,4 @@
-"""What a site insists on before anything leaves it, whatever the server asks for."""
+"""A site's policy: its conditions before anything leaves it, whatever the server asks for."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,19 +26,19 @@ class Policy:
 
     `min_rows` and `min_count` are the fewest rows in all and in every class that has any; not together with epsilon,
     where refusing would be an answer without noise. `epsilon` and `delta` are the weakest promise accepted, `noise`
-    the mechanisms trusted with it. With `confirm` nothing leaves that was not approved with ``ghofl flower check
+    the mechanisms trusted with it. With `confirm` nothing leaves before it was approved with ``ghofl flower check
     --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
     keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
     one of the two. `min_survivors` and `corruption` are the fewest sites a secure sum covers and the share of them,
-    rounded up, that may work with the server; `min_difference` is the fewest sites that any combination of the sums a
-    site knows of may be about. `max_epsilon` and `max_delta` are what all releases may spend together, `epsilon` and `delta`
-    where they are not given. A recipe with an epsilon or secure aggregation is answered where the site has its own
-    copy of it or `confirm`; `any_recipe` answers every one that the policy allows, one after another. `disclosure` are
-    the rules of data custodians, by a preset.
+    rounded up, that may collude with the server; `min_difference` is the fewest sites that any combination of the sums a
+    site knows of may be about. All releases together may spend `max_epsilon` and `max_delta`, or else `epsilon` and
+    `delta`. A recipe with an epsilon or secure aggregation is answered if the site has its own copy of it or `confirm`;
+    `any_recipe` answers every recipe that the policy allows, one after another. `disclosure` are the rules of data
+    custodians, by a preset.
 
     Guarantees
     ----------
-    Texts of `PolicyError` repeat what recipe and policy say; of rows, no more than that a minimum is not met, and
+    Texts of `PolicyError` repeat what recipe and policy say. About rows they say at most that a minimum is not met, and
     under an epsilon nothing.
 
     Examples
@@ -77,23 +77,23 @@ class Policy:
         limits = {"epsilon": float("inf"), "delta": 1.0, "max_epsilon": float("inf"), "max_delta": 1.0}
         for name, most in limits.items():
             value = getattr(self, name)
-            if value is not None and not 0 < value < most:  # what is not a number compares with nothing
-                raise SiteError(f"policy: {name} is {value}; it is above 0 and below {most:g}.")
+            if value is not None and not 0 < value < most:  # also false for NaN
+                raise SiteError(f"policy: {name} is {value}; write a number above 0 and below {most:g}.")
         if not 0 <= self.corruption < 1:
             raise SiteError(
-                f"policy: corruption is {self.corruption}; it is a share of the sites, 0 or more and below 1."
+                f"policy: corruption is {self.corruption}; write a share of the sites, 0 or more and below 1."
             )
         if (self.delta is not None or self.noise) and self.epsilon is None:
             raise SiteError("policy: delta and noise are about a promise; write epsilon too, e.g. epsilon = 8.0.")
         if self.epsilon is not None and self.delta is None:
             raise SiteError(
-                f"policy: epsilon is {self.epsilon:g} and delta is missing, so that a promise with any chance of failing "
-                "would do; write the largest delta accepted, e.g. delta = 1e-5."
+                f"policy: epsilon is {self.epsilon:g} and delta is missing, so a promise that may fail with any probability "
+                "would be accepted; write the largest delta accepted, e.g. delta = 1e-5."
             )
         if self.epsilon is not None and not self.noise:
             raise SiteError(
-                f"policy: epsilon is {self.epsilon:g}, and noise does not say whose noise is trusted with it; write noise "
-                '= ["local", "distributed"], and "central" too where the server may see exact moments and adds the noise.'
+                f"policy: epsilon is {self.epsilon:g}, and noise does not say whose noise is trusted; write noise "
+                '= ["local", "distributed"], and add "central" if the server may see exact moments and add the noise.'
             )
         if (self.max_epsilon is None) != (self.max_delta is None):
             raise SiteError(
@@ -109,11 +109,11 @@ class Policy:
 
     @classmethod
     def load(cls, path: str | Path) -> "Policy":
-        """Read a policy from a TOML file; its `peers` are looked for beside it."""
+        """Read a policy from a TOML file; the path of `peers` is relative to it."""
         values = read_toml(path)
         if isinstance(values.get("peers"), str) and values["peers"]:
             values["peers"] = str(Path(path).parent / values["peers"])
-        if isinstance(values.get("disclosure"), str):  # disclosure = "usual" is short for its table with a preset alone
+        if isinstance(values.get("disclosure"), str):  # disclosure = "usual" is short for a table with that preset
             values["disclosure"] = {"preset": values["disclosure"]}
         return build_from(cls, values, path)
 
@@ -126,8 +126,8 @@ class Policy:
             )
         if promised.secure and not (self.peers or self.any_peers):
             raise PolicyError(
-                "this site's policy does not say whom it joins secure rounds with; its administrator writes peers, or "
-                "any_peers = true where the server is trusted not to invent the other sites."
+                "this site's policy does not say with whom it joins secure rounds; its administrator can write peers, or "
+                "any_peers = true if the server is trusted not to invent the other sites."
             )
         self.disclosure.check_recipe(recipe)
         if promised.epsilon is not None and self._counts_rows:
@@ -150,25 +150,25 @@ class Policy:
 
     @property
     def budget(self) -> tuple[float, float] | None:
-        """The epsilon and delta that all releases may spend together; nothing where the policy promises none."""
+        """The epsilon and delta that all releases may spend together; None where the policy sets no limit."""
         if self.max_epsilon is not None and self.max_delta is not None:
             return self.max_epsilon, self.max_delta
         return None if self.epsilon is None or self.delta is None else (self.epsilon, self.delta)
 
     def check_agreed(self, recipe: Recipe) -> None:
-        """Raise `PolicyError` for a recipe that nobody at the site agreed on, where one protects more than one answer.
+        """Raise `PolicyError` for a protected recipe that nobody at the site agreed on.
 
-        Whoever may choose recipes one after another learns from refusals, and averages noise away.
+        Whoever may send one recipe after another could learn from refusals, and average noise away.
         """
         is_protected = recipe.privacy.secure or recipe.privacy.epsilon is not None or self.secure or self.budget
         if is_protected and not (self.confirm or self.any_recipe):
             raise PolicyError(
-                "this site has neither its own copy of the recipe nor confirm = true in its policy, and so answers "
-                "no recipe with an epsilon or secure aggregation; its administrator writes one of them."
+                "this site has neither its own copy of the recipe nor confirm = true in its policy, so it answers no "
+                "recipe with an epsilon or secure aggregation; its administrator can add one of the two."
             )
 
     def check_moments(self, moments: Moments) -> None:
-        """Raise `PolicyError` unless there are rows enough, in all and in every class that has any."""
+        """Raise `PolicyError` unless there are enough rows, in all and in every class that has any."""
         if moments.rows < self.min_rows:
             raise PolicyError(f"this site has fewer rows than its policy's min_rows of {self.min_rows}.")
         present = moments.counts[moments.counts > 0]
@@ -180,8 +180,8 @@ class Policy:
     def _counts_rows(self) -> bool:
         return self.min_rows > 1 or self.min_count > 0
 
-    def in_rounds(self, recipe: Recipe) -> RoundRules:
-        """What this site insists on in a secure round of a recipe."""
+    def round_rules(self, recipe: Recipe) -> RoundRules:
+        """This site's conditions for a secure round of a recipe."""
         least, least_honest = fewest_survivors(recipe)
         return RoundRules(
             min_survivors=max(self.min_survivors, least), corruption=self.corruption, min_honest=max(2, least_honest)
@@ -197,11 +197,11 @@ class Policy:
         return keys
 
     def describe_rounds(self) -> str:
-        """Who learns what in a secure round, in a sentence for people."""
+        """What the server learns in a secure round, in a sentence for people."""
         if self.peers:
             return (
-                "It leaves masked, in a round with the sites of this site's peers only: the server learns the sum over "
-                "the round's sites and not these numbers, unless more of those sites than planned for work with it."
+                "It leaves masked, in a round with this site's peers only: the server learns the sum over the round's "
+                "sites and not these numbers, unless more of those sites than planned for collude with it."
             )
         return (
             "It leaves masked, in a round with whomever the server names (any_peers): an honest server learns the sum "

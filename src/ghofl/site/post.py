@@ -22,17 +22,17 @@ from ghofl.site.letter import Letter
 
 MAGIC = b"GHOFLK1\n"
 SIZES = struct.Struct(">IQ")
-HEAD_BYTES = 8 * 2**20  # the list of ids that a server has counted, or the signatures of a round
-QUESTION_BYTES = 64 * 2**20  # of a question's payload: the letters of a round with thousands of sites
+HEAD_BYTES = 8 * 2**20  # room for the list of ids that a server has counted, or the signatures of a round
+QUESTION_BYTES = 64 * 2**20  # of a question's payload: room for a round with thousands of sites
 ANSWER_BYTES = 2**33  # of an answer's payload, which the site itself made
 MOST_FIELDS, DEEPEST = 32, 1
-PATH_BYTES = 107  # what the system allows for the path of a Unix socket
-PATIENCE = 60.0  # seconds that a question waits for a keeper that is being started again
-ANSWER_TIME = 6 * 3600.0  # seconds that an answer may take: a site may embed all its samples for it
+PATH_BYTES = 107  # the longest path of a Unix socket that systems allow
+PATIENCE = 60.0  # seconds that a question waits for a keeper that is restarting
+ANSWER_TIME = 6 * 3600.0  # seconds that an answer may take, as a site may have to embed all its samples
 
 
 def check_socket_path(path: str) -> str:
-    """The path, or `SiteError` when the system does not take it for a socket."""
+    """The path, if the system allows it for a socket; otherwise raises `SiteError`."""
     size = len(os.fsencode(path))
     if not path or "\0" in path or size > PATH_BYTES:
         raise SiteError(
@@ -47,14 +47,14 @@ def check_socket_path(path: str) -> str:
 def ask(path: str, action: str, query: Letter, patience: float = PATIENCE) -> Letter:
     """A keeper's answer to a question.
 
-    A keeper that is not there, or that ends in the middle of an answer, is asked again for `patience` seconds: a site
+    If the keeper is down, or ends in the middle of an answer, the question is repeated for `patience` seconds: a site
     gives the same answer to the same question, so asking twice does no harm.
     """
     check_socket_path(path)
     deadline = time.monotonic() + patience
     while True:
         try:
-            return _asked(path, action, query)
+            return _ask_once(path, action, query)
         except (FileNotFoundError, ConnectionError) as error:
             if time.monotonic() >= deadline:
                 raise MessageError(
@@ -63,7 +63,7 @@ def ask(path: str, action: str, query: Letter, patience: float = PATIENCE) -> Le
             time.sleep(0.2)
 
 
-def _asked(path: str, action: str, query: Letter) -> Letter:
+def _ask_once(path: str, action: str, query: Letter) -> Letter:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.connect(path)
         link.settimeout(ANSWER_TIME)
@@ -81,14 +81,14 @@ def send(link: socket.socket, head: Mapping[str, Any], payload: bytes) -> None:
 
 
 def receive(link: socket.socket, most: int) -> tuple[dict[str, Any], bytes]:
-    """The head and payload of a letter from a socket; `MessageError` for anything that is not one, before it is read.
+    """The head and payload of a letter from a socket; raises `MessageError` for anything else before reading it.
 
-    `ConnectionError` is raised when the other side went away.
+    `ConnectionError` is raised when the other side has gone.
     """
     start = read(link, len(MAGIC) + SIZES.size)
     size, length = SIZES.unpack(start[len(MAGIC) :])
     if start[: len(MAGIC)] != MAGIC:
-        raise MessageError("what came is not a letter; this socket speaks nothing else.")
+        raise MessageError("what came is not a letter, and this socket takes nothing else.")
     if size > HEAD_BYTES or length > most:
         raise MessageError(f"a letter of {size:,} and {length:,} bytes came; {HEAD_BYTES:,} and {most:,} are allowed.")
     try:
@@ -101,12 +101,12 @@ def receive(link: socket.socket, most: int) -> tuple[dict[str, Any], bytes]:
 
 
 def read(link: socket.socket, size: int) -> bytes:
-    """So many bytes of a socket."""
+    """Exactly `size` bytes from a socket."""
     out = bytearray()
     while len(out) < size:
         piece = link.recv(min(size - len(out), 2**20))
         if not piece:
-            raise ConnectionResetError("the other side of a socket went away in the middle of a letter")
+            raise ConnectionResetError("the other side of a socket closed it in the middle of a letter")
         out += piece
     return bytes(out)
 

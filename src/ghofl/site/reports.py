@@ -1,4 +1,4 @@
-"""A report on a head leaves a site like anything else: checked against its policy, and in its ledger first."""
+"""Reports on heads: before one leaves a site, it is checked against the policy and recorded in the ledger."""
 
 import hashlib
 
@@ -12,15 +12,15 @@ from ghofl.site.ledger import Ledger
 from ghofl.site.site import Site
 
 
-def count_report(site: Site, recipe: Recipe, rows: Int64[np.ndarray, " classes"], data: str, report: bytes) -> None:
-    """Write into the site's ledger that a report leaves, and raise `PolicyError` where its policy does not allow it.
+def record_report(site: Site, recipe: Recipe, rows: Int64[np.ndarray, " classes"], data: str, report: bytes) -> None:
+    """Record in the site's ledger that a report leaves; raises `PolicyError` where its policy does not allow it.
 
     `rows` are the rows per class that it counts, `data` is their version. The same report again is the same release.
 
     Guarantees
     ----------
     Counts of right and wrong predictions are exact. So none leaves a site that has a budget, or that has sent anything
-    under an epsilon, and after one the guarantee of everything that left is none.
+    under an epsilon; and once one has left, no guarantee covers all releases together.
     """
     policy, memory = site.conditions(), site.memory()
     least = max(policy.min_count, policy.disclosure.number("class_rows") or 0)
@@ -32,7 +32,7 @@ def count_report(site: Site, recipe: Recipe, rows: Int64[np.ndarray, " classes"]
         if policy.budget is not None or any(release.guarantee for release in history.releases):
             raise PolicyError(
                 "a report counts right and wrong predictions exactly, and this site's rows are under an epsilon; "
-                "judge the head on rows that are not, with a site file and a folder of their own."
+                "judge the head on other rows, with their own site file and folder."
             )
         present = rows[rows > 0]
         if rows.sum() < policy.min_rows or (len(present) and present.min() < least):

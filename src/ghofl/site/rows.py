@@ -1,11 +1,11 @@
-"""The rows of a site from its files: embeddings as they are, or samples with the encoder that still has to run."""
+"""The rows of a site from its files: embeddings, or samples with the encoder that has yet to run."""
 
 from pathlib import Path
 
 from ghofl import encoders
 from ghofl.encoders import Runtime
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, check_encoder, load_encoder, load_samples, rows_for, without_bad
+from ghofl.samples import Columns, check_encoder, drop_bad, load_encoder, load_samples, rows_for
 from ghofl.site.outgoing import Embedded, Encodable
 
 
@@ -25,7 +25,7 @@ def load_embedded(
     """
     rows = rows_for(recipe, path, split, column=column, label=label, skip_bad=skip_bad)
     check_encoder(rows.encoder, recipe, path)
-    rows, bad = without_bad(rows) if skip_bad else (rows, [])
+    rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers), tuple(bad))
 
 
@@ -44,7 +44,7 @@ def load_encodable(
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
 ) -> Encodable:
-    """Samples and the encoder that a spec names, which is the recipe's and has its views; see `encoders.load` for its options."""
+    """Samples and the encoder of a spec, checked to be the recipe's, with its views; options as in `encoders.load`."""
     samples = load_samples(data, split, columns)
     views = encoders.agreed_views(encoder, recipe.encoder)
     loaded = load_encoder(encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views)

@@ -29,7 +29,7 @@ from ghofl.site.rows import load_embedded, load_encodable
 
 @runtime_checkable
 class Custodian(Protocol):
-    """Who answers for rows: a site with its own configuration, or one that a simulation plays."""
+    """Whoever answers for rows: a site with its own configuration, or a simulated one."""
 
     @property
     def name(self) -> str: ...
@@ -48,13 +48,13 @@ PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights", "soc
 class Site:
     """A site's own configuration; nothing in it comes from the server.
 
-    Rows are `embeddings` (with `split`), or `data` samples through an `encoder`. `folder` is what the site remembers:
-    the message it sent, approvals, the state of a secure round. `recipe` is its own copy of what was agreed on: any
-    other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` a file of what it
-    insists on. `labels_are_numbers` says that whole-number labels are places in the recipe's list of classes, from 0.
+    Rows are `embeddings` (with `split`), or `data` samples through an `encoder`. `folder` is where the site remembers
+    the message it sent, approvals and the state of a secure round. `recipe` is its own copy of the agreed recipe: any
+    other is refused. `auth_key` is the private key its SuperNode is registered with, and `policy` the file of its
+    conditions. `labels_are_numbers` says that whole-number labels are positions in the recipe's list of classes, from 0.
     `socket` is where its keeper answers, `socket_group` the group that may connect, and `allow` the users that may ask.
-    `person` is the column that says who a row is about; at most `rows_per_person` rows of one person count, or as many as
-    the recipe says where that is fewer.
+    `person` is the column that says who a row is about; at most `rows_per_person` rows of one person count, or the
+    recipe's number where that is smaller.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Site:
             )
         for key in ("embeddings", "data", "encoder", *PATHS):
             if "\0" in getattr(self, key):
-                raise SiteError(f"{key} is {getattr(self, key)[:80]!r}; no path has a zero character in it.")
+                raise SiteError(f"{key} is {getattr(self, key)[:80]!r}; a path must not contain a zero character.")
         if bool(self.embeddings) == bool(self.data) or bool(self.data) != bool(self.encoder):
             raise SiteError(
                 f'site {self.name!r} needs its rows: write embeddings = "rows.npz", or both data = "samples" and '
@@ -97,16 +97,16 @@ class Site:
             )
         if not self.folder:
             raise SiteError(
-                f"site {self.name!r} needs a folder of its own, where it keeps what it sent and approved; write "
+                f"site {self.name!r} needs its own folder, where it keeps what it sent and approved; write "
                 'folder = "/var/lib/ghofl".'
             )
 
     @classmethod
     def load(cls, path: str | Path) -> "Site":
-        """Read a site's configuration from a TOML file; paths in it start from that file's folder.
+        """Read a site's configuration from a TOML file; paths in it are relative to that file's folder.
 
-        So do the file of ``encoder = "onnx:FILE"``, and samples and ``hf:`` folders where they are there: both may
-        also be names that are known elsewhere.
+        So is the file of ``encoder = "onnx:FILE"``, and so are samples and ``hf:`` folders that exist there; otherwise
+        they may be names on the hub.
         """
         site: Site = build_from(cls, read_toml(path), path)
         folder = Path(path).parent
@@ -131,11 +131,11 @@ class Site:
         return build_from(cls, {key: value for key, value in values.items() if key in known}, "--node-config")
 
     def memory(self) -> Memory:
-        """What the site remembers, on disk."""
+        """The site's memory, on disk."""
         return FolderMemory(self.folder)
 
     def conditions(self) -> Policy:
-        """What the site insists on; nothing but rows without a policy file."""
+        """The site's policy; without a policy file, one that asks only for a row."""
         return Policy.load(self.policy) if self.policy else Policy()
 
     def check_recipe(self, recipe: Recipe) -> None:
@@ -146,8 +146,8 @@ class Site:
                 theirs, ours = recipe.fingerprint[:12], agreed.fingerprint[:12]
                 what = "class list" if agreed.classes != recipe.classes else "recipe"
                 raise PolicyError(
-                    f"the server's recipe {theirs}… is not the one agreed on here, {ours}…: another {what}. "
-                    "Give server and sites one recipe file."
+                    f"the server's recipe {theirs}… is not the one agreed on here, {ours}…: it has another {what}. "
+                    "Give server and sites the same recipe file."
                 )
         else:
             self.conditions().check_agreed(recipe)
@@ -158,7 +158,7 @@ class Site:
         return count(Features.of(recipe), self._rows(recipe))
 
     def audit(self, left: Outgoing) -> tuple[str, ...]:
-        """What the rows that leave would reveal to someone who reads them, in sentences."""
+        """What leaves, in sentences about what it would reveal to someone who reads it."""
         plan = plan_of(left.recipe)
         guarantee = plan.guarantee if plan is not None and plan.mechanism == "local" else None
         return tuple(audit(left.moments, left.recipe, guarantee).sentences())

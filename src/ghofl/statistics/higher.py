@@ -1,11 +1,12 @@
-"""Third and fourth powers of features, summed per class: what skewness and kurtosis need beside N, A and D.
+"""Third and fourth powers of features, summed per class: what skewness and kurtosis need in addition to N, A and D.
 
 ::
 
     D3_c = Σ_{y=c} x∘x∘x        D4_c = Σ_{y=c} x∘x∘x∘x
 
 A row no longer than R with entries within ±β adds a vector of length √Σ x_i^2p ≤ max|x_i|^(p−1) · ‖x‖, at most
-R·min(R, β)^(p−1), which a row along one axis attains. The cubes of two rows can point apart, their fourth powers cannot.
+R·min(R, β)^(p−1), which a row along one axis attains. The cubes of two rows can
+point in opposite directions; their fourth powers cannot.
 By Cauchy–Schwarz (Σx²)² ≤ N Σx⁴ and (Σx³)² ≤ Σx² Σx⁴. They are not rounded: central moments are small differences of
 large sums. `ghofl.moments.skewness` and `excess_kurtosis` read them.
 """

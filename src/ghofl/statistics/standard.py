@@ -11,12 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from ghofl.statistics.arrays import pieces
 from ghofl.statistics.statistic import Block, Rows, Statistic
 from ghofl.statistics.triangles import add_products, diagonal, sketched, triangle
 
 
 def _add_counts(rows: Rows, out: Block) -> None:
-    out[()] += len(rows)  # a scalar: far quicker than `out += …` on an array without dimensions
+    out[()] += len(rows)  # far quicker than `out += …` on an array without dimensions
 
 
 def _add_sums(rows: Rows, out: Block) -> None:
@@ -25,6 +26,17 @@ def _add_sums(rows: Rows, out: Block) -> None:
 
 def _add_squares(rows: Rows, out: Block) -> None:
     out += np.einsum("ij,ij->j", rows, rows, dtype=np.int64)
+
+
+def _diagonals(by_class: Block, dim: int, sketch: np.ndarray | None) -> Block:
+    return np.concatenate([some[:, diagonal(dim)] for (some,) in pieces(by_class)])
+
+
+def _over_classes(by_class: Block, dim: int, sketch: np.ndarray | None) -> Block:
+    out = np.zeros(by_class.shape[1:], dtype=np.int64)
+    for (some,) in pieces(by_class):
+        out += some.sum(axis=0)
+    return out
 
 
 # Shares of the privacy budget were chosen for LDA (docs/privacy.md, "Sharing the budget"): means are divided by the rows
@@ -65,7 +77,7 @@ SQUARES = Statistic(
     is_unsigned=True,
     is_rounded=True,
     parent="S",
-    derive=lambda by_class, dim, sketch: by_class[:, diagonal(dim)],
+    derive=_diagonals,
     above=(("A", "N"),),
 )
 BY_CLASS = Statistic(
@@ -87,7 +99,7 @@ POOLED = replace(
     name="B",
     is_per_class=False,
     parent="S",
-    derive=lambda by_class, dim, sketch: by_class.sum(axis=0),
+    derive=_over_classes,
 )
 OF_SKETCH = replace(
     BY_CLASS,

@@ -1,4 +1,4 @@
-"""What one kind of sum is, in one record: whoever needs its shape, bound, sensitivity or parent asks the record."""
+"""One kind of sum as a record, which holds its shape, bound, sensitivity and parent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,23 +17,24 @@ class Statistic:
     """A sum over rows x, per class or over all of them, whose entries are products of `power` features of a row.
 
     Everything that treats statistics alike (layouts, the builder, messages, sensitivity, noise, minimum counts,
-    plausibility, repair, estimates of size) reads these fields. In them, R is the longest a row can be, β the largest a
-    feature can be and ‖sketch‖ the largest singular value of the sketch matrix, or 1.
+    plausibility, repair, estimates of size) reads these fields. In them, R is the largest length of a row, β the
+    largest absolute value of a feature and ‖sketch‖ the largest singular value of the sketch
+    matrix, or 1.
 
-    - `name`: what recipes and messages call it.
+    - `name`: its name in recipes and messages.
     - `noun`: what its entries are, in the plural, for error messages.
     - `power`: how many features are multiplied in an entry; one row adds at most β^power to it.
-    - `of_class`: the shape of what one class has, or the whole where there is no class, from the number of features.
+    - `of_class`: the shape of one class's part, or of the whole block where it is not per class, from the number of features.
     - `add`: adds rows to such a part, exactly; with `is_deferred` it is called for many rows at a time.
-    - `length`: Δ, no row's contribution is longer, from R, β and ‖sketch‖; `formula` writes Δ² down.
-    - `share`: its part of the privacy budget, beside those of the others.
+    - `length`: Δ, the largest length of one row's contribution, from R, β and ‖sketch‖; `formula` is Δ² as text.
+    - `share`: its part of the privacy budget, relative to the shares of the other statistics.
     - `agreement`: (p, q, r) such that the contributions of two rows of one class have an inner product of at least
       Δ²(p + q·t + r·t²), where t ∈ [−1, 1] is x·x'/R².
-    - `is_per_class`: whether each class has its own, so that a minimum count can take the class out.
+    - `is_per_class`: whether each class has its own part, so that a minimum count can remove a small class.
     - `is_symmetric`: whether it is the packed upper triangle of second moments Σ x xᵀ.
-    - `is_sketched`: whether it is of the sketch z = Rᵀx instead of x; it is there when the recipe has a sketch.
+    - `is_sketched`: whether it sums the sketch z = Rᵀx instead of x; it is sent when the recipe has a sketch.
     - `is_unsigned`: whether no entry can be negative.
-    - `is_rounded`: whether privacy.rounding leaves low bits out.
+    - `is_rounded`: whether privacy.rounding drops its low bits.
     - `is_deferred`: whether rows wait for one product per class, which is quicker than adding them as they come.
     - `parent`, `derive`: the statistic it follows from, and how: from the parent's block, the number of features and the
       sketch matrix.
@@ -60,7 +61,7 @@ class Statistic:
     above: tuple[tuple[str, str], ...] = ()
 
     def width(self, dim: int, sketch: int) -> int:
-        """How many features it is about."""
+        """The number of features that it sums: those of a row, or of its sketch."""
         return sketch if self.is_sketched else dim
 
     def shape(self, classes: int, dim: int, sketch: int) -> tuple[int, ...]:
@@ -72,12 +73,12 @@ class Statistic:
         """The largest entry that one row can add; the features of a sketch are sums of `dim` others."""
         return (bound * dim if self.is_sketched else bound) ** self.power
 
-    def reached(self, dim: int, sketch: int) -> int:
-        """How many entries one row adds to, those beside the diagonal of a symmetric matrix counted twice."""
+    def entries_per_row(self, dim: int, sketch: int) -> int:
+        """How many entries one row adds to; a symmetric matrix counts those off its diagonal twice."""
         width = self.width(dim, sketch)
         return width * width if self.is_symmetric else prod(self.of_class(width))
 
     @property
-    def wish(self) -> str:
-        """What a recipe says to have it."""
+    def recipe_entry(self) -> str:
+        """What to write in a recipe so that sites send it."""
         return "a [sketch] section" if self.is_sketched else f"statistics = ['{self.name}']"

@@ -1,11 +1,12 @@
 """Upper triangles of symmetric integer matrices, and the exact products that fill them."""
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
 from ghofl.shapes import Float, Int, Int64, Integer, Num
+from ghofl.statistics.arrays import forget
 from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
@@ -22,32 +23,44 @@ def triangle(dim: int) -> int:
     return dim * (dim + 1) // 2
 
 
+@lru_cache(maxsize=64)
 def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
     """Where the diagonal lies in a packed upper triangle."""
     i = np.arange(dim, dtype=np.int64)
-    return i * dim - i * (i - 1) // 2
+    places = i * dim - i * (i - 1) // 2
+    places.setflags(write=False)
+    return places
 
 
-def unpacked(packed: Integer[np.ndarray, " triangle"], dim: int) -> Integer[np.ndarray, "dim dim"]:
-    """The full symmetric matrix of a packed upper triangle."""
-    full = np.empty((dim, dim), dtype=packed.dtype)
+def unpacked(
+    packed: Num[np.ndarray, "*many triangle"], dim: int, dtype: np.dtype | None = None
+) -> Num[np.ndarray, "*many dim dim"]:
+    """The full symmetric matrix of a packed upper triangle, or of many, in numbers of their own type or another."""
     if dim <= SMALL:
-        rows, columns = _upper(dim)
-        full[rows, columns] = full[columns, rows] = packed
-        return full
-    offset = 0
-    for i in range(dim):
-        width = dim - i
-        full[i, i:] = packed[offset : offset + width]
-        full[i:, i] = full[i, i:]
-        offset += width
+        return packed.astype(dtype or packed.dtype, copy=False).take(_places(dim), axis=-1)
+    full = np.empty((*packed.shape[:-1], dim, dim), dtype or packed.dtype)
+    for one, entries in zip(full.reshape(-1, dim, dim), packed.reshape(-1, packed.shape[-1]), strict=True):
+        _fill_upper(one, entries)
+        for left in range(0, dim, PANEL):  # mirrored by blocks, which stay in the cache
+            block = one[left : left + PANEL, left : left + PANEL]
+            block[...] = np.triu(block) + np.triu(block, 1).T
+            one[left + PANEL :, left : left + PANEL] = one[left : left + PANEL, left + PANEL :].T
     return full
 
 
+def _fill_upper(rows: np.ndarray, packed: np.ndarray) -> None:
+    """Write rows of a packed triangle, of which the first is the longest, each from the diagonal on."""
+    width, start = rows.shape[1], 0
+    for i, row in enumerate(rows):
+        row[i:] = packed[start : start + width - i]
+        start += width - i
+
+
 @cache
-def _upper(dim: int) -> tuple[Int64[np.ndarray, " triangle"], Int64[np.ndarray, " triangle"]]:
-    """Row and column of every entry of a small triangle."""
-    return np.triu_indices(dim)
+def _places(dim: int) -> Int64[np.ndarray, "dim dim"]:
+    """Where every entry of a small symmetric matrix lies in its packed upper triangle."""
+    i, j = np.indices((dim, dim))
+    return diagonal(dim)[np.minimum(i, j)] + np.abs(i - j)
 
 
 def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
@@ -56,17 +69,7 @@ def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "
     >>> times(np.array([1, 2, 3]), np.array([[1.0], [10.0]]))
     array([[21.], [32.]])
     """
-    dim = len(columns)
-    full, ends = np.empty((dim, dim), dtype=columns.dtype), np.append(diagonal(dim), triangle(dim)).tolist()
-    for i in range(dim):
-        full[i, i:] = packed[ends[i] : ends[i + 1]]
-    for left in range(0, dim, PANEL):  # mirrored by blocks, which stay in the cache
-        for top in range(0, left + 1, PANEL):
-            block = full[top : top + PANEL, left : left + PANEL]
-            full[left : left + PANEL, top : top + PANEL] = (
-                np.triu(block).T + np.triu(block, 1) if top == left else block.T
-            )
-    return full @ columns
+    return unpacked(packed, len(columns), columns.dtype) @ columns
 
 
 def packed(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:
@@ -132,10 +135,36 @@ def sketched(
 ) -> Int64[np.ndarray, "classes sketched"]:
     """Rᵀ M R for the packed symmetric matrix M of each class, packed again and exact."""
     assert sketch is not None, "whoever derives class moments of a sketch has its matrix"
+    if is_leading(sketch):
+        starts = diagonal(dim)[: sketch.shape[1]].tolist()
+        return by_class[:, np.concatenate([np.arange(at, at + len(starts) - i) for i, at in enumerate(starts)])]
     out = np.zeros((len(by_class), triangle(sketch.shape[1])), dtype=np.int64)
-    for c in np.flatnonzero([row.any() for row in by_class]):
-        s = unpacked(by_class[c], dim)
-        is_exact = float(np.abs(s).sum(dtype=np.float64)) * float(np.abs(sketch).max()) ** 2 < EXACT_IN_FLOAT64
-        dtype = np.float64 if is_exact else np.int64
-        out[c] = packed((sketch.T.astype(dtype) @ s.astype(dtype) @ sketch.astype(dtype)).astype(np.int64))
+    columns, longest = sketch.astype(np.float64), float(np.abs(sketch).max(initial=0)) ** 2
+
+    def work(c: int) -> None:
+        entries = by_class[c]
+        reach = 2.0 * float(np.abs(entries).sum(dtype=np.float64)) * longest  # over both halves
+        if not reach:
+            return
+        if reach < EXACT_IN_FLOAT64:
+            half = columns.T @ _half_times(entries, columns)
+            out[c] = packed((half + half.T).astype(np.int64))
+        else:
+            r = sketch.astype(np.int64)
+            out[c] = packed(r.T @ unpacked(entries, dim) @ r)
+        forget(entries)
+
+    each(work, range(len(by_class)))
+    return out
+
+
+def _half_times(packed: Int64[np.ndarray, " triangle"], columns: Float[np.ndarray, "dim k"]) -> np.ndarray:
+    """U times columns for the upper triangle U with half the diagonal, so that U + Uᵀ is the matrix: half of the work."""
+    dim, starts = len(columns), diagonal(len(columns)).tolist()
+    out = np.empty_like(columns)
+    for left in range(0, dim, PANEL):
+        rows = np.zeros((min(PANEL, dim - left), dim - left))
+        _fill_upper(rows, packed[starts[left] :])
+        rows.reshape(-1)[:: rows.shape[1] + 1] *= 0.5
+        out[left : left + PANEL] = rows @ columns[left:]
     return out

@@ -5,11 +5,21 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
+from safetensors import safe_open
 
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.files import FileBytes
+from ghofl.statistics import arrays
 from ghofl.wire import packing
 
+# What safetensors calls numbers, in the order in which it writes tensors of them.
+KINDS = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "U64": "u8", "I64": "i8", "F64": "f8", "F32": "f4", "U32": "u4", "I32": "i4",
+        "F16": "f2", "U16": "u2", "I16": "i2", "I8": "i1", "U8": "u1", "BOOL": "?",
+    }.items()
+}  # fmt: skip
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -38,17 +48,37 @@ def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing
     if info["dtype"] != "U8":
         raise MessageError(f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; packed integers are U8.")
     shape, offsets = info["shape"], info["data_offsets"]
-    whole = all(isinstance(part, list) and all(type(v) is int and v >= 0 for v in part) for part in (shape, offsets))
-    if not whole or len(shape) != 1 or len(offsets) != 2:
+    is_vector = isinstance(shape, list) and isinstance(offsets, list) and len(shape) == 1 and len(offsets) == 2
+    numbers = [*shape, *offsets] if is_vector else []
+    if not is_vector or set(map(type, numbers)) != {int} or min(numbers) < 0:
         raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; packed integers are one vector.")
-    low, high = offsets
-    if high - low != shape[0] or start + high > len(data):
+    size, low, high = numbers
+    if high - low != size or start + high > len(data):
         raise MessageError(
             f"tensor {name[:40]!r} claims bytes {low} to {high}, which are not there; the file is truncated."
         )
     if isinstance(data, FileBytes):
         return data.part(start + low, start + high)
-    return np.frombuffer(data, dtype=np.uint8, count=shape[0], offset=start + low)
+    return np.frombuffer(data, dtype=np.uint8, count=size, offset=start + low)
+
+
+def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file; those that are too large for memory stay in the file."""
+    with safe_open(data.path, "np"):  # every tensor lies where its shape says, without gaps, or SafetensorError
+        tensors, _, start = read_header(data, "head", max_header)
+    out = {}
+    for name, info in tensors.items():
+        if info["dtype"] not in KINDS:
+            raise MessageError(
+                f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; heads have {', '.join(KINDS)}."
+            )
+        dtype, shape = KINDS[info["dtype"]].newbyteorder("<"), tuple(info["shape"])
+        low, high = (start + offset for offset in info["data_offsets"])
+        if high - low > arrays.limit():
+            out[name] = np.asarray(np.memmap(data.path, dtype, "r", low, shape))
+        else:
+            out[name] = data[low:high].view(dtype).reshape(shape)
+    return out
 
 
 def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
@@ -70,10 +100,10 @@ def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
         raise MessageError(f"{size - end} bytes belong to no tensor; the file is damaged or not a ghofl file.")
 
 
-def read_json(text: bytes, what: str) -> dict[str, Any]:
+def read_json(text: bytes | str, what: str) -> dict[str, Any]:
     """A JSON object whose keys come once each; `what` it is, for the error."""
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_not_json)
+        value = _JSON.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError):
         raise MessageError(f"{what} is not JSON; the file is damaged or not a ghofl file.") from None
     if not isinstance(value, dict):
@@ -90,6 +120,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _not_json(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json)
 
 
 def compress(data: bytes) -> bytes:

@@ -10,12 +10,12 @@ may lie in memory or in a file; from a file they are read a few megabytes at a t
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from safetensors.numpy import save as save_safetensors
@@ -26,6 +26,8 @@ from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import shown
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
+from ghofl.statistics import arrays
 from ghofl.wire import container, packing
 
 SCHEMA = 2
@@ -86,21 +88,49 @@ def check_seal(header: Mapping[str, Any], data: bytes | FileBytes) -> None:
 
 def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write what `encode` gives, byte by byte the same, without ever holding all of it."""
-    codes = {name: packing.codes_of(block.ravel()) for name, block in moments.blocks.items()}
-    sizes: dict[str, int] = {}
+    tensors: dict[str, Streamed] = {}
     for name, block in moments.blocks.items():
-        sizes[f"{name}.codes"] = len(codes[name])
-        sizes[f"{name}.data"] = packing.data_bytes(codes[name], block.size)
-    full = {"schema": SCHEMA, **_full_header(moments, header)}
-    first, digest = _file_header({**full, "sha256": NO_DIGEST}, sizes), hashlib.sha256()
+        flat = block.reshape(-1)
+        codes = packing.codes_of(flat)
+        tensors[f"{name}.codes"] = Streamed("U8", (len(codes),), [codes])
+        data = packing.packed_slabs(flat, codes)
+        tensors[f"{name}.data"] = Streamed("U8", (packing.data_bytes(codes, len(flat)),), data)
+    write_sealed(path, tensors, _full_header(moments, header), mode)
+
+
+class Streamed(NamedTuple):
+    """A tensor of a file that is written: its type in the words of safetensors, its shape, and its content in pieces."""
+
+    kind: str
+    shape: tuple[int, ...]
+    content: Iterable[np.ndarray]
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> "Streamed":
+        """An array, a piece at a time where it is larger than memory."""
+        kind = next(kind for kind, dtype in container.KINDS.items() if dtype == array.dtype)
+        return cls(kind, array.shape, _little(array))
+
+
+def _little(array: np.ndarray) -> Iterator[np.ndarray]:
+    for (some,) in arrays.pieces(array):
+        yield some.astype(some.dtype.newbyteorder("<"), order="C", copy=False).reshape(-1)
+
+
+def write_sealed(
+    path: str | Path, tensors: Mapping[str, Streamed], header: Mapping[str, Any], mode: int = 0o666
+) -> None:
+    """Write what `seal` gives, byte by byte the same, without ever holding all of it."""
+    order = [*container.KINDS]
+    listed = dict(sorted(tensors.items(), key=lambda item: (order.index(item[1].kind), item[0])))
+    full, digest = {"schema": SCHEMA, **header}, hashlib.sha256()
     with files.replacing(path, mode) as file:
-        _hashed(file, digest, first)
-        for name in sorted(moments.blocks):
-            _hashed(file, digest, codes[name].data)
-            for piece in packing.packed_slabs(moments.blocks[name].ravel(), codes[name]):
+        _hashed(file, digest, _file_header({**full, "sha256": NO_DIGEST}, listed))
+        for each in listed.values():
+            for piece in each.content:
                 _hashed(file, digest, piece.data)
         file.seek(0)
-        file.write(_file_header({**full, "sha256": digest.hexdigest()}, sizes))
+        file.write(_file_header({**full, "sha256": digest.hexdigest()}, listed))
 
 
 def _full_header(moments: Moments, header: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,12 +150,12 @@ def _digest_position(data: bytes | FileBytes, digest: str) -> int:
     return header.find(pattern) + len(key) if header.count(pattern) == 1 else -1
 
 
-def _file_header(full: Mapping[str, Any], sizes: Mapping[str, int]) -> bytes:
-    """The first bytes of a safetensors file of uint8 vectors in the order of their names, as `safetensors` writes them."""
+def _file_header(full: Mapping[str, Any], listed: Mapping[str, Streamed]) -> bytes:
+    """The first bytes of a safetensors file of tensors in this order, as `safetensors` writes them."""
     tensors, end = {}, 0
-    for name in sorted(sizes):
-        tensors[name] = {"dtype": "U8", "shape": [sizes[name]], "data_offsets": [end, end + sizes[name]]}
-        end += sizes[name]
+    for name, (kind, shape, _) in listed.items():
+        start, end = end, end + prod(shape) * container.KINDS[kind].itemsize
+        tensors[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [start, end]}
     metadata = {"__metadata__": {"ghofl": json.dumps(full, sort_keys=True)}}
     text = json.dumps({**metadata, **tensors}, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
@@ -175,15 +205,15 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
             return None
         header = file.read(size)
     try:
-        return container.read_json(container.read_json(header, "")["__metadata__"]["ghofl"].encode(), "")
+        return container.read_json(container.read_json(header, "")["__metadata__"]["ghofl"], "")
     except (MessageError, KeyError, AttributeError, TypeError):
         return None
 
 
 def decode(opened: Envelope, layout: Layout) -> Moments:
     """The moments of an opened envelope, checked against the header; `check_plausible` checks the rest."""
-    header, body = opened.header, opened.body
-    _check_layout(header.get("layout"), layout)
+    body = opened.body
+    _check_layout(opened.header.get("layout"), layout)
     check_body(opened, layout)
     moments = Moments(
         layout,
@@ -192,9 +222,28 @@ def decode(opened: Envelope, layout: Layout) -> Moments:
             for name, shape in layout.shapes.items()
         },
     )
-    if moments.rows != header.get("rows"):
-        raise MessageError(f"the header counts {shown(header.get('rows'), 40)} rows and the moments {moments.rows}.")
+    _check_count(opened, moments.rows)
     return moments
+
+
+def decode_into(
+    blocks: Mapping[str, Int64[np.ndarray, "messages _"]], opened: Sequence[Envelope], layout: Layout
+) -> None:
+    """Write the moments of small messages into blocks with a row for each, checked as in `decode`."""
+    for one in opened:
+        _check_layout(one.header.get("layout"), layout)
+        check_body(one, layout)
+    for name, rows in blocks.items():
+        codes, data = f"{name}.codes", f"{name}.data"
+        packing.unpack_many(rows, [(one.body[codes][:], one.body[data]) for one in opened])
+    for one, rows in zip(opened, blocks["N"].sum(axis=1).tolist(), strict=True):
+        _check_count(one, rows)
+
+
+def _check_count(opened: Envelope, rows: int) -> None:
+    said = opened.header.get("rows")
+    if rows != said:
+        raise MessageError(f"the header counts {shown(said, 40)} rows and the moments {rows}.")
 
 
 def check_body(opened: Envelope, layout: Layout) -> None:
@@ -252,7 +301,7 @@ def _check_layout(came: Any, layout: Layout) -> None:
 
 
 def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    header = container.read_json(metadata["ghofl"].encode(), "ghofl's metadata")
+    header = container.read_json(metadata["ghofl"], "ghofl's metadata")
     schema = header.get("schema")
     if type(schema) is not int or schema < 1:
         raise MessageError(f"schema {shown(schema, 40)!r} is not a version of this format.")

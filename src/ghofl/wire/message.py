@@ -13,7 +13,8 @@ what comes out is checked to be something that rows on the recipe's grid could h
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
 from ghofl.notebook import Shown, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
-from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit
+from ghofl.wire.envelope import Envelope, check_fingerprint, decode, encode, open_envelope, size_limit, write
 from ghofl.wire.plausible import check_lengths, check_plausible, check_possible, check_rows
 
 MAX_HEADER = 64 * 2**10
@@ -89,13 +90,8 @@ class Message(Shown):
             raise MessageError(
                 f"site name {site[:80]!r} is not allowed; write up to {SITE_LENGTH} characters: {NAMES_ARE}"
             )
+        check_row_count(moments.rows, recipe)
         plan = plan_of(recipe)
-        # Under an epsilon entries are cut instead, see `before_noise`.
-        if plan is None and moments.rows > recipe.max_rows:
-            raise MessageError(
-                f"{moments.rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
-                "agree on a recipe with a larger max_rows in its [limits] section."
-            )
         check_lengths(moments, radius_of(recipe))
         left = protect(moments, recipe, stream)
         tells = clipping is not None and (plan is None or plan.mechanism == "central")
@@ -120,9 +116,11 @@ class Message(Shown):
 
     def to_bytes(self, zstd: bool = False) -> bytes:
         """The message as bytes, smaller (and slower) when `zstd` is asked for."""
-        header = {"kind": "message", "recipe": self.fingerprint, "id": self.id, "site": self.site}
-        header |= {"clipped": self.clipped}
-        return encode(round_moments(self.moments, self.shifts), header, zstd)
+        return encode(round_moments(self.moments, self.shifts), self._header(), zstd)
+
+    def _header(self) -> dict[str, Any]:
+        about = {"kind": "message", "recipe": self.fingerprint, "id": self.id, "site": self.site}
+        return {**about, "clipped": self.clipped}
 
     @classmethod
     def from_bytes(cls, data: bytes | FileBytes, recipe: Recipe, is_own: bool = False) -> "Message":
@@ -132,9 +130,8 @@ class Message(Shown):
         it is left out where this process made the message itself (`is_own`).
         """
         layout, shifts = Layout.of(recipe), shifts_of(recipe)
-        opened = open_envelope(data, layout, "message", MAX_HEADER, FIELDS)
+        opened = open_message(data, recipe)
         header = opened.header
-        check_header(header, recipe)
         moments = restore(decode(opened, layout), shifts)
         check_rows(moments, recipe)
         check_plausible(moments, recipe)
@@ -143,19 +140,36 @@ class Message(Shown):
         return cls(header["recipe"], header["id"], header["site"], moments, shifts, header.get("clipped"), recipe)
 
     def save(self, path: str | Path, zstd: bool = False) -> None:
-        """Write the message to a file."""
-        files.write(path, self.to_bytes(zstd), mode=0o600)
+        """Write the message to a file; only with `zstd` are all its bytes in memory at once."""
+        if zstd:
+            files.write(path, self.to_bytes(zstd), files.PRIVATE)
+        else:
+            write(path, round_moments(self.moments, self.shifts), self._header(), files.PRIVATE)
 
     @classmethod
     def load(cls, path: str | Path, recipe: Recipe) -> "Message":
         """Read a message from a file, which is not read at all when it is too large to be one."""
-        with FileBytes(path) as data:
-            limit = size_limit(Layout.of(recipe), MAX_HEADER)
-            if len(data) > limit:
-                raise MessageError(
-                    f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
-                )
-            return cls.from_bytes(bytes(data[:]) if len(data) <= AT_ONCE else data, recipe)
+        with message_bytes(path, recipe) as data:
+            return cls.from_bytes(data, recipe)
+
+
+@contextmanager
+def message_bytes(path: str | Path, recipe: Recipe) -> Iterator[bytes | FileBytes]:
+    """The bytes of a file that is small enough to be a message: those of a small one are read, large ones wait in it."""
+    with FileBytes(path) as data:
+        limit = size_limit(Layout.of(recipe), MAX_HEADER)
+        if len(data) > limit:
+            raise MessageError(
+                f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
+            )
+        yield bytes(data) if len(data) <= AT_ONCE else data
+
+
+def open_message(data: bytes | FileBytes, recipe: Recipe) -> Envelope:
+    """The header and the tensors of a message, after every check that needs no large allocation."""
+    opened = open_envelope(data, Layout.of(recipe), "message", MAX_HEADER, FIELDS)
+    check_header(opened.header, recipe)
+    return opened
 
 
 def check_not_secure(recipe: Recipe) -> None:
@@ -164,6 +178,15 @@ def check_not_secure(recipe: Recipe) -> None:
         raise MessageError(
             "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
             "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
+        )
+
+
+def check_row_count(rows: int, recipe: Recipe) -> None:
+    """Raise when a site has more rows than the recipe lets it send. Under an epsilon sums are cut instead, later."""
+    if rows > recipe.max_rows and plan_of(recipe) is None:
+        raise MessageError(
+            f"{rows:,} rows are more than the {recipe.max_rows:,} that one site may have under this recipe; "
+            "agree on a recipe with a larger max_rows in its [limits] section."
         )
 
 

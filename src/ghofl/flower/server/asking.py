@@ -1,4 +1,4 @@
-"""Asking nodes and taking in their answers: who they are, how long to wait, and what is said of those that fail."""
+"""Asking nodes and reading their answers: who they are, how long to wait, and what to report about those that fail."""
 
 import logging
 import time
@@ -18,7 +18,7 @@ POLL = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that is connected: its id at the engine, and the name and public key it is registered with, if any."""
+    """A connected node: its id at the engine, and the name and public key it is registered with, if any."""
 
     id: int
     name: str = ""
@@ -26,7 +26,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """How people tell this node from others before its site has spoken."""
+        """How the node is called before its site has answered."""
         return self.name or f"node {self.id}"
 
 
@@ -48,7 +48,7 @@ class Engine(Protocol):
         ...
 
     def ask(self, action: str, letters: Mapping[int, Letter], seconds: float, size: int) -> Iterator[Answer]:
-        """Ask nodes and give their answers as they come, one for every node; `size` is the most bytes of a payload."""
+        """Ask nodes and yield their answers as they come, one per node; `size` is the most bytes of a payload."""
         ...
 
 
@@ -61,55 +61,57 @@ def ask(
     sites: dict[str, str],
     size: int,
 ) -> None:
-    """Ask nodes, take in what they answer, and note under their name what is wrong with an answer."""
+    """Ask nodes, `accept` their answers, and record in `sites` what is wrong with an answer."""
     by_id = {node.id: node for node in queries}
-    for answer in _asked(engine, action, queries, settings, size):
+    for answer in _ask_in_turns(engine, action, queries, settings, size):
         node = by_id[answer.node]
         label, why = node.label, answer.error
         try:
             if not why and answer.letter.fields.get("status") == "refused":
-                label, why = _claimed(node, answer.letter), _refusal(answer.letter)
+                label, why = _label_of(node, answer.letter), _refusal(answer.letter)
             if not why:
                 accept(node, answer.letter)
                 continue
         except GhoflError as error:
-            label, why = _claimed(node, answer.letter), str(error)
+            label, why = _label_of(node, answer.letter), str(error)
         finally:
-            _put_away(answer.letter)
+            _discard(answer.letter)
         if sites.get(label) not in ("counted", "counted before"):
             sites[label] = f"left out: {why}"
         log.warning("%s is left out of %r: %s", label, action, why)
 
 
-def _asked(
+def _ask_in_turns(
     engine: Engine, action: str, queries: Mapping[Node, Letter], settings: Settings, size: int
 ) -> Iterator[Answer]:
-    """Answers of all nodes; for large ones, of so many nodes at once as the settings allow."""
+    """The answers of all nodes; for large answers, as many nodes at a time as the settings allow."""
     letters = [(node.id, letter) for node, letter in queries.items()]
     step = settings.at_once if settings.at_once and action in ("message", "mask") else max(1, len(letters))
     for start in range(0, len(letters), step):
         yield from engine.ask(action, dict(letters[start : start + step]), settings.timeout, size)
 
 
-def _put_away(letter: Letter) -> None:
-    """Close the file that an answer came in, and remove it unless it was kept."""
+def _discard(letter: Letter) -> None:
+    """Close the file that an answer came in, and delete it unless it was kept."""
     if isinstance(letter.payload, FileBytes):
         letter.payload.close()
         letter.payload.path.unlink(missing_ok=True)
 
 
 def site_of(node: Node, letter: Letter) -> str:
-    """The name a site goes by, which is the one its node is registered with, where it has one."""
+    """The site's name in an answer; it must be the one its node is registered with, if there is one."""
     name, status = letter.fields.get("site"), letter.fields.get("status")
     if not name or not is_site_name(name) or status not in ("sent", "counted", "joined"):
-        raise MessageError("its answer has no site and status; it runs another app.")
+        raise MessageError("its answer has no site and status; the node runs another app.")
     if node.name and node.name != name:
-        raise MessageError(f"its node is registered as {node.name!r} and says that it is {name!r}.")
+        raise MessageError(
+            f"its node is registered as {node.name!r} and its site calls itself {name!r}; use one name for both."
+        )
     return name
 
 
-def _claimed(node: Node, letter: Letter) -> str:
-    """The label of a node whose answer was not taken; a name that it only claims is not used for it."""
+def _label_of(node: Node, letter: Letter) -> str:
+    """The label of a node whose answer was not accepted; a name that it only claims is marked as such."""
     name = letter.fields.get("site")
     return node.label if node.name or not name or not is_site_name(name) else f"{node.label} (as {name!r})"
 
@@ -119,33 +121,33 @@ def _refusal(letter: Letter) -> str:
     return "".join(c if c.isprintable() else " " for c in why)
 
 
-def present(engine: Engine, settings: Settings, inside: int) -> list[Node]:
-    """The nodes that are there, after waiting for as many as are expected."""
+def wait_for_nodes(engine: Engine, settings: Settings, inside: int) -> list[Node]:
+    """The connected nodes, after waiting for as many as are expected."""
     deadline = time.monotonic() + settings.wait
     expected = settings.sites or max(1, settings.min_sites - inside)
-    nodes, told = list(engine.nodes()), 0.0
+    nodes, next_line = list(engine.nodes()), 0.0
     while len(nodes) < expected and time.monotonic() < deadline:
-        if time.monotonic() >= told:
+        if time.monotonic() >= next_line:
             log.info("%d of %d nodes are connected; waiting", len(nodes), expected)
-            told = time.monotonic() + 10
+            next_line = time.monotonic() + 10
         time.sleep(POLL)
         nodes = list(engine.nodes())
     return sorted(nodes, key=lambda node: (node.name, node.id))
 
 
 class Progress:
-    """A line per site: who has done what, and how many are awaited."""
+    """A log line per site: who has done what, and how many sites there are."""
 
     def __init__(self, what: str, expected: int, done: int = 0) -> None:
         self._what, self._expected, self._done = what, expected, done
         self._every = max(1, expected // 20) if expected > 50 else 1
 
     def skip(self) -> None:
-        """One site fewer is awaited."""
+        """Expect one site fewer."""
         self._expected -= 1
 
     def add(self, name: str, detail: str) -> None:
-        """A site has done it."""
+        """Count a site that has done it."""
         self._done += 1
         if self._done % self._every == 0 or self._done == self._expected:
             log.info(

@@ -1,12 +1,12 @@
-"""A federation's run at the server: who is asked, what is accepted, what is kept, and what comes of it.
+"""A federation's run at the server: who is asked, what is accepted and kept, and what is built from it.
 
 ::
 
     plain    wait ─▶ ask for messages ─▶ keep and add each ─▶ total ─▶ heads, report
     secure   wait ─▶ join ─▶ advertise ─▶ share ─▶ mask ─▶ endorse ─▶ reveal ─▶ total ─▶ heads, report
 
-Whatever carries the letters is an `Engine`. A site that fails in any way is reported by name and left out; whether
-the rest is enough is for the recipe and the settings to say.
+Whatever carries the letters is an `Engine`. A site that fails in any way is reported by name and left out; the recipe
+and the settings say whether the others are enough.
 """
 
 import logging
@@ -32,7 +32,7 @@ log = logging.getLogger("flwr")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to: the total that heads were built from, the heads, and what happened to every site."""
+    """The result of a run: the total that heads were built from, the heads, and what happened to every site."""
 
     total: Total
     heads: dict[str, Path]
@@ -40,14 +40,14 @@ class Outcome:
 
 
 def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
-    """One run of a federation: gather what is missing, and build heads from the total.
+    """One run of a federation: collect what is missing, and build heads from the total.
 
     Guarantees
     ----------
     Every site is in the total at most once, however often runs were killed and repeated. A site that is left out
     is named in the report with the reason. With fewer sites than the recipe or the settings ask for,
-    `FederationError` is raised and no head is written. Heads in the folder are those of its total: what was built
-    from an older one is set aside, and the report says so. A run that is refused before it begins, such as one that
+    `FederationError` is raised and no head is written. Heads in the folder are those of its total: heads of an older
+    one are set aside, and the report says so. A run that is refused before it begins, such as one that
     removes an unknown site, changes nothing but the file that says why.
     """
     specs = HeadSpec.parse_list(settings.heads, settings.preset)
@@ -81,7 +81,7 @@ def _check_enough(total: Total, recipe: Recipe, settings: Settings) -> None:
     if len(total.roster) < needed:
         raise FederationError(
             f"{len(total.roster)} sites are in the total and {needed} are needed; no head is built. What came is kept: "
-            "run again when more sites are there."
+            "run again when more sites are connected."
         )
 
 
@@ -96,7 +96,7 @@ def _heads(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> di
 
 
 def _set_aside(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> list[str]:
-    """Move the heads away that were built from another total and are not built again now."""
+    """Move away the heads that were built from another total and are not built again now."""
     if folder.counted_ids() == {entry.id for entry in total.roster}:
         return []
     moved = folder.set_aside({_file(name) for name in specs})
@@ -108,5 +108,5 @@ def _set_aside(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -
 
 
 def _file(name: str) -> str:
-    """The file of a head."""
+    """The name of a head's file."""
     return f"{''.join(c if c.isalnum() else '-' for c in name).strip('-')}.ghofl"

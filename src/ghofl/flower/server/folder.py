@@ -1,23 +1,23 @@
-"""The folder of one federation at the server: what came, the total, heads and report, and the journal of a round.
+"""The folder of one federation at the server: messages, the total, heads and report, and the journal of a round.
 
 ::
 
-    recipe.toml           what was agreed on
-    messages/ID.ghofl     every message that was accepted, as it came: the journal of the plain mode
-    removed/ID.ghofl      messages that were taken out again; ID.json where even the message was forgotten
-    incoming/             answers that are being looked at
-    round/                a secure round in progress: how far it came, so that it can go on
+    recipe.toml           the agreed recipe
+    messages/ID.ghofl     every accepted message, as it came: the journal of the plain mode
+    removed/ID.ghofl      messages that were taken out again; ID.json where the message was forgotten too
+    incoming/             answers that are being checked
+    round/                a secure round in progress: its state, so that it can continue
     total.ghofl           the exact total
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts
     heads/NAME.ghofl      classifiers of that total
-    old-heads/NAME.ghofl  classifiers of totals before it
+    old-heads/NAME.ghofl  classifiers of earlier totals
     releases.jsonl        every noisy total that was drawn here, and what it promises
     roster.json  guarantee.json  report.json  report.md
-    refused.json          why the last run was refused before it began; what is beside it is of the run before
-    .running              a server is at work, or died at it
+    refused.json          why the last run was refused before it began; the other files are of the run before
+    .running              a server is at work, or died at work
 
-Only its owner reads any of it: messages are what sites trusted this server with, and an exact total minus another is
-the message of one site.
+Only its owner can read any of it: sites trusted this server with their messages, and the difference of two exact totals
+may be the message of one site.
 """
 
 import json
@@ -44,7 +44,7 @@ REPORT, PAGE, HTML, REFUSED, RUNNING = "report.json", "report.md", "report.html"
 ROSTER, GUARANTEE = "roster.json", "guarantee.json"
 FOLDERS = ("messages", "removed", "heads", "old-heads")
 FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, HTML, REFUSED)
-MOMENT = 0.2  # seconds that a lock may be held by whoever only looks whether a server is at work
+MOMENT = 0.2  # seconds for which a process that only checks for a server may hold the lock
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
 
@@ -53,8 +53,8 @@ class RunFolder:
 
     Guarantees
     ----------
-    A message is in the folder before it is counted, and what was in the folder is counted when it is opened again:
-    a server that is killed at any moment goes on without asking those sites again, and counts none twice.
+    A message is in the folder before it is counted, and messages in the folder are counted when it is opened again:
+    a server that is killed at any moment continues without asking those sites again, and counts none twice.
     """
 
     def __init__(self, path: str | Path, recipe: Recipe) -> None:
@@ -89,7 +89,7 @@ class RunFolder:
         self._lock.close()
 
     def _close_to_others(self) -> None:
-        """Make the folder's parts, and close those to others that an earlier version left open."""
+        """Create the subfolders, and make private what an earlier version left open to others."""
         for name in FOLDERS:
             folder = files.private_folder(self.path / name)
             for path in folder.iterdir():
@@ -113,7 +113,7 @@ class RunFolder:
         return self.path / "messages" / f"{message_id}.ghofl"
 
     def keep(self, message_id: str, data: bytes | FileBytes) -> None:
-        """Write a message down, or move the file that it came in."""
+        """Write a message to its file, or move the file that it came in."""
         if isinstance(data, bytes):
             files.write(self.message(message_id), data, files.PRIVATE)
         else:
@@ -124,7 +124,7 @@ class RunFolder:
         return {path.stem: _header(path) for path in sorted((self.path / "messages").glob("*.ghofl"))}
 
     def ids(self) -> set[str]:
-        """Ids of messages that came, the removed ones included."""
+        """Ids of all messages that came, including removed ones."""
         return {path.stem for path in (self.path / "messages").glob("*.ghofl")} | set(self.removed())
 
     def removed(self) -> dict[str, str]:
@@ -133,24 +133,24 @@ class RunFolder:
         return kept | {path.stem: _forgotten(path) for path in (self.path / "removed").glob("*.json")}
 
     def remove(self, site: str, forget: bool) -> None:
-        """Take a site's message out. It is kept beside the others; to `forget` it, only name and id are."""
+        """Take a site's message out. It moves to another folder, or with `forget` only its name and id are kept."""
         for message_id, header in self.headers().items():
             if header["site"] == site:
                 path = self.message(message_id)
                 path.replace(self.path / "removed" / path.name)
         for message_id, name in self.removed().items():
             if name == site and forget:
-                told = json.dumps({"site": site, "id": message_id}, ensure_ascii=False)
-                files.write(self.path / "removed" / f"{message_id}.json", told + "\n", files.PRIVATE)
+                text = json.dumps({"site": site, "id": message_id}, ensure_ascii=False)
+                files.write(self.path / "removed" / f"{message_id}.json", text + "\n", files.PRIVATE)
         self._finish_forgetting()
 
     def _finish_forgetting(self) -> None:
-        """Delete the messages that are to be forgotten, also where a server died at it."""
+        """Delete the messages to be forgotten, also where a server died before it did so."""
         for path in (self.path / "removed").glob("*.json"):
             path.with_suffix(".ghofl").unlink(missing_ok=True)
 
     def set_aside(self, names: set[str] | None = None) -> list[str]:
-        """Move heads of an older total away from those of the new one, all of them or all but `names`."""
+        """Move the heads of an older total to their own folder, all of them or all but `names`."""
         moved = []
         for path in sorted((self.path / "heads").glob("*.ghofl")):
             if names is None or path.name not in names:
@@ -167,12 +167,12 @@ class RunFolder:
             path.unlink()
 
     def forget_total(self) -> None:
-        """Delete the total and what was told of it; the next one is made from the messages that are left."""
+        """Delete the total and the files about it; the next one is made from the remaining messages."""
         for name in (TOTAL, RELEASED, ROSTER, GUARANTEE):
             (self.path / name).unlink(missing_ok=True)
 
     def counted_ids(self) -> set[str]:
-        """Ids in the roster of the total that was written last; of none where there is no total."""
+        """Ids in the roster of the last total; empty where there is none."""
         header = peek(self.path / TOTAL) if (self.path / TOTAL).exists() else None
         roster = header.get("roster") if header is not None else None
         return (
@@ -190,22 +190,22 @@ class RunFolder:
         return Total.load(path) if path.exists() else None
 
     def release(self, total: Total) -> Total:
-        """The total as others may see it, drawn once for one exact total: asked again, it is the same one."""
+        """The total as others may see it, drawn once per exact total: a second call returns the same one."""
         path, ids = self.path / RELEASED, {entry.id for entry in total.roster}
         if path.exists():
             there = Total.load(path)
             if not self.releases.path.exists():
-                self.releases.count(there)  # of an earlier version, which did not count
+                self.releases.count(there)  # an earlier version did not count it
             if {entry.id for entry in there.roster} == ids:
                 return there
-        made = self.releases.count(total.release())  # before it is written: what nobody counts may not be seen
+        made = self.releases.count(total.release())  # counted before it is written, so that no release goes uncounted
         if made is not total:
             made.save(path)
             files.close_to_others(path)
         return made
 
     def save_stage(self, closed: ServerState | None, state: ServerState) -> None:
-        """Write down where a round stands between two stages: its state, and the one its last stage was closed in."""
+        """Save a round between two stages: its state, and the state in which its last stage was closed."""
         folder = self.path / "round"
         files.private_folder(folder)
         if closed is not None:
@@ -216,14 +216,14 @@ class RunFolder:
                 path.unlink()
 
     def save_progress(self, state: ServerState) -> None:
-        """Write down how far a stage has come, as often as writing does not hold the round up."""
+        """Save the progress of a stage, as often as possible without slowing the round down."""
         started = time.monotonic()
         if started >= self._next_save:
             files.write(self.path / "round" / "state", state.to_bytes(), files.PRIVATE)
             self._next_save = time.monotonic() + IDLE_SHARE * (time.monotonic() - started)
 
     def round(self) -> tuple[ServerState | None, ServerState] | None:
-        """The round that was in progress: the state its last stage was closed in, and how far it came."""
+        """The round in progress: the state in which its last stage was closed, and its current state."""
         folder = self.path / "round"
         if not (folder / "state").exists():
             return None
@@ -241,7 +241,7 @@ class RunFolder:
         files.write(self.path / name, text, files.PRIVATE)
 
     def discard(self, name: str) -> None:
-        """Remove a file, where it is there."""
+        """Delete a file, if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
 
@@ -249,7 +249,7 @@ def _header(path: Path) -> dict[str, Any]:
     """The header of a message that was kept."""
     header = peek(path)
     if header is None or not isinstance(header.get("site"), str) or not isinstance(header.get("rows"), int):
-        raise FederationError(f"{path} is not a message any more; remove the file, and its site is asked again.")
+        raise FederationError(f"{path} is damaged; remove the file, and its site is asked again.")
     return header
 
 

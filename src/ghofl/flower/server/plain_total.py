@@ -3,7 +3,7 @@
 import logging
 
 from ghofl.errors import FederationError, MessageError, MomentsOverflowError, RosterError
-from ghofl.flower.server.asking import Engine, Node, Progress, ask, present, site_of
+from ghofl.flower.server.asking import Engine, Node, Progress, ask, site_of, wait_for_nodes
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
@@ -20,16 +20,13 @@ log = logging.getLogger("flwr")
 
 
 def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunFolder, sites: dict[str, str]) -> Total:
-    """The total of all messages that came, now and before; `sites` is told what happened to each."""
+    """The total of all messages, new and earlier ones; `sites` records what happened to each site."""
     kept, removed, counted = folder.headers().values(), set(folder.removed().values()), folder.ids()
-    inside, rows, layout = (
-        {header["site"] for header in kept},
-        sum(header["rows"] for header in kept),
-        Layout.of(recipe),
-    )
+    inside, rows = {header["site"] for header in kept}, sum(header["rows"] for header in kept)
+    layout = Layout.of(recipe)
     sites |= dict.fromkeys(inside, "counted before") | dict.fromkeys(removed, "removed")
     looks = {skeleton(name): name for name in inside}
-    nodes = present(engine, settings, len(inside))
+    nodes = wait_for_nodes(engine, settings, len(inside))
     query = Letter({"recipe": recipe.to_toml(), "counted": sorted(counted)})
     limit = size_limit(layout, MAX_HEADER)
     progress = Progress("sent their message", len(nodes))
@@ -39,7 +36,7 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
         name = site_of(node, letter)
         if letter.fields["status"] == "counted":
             if name not in inside | removed:
-                raise MessageError("it says that it is counted already, and it is not; look at its folder.")
+                raise MessageError("it says that it is already counted, but it is not; check its folder.")
             if name in removed:
                 progress.skip()
                 log.info("%s was removed and stays out", name)
@@ -48,16 +45,16 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
             return
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
-        if bytes(letter.payload[:4]) == ZSTD_MAGIC:  # headers of what is kept are read where they lie
-            raise MessageError("a compressed message came; on Flower messages travel as they are.")
+        if bytes(letter.payload[:4]) == ZSTD_MAGIC:  # headers of kept messages are read without unpacking
+            raise MessageError("a compressed message came; on Flower messages are not compressed.")
         message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
         if message.site != name:
             raise MessageError(f"a message of site {message.site!r} came from {name!r}.")
         if name in removed:
             raise RosterError(f"it was removed; delete its files in {folder.path / 'removed'} to admit it again.")
         if name in inside or message.id in counted:
-            raise RosterError(f"site {name!r} is already in the total; each is counted once.")
-        check_look_alike(name, looks)  # kept, it would end every later sum
+            raise RosterError(f"site {name!r} is already in the total; each site is counted once.")
+        check_look_alike(name, looks)  # if it were kept, every later sum would fail
         check_overflow(layout, rows + message.rows, name)
         folder.keep(message.id, letter.payload)
         rows += message.rows
@@ -72,7 +69,7 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
 
 
 def _sum(folder: RunFolder, recipe: Recipe) -> Total:
-    """The total of all messages in the folder, from their files: none of them is ever whole in memory."""
+    """The total of all messages in the folder, read from their files in pieces."""
     aggregator = Aggregator(recipe)
     for message_id in folder.headers():
         path = folder.message(message_id)

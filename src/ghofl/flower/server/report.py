@@ -1,4 +1,4 @@
-"""What a run leaves for people to read: roster, guarantee, and a report in Markdown and JSON; and how to read it back."""
+"""The files of a run for people: roster, guarantee, and a report in Markdown and JSON; and how to read them back."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ def write(
     sites: Mapping[str, str],
     notes: Sequence[str],
 ) -> None:
-    """Write roster, guarantee and report of a run that was completed."""
+    """Write roster, guarantee and report of a completed run."""
     roster = [{"site": e.site, "id": e.id, "rows": e.rows, "sha256": e.sha256} for e in released.roster]
     folder.write(ROSTER, roster)
-    together = promised(folder, released)
+    together = guarantee_of_releases(folder, released)
     guarantee = None if together is None else together.to_dict()
     folder.write(GUARANTEE, {"guarantee": guarantee, "in_words": _promise(together)})
     values: dict[str, Any] = {
@@ -58,8 +58,8 @@ def write(
     folder.discard(REFUSED)
 
 
-def promised(folder: RunFolder, released: Total) -> Guarantee | None:
-    """What all releases of this folder promise together; nothing where a total is exact."""
+def guarantee_of_releases(folder: RunFolder, released: Total) -> Guarantee | None:
+    """What all releases of this folder promise together; None where the total is exact."""
     if released.guarantee is None or released.guarantee.mechanism == "local":
         return released.guarantee
     return folder.releases.compose(released.guarantee.assumptions)
@@ -72,41 +72,41 @@ def write_failure(folder: RunFolder, recipe: Recipe, sites: Mapping[str, str], w
     lines = ["# The run was not completed", "", _cell(why), "", *_table(sites)]
     folder.write(PAGE, "\n".join(lines) + "\n")
     folder.discard(REFUSED)
-    folder.discard(HTML)  # it would show the run before
+    folder.discard(HTML)  # it would show the previous run
 
 
-def told_of(folder: Path) -> tuple[Total, str]:
-    """What a run's heads were built from, the noisy total where there is one, and what all its releases promise."""
+def load_used_total(folder: Path) -> tuple[Total, str]:
+    """The total that a run's heads were built from, noisy if there is noise, and what all its releases promise."""
     total = Total.load(folder / RELEASED if (folder / RELEASED).exists() else folder / TOTAL)
     try:
         words = json.loads((folder / GUARANTEE).read_text(encoding="utf-8"))["in_words"]
     except (OSError, ValueError, KeyError, TypeError):
-        raise FederationError(f"{folder} has no whole {GUARANTEE}; run again, and it is written anew.") from None
+        raise FederationError(f"{folder} has no readable {GUARANTEE}; run again, and it is written again.") from None
     return total, str(words)
 
 
 def write_html(folder: str | Path) -> str:
-    """Write the page about a run for a browser, where the report extra is installed; a sentence says what was done."""
+    """Write the page about a run, if the report extra is installed; the returned sentence says what was done."""
     path = Path(folder) / HTML
     try:
         from ghofl.report.findings import Findings
         from ghofl.report.page import page
     except MissingExtraError as error:
         return f"There is no {HTML}: {error}, and then 'ghofl report {folder} -o {path}'"
-    total, promise = told_of(path.parent)
+    total, promise = load_used_total(path.parent)
     findings = replace(Findings.of_total(total, f"The run in {path.parent.name}"), guarantee=promise)
     files.write(path, page(findings), files.PRIVATE)
     return f"{path} shows this run in a browser"
 
 
 def write_refusal(folder: RunFolder, why: str) -> None:
-    """Write down why a run was refused before it began; the report of the run before stays as it is."""
+    """Record why a run was refused before it began; the report of the previous run stays as it is."""
     folder.write(REFUSED, {"status": REFUSED_RUN, "why": why})
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How the last run of a folder came out: complete, failed, refused, in progress, or killed before its report."""
+    """How the last run of a folder ended: complete, failed, refused, in progress, or killed before its report."""
 
     status: str
     why: str = ""
@@ -118,7 +118,7 @@ class Status:
 
 
 def status_of(folder: str | Path) -> Status:
-    """How the last run came out, from the report in its folder, which may be damaged or missing.
+    """How the last run ended, from the report in its folder, which may be damaged or missing.
 
     >>> status_of("/no/such/folder")
     Traceback (most recent call last):
@@ -131,11 +131,11 @@ def status_of(folder: str | Path) -> Status:
     if files.is_busy(folder):
         return Status(IN_PROGRESS, "a server is at work in the folder.")
     if (folder / RUNNING).exists():
-        return Status(KILLED, "the server ended without a report; run again, and it goes on from the folder.")
+        return Status(KILLED, "the server ended without a report; run again, and it continues from the folder.")
     if (folder / REFUSED).exists():
         return _read(folder / REFUSED, (REFUSED_RUN,))
     if not (folder / REPORT).exists():
-        raise FederationError(f"{folder} holds no {REPORT}; no run of ghofl has ended there.")
+        raise FederationError(f"{folder} has no {REPORT}: no run of ghofl has ended there. Give the folder of a run.")
     return _read(folder / REPORT, (COMPLETE, FAILED))
 
 
@@ -165,7 +165,7 @@ def _read(path: Path, expected: tuple[str, ...]) -> Status:
         is_whole = False
         status = Status("")
     if not is_whole:
-        raise FederationError(f"{path} is damaged: it is not a report of ghofl. Run again, and it is written anew.")
+        raise FederationError(f"{path} is damaged: it is not a report of ghofl. Run again, and it is written again.")
     return status
 
 
@@ -185,7 +185,7 @@ def _page(
         f"Recipe `{recipe.fingerprint}`, {recipe.dim} features of `{recipe.encoder.name}`, "
         f"statistics {', '.join(recipe.statistics)}"
         + (
-            ", secure aggregation: of sites that check their peers, the server saw the sum and no part."
+            ", secure aggregation: the server saw the sum and no part of a site that checks its peers."
             if recipe.privacy.secure
             else "."
         ),
@@ -210,7 +210,7 @@ def _table(sites: Mapping[str, str]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """A text of a stranger inside a table: no markup, no line breaks."""
+    """A text from outside in a table: no markup, no line breaks."""
     safe = "".join(c if c.isprintable() else " " for c in text)
     return "".join("\\" + c if c in "\\|`*_<>[]#~&" else c for c in safe)
 

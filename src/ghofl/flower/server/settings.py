@@ -14,12 +14,12 @@ _LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
 class Settings:
     """How a run is conducted; everything that sites have to agree on is in the recipe instead.
 
-    `sites` nodes are waited for, `wait` seconds at most; a query waits `timeout` seconds for its answers. Messages are
-    asked for from `at_once` sites at a time, 0 for all: fewer take longer, and less memory where they are relayed. A
-    total of fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
-    message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may vanish or work with
-    the server, both rounded up (see `secure.plan`), and `authenticated` asks every site for the signature of its node's
-    key. `peers` is a file of the names and keys that may take part.
+    The run waits for `sites` nodes, `wait` seconds at most; a query waits `timeout` seconds for its answers. Sites are
+    asked for messages `at_once` at a time, 0 for all: fewer take longer, and less memory at the SuperLink. A total of
+    fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
+    message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may vanish or collude
+    with the server, both rounded up (see `secure.plan`), and `authenticated` asks every site for the signature of its
+    node's key. `peers` is a file of the names and keys that may take part.
     """
 
     folder: str
@@ -42,11 +42,11 @@ class Settings:
             raise SiteError("the run needs a folder at the server; give --run-config 'folder=\"/srv/ghofl/run\"'.")
         if self.peers and not self.authenticated:
             raise SiteError(
-                "peers are known by their keys, which authenticated=false does not look at; give one of them."
+                "peers are recognised by their keys, which authenticated=false does not check; give one of the two."
             )
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
-                raise SiteError(f"{name.replace('_', '-')} is {getattr(self, name)}; it is {least} or more.")
+                raise SiteError(f"{name.replace('_', '-')} is {getattr(self, name)}; write {least} or more.")
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> "Settings":
@@ -58,8 +58,8 @@ class Settings:
                 continue
             if name == "max_rows":
                 raise SiteError(
-                    "run-config has max-rows; the most rows of a site are in the recipe, so that sites know them too: "
-                    "write max_rows under [limits] there, or leave it out for one million."
+                    "run-config has max-rows, but the most rows per site belong in the recipe, so that sites know them "
+                    "too: write max_rows under [limits] there, or leave it out for one million."
                 )
             if name not in cls.__slots__:
                 raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
@@ -68,5 +68,5 @@ class Settings:
 
 
 def _names(text: Any) -> list[str]:
-    """Names that are separated by commas: Flower's configuration has no lists."""
+    """Names separated by commas, as Flower's configuration has no lists."""
     return [name for name in map(str.strip, str(text).split(",")) if name]
