@@ -240,10 +240,11 @@ def _stages(runs: Sequence[Mapping]) -> list[str]:
     """Every stage from rows on disk to a scored head, a line each."""
     lines = ["", "| stage | s | CPU s | peak memory | anonymous |", "|---|---:|---:|---:|---:|"] if runs else []
     for found in runs:
-        size = f"{found['rows']:,} × 2,048 rows, {found['classes']:,} classes"
+        size = f"{found['rows']:,} × 2,048 rows, {found.get('classes', CLASSES):,} classes"
         for name, about in found.items():
             if isinstance(about, dict):
-                memory = f"{about['peak_mb']:,} MB | {about['anonymous_mb']:,} MB |"
+                own = f"{about['anonymous_mb']:,} MB" if "anonymous_mb" in about else ""
+                memory = f"{about['peak_mb']:,} MB | {own} |"
                 lines.append(f"| {size}: {name} | {about['seconds']:,.0f} | {about['cpu_seconds']:,.0f} | {memory}")
     return lines
 

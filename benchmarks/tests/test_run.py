@@ -137,6 +137,11 @@ def test_page_and_pictures_come_from_stored_files_alone(monkeypatch, tmp_path):
     assert "## How time grows" not in page  # which nobody measured
 
 
+def test_the_stored_page_is_the_one_that_stored_results_give():
+    """After a change of results or tables: python benchmarks/run.py --page."""
+    assert (run.RESULTS / "README.md").read_text(encoding="utf-8") == run.page()
+
+
 def test_comparisons_of_whole_commands_are_measures_by_both_clocks():
     turn = {"seconds": 2.0, "cpu_seconds": 3.0, "peak_mb": 100, "load": 1.0}
     comparison = {"ours": [turn, turn], "reference": [{**turn, "seconds": 1.0, "peak_mb": 50}] * 2}

@@ -32,6 +32,10 @@ Warnings do not stop the work::
     └── CalibrationWarning       probabilities that could not be calibrated
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 
 class GhoflError(Exception):
     """Base of every error that ghofl raises on purpose."""
@@ -127,3 +131,12 @@ class EmptyClassWarning(UserWarning):
 
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
+
+
+@contextmanager
+def errors_about(path: str | Path) -> Iterator[None]:
+    """Errors inside say which file they are about."""
+    try:
+        yield
+    except (EmbeddingsError, MessageError, RosterError) as error:
+        raise type(error)(f"{path}: {error}") from None

@@ -24,7 +24,9 @@ def relative_distances(gaussians, x):
 def test_the_novelty_is_the_relative_mahalanobis_distance(rng):
     x, y = blobs(rng)
     gaussians = gaussians_of(recipe_of(), x, y)
-    assert Novelty.of(gaussians).scores(x) == pytest.approx(relative_distances(gaussians, x), rel=1e-4, abs=1e-3)
+    expected = relative_distances(gaussians, x)
+    assert Novelty.of(gaussians).scores(x) == pytest.approx(expected, rel=1e-4, abs=1e-3)
+    assert novelty._distances(gaussians, x) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_in_many_dimensions_the_fisher_directions_stand_in(rng, monkeypatch):
@@ -117,7 +119,7 @@ def turned_away(statistic, per_class, classes, dim, tails=None, spreads=1.0):
 def test_rows_outside_the_total_lie_further_and_are_turned_away_as_seldom_as_asked(per_class):
     """Means and covariances of few rows fit those rows; new ones lie further from all of them."""
     found, of_own_draws = turned_away("B", per_class, classes=10, dim=40)
-    assert 0.002 < found < 0.08  # Gaussian rows lie nearer than the Student's draws
+    assert (0.005 if per_class > 3 else 0.0) < found < 0.08  # Gaussian rows lie nearer than the Student's draws
     assert of_own_draws > (0.15 if per_class < 40 else 0.05)
 
 
@@ -130,7 +132,7 @@ def test_rows_with_heavy_tails_are_turned_away_about_as_often_as_asked():
 def test_class_covariances_tell_how_far_the_rows_of_wide_classes_lie():
     wide = {name: turned_away(name, 200, classes=10, dim=20, spreads=2.0)[0] for name in ("B", "S")}
     assert 0.02 < wide["S"] < 0.07
-    assert wide["B"] > 1.5 * wide["S"]
+    assert wide["B"] > 1.3 * wide["S"]
 
 
 def test_in_many_dimensions_draws_are_widened_by_what_few_rows_fit(monkeypatch):

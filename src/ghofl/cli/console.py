@@ -24,7 +24,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ghofl.errors import EmbeddingsError, GhoflError, MessageError, RosterError
+from ghofl.errors import GhoflError
+from ghofl.errors import errors_about as errors_about
 
 # Printed names come from others, so nothing in them is read as markup or an emoji.
 out = Console(markup=False, emoji=False, highlight=False)
@@ -134,15 +135,6 @@ def size(count: float) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun: 1 site, 2 sites."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-@contextmanager
-def errors_about(path: Path) -> Iterator[None]:
-    """Errors raised inside name the file they are about."""
-    try:
-        yield
-    except (EmbeddingsError, MessageError, RosterError) as error:
-        raise type(error)(f"{path}: {error}") from None
 
 
 def check_folder(json_path: str | None) -> None:

@@ -16,6 +16,7 @@ from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, find_misfits, report_quarantine
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
+from ghofl.wire.batch import Batch, batches
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
@@ -91,16 +92,28 @@ def _add(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total
     aggregator = Aggregator(recipe, start)
     holders: dict[int, str | None] = {}  # by class: the only site that has it, or None where two have
     with console.progress() as report:
-        for i, path in enumerate(messages):
-            report("messages", i, len(messages))
-            with console.errors_about(path):
-                message = Message.load(path, recipe)
-                aggregator.add(message, is_given=True)
-            for c in np.flatnonzero(message.moments.counts > 0).tolist():
-                holders[c] = None if c in holders else message.name
+        done = 0
+        for paths in batches(messages, recipe):
+            report("messages", done, len(messages))
+            names, counts = _add_some(aggregator, paths, recipe)
+            done += len(paths)
+            for i, c in np.argwhere(counts > 0).tolist():
+                holders[c] = None if c in holders else names[i]
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
     return replace(aggregator.finish(), quarantined=() if start is None else start.quarantined)
+
+
+def _add_some(aggregator: Aggregator, paths: Sequence[Path], recipe: Recipe) -> tuple[list[str], np.ndarray]:
+    """Add small messages together, or one alone; whose they are, and how many rows of each class each has."""
+    if len(paths) > 1:
+        batch = Batch.load(paths, recipe)
+        aggregator.add_batch(batch)
+        return [entry.name for entry in batch.roster], batch.counts
+    with console.errors_about(paths[0]):
+        message = Message.load(paths[0], recipe)
+        aggregator.add(message, is_given=True)
+    return [message.name], message.moments.counts[None]
 
 
 def subtract(

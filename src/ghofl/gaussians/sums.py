@@ -166,12 +166,10 @@ class Sums:
     @cached_property
     def has_spread(self) -> bool:
         """Whether some class has two rows that differ, as far as the sums tell."""
-        if self.second is not None:
-            squares = float(np.trace(self.second))
-        elif self.squares is not None:
-            squares = float(np.sum(self.squares))
-        else:
+        known = self.squares if self.second is None else self.second.diagonal()
+        if known is None:
             return False
+        squares = float(known.sum())
         within = squares - float(self.counts @ np.einsum("cd,cd->c", self.means, self.means))
         return bool(self.counts.sum() > np.count_nonzero(self.counts)) and within > ROUNDING * squares
 

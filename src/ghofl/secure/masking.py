@@ -169,7 +169,7 @@ class Ring:
         self, source: Integer[np.ndarray, " entries"], batch: "Batch", bound: int | None = None
     ) -> Iterator[tuple[int, Words]]:
         """Where each chunk starts, and its words under the masks of a batch, which are overwritten by the next."""
-        source = np.ascontiguousarray(source, dtype=source.dtype.newbyteorder("<"))
+        source = np.ascontiguousarray(source, dtype="<i8" if source.dtype.kind == "i" else self.dtype)
         fields = _ADDED[self.bits]
         streams, rooms = _Streams(batch, fields, len(source)), _rooms(fields, len(source))
         for start in range(0, len(source), CHUNK):

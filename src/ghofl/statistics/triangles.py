@@ -32,18 +32,28 @@ def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
     return places
 
 
-def unpacked(packed: Num[np.ndarray, " triangle"], dim: int) -> Num[np.ndarray, "dim dim"]:
-    """The full symmetric matrix of a packed upper triangle."""
+def unpacked(
+    packed: Num[np.ndarray, "*many triangle"], dim: int, dtype: np.dtype | None = None
+) -> Num[np.ndarray, "*many dim dim"]:
+    """The full symmetric matrix of a packed upper triangle, or of many, in numbers of their own type or another."""
     if dim <= SMALL:
-        return packed.take(_places(dim))
-    full = np.empty((dim, dim), dtype=packed.dtype)
-    offset = 0
-    for i in range(dim):
-        width = dim - i
-        full[i, i:] = packed[offset : offset + width]
-        full[i:, i] = full[i, i:]
-        offset += width
+        return packed.astype(dtype or packed.dtype, copy=False).take(_places(dim), axis=-1)
+    full = np.empty((*packed.shape[:-1], dim, dim), dtype or packed.dtype)
+    for one, entries in zip(full.reshape(-1, dim, dim), packed.reshape(-1, packed.shape[-1]), strict=True):
+        _fill_upper(one, entries)
+        for left in range(0, dim, PANEL):  # mirrored by blocks, which stay in the cache
+            block = one[left : left + PANEL, left : left + PANEL]
+            block[...] = np.triu(block) + np.triu(block, 1).T
+            one[left + PANEL :, left : left + PANEL] = one[left : left + PANEL, left + PANEL :].T
     return full
+
+
+def _fill_upper(rows: np.ndarray, packed: np.ndarray) -> None:
+    """Write rows of a packed triangle, of which the first is the longest, each from the diagonal on."""
+    width, start = rows.shape[1], 0
+    for i, row in enumerate(rows):
+        row[i:] = packed[start : start + width - i]
+        start += width - i
 
 
 @cache
@@ -59,17 +69,7 @@ def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "
     >>> times(np.array([1, 2, 3]), np.array([[1.0], [10.0]]))
     array([[21.], [32.]])
     """
-    dim = len(columns)
-    full, ends = np.empty((dim, dim), dtype=columns.dtype), np.append(diagonal(dim), triangle(dim)).tolist()
-    for i in range(dim):
-        full[i, i:] = packed[ends[i] : ends[i + 1]]
-    for left in range(0, dim, PANEL):  # mirrored by blocks, which stay in the cache
-        for top in range(0, left + 1, PANEL):
-            block = full[top : top + PANEL, left : left + PANEL]
-            full[left : left + PANEL, top : top + PANEL] = (
-                np.triu(block).T + np.triu(block, 1) if top == left else block.T
-            )
-    return full @ columns
+    return unpacked(packed, len(columns), columns.dtype) @ columns
 
 
 def packed(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:
@@ -135,13 +135,36 @@ def sketched(
 ) -> Int64[np.ndarray, "classes sketched"]:
     """Rᵀ M R for the packed symmetric matrix M of each class, packed again and exact."""
     assert sketch is not None, "whoever derives class moments of a sketch has its matrix"
+    if is_leading(sketch):
+        starts = diagonal(dim)[: sketch.shape[1]].tolist()
+        return by_class[:, np.concatenate([np.arange(at, at + len(starts) - i) for i, at in enumerate(starts)])]
     out = np.zeros((len(by_class), triangle(sketch.shape[1])), dtype=np.int64)
-    for c, row in enumerate(by_class):
-        if not row.any():
-            continue
-        s = unpacked(row, dim)
-        forget(row)
-        is_exact = float(np.abs(s).sum(dtype=np.float64)) * float(np.abs(sketch).max()) ** 2 < EXACT_IN_FLOAT64
-        dtype = np.float64 if is_exact else np.int64
-        out[c] = packed((sketch.T.astype(dtype) @ s.astype(dtype) @ sketch.astype(dtype)).astype(np.int64))
+    columns, longest = sketch.astype(np.float64), float(np.abs(sketch).max(initial=0)) ** 2
+
+    def work(c: int) -> None:
+        entries = by_class[c]
+        reach = 2.0 * float(np.abs(entries).sum(dtype=np.float64)) * longest  # over both halves
+        if not reach:
+            return
+        if reach < EXACT_IN_FLOAT64:
+            half = columns.T @ _half_times(entries, columns)
+            out[c] = packed((half + half.T).astype(np.int64))
+        else:
+            r = sketch.astype(np.int64)
+            out[c] = packed(r.T @ unpacked(entries, dim) @ r)
+        forget(entries)
+
+    each(work, range(len(by_class)))
+    return out
+
+
+def _half_times(packed: Int64[np.ndarray, " triangle"], columns: Float[np.ndarray, "dim k"]) -> np.ndarray:
+    """U times columns for the upper triangle U with half the diagonal, so that U + Uᵀ is the matrix: half of the work."""
+    dim, starts = len(columns), diagonal(len(columns)).tolist()
+    out = np.empty_like(columns)
+    for left in range(0, dim, PANEL):
+        rows = np.zeros((min(PANEL, dim - left), dim - left))
+        _fill_upper(rows, packed[starts[left] :])
+        rows.reshape(-1)[:: rows.shape[1] + 1] *= 0.5
+        out[left : left + PANEL] = rows @ columns[left:]
     return out

@@ -10,7 +10,7 @@ may lie in memory or in a file; from a file they are read a few megabytes at a t
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -26,6 +26,7 @@ from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import shown
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 from ghofl.statistics import arrays
 from ghofl.wire import container, packing
 
@@ -211,8 +212,8 @@ def peek(path: str | Path, max_header: int = 512 * 2**20) -> dict[str, Any] | No
 
 def decode(opened: Envelope, layout: Layout) -> Moments:
     """The moments of an opened envelope, checked against the header; `check_plausible` checks the rest."""
-    header, body = opened.header, opened.body
-    _check_layout(header.get("layout"), layout)
+    body = opened.body
+    _check_layout(opened.header.get("layout"), layout)
     check_body(opened, layout)
     moments = Moments(
         layout,
@@ -221,9 +222,28 @@ def decode(opened: Envelope, layout: Layout) -> Moments:
             for name, shape in layout.shapes.items()
         },
     )
-    if moments.rows != header.get("rows"):
-        raise MessageError(f"the header counts {shown(header.get('rows'), 40)} rows and the moments {moments.rows}.")
+    _check_count(opened, moments.rows)
     return moments
+
+
+def decode_into(
+    blocks: Mapping[str, Int64[np.ndarray, "messages _"]], opened: Sequence[Envelope], layout: Layout
+) -> None:
+    """Write the moments of small messages into blocks with a row for each, checked as in `decode`."""
+    for one in opened:
+        _check_layout(one.header.get("layout"), layout)
+        check_body(one, layout)
+    for name, rows in blocks.items():
+        codes, data = f"{name}.codes", f"{name}.data"
+        packing.unpack_many(rows, [(one.body[codes][:], one.body[data]) for one in opened])
+    for one, rows in zip(opened, blocks["N"].sum(axis=1).tolist(), strict=True):
+        _check_count(one, rows)
+
+
+def _check_count(opened: Envelope, rows: int) -> None:
+    said = opened.header.get("rows")
+    if rows != said:
+        raise MessageError(f"the header counts {shown(said, 40)} rows and the moments {rows}.")
 
 
 def check_body(opened: Envelope, layout: Layout) -> None:

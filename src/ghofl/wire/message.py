@@ -13,7 +13,8 @@ what comes out is checked to be something that rows on the recipe's grid could h
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
 from ghofl.notebook import Shown, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
-from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope, size_limit, write
+from ghofl.wire.envelope import Envelope, check_fingerprint, decode, encode, open_envelope, size_limit, write
 from ghofl.wire.plausible import check_lengths, check_plausible, check_possible, check_rows
 
 MAX_HEADER = 64 * 2**10
@@ -129,9 +130,8 @@ class Message(Shown):
         it is left out where this process made the message itself (`is_own`).
         """
         layout, shifts = Layout.of(recipe), shifts_of(recipe)
-        opened = open_envelope(data, layout, "message", MAX_HEADER, FIELDS)
+        opened = open_message(data, recipe)
         header = opened.header
-        check_header(header, recipe)
         moments = restore(decode(opened, layout), shifts)
         check_rows(moments, recipe)
         check_plausible(moments, recipe)
@@ -149,13 +149,27 @@ class Message(Shown):
     @classmethod
     def load(cls, path: str | Path, recipe: Recipe) -> "Message":
         """Read a message from a file, which is not read at all when it is too large to be one."""
-        with FileBytes(path) as data:
-            limit = size_limit(Layout.of(recipe), MAX_HEADER)
-            if len(data) > limit:
-                raise MessageError(
-                    f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
-                )
-            return cls.from_bytes(bytes(data) if len(data) <= AT_ONCE else data, recipe)
+        with message_bytes(path, recipe) as data:
+            return cls.from_bytes(data, recipe)
+
+
+@contextmanager
+def message_bytes(path: str | Path, recipe: Recipe) -> Iterator[bytes | FileBytes]:
+    """The bytes of a file that is small enough to be a message: those of a small one are read, large ones wait in it."""
+    with FileBytes(path) as data:
+        limit = size_limit(Layout.of(recipe), MAX_HEADER)
+        if len(data) > limit:
+            raise MessageError(
+                f"{path} has more than the {limit:,} bytes that this recipe allows; it is not of this recipe."
+            )
+        yield bytes(data) if len(data) <= AT_ONCE else data
+
+
+def open_message(data: bytes | FileBytes, recipe: Recipe) -> Envelope:
+    """The header and the tensors of a message, after every check that needs no large allocation."""
+    opened = open_envelope(data, Layout.of(recipe), "message", MAX_HEADER, FIELDS)
+    check_header(opened.header, recipe)
+    return opened
 
 
 def check_not_secure(recipe: Recipe) -> None:

@@ -12,7 +12,7 @@ chunk of zeros takes its code byte and nothing else, so classes that a site does
             then, where the entries do not fill the last chunk, that shorter chunk on its own
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -99,6 +99,39 @@ def unpack(codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int) -> Int
     return values
 
 
+def unpack_many(values: Int64[np.ndarray, "blocks count"], packed: Sequence[tuple[np.ndarray, Sliced]]) -> None:
+    """Write the entries of many small blocks, a row for each; checked as in `unpack`.
+
+    Chunks of one width are widened together, whichever block they are of, so that small ones cost what their bytes cost.
+    """
+    for codes, data in packed:
+        _check(codes, data, values.shape[1])
+    each, left = [codes.tobytes() for codes, _ in packed], [data[:].tobytes() for _, data in packed]
+    for low, high in _spans(values.shape[1]):
+        slabs = values[:, low:high].reshape(len(values), -1, min(CHUNK, high - low))
+        for (code, count), parts in _alike(each, left, low // CHUNK, *slabs.shape[1:]).items():
+            owners, places, content = zip(*parts, strict=True)
+            shape = len(parts), code % SIGNED, count, slabs.shape[2]
+            planes = np.frombuffer(b"".join(content), np.uint8).reshape(shape)
+            slabs[np.array(owners)[:, None], places] = _from_planes(planes.swapaxes(0, 1), code)
+
+
+def _alike(
+    codes: Sequence[bytes], left: list[bytes], first: int, chunks: int, entries: int
+) -> dict[tuple[int, int], list[tuple[int, list[int], bytes]]]:
+    """By code and how many chunks have it: whose chunks these are, which ones, and their bytes, taken from what is left."""
+    found: dict[tuple[int, int], list[tuple[int, list[int], bytes]]] = {}
+    for i, (code, data) in enumerate(zip(codes, left, strict=True)):
+        each, position = code[first : first + chunks], 0
+        for one in sorted(set(each)):
+            places = [j for j, other in enumerate(each) if other == one]
+            end = position + one % SIGNED * len(places) * entries
+            found.setdefault((one, len(places)), []).append((i, places, data[position:end]))
+            position = end
+        left[i] = data[position:]
+    return found
+
+
 def unpacked_slabs(
     codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int
 ) -> Iterator[tuple[int, Int64[np.ndarray, " some"]]]:
@@ -153,8 +186,8 @@ def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chu
 
 
 def _from_planes(
-    planes: UInt8[np.ndarray, "width chunks entries"], code: int
-) -> Int[np.ndarray, "chunks entries"] | int:
+    planes: UInt8[np.ndarray, "width *chunks entries"], code: int
+) -> Int[np.ndarray, "*chunks entries"] | int:
     width = code % SIGNED
     if not width:
         return 0

@@ -1,13 +1,13 @@
 """Whether rows on the recipe's grid could have made some moments.
 
 Single entries are looked at whenever moments are read (`check_plausible`); whole matrices once, when a message arrives
-(`check_possible`), because that takes a Cholesky factor per class.
+(`check_possible`), because that takes a Cholesky factor per class. Both look at the moments of one message or of many,
+whose blocks have an axis of messages in front.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import sqrt
-from typing import Any
+from math import prod, sqrt
 
 import numpy as np
 import scipy
@@ -17,12 +17,24 @@ from ghofl.features import Features, radius_of
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
+from ghofl.shapes import Int64
 from ghofl.statistics import INT64_MAX, STATISTICS, Statistic, arrays
-from ghofl.statistics.triangles import apply, diagonal, unpacked
+from ghofl.statistics.triangles import SMALL, apply, diagonal, unpacked
 from ghofl.workers import each
 
 AT_ONCE = 2**16  # entries that are compared at a time
 WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
+Blocks = Mapping[str, Int64[np.ndarray, "messages ..."]]
+
+
+def check_many(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
+    """Raise unless each of some messages has moments that rows on the recipe's grid could have made.
+
+    The error need not name the first of those that have not: `check_rows`, `check_plausible` and `check_possible` do.
+    """
+    _check_rows(layout, blocks, recipe)
+    _check_plausible(layout, blocks, recipe)
+    _check_possible(layout, blocks, recipe)
 
 
 def check_plausible(
@@ -35,12 +47,7 @@ def check_plausible(
     No class has more length than its count of rows of privacy.radius. Rounding and cutting get their allowance. Where
     there is noise, each entry gets what the noise may reach, and what sets squares against sums is left out.
     """
-    allowed = dict.fromkeys(moments.layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
-    _check_entries(moments, allowed)
-    plan = None if recipe is None else plan_of(recipe)
-    if plan is None or (plan.mechanism == "central" and not is_released):
-        _check_squares(moments, allowed)
-        check_lengths(moments, None if recipe is None else radius_of(recipe), allowed)
+    _check_plausible(moments.layout, _alone(moments), recipe, messages, is_released)
 
 
 def check_rows(moments: Moments, recipe: Recipe) -> None:
@@ -48,14 +55,7 @@ def check_rows(moments: Moments, recipe: Recipe) -> None:
 
     Under an epsilon a site cuts the count of every class to that many instead of refusing, and local noise adds to it.
     """
-    most = recipe.max_rows
-    if plan_of(recipe) is not None:
-        most = moments.layout.classes * (recipe.max_rows + allowances(recipe, 1)["N"])
-    if moments.rows > most:
-        raise MessageError(
-            f"the message counts {moments.rows:,} rows and the recipe allows {recipe.max_rows:,} of one site "
-            "(max_rows in its [limits] section); leave the site out, or agree on another recipe."
-        )
+    _check_rows(moments.layout, _alone(moments), recipe)
 
 
 def check_possible(moments: Moments, recipe: Recipe) -> None:
@@ -65,86 +65,132 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
     B − Σ_c A_c A_cᵀ/N_c. Both are tried for a Cholesky factor after adding τ to the diagonal, which covers rounding: of
     the recipe's messages (half a step per entry, or one where they are cut) and of float64. Not where there is noise.
     """
+    _check_possible(moments.layout, _alone(moments), recipe)
+
+
+def check_lengths(moments: Moments, radius: int | None) -> None:
+    """Raise unless rows no longer than the radius could have made these moments."""
+    _check_lengths(moments.layout, _alone(moments), radius, {})
+
+
+def _alone(moments: Moments) -> Blocks:
+    """The moments of one message as those of many: views, whatever their size."""
+    return {name: block[None] for name, block in moments.blocks.items()}
+
+
+def _check_plausible(
+    layout: Layout, blocks: Blocks, recipe: Recipe | None, messages: int = 1, is_released: bool = False
+) -> None:
+    allowed = dict.fromkeys(layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
+    _check_entries(layout, blocks, allowed)
+    plan = None if recipe is None else plan_of(recipe)
+    if plan is None or (plan.mechanism == "central" and not is_released):
+        _check_squares(layout, blocks, allowed)
+        _check_lengths(layout, blocks, None if recipe is None else radius_of(recipe), allowed)
+
+
+def _check_rows(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
+    most, rows = recipe.max_rows, int(blocks["N"].sum(axis=1).max())
+    if plan_of(recipe) is not None:
+        most = layout.classes * (recipe.max_rows + allowances(recipe, 1)["N"])
+    if rows > most:
+        raise MessageError(
+            f"the message counts {rows:,} rows and the recipe allows {recipe.max_rows:,} of one site "
+            "(max_rows in its [limits] section); leave the site out, or agree on another recipe."
+        )
+
+
+def _check_possible(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
         return
-    allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch if moments.layout.sketch else None
-    present = moments.counts.nonzero()[0]
-    counts = moments.counts[present].astype(float)
-    for record in (record for record in moments.layout.records if record.is_symmetric):
-        name, block, sums = record.name, moments.blocks[record.name], moments.sums[present]
+    allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch if layout.sketch else None
+    counts = blocks["N"]
+    if counts.min(initial=0) < 0:
+        raise MessageError(f"a class has a count of {int(counts.min())} beside exact sums; the site must resend.")
+    for record in (record for record in layout.records if record.is_symmetric):
+        name, block, sums = record.name, blocks[record.name], blocks["A"]
         if record.is_sketched:
             assert sketch is not None, "a layout with a sketch comes from a recipe with one"
-            sums = apply(sums, sketch.astype(np.int64))
-        if not record.is_per_class:
-            _check_scatter(name, block, sums, counts, allowed[name])
+            sums = np.stack([apply(one, sketch.astype(np.int64)) for one in sums])
+        if record.is_per_class:  # each class has a matrix of its own, where it has rows
+            is_there = counts.reshape(-1) > 0
+            sums, n = sums.reshape(-1, 1, sums.shape[-1])[is_there], counts.reshape(-1, 1)[is_there]
+            _check_scatters(name, block.reshape(len(is_there), -1), is_there.nonzero()[0], sums, n, allowed[name])
         else:
-            _check_classes(name, block, present, sums, counts, allowed[name])
+            sums = np.where(counts[..., None] > 0, sums, 0)
+            _check_scatters(name, block, np.arange(len(block)), sums, counts, allowed[name])
 
 
-def _check_classes(
-    name: str, block: np.ndarray, present: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int
+def _check_scatters(
+    name: str, packed: np.ndarray, where: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int
 ) -> None:
-    def check(i: int) -> None:
-        own = block[present[i]]
-        _check_scatter(name, own, sums[i : i + 1], counts[i : i + 1], allowed)
+    """Raise unless each of these packed matrices is one of second moments beside its sums, by class, and counts."""
+    dim = sums.shape[-1]
+    step = AT_ONCE // dim**2 + 1 if dim <= SMALL else 1  # small ones some at a time
+
+    def check(start: int) -> None:
+        some = slice(start, start + step)
+        own = packed[where[some]] if step > 1 else packed[where[start]][None]
+        if not _is_scatter(unpacked(own.astype(float), dim), sums[some], counts[some], allowed):
+            raise MessageError(
+                f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The "
+                "site must send what its own rows give."
+            )
         arrays.forget(own)
 
-    if sums.shape[1] < WIDE:
-        for i in range(len(present)):
-            check(i)
+    starts = range(0, len(where), step)
+    if dim < WIDE:
+        for start in starts:
+            check(start)
     else:
-        each(check, range(len(present)))
+        each(check, starts)
 
 
-def _check_scatter(name: str, packed: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> None:
-    scatter = unpacked(packed.astype(float), sums.shape[1])
-    on_diagonal = scatter.reshape(-1)[:: len(scatter) + 1]
-    slack = 1e-9 * float(on_diagonal.sum()) + 1.0
+def _is_scatter(second: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> bool:
+    on_diagonal = np.einsum("kii->ki", second)
+    slack, n = 1e-9 * on_diagonal.sum(axis=1) + 1.0, np.maximum(counts, 1).astype(float)[..., None]
     # Each entry may be off by so much, and the products of sums of every class that were cut too by a little more.
     if allowed:
-        reach = float(np.abs(sums / counts[:, None]).max(initial=0.0))
-        slack += len(scatter) * (allowed + len(sums) * (reach + 1.0) ** 2)
-    weighted = sums / np.sqrt(counts)[:, None]
-    scatter -= weighted.T @ weighted
-    on_diagonal += slack
+        reach = np.abs(sums / n).max(axis=(1, 2), initial=0.0)
+        slack += sums.shape[2] * (allowed + (counts > 0).sum(axis=1) * (reach + 1.0) ** 2)
+    weighted = sums / np.sqrt(n)
+    second -= weighted.swapaxes(1, 2) @ weighted
+    on_diagonal += slack[:, None]
     # The transpose is the same matrix in the order that LAPACK works on without a copy.
-    if scipy.linalg.lapack.dpotrf(scatter.T, overwrite_a=True, clean=False)[1]:  # type: ignore[attr-defined]
-        raise MessageError(
-            f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The site "
-            "must send what its own rows give."
-        )
+    factor = scipy.linalg.lapack.dpotrf  # type: ignore[attr-defined]
+    return not any(factor(one.T, overwrite_a=True, clean=False)[1] for one in second)
 
 
-def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:
-    layout, n = moments.layout, moments.counts + allowed["N"]
-    each = n.tolist()  # whole numbers that never overflow
-    if min(each, default=0) < 0:
+def _check_entries(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -> None:
+    n = blocks["N"] + allowed["N"]
+    if n.min(initial=0) < 0:
         raise MessageError(
-            f"class {int(n.argmin())} has a count of {int(moments.counts.min())}; counts are never negative"
+            f"class {int(n.argmin()) % layout.classes} has a count of {int(blocks['N'].min())}; counts are never negative"
             + (f" beyond the noise, which reaches {allowed['N']}." if allowed["N"] else ".")
         )
-    if max(each, default=0) > 2**53 or sum(each) * layout.largest + max(allowed.values()) > INT64_MAX:
-        raise MessageError(f"counts of up to {max(each)} rows could leave the 64-bit integers; no site has so many.")
+    rows = max(map(sum, n.tolist()))  # whole numbers that never overflow
+    if int(n.max(initial=0)) > 2**53 or rows * layout.largest + max(allowed.values()) > INT64_MAX:
+        raise MessageError(f"counts of up to {int(n.max())} rows could leave the 64-bit integers; no site has so many.")
     for record in (record for record in layout.records if record.power):
-        rows = n[:, None] if record.is_per_class else sum(each)
-        limit = record.largest(layout.bound, layout.dim) * rows + allowed[record.name]
-        _check_within(record.name, moments.blocks[record.name], limit)
+        of_each = n[..., None] if record.is_per_class else n.sum(axis=1, keepdims=True)
+        limit = record.largest(layout.bound, layout.dim) * of_each + allowed[record.name]
+        _check_within(record, blocks[record.name], limit)
 
 
-def _check_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
+def _check_squares(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -> None:
     """Raise where even powers are negative, or smaller than lower powers ask for."""
-    layout, n = moments.layout, moments.counts + allowed["N"]
-    if "B" in moments.blocks:
-        on_diagonal = moments.blocks["B"][diagonal(layout.dim)] + allowed["B"]
-        _check_large("squares in B", on_diagonal, "sums in A", moments.sums.sum(axis=0), n.sum())
+    n = blocks["N"] + allowed["N"]
+    if "B" in blocks:
+        on_diagonal = blocks["B"][:, diagonal(layout.dim)] + allowed["B"]
+        _check_large("squares in B", on_diagonal, "sums in A", blocks["A"].sum(axis=1), n.sum(axis=1, keepdims=True))
     for record in _even_powers(layout):
-        block = moments.block(record.name) + allowed[layout.source(record.name)]
+        block = _block(layout, blocks, record.name) + allowed[layout.source(record.name)]
         if (block < 0).any():
             raise MessageError(f"the {record.noun} in {record.name} are negative; no rows give such moments.")
         for small, other in (pair for pair in record.above if layout.has(pair[0]) and layout.has(pair[1])):
-            lower = np.abs(moments.block(small)) - allowed[layout.source(small)]
-            by = n[:, None] if other == "N" else moments.block(other) + allowed[layout.source(other)]
+            lower = np.abs(_block(layout, blocks, small)) - allowed[layout.source(small)]
+            by = n[..., None] if other == "N" else _block(layout, blocks, other) + allowed[layout.source(other)]
             words = f"{record.noun} in {record.name}", f"{STATISTICS[small].noun} in {small}"
             _check_large(words[0], block, words[1], np.maximum(lower, 0), by)
 
@@ -155,30 +201,36 @@ def _even_powers(layout: Layout) -> tuple[Statistic, ...]:
     return tuple(record for record in found if layout.has(record.name))
 
 
-def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, other: Any) -> None:
+def _block(layout: Layout, blocks: Blocks, name: str) -> np.ndarray:
+    """The entries of a statistic of every message, as they are stored or follow from its parent."""
+    source = layout.source(name)
+    if source == name:
+        return blocks[name]
+    return np.stack([Moments(layout, {source: block}).block(name) for block in blocks[source]])
+
+
+def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, other: np.ndarray) -> None:
     """Raise unless small² ≤ other · block, in float64, whose rounding is far below the part in 10⁹ granted here."""
-    roots = small.astype(float)
-    if (block < 0).any() or (roots * roots > block * (np.asarray(other, dtype=float) * (1 + 1e-9))).any():
+    root = small.astype(float)
+    if (block < 0).any() or (root * root > block * (other.astype(float) * (1 + 1e-9))).any():
         raise MessageError(f"the {what} are smaller than the {than} allow; no rows give such moments.")
 
 
-def check_lengths(moments: Moments, radius: int | None, allowed: Mapping[str, int] | None = None) -> None:
-    """Raise unless rows no longer than the radius could have made these moments."""
+def _check_lengths(layout: Layout, blocks: Blocks, radius: int | None, slack: Mapping[str, int]) -> None:
     if radius is None:
         return
-    layout, slack = moments.layout, allowed or {}
-    n = (moments.counts + slack.get("N", 0)).astype(float)
+    n = (blocks["N"] + slack.get("N", 0)).astype(float)
     # In float64, whose rounding is far below the one part in 10⁹ granted here.
-    is_long = np.square(moments.sums.astype(float)).sum(axis=1) > (radius * n) ** 2 * (1 + 1e-9)
+    is_long = np.square(blocks["A"].astype(float)).sum(axis=2) > (radius * n) ** 2 * (1 + 1e-9)
     if layout.has("D"):
         own = layout.dim * slack.get("D", slack.get("S", 0))
-        is_long |= moments.squares.sum(axis=1, dtype=float) > radius**2 * n * (1 + 1e-9) + own
-    elif "B" in moments.blocks:
-        trace = moments.blocks["B"][diagonal(layout.dim)].sum(dtype=float)
-        is_long |= trace > radius**2 * n.sum() * (1 + 1e-9) + layout.dim * slack.get("B", 0)
+        is_long |= _block(layout, blocks, "D").sum(axis=2, dtype=float) > radius**2 * n * (1 + 1e-9) + own
+    elif "B" in blocks:
+        trace = blocks["B"][:, diagonal(layout.dim)].sum(axis=1, keepdims=True, dtype=float)
+        is_long |= trace > radius**2 * n.sum(axis=1, keepdims=True) * (1 + 1e-9) + layout.dim * slack.get("B", 0)
     for record in layout.records:
         if record.power > 2 and record.is_per_class and not record.is_sketched:
-            sizes = np.linalg.norm(moments.blocks[record.name].astype(float).reshape(len(n), -1), axis=1)
+            sizes = np.linalg.norm(blocks[record.name].astype(float).reshape(*n.shape, -1), axis=2)
             own = sqrt(record.entries_per_row(layout.dim, 0)) * slack.get(record.name, 0)
             is_long |= sizes > record.length(float(radius), layout.bound, 1.0) * n * (1 + 1e-9) + own
     if is_long.any():
@@ -188,18 +240,19 @@ def check_lengths(moments: Moments, radius: int | None, allowed: Mapping[str, in
         )
 
 
-def _check_within(name: str, block: np.ndarray, limit: Any) -> None:
+def _check_within(record: Statistic, block: np.ndarray, limit: np.ndarray) -> None:
     if any((part > most).any() or (part < -most).any() for part, most in _by_class(block, limit)):
         raise MessageError(
-            f"an entry of {name} is larger than its count of rows on the grid allows; the site must resend."
+            f"an entry of {record.name} is larger than its count of rows on the grid allows; the site must resend."
         )
 
 
-def _by_class(block: np.ndarray, limit: Any) -> Iterator[tuple[np.ndarray, Any]]:
-    """Class by class where there are classes: truth values of a whole block would take an eighth of it."""
-    if np.ndim(limit) != 2 or block.size <= AT_ONCE:
-        yield block, limit
+def _by_class(block: np.ndarray, limit: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Entries and their limits; of a large block class by class: truth values of all would take an eighth of it."""
+    rows, limits = block.reshape(prod(limit.shape), -1), limit.reshape(-1, 1)
+    if block.size <= AT_ONCE or len(block) > 1:
+        yield rows, limits
         return
-    for part, most in zip(block, limit, strict=True):
+    for part, most in zip(rows, limits, strict=True):
         yield part, most
         arrays.forget(part)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
 from ghofl.moments import Moments
-from ghofl.names import is_hex, is_site_name, look_alike, shown
+from ghofl.names import check_look_alike, is_hex, is_site_name, look_alike, shown, skeleton
 from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
@@ -40,6 +40,40 @@ class Entry:
     def name(self) -> str:
         """How people tell this site from others."""
         return self.site or self.id[:8]
+
+
+class Sites:
+    """Who is in a total that grows: each message and each site once, and no two that look alike."""
+
+    def __init__(self, roster: Iterable[Entry] = ()) -> None:
+        self._roster: dict[str, Entry] = {}
+        self._names: set[str] = set()
+        self._looks: dict[str, str] = {}
+        for entry in roster:
+            self.enter(entry)
+
+    def check(self, message_id: str, site: str) -> None:
+        """Raise when a message, or its site, is inside already or looks like one that is."""
+        if message_id in self._roster:
+            raise RosterError(
+                f"message {site or message_id[:8]!r} (id {message_id[:8]}…) is already in the total; each is counted once."
+            )
+        if site and site in self._names:
+            raise RosterError(
+                f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
+            )
+        check_look_alike(site, self._looks)
+
+    def enter(self, entry: Entry) -> None:
+        """Count a message in."""
+        self._roster[entry.id] = entry
+        self._names.add(entry.site)
+        if entry.site:
+            self._looks[skeleton(entry.site)] = entry.site
+
+    def roster(self) -> tuple[Entry, ...]:
+        """Everybody inside, by name."""
+        return tuple(sorted(self._roster.values(), key=lambda entry: (entry.site, entry.id)))
 
 
 @dataclass(frozen=True, slots=True)

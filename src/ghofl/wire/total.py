@@ -7,18 +7,17 @@ A total that carries noise, or has lost its small classes, is *released*: it is 
 added to it or taken out of it. (Noise of single messages is part of those messages: such totals add like any other.)
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ghofl.errors import MessageError, PrivacyError, RosterError
+from ghofl.errors import MessageError, PrivacyError, RosterError, errors_about
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import check_look_alike, skeleton
 from ghofl.notebook import Shown, bars, some
 from ghofl.privacy import (
     Guarantee,
@@ -34,12 +33,12 @@ from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
+from ghofl.wire.batch import Batch, shaped
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
-from ghofl.wire.message import FIELDS as MESSAGE_FIELDS
-from ghofl.wire.message import MAX_HEADER, Message, check_header
+from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Aside, Entry, check_look_alikes, kept_in, list_names, recipe_in
+from ghofl.wire.roster import Aside, Entry, Sites, check_look_alikes, kept_in, list_names, recipe_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
 _FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
@@ -260,30 +259,20 @@ class Aggregator:
                 "the recipe asks for secure aggregation, where messages are never seen one by one; its totals come "
                 "from secure rounds (Total.of_round)."
             )
-        self.recipe = recipe
-        plan = plan_of(recipe)
+        self.recipe, plan = recipe, plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
-        self._fingerprint, self._layout = recipe.fingerprint, Layout.of(recipe)
-        self._blocks = None if start is None else arrays.copies(start.moments.blocks)
-        self._roster: dict[str, Entry] = {}
-        self._sites: set[str] = set()
-        self._looks: dict[str, str] = {}
-        for entry in () if start is None else start.roster:
-            self._enter(entry)
+        self._layout, self._blocks = Layout.of(recipe), None if start is None else arrays.copies(start.moments.blocks)
+        self._sites = Sites(() if start is None else start.roster)
+        self._rows = 0 if start is None else start.moments.rows
 
     def add(self, message: Message, is_given: bool = False) -> None:
         """Add a message, unless it or its site is inside, its recipe is another, or the sum could overflow.
 
         Sums of a message that `is_given` away are not copied.
         """
-        self._check(message.fingerprint, message.id, message.site, message.rows)
-        if self._blocks is None:
-            self._blocks = dict(message.moments.blocks) if is_given else arrays.copies(message.moments.blocks)
-        elif self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
-            self._blocks = dict((Moments(self._layout, self._blocks) + message.moments).blocks)
-        else:
-            for name, block in self._blocks.items():
-                arrays.add_to(block, message.moments.blocks[name])
+        check_fingerprint({"recipe": message.fingerprint}, self.recipe)
+        self._check(message.id, message.site, message.rows)
+        self._add(message.moments.blocks, is_given)
         self._enter(Entry.of(message))
 
     def add_file(self, path: str | Path) -> Entry:
@@ -292,17 +281,15 @@ class Aggregator:
         The bytes are checked against their hash; whether they are plausible was for `Message.load` to say.
         """
         if self._guarantee is not None:
-            message = Message.load(path, self.recipe)
-            self.add(message)
+            self.add(message := Message.load(path, self.recipe))
             return Entry.of(message)
         layout, shifts = self._layout, shifts_of(self.recipe)
         with FileBytes(path) as data:
-            opened = open_envelope(data, layout, "message", MAX_HEADER, MESSAGE_FIELDS)
+            opened = open_message(data, self.recipe)
             header, body = opened.header, opened.body
-            check_header(header, self.recipe)
             envelope.check_body(opened, layout)
             rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
-            self._check(header["recipe"], header["id"], header["site"], rows)
+            self._check(header["id"], header["site"], rows)
             digest, self._blocks = layout.digest(), self._blocks or dict(Moments.zeros(layout).blocks)
             for name, block in self._blocks.items():
                 flat, shift = block.reshape(-1), shifts.get(name, 0)
@@ -315,19 +302,35 @@ class Aggregator:
         self._enter(entry)
         return entry
 
-    def _check(self, fingerprint: str, message_id: str, site: str, rows: int) -> None:
-        name = site or message_id[:8]
-        if fingerprint != self._fingerprint:
-            check_fingerprint({"recipe": fingerprint}, self.recipe)
-        if message_id in self._roster:
-            raise RosterError(f"message {name!r} (id {message_id[:8]}…) is already in the total; each is counted once.")
-        if site and site in self._sites:
-            raise RosterError(
-                f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
-            )
-        check_look_alike(site, self._looks)
+    def add_batch(self, batch: Batch) -> None:
+        """Add messages that were read together; where one is refused, those before it stay inside."""
+        check_fingerprint({"recipe": batch.recipe.fingerprint}, self.recipe)
+        added = 0
+        try:
+            for path, entry in zip(batch.paths, batch.roster, strict=True):
+                with errors_about(path):
+                    self._check(entry.id, entry.site, entry.rows or 0)
+                if self._guarantee is not None:
+                    self._add(shaped(batch.entries[added], self._layout), is_given=False)
+                self._enter(entry)
+                added += 1
+        finally:
+            if added and self._guarantee is None:
+                self._add(shaped(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
+
+    def _check(self, message_id: str, site: str, rows: int) -> None:
+        self._sites.check(message_id, site)
         if self._guarantee is None:
-            check_overflow(self._layout, rows + (0 if self._blocks is None else int(self._blocks["N"].sum())), name)
+            check_overflow(self._layout, self._rows + rows, site or message_id[:8])
+
+    def _add(self, blocks: Mapping[str, np.ndarray], is_given: bool) -> None:
+        if self._blocks is None:
+            self._blocks = dict(blocks) if is_given else arrays.copies(blocks)
+        elif self._guarantee is not None:  # noise is not bounded by counts: moments look at every entry as they add
+            self._blocks = dict((Moments(self._layout, self._blocks) + Moments(self._layout, blocks)).blocks)
+        else:
+            for name, block in self._blocks.items():
+                arrays.add_to(block, blocks[name])
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
@@ -339,12 +342,9 @@ class Aggregator:
         return self._total(blocks)
 
     def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
-        roster = tuple(sorted(self._roster.values(), key=lambda e: (e.site, e.id)))
         moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
-        return Total(self.recipe, moments, roster, self._guarantee)
+        return Total(self.recipe, moments, self._sites.roster(), self._guarantee)
 
     def _enter(self, entry: Entry) -> None:
-        self._roster[entry.id] = entry
-        self._sites.add(entry.site)
-        if entry.site:
-            self._looks[skeleton(entry.site)] = entry.site
+        self._sites.enter(entry)
+        self._rows += entry.rows or 0
