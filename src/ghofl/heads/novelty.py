@@ -23,7 +23,7 @@ import scipy
 
 from ghofl.errors import HeadError, NotPositiveDefiniteError
 from ghofl.gaussians import Gaussians, draw, linalg
-from ghofl.gaussians.predictive import denoised, resampled
+from ghofl.gaussians.predictive import denoise, resample
 from ghofl.shapes import Float, Float32
 
 PREFIX = "novelty."
@@ -145,7 +145,7 @@ def threshold_of(levels: Float[np.ndarray, " levels"], rate: float) -> float:
 def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
     """The distances of rows that are not in the total, as far as it tells."""
     rng, is_redrawn = np.random.default_rng(0), known.means.shape[1] <= LARGEST
-    truth = denoised(known) if is_redrawn else known
+    truth = denoise(known) if is_redrawn else known
     some = np.zeros(len(known.counts), dtype=bool)
     some[rng.permutation(np.flatnonzero(known.counts))[: CLASSES if known.has_class_covariances else None]] = True
     drawn_from = Gaussians(np.where(some, known.counts, 0.0), truth.means, truth.shared, None, known.covariances)
@@ -157,7 +157,7 @@ def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
     if not is_redrawn:
         return made.scores(x)
     parts = np.array_split(x, min(max(REDRAWN // x.shape[1], 1), len(x)))
-    return np.concatenate([_distances(resampled(truth, rng), part) for part in parts])
+    return np.concatenate([_distances(resample(truth, rng), part) for part in parts])
 
 
 def _distances(known: Gaussians, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
