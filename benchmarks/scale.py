@@ -180,7 +180,8 @@ def from_disk(folder: Path, recipe: Recipe, count: int, heads: Sequence[str]) ->
     message, total, result = (str(folder / f"{kind}-{name}") for name in ("message", "total", "result"))
     recipe.save(agreed)
     write_rows(test, 1000, classes, seed=2)
-    found: dict = {"rows": count, "classes": classes}
+    holds = recipe.statistics[-1] + (", sketch" if recipe.sketch else "")
+    found: dict = {"rows": count, "classes": classes, "holds": holds}
 
     def run(name: str, *command: str) -> None:
         found[name] = stage("-m", "ghofl", *command, "--force")
@@ -240,11 +241,10 @@ def _stages(runs: Sequence[Mapping]) -> list[str]:
     """Every stage from rows on disk to a scored head, a line each."""
     lines = ["", "| stage | s | CPU s | peak memory | anonymous |", "|---|---:|---:|---:|---:|"] if runs else []
     for found in runs:
-        size = f"{found['rows']:,} × 2,048 rows, {found.get('classes', CLASSES):,} classes"
+        size = f"{found['rows']:,} × 2,048 rows, {found['classes']:,} classes, {found['holds']}"
         for name, about in found.items():
             if isinstance(about, dict):
-                own = f"{about['anonymous_mb']:,} MB" if "anonymous_mb" in about else ""
-                memory = f"{about['peak_mb']:,} MB | {own} |"
+                memory = f"{about['peak_mb']:,} MB | {about['anonymous_mb']:,} MB |"
                 lines.append(f"| {size}: {name} | {about['seconds']:,.0f} | {about['cpu_seconds']:,.0f} | {memory}")
     return lines
 

@@ -45,7 +45,11 @@ def lines() -> list[Line]:
             f"{dispersion.DISPERSION:g} unless linear",
             "`ghofl calibrate`, `--priors`", _probabilities, "probabilities",
         ),
-        ("novelty", f"draws {novelty.WIDER:g} times as wide", "`ghofl calibrate`", _novelty, "novelty"),
+        ("novelty", "relative Mahalanobis distance", "`--reject`", _novelty, "novelty"),
+        (
+            "share of rows turned away", f"of draws of a Student with {novelty.DOF:g} degrees of freedom, scored by redrawn "
+            "totals", "`ghofl calibrate`", _false_alarms, "false_alarms",
+        ),
         ("trained heads", "τ = 1.3, steps instead of epochs", "`--preset paper`", _trained, "trained"),
         ("public metric", f"shrunk by {public.SHRINKAGE:g}", "`--public`", _public, "public_rows"),
         ("δ beside ε", f"{assembly.DELTA:g}", "`--delta`", _privacy, "privacy"),
@@ -149,6 +153,14 @@ def _probabilities(stored: list[dict]) -> str:
         )
         told.append(f"{data}: {own:.3f} ({plain:.3f}, {theirs:.3f})")
     return "log loss of LDA (uncalibrated, scikit-learn's): " + "; ".join(told)
+
+
+def _false_alarms(stored: list[dict]) -> str:
+    def of(statistic: str) -> str:
+        found = [r for r in stored if r["rows_per_class"] == "all" and r["statistic"] == statistic]
+        return ", ".join(f"{r['dataset']} {_percent(r['turned_away']['0.05'])}" for r in found)
+
+    return f"% of held-out training rows at 0.05, all rows: with S {of('S')}; with B {of('B')}"
 
 
 def _novelty(stored: list[dict]) -> str:

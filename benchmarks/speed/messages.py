@@ -162,7 +162,6 @@ def _masks(rng: np.random.Generator, entries: int = 1_000_000, seeds: int = 8) -
 
 def aes_passes(size: int, passes: int) -> Callable[[], None]:
     """So many passes of AES-256-CTR over so many bytes."""
-    """So many passes of AES-256-CTR over so many bytes."""
     content, room = bytes(size), bytearray(size + 15)
 
     def work() -> None:

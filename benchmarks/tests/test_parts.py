@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import false_alarms
 import few_shots
 import novelty
 import numpy as np
@@ -49,6 +50,18 @@ def test_rows_of_another_place_are_novel():
     found = novelty.measured(digits(), np.random.default_rng(0).uniform(0, 16, size=(200, 64)).astype(np.float32))
     assert found["relative_mahalanobis"] > 0.99
     assert found["outside_rows"] == 200
+
+
+def test_rows_of_the_classes_are_turned_away_by_both_statistics_and_beside_gaussian_draws(monkeypatch):
+    monkeypatch.setattr(false_alarms, "SETS", ("wine", "digits"))
+    monkeypatch.setattr(false_alarms, "ROWS", (8,))
+    rows = list(false_alarms.results())
+    assert [(r["dataset"], r["statistic"]) for r in rows] == [(s, k) for s in ("wine", "digits") for k in "BS"]
+    assert all(0 <= r["turned_away"]["0.01"] <= r["turned_away"]["0.05"] <= r["turned_away"]["0.1"] <= 1 for r in rows)
+    assert all(r["turned_away"]["0.05"] < r["gaussian"]["0.05"] for r in rows), (
+        "few rows: draws as measured lie too near"
+    )
+    assert f"| wine | 8 | B | {100 * rows[0]['turned_away']['0.01']:.1f} / " in false_alarms.table(rows)
 
 
 def test_every_method_is_judged_by_the_same_measures(monkeypatch):

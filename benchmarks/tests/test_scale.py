@@ -19,4 +19,4 @@ def test_every_stage_by_class_has_its_time_and_memory(tmp_path, monkeypatch):
     assert found["score rda"]["accuracy"] > 0.5
     assert {path.suffix for path in tmp_path.iterdir() if path.stat().st_size > 10**5} <= {".npy"}
     lines = scale.table({"by_class": {"4": json.loads(json.dumps(found))}}).splitlines()
-    assert sum("600 × 2,048 rows, 4 classes: " in line for line in lines) == len(stages)
+    assert sum("600 × 2,048 rows, 4 classes, S: " in line for line in lines) == len(stages)

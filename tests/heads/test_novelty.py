@@ -140,3 +140,14 @@ def test_in_many_dimensions_draws_are_widened_by_what_few_rows_fit(monkeypatch):
     found, of_own_draws = turned_away("B", 12, classes=10, dim=40)
     assert 0.005 < found < 0.12
     assert of_own_draws > 2 * found
+
+
+@pytest.mark.parametrize("statistic", ["D", "S"])
+def test_a_class_whose_rows_are_all_the_same_does_not_keep_others_from_being_told(statistic, rng):
+    x, y = blobs(rng, rows=2000)
+    x[y == 2] = x[y == 2][0]
+    rule = Novelty.of(gaussians_of(recipe_of(statistics=(statistic,)), x[:1000], y[:1000]))
+    assert rule is not None
+    limit = {"D": 0.25, "S": 0.12}[statistic]  # correlated features defy draws of independent ones
+    assert np.mean(rule.scores(x[1000:]) > rule.threshold(0.05)) < limit
+    assert (rule.scores(x[1000:1010] + 30.0) > rule.threshold(0.01)).all()

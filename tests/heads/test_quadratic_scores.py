@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ghofl.heads import quadratic
-from ghofl.heads.quadratic import MANY, NEAR, SMALL, WIDE, quadratic_scores
+from ghofl.heads.quadratic import MANY, NEAR, SEVERAL, SMALL, WIDE, quadratic_scores
 
 
-def problem(seed: int, spread: float, smallest: float, shift: float, classes: int = 6):
+def problem(seed: int, spread: float, smallest: float, shift: float, classes: int = SEVERAL + 1):
     """Rows around class means, and whiteners of covariances whose eigenvalues reach down to `smallest`."""
     rng = np.random.default_rng(seed)
     means = shift + spread * rng.standard_normal((classes, WIDE))

@@ -62,6 +62,7 @@ def story(folder: Path, name: str) -> dict[str, object]:
     return found | {path.name.removeprefix(name): path.read_bytes() for path in files}
 
 
+@pytest.mark.slow
 def test_files_hashes_and_scores_are_the_same_from_memory_and_from_files(tmp_path, monkeypatch):
     in_memory = story(tmp_path, "memory")
     monkeypatch.setenv(arrays.LIMIT, str(SMALL))
@@ -138,9 +139,20 @@ def test_a_disk_without_room_is_told_before_anything_is_written(monkeypatch):
 
     monkeypatch.setattr(arrays.os, "posix_fallocate", full)
     with pytest.raises(
-        GhoflError, match="1,600 bytes is too large for memory.*set TMPDIR to a folder on a larger disk"
+        GhoflError, match="1,600 bytes is too large for memory.*No space.*set TMPDIR to a folder on a larger disk"
     ):
         arrays.zeros((200,), most=1)
+
+
+def test_a_file_system_that_reserves_no_room_still_holds_arrays(monkeypatch):
+    def unsupported(*_):
+        raise OSError(arrays.errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(arrays.os, "posix_fallocate", unsupported)
+    array = arrays.zeros((200,), most=1)
+    array += 1
+    assert arrays.is_mapped(array)
+    assert array.sum() == 200
 
 
 def test_a_limit_that_is_not_a_number_is_refused(monkeypatch):

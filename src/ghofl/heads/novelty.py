@@ -22,7 +22,8 @@ import numpy as np
 import scipy
 
 from ghofl.errors import HeadError, NotPositiveDefiniteError
-from ghofl.gaussians import Gaussians, draw, linalg
+from ghofl.gaussians import Draws, Gaussians, draw, linalg
+from ghofl.gaussians.covariances import ClassCovariances
 from ghofl.gaussians.predictive import denoise, resample
 from ghofl.shapes import Float, Float32
 
@@ -43,7 +44,7 @@ class Novelty:
     """The distance of rows from all classes, and how far rows of the classes lie: `levels`, quantiles in rising order.
 
     `measured` says whether the levels come from rows at sites; otherwise they come from draws, and the share of real
-    rows that is turned away can be a third to three times what was asked for.
+    rows that is turned away was seen between a third and three and a half times what was asked for, with few rows less.
 
     Guarantees
     ----------
@@ -146,10 +147,12 @@ def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
     """The distances of rows that are not in the total, as far as it tells."""
     rng, is_redrawn = np.random.default_rng(0), known.means.shape[1] <= LARGEST
     truth = denoise(known) if is_redrawn else known
-    some = np.zeros(len(known.counts), dtype=bool)
-    some[rng.permutation(np.flatnonzero(known.counts))[: CLASSES if known.has_class_covariances else None]] = True
-    drawn_from = Gaussians(np.where(some, known.counts, 0.0), truth.means, truth.shared, None, known.covariances)
-    rows = draw(drawn_from, max(1, DRAWS // drawn_from.present), rng, 1.0, 0.01, by_prior=True)
+    try:
+        rows = _draws(truth, rng, known.covariances)
+    except NotPositiveDefiniteError:  # a class whose rows are all the same, or noise
+        if not known.has_class_covariances:
+            raise
+        rows = _draws(truth, rng)
     z, centres = rows.z.astype(np.float64), truth.means[rows.y]
     stretch = (DOF - 2.0) / rng.chisquare(DOF, len(z))  # a Student's, of the same covariance
     stretch *= 1.0 if is_redrawn else _widening(known, rng)[rows.y]
@@ -158,6 +161,14 @@ def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
         return made.scores(x)
     parts = np.array_split(x, min(max(REDRAWN // x.shape[1], 1), len(x)))
     return np.concatenate([_distances(resample(truth, rng), part) for part in parts])
+
+
+def _draws(truth: Gaussians, rng: np.random.Generator, covariances: ClassCovariances | None = None) -> Draws:
+    """Rows of all classes with one covariance, or of some of them with their own."""
+    chosen = rng.permutation(np.flatnonzero(truth.counts))[: None if covariances is None else CLASSES]
+    counts = np.where(np.isin(np.arange(len(truth.counts)), chosen), truth.counts, 0.0)
+    drawn_from = Gaussians(counts, truth.means, truth.shared, None, covariances)
+    return draw(drawn_from, max(1, DRAWS // len(chosen)), rng, 1.0, 0.01, by_prior=True)
 
 
 def _distances(known: Gaussians, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:

@@ -20,6 +20,7 @@ from ghofl.workers import each
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
 ROWS, PANEL = 2048, 256  # of one product
 MANY, WIDE = 64, 256  # rows and dimensions from which float32 gains more than rounding the matrices costs
+SEVERAL = 8  # classes, of which each row is near to one at least
 NEAR = 20.0  # log odds: before calibration, the probability of a class that far below is under 10⁻⁸
 SMALL = 1 / 16
 
@@ -269,7 +270,7 @@ def quadratic_scores(
             out[rows, c] = score(c, rows, _squared_lengths(x[rows] - means[c], whiteners[c]))
         arrays.forget(whiteners[c])
 
-    if len(x) >= MANY and x.shape[1] >= WIDE:
+    if len(x) >= MANY and x.shape[1] >= WIDE and len(present) >= SEVERAL:
         slack = np.zeros_like(out)
         with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold stays unsettled
             each(estimate, present.tolist())

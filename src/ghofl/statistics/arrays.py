@@ -64,16 +64,15 @@ def zeros(
 def _reserve(handle: int, size: int) -> None:
     """Take room for a file: a disk that is full later would end the process without a word."""
     try:
+        os.truncate(handle, size)
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(handle, 0, size)
-        else:
-            os.truncate(handle, size)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
+        if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that takes room only as it is used
+            return
         raise MemoryLimitError(
-            f"an array of {size:,} bytes is too large for memory (a quarter of it, unless {LIMIT} says otherwise), and "
-            f"{tempfile.gettempdir()} has no room for it; set TMPDIR to a folder on a larger disk."
+            f"an array of {size:,} bytes is too large for memory (a quarter of it, unless {LIMIT} says otherwise), and there is "
+            f"no room for it in {tempfile.gettempdir()} ({error.strerror}); set TMPDIR to a folder on a larger disk."
         ) from None
 
 
