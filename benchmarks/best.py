@@ -49,7 +49,7 @@ def table(results: list[dict]) -> str:
 
 
 def figure(results: list[dict]) -> None:
-    """Accuracy against bytes, one panel a dataset, with the linear probe as a line."""
+    """Accuracy against bytes, one panel per dataset, with the linear probe as a line."""
     import matplotlib
 
     matplotlib.use("Agg")

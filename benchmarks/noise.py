@@ -51,7 +51,7 @@ def best(run: Callable[[], object], times: int = 5) -> float:
 
 
 def speed() -> None:
-    """Million draws a second for each σ, and how many times slower than numpy that is."""
+    """Millions of draws per second for each σ, and how many times slower than numpy that is."""
     stream, rng = NoiseStream(), np.random.default_rng()
     print("| σ | discrete Gaussian, M draws/s | numpy rint(normal), M draws/s | ratio |\n|---|---|---|---|")
     for sigma in SIGMAS:

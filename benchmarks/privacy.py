@@ -28,7 +28,7 @@ SEEDS = 5
 CLIENTS = 10
 PROJECTIONS = (None, 512, 256, 128, 64)
 MECHANISMS = ("central", "distributed", "local")
-# The heads that share a message, and the largest space in which a matrix a class is worth its noise.
+# The heads that share a message, and the largest space in which one matrix per class is worth its noise.
 MESSAGES = (("lda", "ridge", "spherical"), ("nb",), ("rda", "qda"))
 LARGEST_BY_CLASS = 256
 SHIFTS = (0, 4, 8, 12, 14, 16, 18)

@@ -121,7 +121,7 @@ def server_round(count: int, entries: int, gone: int, agreed: Plan) -> None:
 
 
 def report(agreed: Plan, entries: int, gone: int, spent: dict[str, tuple[float, float]]) -> None:
-    """Print the server's time a stage, and all of it against the AES passes it cannot do without."""
+    """Print the server's time per stage, and all of it against the AES passes that it needs at least."""
     print(
         f"server, {agreed.clients:,} clients × {entries:,} entries of {agreed.bits} bits, {gone} vanish after sharing,"
     )

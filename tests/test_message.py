@@ -102,7 +102,7 @@ HOSTILE_BYTES = [
     (
         "a zstd frame of unknown size",
         lambda d: zstandard.ZstdCompressor(write_content_size=False).compress(d),
-        "how much",
+        "does not say its size",
     ),
     ("other metadata", lambda d: save(load(d), metadata={"x": "y"}), "without ghofl's metadata"),
     ("no metadata", lambda d: save(load(d)), "without ghofl's metadata"),

@@ -57,7 +57,7 @@ def test_reports_of_strangers_of_two_heads_and_twice_are_refused():
     def report(name, head="0" * 64):
         return Report("lda", head, DIGITS.fingerprint, (name,), confusion)
 
-    with pytest.raises(RosterError, match="a report of 'd' and no message"):
+    with pytest.raises(RosterError, match="a report of 'd' but no message"):
         with_reports(found, [report("d")])
     with pytest.raises(RosterError, match="reported twice"):
         with_reports(found, [report("a"), report("a")])

@@ -66,9 +66,9 @@ def test_what_does_not_fit_together_is_not_merged():
         model().fit(x, y).merge(GaussianHeadClassifier("lda").fit(x, y))
     with pytest.raises(GhoflError, match="head or bits"):
         model().fit(x, y).merge(model(bits=8).fit(x, y))
-    with pytest.raises(GhoflError, match="do not merge"):
+    with pytest.raises(GhoflError, match="give both estimators the same `classes`"):
         model().fit(x, y).merge(model().fit(x[:100], y[:100]))
-    with pytest.raises(GhoflError, match="label 9 is none of the classes"):
+    with pytest.raises(GhoflError, match="label 9 is not one of the classes"):
         model().fit(x, y).partial_fit(x[:1], [9])
 
 

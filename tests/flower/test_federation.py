@@ -226,7 +226,7 @@ def test_a_site_asked_again_gives_the_very_same_bytes_and_answers_no_other_quest
             if action == "endorse":
                 other = {node: Letter(letter.fields, letter.payload + b"x") for node, letter in letters.items()}
                 for answer in super().ask(action, other, seconds, size):
-                    assert "each stage has one answer" in answer.letter.fields["why"]
+                    assert "a site answers each stage only once" in answer.letter.fields["why"]
 
     engine = Twice(paths)
     engine.twist = lambda action, node, reply: (
@@ -562,7 +562,7 @@ def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp
         run(InProcess(paths, twist=killing("reveal", 1)), SECURE, settings(tmp_path / "run"))
     revealed = [len(History.load(Site.load(path).memory()).reveals) for path in paths]
     assert revealed == [1, 0, 0, 0, 0]
-    with pytest.raises(FederationError, match="4 sites joined the secure round; .* at least 5"):
+    with pytest.raises(FederationError, match="4 sites joined the secure round, .* at least 5"):
         run(InProcess(paths), SECURE, settings(tmp_path / "other", min_sites=5))
     # All five signed the list of five: with those signatures others may have unmasked it, so four are not shown.
     with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
@@ -628,7 +628,7 @@ def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
 )
 def test_what_cannot_be_reopened_is_told(tmp_path, cohort, why):
     paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
-    assert "its first round needs no re-opening" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
+    assert "join its first round without re-opening" in str(reopen(paths[0], recipe_file, names_of(paths)).exception)
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     assert why in str(reopen(paths[0], recipe_file, cohort).exception)
     (tmp_path / "memory-0" / "ledger.jsonl").unlink()
@@ -703,7 +703,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
             run(engine, SECURE, settings(tmp_path / "run"))
         report = json.loads((tmp_path / "run" / "report.json").read_text())
         assert set(report["sites"].values()) == {
-            "left out: the round's bound and length are not those that follow from the recipe; use those."
+            "left out: the round's bound and length do not follow from the recipe; use those that do."
         }
         assert {action for action, _ in engine.asked} == {"join", "advertise"}
     assert len(reads) == 3, "rows were read when they were packed, and not because of a bound"
@@ -817,7 +817,7 @@ def test_a_reveal_counts_in_a_folder_that_has_no_ledger(tmp_path):
     with pytest.raises(FederationError, match="0 sites joined"):
         run(InProcess(paths[:4]), SECURE, settings(tmp_path / "again"))
     unknown = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm")
-    assert "a round whose sites it has no list of" in str(unknown.exception)
+    assert "a round without a list of its sites" in str(unknown.exception)
     policy = tmp_path / "policy.toml"
     policy.write_text(policy.read_text() + "min_difference = 1\n")
     shown = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm")

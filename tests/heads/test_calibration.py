@@ -10,7 +10,7 @@ from ghofl import HEADS, Classifier, Features, HeadSpec
 from ghofl.errors import HeadError, MessageError
 from ghofl.evaluation import Metrics
 from ghofl.gaussians import Gaussians, draw
-from ghofl.gaussians.predictive import denoised, redrawn
+from ghofl.gaussians.predictive import denoise, redraw
 from ghofl.heads.calibration import Calibration, calibrate, dispersion_for, log_loss
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import recipe_for, simulate
@@ -64,8 +64,8 @@ def test_calibration_never_makes_a_head_worse_on_its_own_synthetic_rows(name, ro
     head = HEADS[name].fit(gaussians)
     found = calibrate(head, gaussians, HEADS[name].fit)
     own = rows >= 10 * 6 * (4 if HEADS[name].needs[0] == ("S",) else 1)
-    truth = gaussians if own else denoised(gaussians, own=True)
-    judged = head if own else HEADS[name].fit(redrawn(truth, gaussians, np.random.default_rng(2)))
+    truth = gaussians if own else denoise(gaussians, own=True)
+    judged = head if own else HEADS[name].fit(redraw(truth, gaussians, np.random.default_rng(2)))
     drawn = draw(truth, 4000, np.random.default_rng(77), 1.0, 0.0)
     scores, priors = judged.scores(drawn.z.astype(float)), gaussians.counts / gaussians.rows
     before, after = (log_loss(c.probabilities(scores), drawn.y, priors) for c in (Calibration(), found))
@@ -195,8 +195,8 @@ def test_a_student_heads_temperature_does_not_depend_on_its_tails(rng):
 
 def test_means_without_noise_lie_closer_together_and_those_of_many_rows_stay(rng):
     few, many = (gaussians_of(recipe_of(dim=30), *blobs(rng, rows=rows, dim=30, spread=0.3)) for rows in (24, 20_000))
-    assert np.std(denoised(few).means, axis=0).sum() < 0.9 * np.std(few.means, axis=0).sum()
-    assert denoised(many).means == pytest.approx(many.means, abs=0.05)
+    assert np.std(denoise(few).means, axis=0).sum() < 0.9 * np.std(few.means, axis=0).sum()
+    assert denoise(many).means == pytest.approx(many.means, abs=0.05)
 
 
 @pytest.mark.parametrize("name", ["lda", "qda", "sketched_qda", "nb"])
@@ -209,7 +209,7 @@ def test_redrawn_gaussians_have_the_statistics_of_the_real_ones(name, rng):
     from ghofl import Features
 
     like = Gaussians.of_total(total, Features.of(recipe))
-    again = redrawn(denoised(like), like, rng)
+    again = redraw(denoise(like), like, rng)
     assert np.array_equal(again.counts, like.counts)
     assert np.isfinite(HEADS[name].fit(again, HeadSpec(name).record).scores(x)).all()
 

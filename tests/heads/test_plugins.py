@@ -87,7 +87,7 @@ def test_a_head_of_another_distribution_is_completed_fitted_saved_and_loaded_by_
     assert json.loads(shown.stdout)["head"] == "diagonal_lda", shown.stderr
     without = python(file.parent, "-m", "ghofl", "inspect", file)
     assert without.returncode == 2
-    assert "needs that distribution" in " ".join(without.stderr.split())
+    assert "install that distribution" in " ".join(without.stderr.split())
 
 
 def test_a_built_in_head_stays_and_who_offers_its_name_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,7 @@ def test_other_users_may_ask_where_they_are_allowed_and_read_nothing(folder):
         kept = [*inner, home, f"/proc/{process.pid}/mem", f"/proc/{process.pid}/environ", f"/proc/{process.pid}/fd"]
         stolen = run_as(NODE, python, "-c", STEAL, *map(str, kept), groups=[GROUP])
         assert stolen.stdout.split() == ["closed"] * len(kept)
-        assert "is not one that this keeper answers" in (folder / "keeper.log").read_text()
+        assert "is not in `allow` of the site file" in (folder / "keeper.log").read_text()
     finally:
         process.terminate()
         process.wait(30)

@@ -66,7 +66,7 @@ def fedpft(
     clients: Sequence[Client], classes: int, rng: np.random.Generator, kind: Kind = "diagonal", components: int = 10,
     fit: Fit = Fit(),  # noqa: B008
 ) -> tuple[LinearHead, int]:  # fmt: skip
-    """The head that the server trains on samples, and the mean bytes a client sends in float32."""
+    """The head that the server trains on samples, and the mean number of bytes that a client sends in float32."""
     rows, labels, entries = [], [], 0
     for x, y in clients:
         for c in np.unique(y):

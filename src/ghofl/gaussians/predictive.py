@@ -18,7 +18,7 @@ from ghofl.gaussians.synthesis import draw
 from ghofl.shapes import Float, Float32, Int64
 
 
-def denoised(gaussians: Gaussians, own: bool = False) -> Gaussians:
+def denoise(gaussians: Gaussians, own: bool = False) -> Gaussians:
     """The Gaussians with one covariance for all classes, shrunk, and means without the noise of few rows.
 
     With `own`, every class has a blend: d/(d + N_c) of that covariance, and the rest of its own.
@@ -37,7 +37,7 @@ def denoised(gaussians: Gaussians, own: bool = False) -> Gaussians:
     return Gaussians(counts, centre + shifts, sigma, covariances=_blended(gaussians, sigma) if own else None)
 
 
-def redrawn(truth: Gaussians, like: Gaussians, rng: np.random.Generator) -> Gaussians:
+def redraw(truth: Gaussians, like: Gaussians, rng: np.random.Generator) -> Gaussians:
     """The Gaussians of as many rows per class as `like` has, drawn from the truth, with the statistics `like` has."""
     counts = np.maximum(np.rint(like.counts), like.counts > 0).astype(np.int64)
     rows, y = _rows(truth, counts, rng)
@@ -49,7 +49,7 @@ def redrawn(truth: Gaussians, like: Gaussians, rng: np.random.Generator) -> Gaus
     return _estimated(rows, y, counts, like, sketch)
 
 
-def resampled(truth: Gaussians, rng: np.random.Generator) -> Gaussians:
+def resample(truth: Gaussians, rng: np.random.Generator) -> Gaussians:
     """The Gaussians of as many rows per class drawn from the truth with its shared covariance, without the rows.
 
     Means are μ_c + L e/√N_c, and the shared covariance is L E Eᵀ Lᵀ/n with n = N − C₊ (a Wishart matrix): E has n columns

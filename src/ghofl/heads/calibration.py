@@ -25,7 +25,7 @@ import scipy
 
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
-from ghofl.gaussians.predictive import denoised, redrawn
+from ghofl.gaussians.predictive import denoise, redraw
 from ghofl.heads.base import Head
 from ghofl.heads.dispersion import DISPERSION, NARROW, dispersion_for
 from ghofl.heads.lda import LDA
@@ -210,8 +210,8 @@ def _choose_truth(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians],
     has_own = head.needs[0] == ("S",) and dim <= NARROW  # every class has its own covariance, of few rows
     is_few = gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim
     if known is gaussians and is_few and dim <= REDRAWN:
-        truth = denoised(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
-        return refit(redrawn(truth, gaussians, np.random.default_rng(2))), truth
+        truth = denoise(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
+        return refit(redraw(truth, gaussians, np.random.default_rng(2))), truth
     if known.has_class_covariances and dim <= NARROW:
         return head, known
     return head, Gaussians(known.counts, known.means, known.shared)

@@ -24,7 +24,7 @@ import scipy
 from ghofl.errors import HeadError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw, linalg
 from ghofl.gaussians.covariances import ClassCovariances
-from ghofl.gaussians.predictive import denoised, resampled
+from ghofl.gaussians.predictive import denoise, resample
 from ghofl.shapes import Float, Float32
 
 PREFIX = "novelty."
@@ -146,7 +146,7 @@ def threshold_of(levels: Float[np.ndarray, " levels"], rate: float) -> float:
 def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
     """The distances of rows that are not in the total, as far as it tells."""
     rng, is_redrawn = np.random.default_rng(0), known.means.shape[1] <= LARGEST
-    truth = denoised(known) if is_redrawn else known
+    truth = denoise(known) if is_redrawn else known
     try:
         rows = _draws(truth, rng, known.covariances)
     except NotPositiveDefiniteError:  # a class whose rows are all the same, or noise
@@ -160,7 +160,7 @@ def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
     if not is_redrawn:
         return made.scores(x)
     parts = np.array_split(x, min(max(REDRAWN // x.shape[1], 1), len(x)))
-    return np.concatenate([_distances(resampled(truth, rng), part) for part in parts])
+    return np.concatenate([_distances(resample(truth, rng), part) for part in parts])
 
 
 def _draws(truth: Gaussians, rng: np.random.Generator, covariances: ClassCovariances | None = None) -> Draws:

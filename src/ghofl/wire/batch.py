@@ -1,7 +1,6 @@
-"""Many messages read at once: the steps that cost little each are done for all of them together.
+"""Many messages read together, because a small message takes most of its time in steps that do not depend on its size.
 
-A small message takes most of its time in steps that do not depend on its size. So its entries go into a row of a matrix,
-and whether rows could have made them is looked at for the whole matrix.
+Each message becomes one row of a matrix, and whether rows on the grid could have made them is checked for all at once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,13 +22,13 @@ from ghofl.wire.message import Message, message_bytes, open_message
 from ghofl.wire.plausible import check_many
 from ghofl.wire.roster import Entry
 
-AT_ONCE = 2**18  # entries of messages that are looked at together: two megabytes
+AT_ONCE = 2**18  # entries of messages that are checked together: two megabytes
 MOST = 128  # messages that are read together, however small they are
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """What some messages of one recipe hold: a row of entries for each, its blocks in the order of the layout.
+    """Several messages of one recipe: one row of entries per message, with its blocks in the order of the layout.
 
     Guarantees
     ----------
@@ -58,7 +57,7 @@ class Batch:
 
     @property
     def counts(self) -> Int64[np.ndarray, "messages classes"]:
-        """The rows of each class that each message has."""
+        """The number of rows per message and class."""
         return self.entries[:, : len(self.recipe.classes)]
 
 
@@ -85,7 +84,7 @@ def _flat(entries: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
 
 
 def _read(entries: np.ndarray, paths: Sequence[Path], recipe: Recipe) -> list[Mapping[str, Any]]:
-    """Write the entries of messages into rows, in the units they had, and give their headers."""
+    """Write the entries of messages into rows, in their original units, and return the headers."""
     layout, shifts, blocks = Layout.of(recipe), shifts_of(recipe), _flat(entries, Layout.of(recipe))
     opened = []
     for path in paths:

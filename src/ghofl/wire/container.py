@@ -12,7 +12,7 @@ from ghofl.files import FileBytes
 from ghofl.statistics import arrays
 from ghofl.wire import packing
 
-# What safetensors calls numbers, in the order in which it writes tensors of them.
+# The number types of safetensors, in the order in which it writes their tensors.
 KINDS = {
     name: np.dtype(kind)
     for name, kind in {
@@ -42,7 +42,7 @@ def read_header(data: bytes | FileBytes, kind: str, max_header: int) -> tuple[di
 
 
 def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing.Sliced:
-    """One uint8 vector of a safetensors file, checked against the bytes that are there; not copied."""
+    """One uint8 vector of a safetensors file, checked against the size of the file; not copied."""
     if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
         raise MessageError(f"tensor {name[:40]!r} has a damaged entry in the header.")
     if info["dtype"] != "U8":
@@ -63,7 +63,7 @@ def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing
 
 
 def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file; those that are too large for memory stay in the file."""
+    """The arrays of a safetensors file; arrays too large for memory stay in the file."""
     with safe_open(data.path, "np"):  # every tensor lies where its shape says, without gaps, or SafetensorError
         tensors, _, start = read_header(data, "head", max_header)
     out = {}
@@ -101,7 +101,7 @@ def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
 
 
 def read_json(text: bytes | str, what: str) -> dict[str, Any]:
-    """A JSON object whose keys come once each; `what` it is, for the error."""
+    """A JSON object without duplicate keys; `what` names it in errors."""
     try:
         value = _JSON.decode(text if isinstance(text, str) else text.decode())
     except (ValueError, RecursionError):
@@ -138,13 +138,15 @@ def decompress(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
         data = bytes(data[:limit])
     zstandard = _library()
     if limit is None:
-        raise MessageError("this file is compressed and may only be read with its recipe at hand.")
+        raise MessageError("this file is compressed, and can only be read with its recipe; give the recipe.")
     try:
         size = zstandard.frame_content_size(data)
         if size > limit:
-            raise MessageError(f"the message unpacks to {size:,} bytes and this recipe allows {limit:,}.")
+            raise MessageError(
+                f"the message unpacks to {size:,} bytes, and this recipe allows {limit:,}; it is not of this recipe."
+            )
         if size < 0:
-            raise MessageError("the zstd frame does not say how much it holds; write messages with 'ghofl moments'.")
+            raise MessageError("the zstd frame does not say its size; write messages with 'ghofl moments'.")
         return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
     except zstandard.ZstdError:
         raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None

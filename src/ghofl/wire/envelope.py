@@ -31,13 +31,13 @@ from ghofl.statistics import arrays
 from ghofl.wire import container, packing
 
 SCHEMA = 2
-HASHED = 4 * 2**20  # bytes that are hashed at a time
+HASHED = 4 * 2**20  # bytes to hash at a time
 NO_DIGEST = 64 * "0"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Envelope:
-    """A file that was opened: ghofl's header, its tensors by name, and all of its bytes."""
+    """An opened file: ghofl's header, its tensors by name, and all of its bytes."""
 
     header: dict[str, Any]
     body: Mapping[str, packing.Sliced]
@@ -70,7 +70,7 @@ def seal(tensors: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> bytes:
 
 
 def check_seal(header: Mapping[str, Any], data: bytes | FileBytes) -> None:
-    """Raise unless the checksum in the header is that of the file, those digits being zeros."""
+    """Raise unless the checksum in the header is that of the file with its digits replaced by zeros."""
     given = header.get("sha256")
     at = _digest_position(data, given) if isinstance(given, str) and len(given) == len(NO_DIGEST) else -1
     digest = hashlib.sha256()
@@ -99,7 +99,7 @@ def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: i
 
 
 class Streamed(NamedTuple):
-    """A tensor of a file that is written: its type in the words of safetensors, its shape, and its content in pieces."""
+    """A tensor to write to a file: its type as safetensors names it, its shape, and its content in pieces."""
 
     kind: str
     shape: tuple[int, ...]
@@ -125,10 +125,10 @@ def write_sealed(
     listed = dict(sorted(tensors.items(), key=lambda item: (order.index(item[1].kind), item[0])))
     full, digest = {"schema": SCHEMA, **header}, hashlib.sha256()
     with files.replacing(path, mode) as file:
-        _hashed(file, digest, _file_header({**full, "sha256": NO_DIGEST}, listed))
+        _write_hashed(file, digest, _file_header({**full, "sha256": NO_DIGEST}, listed))
         for each in listed.values():
             for piece in each.content:
-                _hashed(file, digest, piece.data)
+                _write_hashed(file, digest, piece.data)
         file.seek(0)
         file.write(_file_header({**full, "sha256": digest.hexdigest()}, listed))
 
@@ -137,13 +137,13 @@ def _full_header(moments: Moments, header: Mapping[str, Any]) -> dict[str, Any]:
     return {**header, "layout": _layout_header(moments.layout), "rows": moments.rows}
 
 
-def _hashed(file: BinaryIO, digest: Any, content: bytes | memoryview) -> None:
+def _write_hashed(file: BinaryIO, digest: Any, content: bytes | memoryview) -> None:
     file.write(content)
     digest.update(content)
 
 
 def _digest_position(data: bytes | FileBytes, digest: str) -> int:
-    """Where the digits of the checksum stand in the bytes of a file; −1 unless that is one place."""
+    """Where the digits of the checksum are in the bytes of a file; −1 unless they occur exactly once."""
     size = 8 + int.from_bytes(bytes(data[:8]), "little")
     header, key = bytes(data[:size]), rb"\"sha256\": \""
     pattern = key + digest.encode(errors="replace")
@@ -172,8 +172,8 @@ def open_envelope(
 ) -> Envelope:
     """The header and the uint8 tensors of some bytes, after every check that needs no large allocation.
 
-    `fields` are those of the header by schema. Without a layout (a file that brings its own recipe) the size of the
-    tensors is limited by the bytes that came.
+    `fields` are the header's fields by schema. Without a layout (a file that contains its own recipe) tensors are limited
+    by the size of the file.
     """
     limit = None if layout is None else size_limit(layout, max_header)
     data = container.decompress(data, limit)

@@ -1,4 +1,4 @@
-"""What a recipe lets a total be: large enough, not of one site alone, within the integers and within memory."""
+"""What a recipe demands of a total: enough sites, no dominant site, sums within 64-bit integers and within memory."""
 
 from collections.abc import Iterable
 
@@ -7,12 +7,12 @@ from ghofl.moments import INT64_MAX, Layout
 from ghofl.recipe import Recipe
 from ghofl.wire.roster import Entry
 
-SMALL = 2**30  # bytes of moments that a file of any size may unpack to
+SMALL = 2**30  # bytes of moments to which a file of any size may unpack
 EXPANSION = 256  # and how many times its own size a larger one
 
 
 def check_overflow(layout: Layout, rows: int, name: str) -> None:
-    """Raise when sums of so many rows, those of the message called `name` included, could leave the 64-bit integers."""
+    """Raise when sums of `rows` rows, including those of message `name`, could leave the 64-bit integers."""
     if rows * layout.largest > INT64_MAX:
         raise MomentsOverflowError(
             f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
@@ -20,16 +20,16 @@ def check_overflow(layout: Layout, rows: int, name: str) -> None:
 
 
 def check_expansion(layout: Layout, size: int) -> None:
-    """Raise when a file that brings its own recipe would unpack to far more than it has."""
+    """Raise when a file that contains its own recipe would unpack to far more bytes than it has."""
     if 8 * layout.entries > max(SMALL, EXPANSION * size):
         raise MessageError(
-            f"this total of {size:,} bytes would unpack to {8 * layout.entries:,}, by a recipe of its own making. Read it "
+            f"this total of {size:,} bytes would unpack to {8 * layout.entries:,}, by the recipe inside it. Read it "
             "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
         )
 
 
 def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
-    """Raise when one site has more of a plain total's rows than the recipe allows."""
+    """Raise when one site has a larger share of a total's rows than the recipe allows."""
     most = recipe.limits.max_share
     if most is None:
         return

@@ -2,12 +2,12 @@
 
 A block of int64 entries is cut into chunks of 256. Each chunk has one code byte: the number of bytes an entry takes
 (0 to 8), plus 16 when the chunk holds a negative entry and is stored in two's complement. Chunks of one width follow
-each other as byte planes (all lowest bytes first), which is also the order a general compressor does best with. A
-chunk of zeros takes its code byte and nothing else, so classes that a site does not have cost next to nothing.
+each other as byte planes (all lowest bytes first), which also suits general compressors best. A
+chunk of zeros takes its code byte and nothing else, so classes that a site does not have take almost no space.
 
 ::
 
-    codes   one byte a chunk
+    codes   one byte per chunk
     data    for each slab of 4096 chunks: for each code in ascending order: the chunks' byte planes
             then, where the entries do not fill the last chunk, that shorter chunk on its own
 """
@@ -56,12 +56,12 @@ def pack(values: Int64[np.ndarray, " n"]) -> tuple[UInt8[np.ndarray, " chunks"],
     (array([2], dtype=uint8), array([ 1,  2, 44,  0,  0,  1], dtype=uint8))
     """
     codes = codes_of(values)
-    return codes, _joined(list(packed_slabs(values, codes)))
+    return codes, _join(list(packed_slabs(values, codes)))
 
 
 def codes_of(values: Int64[np.ndarray, " n"]) -> UInt8[np.ndarray, " chunks"]:
     """The code byte of every chunk of a block."""
-    return _joined([_codes(slab) for slab in _slabs(values)])
+    return _join([_codes(slab) for slab in _slabs(values)])
 
 
 def data_bytes(codes: UInt8[np.ndarray, " chunks"], count: int) -> int:
@@ -145,7 +145,7 @@ def unpacked_slabs(
 
 
 def _fill(entries: np.ndarray, codes: np.ndarray, data: Sliced, position: int) -> int:
-    """Write the entries of a slab, whose data start at this position, and say where those of the next do."""
+    """Write the entries of a slab whose data start at this position; returns where the data of the next slab start."""
     slab = _in_chunks(entries)
     each = codes[: len(slab)].tobytes()
     for code in sorted(set(each)):
@@ -161,7 +161,7 @@ def _fill(entries: np.ndarray, codes: np.ndarray, data: Sliced, position: int) -
 
 
 def _spans(count: int) -> list[tuple[int, int]]:
-    """Where the slabs of a block start and end: those of whole chunks, then what is left."""
+    """Where the slabs of a block start and end: those of whole chunks, then the rest."""
     whole = count - count % CHUNK
     spans = [(low, min(low + SLAB * CHUNK, whole)) for low in range(0, whole, SLAB * CHUNK)]
     return [*spans, (whole, count)] if whole < count else spans
@@ -172,7 +172,7 @@ def _in_chunks(slab: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, "chunks entri
 
 
 def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunks entries"]]:
-    """Views of whole chunks, a slab at a time, then of what is left."""
+    """Views of whole chunks, a slab at a time, then of the rest."""
     for low, high in _spans(len(values)):
         yield _in_chunks(values[low:high])
         arrays.forget(values[low:high])
@@ -211,5 +211,5 @@ def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
         raise MessageError(f"{len(data)} data bytes came where the codes announce {expected}; the message is damaged.")
 
 
-def _joined(parts: list[np.ndarray]) -> UInt8[np.ndarray, " n"]:
+def _join(parts: list[np.ndarray]) -> UInt8[np.ndarray, " n"]:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint8)

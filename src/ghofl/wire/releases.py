@@ -1,7 +1,7 @@
-"""How many noisy totals left one place, and what they promise together: a line for each, beside what they were made of.
+"""A journal of released noisy totals, one line each, and the guarantee that they give together.
 
-Every release of a total draws noise of its own and spends its epsilon again. Averaged, four of them have half the noise,
-so whoever releases counts.
+Every release of a total draws its own noise and spends its epsilon again. The average of four releases has half the
+noise, so releases are counted.
 """
 
 import json
@@ -27,8 +27,8 @@ class Releases:
     def count(self, total: Total) -> Total:
         """Count a released total, before it is written anywhere: the same total with the guarantee of all releases so far.
 
-        One whose noise is all from its sites is not counted. Beside releases under another recipe it is refused: nothing
-        could read the file that says what they promise together.
+        A total whose noise comes from its sites alone is not counted. Beside releases under another recipe it is refused: no file
+        could then state what they promise together.
         """
         guarantee = total.guarantee
         if guarantee is None or guarantee.mechanism == "local":
@@ -50,7 +50,7 @@ class Releases:
             ) from None
 
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """What every release promises by itself, in order."""
+        """The guarantee of every single release, in order."""
         if not self.path.exists():
             return ()
         try:
@@ -58,12 +58,12 @@ class Releases:
             return tuple(Guarantee.from_dict({**json.loads(line)["guarantee"], "assumptions": []}) for line in lines)
         except (ValueError, KeyError, TypeError, RecursionError, PrivacyError):
             raise FederationError(
-                f"{self.path} is damaged; it counts what was released. Bring it back from a copy: without it, nobody "
+                f"{self.path} is damaged; it counts what was released. Restore it from a copy: without it, nobody "
                 "knows what the releases promise together."
             ) from None
 
     def compose(self, assumptions: Iterable[str] = ()) -> Guarantee | None:
-        """What all releases promise together to a record that is in each of them; nothing where none was counted."""
+        """The guarantee of all releases together for a record that is in each of them; None where none was counted."""
         found = self.guarantees()
         if not found:
             return None

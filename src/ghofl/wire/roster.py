@@ -18,7 +18,7 @@ MAX_RELEASES = 10_000  # of one total, or in one run's folder
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One site's line in the roster; a released total, or one of a secure round, does not tell rows, hash and clipping."""
+    """One site's line in the roster; a released total, or one of a secure round, hides rows, hash and clipping."""
 
     id: str
     site: str
@@ -141,10 +141,9 @@ def _is_line(line: Any, length: int) -> bool:
 
 def recipe_in(header: Mapping[str, Any]) -> Recipe:
     try:
-        recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
+        return Recipe.from_toml(str(header.get("recipe_toml", "")))
     except RecipeError as error:
         raise MessageError(f"the total carries a recipe that does not work: {shown(error, 300)}") from None
-    return recipe
 
 
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
@@ -161,7 +160,7 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
         own if guarantee.releases == 1 else compose([own] * guarantee.releases)
     ):
         raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
-    # The sentences about what it rests on are ours: agreement is about numbers, and the file's may say anything.
+    # Only numbers are compared, so the sentences in the file could say anything: ours replace them.
     return replace(guarantee, assumptions=own.assumptions)
 
 
