@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from ghofl import Layout, Moments
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.gaussians.sums import Sums
 from ghofl.heads import Ridge, ridge
@@ -44,3 +46,13 @@ def test_the_estimated_degrees_of_freedom_are_those_of_the_eigenvalues(rng):
         vectors = np.linalg.eigh(g)[1]
         exact = ridge._gcv(penalty, values, vectors.T @ q, n, gaussians.rows)
         assert ridge._error(g, np.hstack([q, signs]), penalty, n) == pytest.approx(exact, rel=1e-3)
+
+
+def test_a_penalty_that_leaves_no_solution_is_refused_and_a_small_one_is_not(rng):
+    """Features that are there twice: once the weights were all zero, without a word."""
+    half, y = rng.integers(-20, 21, size=(1500, 550)), np.arange(1500) % 3
+    x = np.hstack([half, half]) + 9 * y[:, None]
+    gaussians = Gaussians.estimate(Moments.of(x, y, Layout(3, 1100, ("B",))))
+    with pytest.raises(HeadError, match=r"penalty=0 has no solution.*e\.g\. 1e-6"):
+        Ridge.fit(gaussians, Ridge.Options(penalty=0.0))
+    assert np.mean(Ridge.fit(gaussians, Ridge.Options(penalty=1e-6)).predict(x.astype(float)) == y) > 0.95

@@ -6,6 +6,7 @@ from math import inf
 import numpy as np
 import scipy
 
+from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
 from ghofl.heads.base import Head, linear_scores
 from ghofl.heads.options import HeadOptions, option
@@ -102,7 +103,13 @@ def _search_grid(
     """The weights of a given penalty, or of the best one that a search on the grid finds."""
     unit = max(float(np.trace(g)) / len(g), np.finfo(float).tiny)
     if given is not None:
-        return _solve(g, q, given * unit)[0].T
+        found, is_solved = _solve(g, q, given * unit)
+        if not is_solved:
+            raise HeadError(
+                f"ridge with penalty={given:g} has no solution: features depend on each other; write a larger penalty, e.g. "
+                "1e-6, or leave it out."
+            )
+        return np.ascontiguousarray(found.T)
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(len(g), PROBES))
     columns, single, met = np.hstack([q, signs]), g.astype(np.float32), {}
 
