@@ -34,6 +34,7 @@ DRAWS = 4000
 DOF = 20.0
 CLASSES = 32  # whose covariances stand for those of all
 REDRAWN = 1024  # dimensions by which the number of redrawn totals is told: in few, one differs from the next
+MOST = 16  # redrawn totals, more of which change little in few dimensions
 PROBES = 64  # random rows on which a trace is estimated
 LARGEST = 2048  # dimensions up to which V is a square, and totals are redrawn
 FIELDS = ("basis", "centre", "weights", "offsets", "levels")
@@ -159,7 +160,7 @@ def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
     x = centres + (z - centres) * np.sqrt(stretch)[:, None]
     if not is_redrawn:
         return made.scores(x)
-    parts = np.array_split(x, min(max(REDRAWN // x.shape[1], 1), len(x)))
+    parts = np.array_split(x, min(max(REDRAWN // x.shape[1], 1), MOST, len(x)))
     return np.concatenate([_distances(resample(truth, rng), part) for part in parts])
 
 
