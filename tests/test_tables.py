@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -248,6 +248,7 @@ def test_a_draft_rounds_ranges_outwards_and_leaves_rare_levels_identifiers_and_c
     assert made.classes == ("no", "yes")
 
 
+@example(-5e-324, 10.0)
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_rounded_ranges_hold_what_they_were_made_from(low, width):
     high = low + width

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -202,8 +202,11 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     ((0.0, 3000.0), (0.0, 0.2))
     """
     step = 10.0 ** math.floor(math.log10(high - low))
-    return _multiple(low, step, math.floor), _multiple(high, step, math.ceil)
+    down, up = _multiple(math.floor(low / step), step), _multiple(math.ceil(high / step), step)
+    # A value that a division by the step rounds away, or twelve digits do, is still inside.
+    down = down if down <= low else _multiple(math.floor(low / step) - 1, step)
+    return down, up if up >= high else _multiple(math.ceil(high / step) + 1, step)
 
 
-def _multiple(value: float, step: float, rounding: Callable[[float], int]) -> float:
-    return float(f"{rounding(value / step) * step:.12g}")
+def _multiple(times: int, step: float) -> float:
+    return float(f"{times * step:.12g}")
