@@ -179,6 +179,11 @@ class FileBytes:
         """A view of some of the bytes, usable until this one is closed."""
         return FileBytes(self.path, self._start + low, self._start + high, self._handle)
 
+    def mapped(self, dtype: np.dtype, low: int, shape: tuple[int, ...]) -> np.ndarray:
+        """An array that stays in this file, by its open handle: its name may be another file's by now."""
+        with os.fdopen(os.dup(self._handle), "rb") as file:
+            return np.asarray(np.memmap(file, dtype, "r", self._start + low, shape))  # type: ignore[call-overload]
+
     def close(self) -> None:
         """Close the file; parts of it cannot be read any more."""
         os.close(self._handle)

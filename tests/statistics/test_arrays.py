@@ -1,5 +1,6 @@
 """Sums and heads that are larger than memory: the same numbers and bytes, from a file instead of memory."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,10 +10,13 @@ import numpy as np
 import pytest
 
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Message, Moments, MomentsBuilder, Privacy, Recipe, Total
+from ghofl import classifier as classifier_module
 from ghofl.errors import GhoflError, MessageError
+from ghofl.files import FileBytes
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.parts import Part, Place, merge, part_of
 from ghofl.statistics import arrays
+from ghofl.wire.container import load_arrays
 from ghofl.wire.total import Aggregator
 
 RECIPE = Recipe(tuple("abcde"), Encoder(dim=40), ("S",), grid=Grid(bits=8, scale=20.0))
@@ -184,6 +188,43 @@ def test_a_damaged_head_that_stays_in_its_file_is_refused(tmp_path, rng, from_fi
     (tmp_path / "head").write_bytes(data[:-8])
     with pytest.raises(MessageError):
         Classifier.load(tmp_path / "head")
+
+
+@pytest.mark.parametrize(
+    ("entry", "match"),
+    [
+        ({"dtype": "F64", "shape": [3, -4], "data_offsets": [0, 96]}, "expected a list of sizes"),
+        ({"dtype": "F64", "shape": [2**40, 2**40], "data_offsets": [0, 96]}, "it is damaged"),
+        ({"dtype": "F64", "shape": "12", "data_offsets": [0, 96]}, "expected a list of sizes"),
+        ({"dtype": "F8_E4M3", "shape": [96], "data_offsets": [0, 96]}, "has dtype F8_E4M3"),
+        ({"dtype": ["F64"], "shape": [12], "data_offsets": [0, 96]}, "has dtype"),
+        ({"shape": [12], "data_offsets": [0, 96]}, "has dtype None"),
+        ({"dtype": "F64", "shape": [12], "data_offsets": [0, 2**60]}, "the file is truncated"),
+        ({"dtype": "F64", "shape": [12], "data_offsets": [8, 96]}, "leave a gap"),
+    ],
+)
+def test_a_head_file_that_lies_about_its_tensors_is_refused_before_anything_is_mapped(tmp_path, entry, match):
+    header = json.dumps({"__metadata__": {"ghofl": "{}"}, "whiteners": entry}).encode()
+    (tmp_path / "head").write_bytes(len(header).to_bytes(8, "little") + header + bytes(96))
+    with FileBytes(tmp_path / "head") as data, pytest.raises(MessageError, match=match):
+        load_arrays(data, 2**20)
+
+
+def test_a_mapped_head_is_that_of_the_file_that_was_checked(tmp_path, rng, from_files, monkeypatch):
+    """Another file that gets the name meanwhile is not looked at."""
+    total = Total.of([message_of(rng, "x")], RECIPE)
+    for name in ("qda", "rda"):
+        Classifier.fit(total, name).save(tmp_path / name)
+    expected, check = Classifier.load(tmp_path / "qda").head.whiteners.copy(), classifier_module.check_seal
+
+    def checked(header, data):
+        check(header, data)
+        (tmp_path / "rda").replace(tmp_path / "qda")
+
+    monkeypatch.setattr(classifier_module, "check_seal", checked)
+    head = Classifier.load(tmp_path / "qda").head
+    assert arrays.is_mapped(head.whiteners)
+    assert np.array_equal(head.whiteners, expected)
 
 
 WHOLE_STORY = """

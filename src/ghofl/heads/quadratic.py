@@ -22,7 +22,7 @@ ROWS, PANEL = 2048, 256  # of one product
 MANY, WIDE = 64, 256  # rows and dimensions from which float32 gains more than rounding the matrices costs
 SEVERAL = 8  # classes, of which each row is near to one at least
 NEAR = 20.0  # log odds: before calibration, the probability of a class that far below is under 10⁻⁸
-SMALL = 1 / 16
+SMALL = 1 / 16  # of its distance from the highest: rounding that a score far below may have
 
 
 @dataclass(frozen=True)

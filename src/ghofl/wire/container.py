@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
-from safetensors import safe_open
 
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.files import FileBytes
@@ -64,20 +64,24 @@ def tensor(name: str, info: Any, data: bytes | FileBytes, start: int) -> packing
 
 def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
     """The arrays of a safetensors file; arrays too large for memory stay in the file."""
-    with safe_open(data.path, "np"):  # every tensor lies where its shape says, without gaps, or SafetensorError
-        tensors, _, start = read_header(data, "head", max_header)
+    tensors, _, start = read_header(data, "head", max_header)
+    check_coverage(tensors, len(data) - start)
     out = {}
     for name, info in tensors.items():
-        if info["dtype"] not in KINDS:
+        kind, shape = info.get("dtype"), info.get("shape")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise MessageError(f"tensor {name[:40]!r} has dtype {str(kind)[:20]}; heads have {', '.join(KINDS)}.")
+        dtype, (low, high) = KINDS[kind].newbyteorder("<"), info["data_offsets"]
+        if not isinstance(shape, list) or any(type(n) is not int or n < 0 for n in shape):
+            raise MessageError(f"tensor {name[:40]!r} has shape {str(shape)[:40]}; expected a list of sizes.")
+        if prod(shape) * dtype.itemsize != high - low:
             raise MessageError(
-                f"tensor {name[:40]!r} has dtype {str(info['dtype'])[:20]}; heads have {', '.join(KINDS)}."
+                f"tensor {name[:40]!r} has shape {str(shape)[:40]} and {high - low} bytes; it is damaged."
             )
-        dtype, shape = KINDS[info["dtype"]].newbyteorder("<"), tuple(info["shape"])
-        low, high = (start + offset for offset in info["data_offsets"])
         if high - low > arrays.limit():
-            out[name] = np.asarray(np.memmap(data.path, dtype, "r", low, shape))
+            out[name] = data.mapped(dtype, start + low, tuple(shape))
         else:
-            out[name] = data[low:high].view(dtype).reshape(shape)
+            out[name] = data[start + low : start + high].view(dtype).reshape(shape)
     return out
 
 
