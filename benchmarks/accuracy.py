@@ -51,7 +51,7 @@ def table(result: dict) -> str:
     lines = [
         f"\n### {result['dataset']}: {result['run']}\n",
         f"`ghofl simulate --clients 10 --alpha 0.1 {' '.join(result['arguments'])}`\n",
-        "| head | accuracy % | a client sends (bytes) | fit s | ms a sample |",
+        "| head | accuracy % | a client sends (bytes) | fit s | ms per sample |",
         "|---|---:|---:|---:|---:|",
     ]
     for name, head in result["heads"].items():

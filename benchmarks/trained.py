@@ -290,7 +290,7 @@ def _draws_lines(results: dict) -> list[str]:
     return [
         "FisherMix by how its draws are made: accuracy % over five seeds.",
         "",
-        "| dataset | preset | draws a class | " + " | ".join(METHODS) + " |",
+        "| dataset | preset | draws per class | " + " | ".join(METHODS) + " |",
         "|---|---|---:|" + "---:|" * len(METHODS),
         *("| " + " | ".join([*map(str, row), *(_percent(found[*row, m]) for m in METHODS)]) + " |" for row in rows),
     ]
@@ -301,7 +301,7 @@ def _other_lines(results: dict) -> list[str]:
         "FisherMix on CIFAR-10 with the released settings, for longer, and (last) with those that the released code falls "
         "back on where a configuration is silent. The paper has 86.70.",
         "",
-        "| draws a class | τ | shrinkage | epochs | accuracy % |",
+        "| draws per class | τ | shrinkage | epochs | accuracy % |",
         "|---:|---:|---:|---:|---:|",
     ]
     for r in results["released"]:

@@ -212,6 +212,7 @@ def test_restricting_to_what_is_not_there_is_refused():
 )
 def test_a_builder_needs_no_more_than_half_again_the_memory_of_its_statistics(layout, rng):
     statistics = 8 * layout.entries
+    MomentsBuilder(layout).add(*integer_rows(rng, layout, 300))  # what is imported or kept at the first use
     tracemalloc.start()
     builder = MomentsBuilder(layout)
     for _ in range(10):

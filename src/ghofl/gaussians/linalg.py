@@ -60,7 +60,8 @@ def oas(sigma: Float[np.ndarray, "d d"], rows: float) -> float:
 def cholesky(sigma: Float[np.ndarray, "d d"], what: str) -> Float[np.ndarray, "d d"]:
     """The lower triangle L with L Lᵀ = Σ, or an error that says what to change."""
     try:
-        return scipy.linalg.cholesky(sigma, lower=True, check_finite=False)
+        # The transpose is the same matrix in the order that LAPACK works on.
+        return scipy.linalg.cholesky(sigma.T, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         if not np.trace(sigma) > 0:  # shrinking a matrix of zeros changes nothing
             raise NotPositiveDefiniteError(

@@ -11,7 +11,8 @@ from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
-PANEL = 128
+PANEL = 128  # columns that are looked at together
+WIDE = 4096  # dimensions from which products of twice as many are quicker
 SMALL = 128  # up to so many dimensions one look at all places is quicker than a look at every row
 PIECE = 128  # rows that are looked at together
 LONGEST = 2048  # rows of a product, where a quarter of the columns is not more
@@ -85,17 +86,18 @@ def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, "
     Panels of columns are multiplied on threads of our own.
     """
     dim, starts = rows.shape[1], diagonal(rows.shape[1]).tolist()
+    panel = PANEL if dim < WIDE else 2 * PANEL
     for block, dtype in _exact_blocks(rows):
         x = block.astype(dtype)
 
         def add(left: int, x: np.ndarray = x) -> None:
-            right = min(left + PANEL, dim)
+            right = min(left + panel, dim)
             product = x[:, left:right].T @ x[:, left:]
             for i in range(right - left):
                 out = packed[starts[left + i] : starts[left + i] + dim - left - i]
                 np.add(out, product[i, i:], out=out, casting="unsafe", dtype=np.int64)
 
-        each(add, range(0, dim, PANEL))
+        each(add, range(0, dim, panel))
 
 
 def _exact_blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, type]]:
