@@ -17,7 +17,7 @@ test test-quick: export OPENBLAS_NUM_THREADS = 1
 test test-quick: export OMP_NUM_THREADS = 1
 test test-quick: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	$(BIN)/python -m pytest -n 5 --dist worksteal
 
 # What to run while working, in under two minutes on two cores: without tests that take seconds each, real data, and the
 # encoders and benchmarks, whose libraries each process would take longer to import than their tests run.

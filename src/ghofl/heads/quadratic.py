@@ -1,14 +1,14 @@
 """Heads with one full covariance per class, and how to score them quickly.
 
 The quadratic form (x − μ)ᵀ Σ⁻¹ (x − μ) is the squared length of (x − μ)ᵀ W with W = L⁻ᵀ upper triangular, so a class
-is one product of all rows and a triangle instead of one solve per row.
+is one matrix product over all rows instead of one solve per row; panels of columns leave out the zeros of the triangle.
+(BLAS can multiply triangles as such, but SciPy lets no other thread run meanwhile.)
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians, linalg
@@ -19,7 +19,7 @@ from ghofl.statistics import arrays
 from ghofl.workers import each
 
 OWN, BLENDED = 0.1, 0.05  # the usual shrinkage of class covariances, alone and blended with the shared one
-ROWS, PANEL = 2048, 256  # of one product, and columns of one sum
+ROWS, PANEL = 2048, 256  # of one product
 MANY, WIDE = 64, 256  # rows and dimensions from which float32 gains more than rounding the matrices costs
 SEVERAL = 8  # classes, of which each row is near to one at least
 NEAR = 20.0  # log odds: before calibration, the probability of a class that far below is under 10⁻⁸
@@ -292,20 +292,18 @@ def _places(chosen: Bool[np.ndarray, " n"]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _squared_lengths(x: Float[np.ndarray, "n dim"], upper: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, " n"]:
-    """‖xᵀ W‖² of every row, in the precision of W; the rows are overwritten."""
-    multiply = scipy.linalg.blas.strmm if upper.dtype == np.float32 else scipy.linalg.blas.dtrmm  # type: ignore[attr-defined]
-    # Transposes of rows in C order are columns in the order of BLAS, where W is a lower triangle: nothing is copied.
-    y, total = multiply(1.0, upper.T, x.T, lower=True, overwrite_b=True).T, np.zeros(len(x))
-    for left in range(0, y.shape[1], PANEL):  # a long sum in float32 would round more than the product
-        part = y[:, left : left + PANEL]
-        total += np.einsum("nk,nk->n", part, part)
+    total = np.zeros(len(x))
+    for left in range(0, upper.shape[1], PANEL):
+        right = min(left + PANEL, upper.shape[1])
+        y = x[:, :right] @ upper[:right, left:right]
+        total += np.einsum("nk,nk->n", y, y)
     return total
 
 
 def _rounded_lengths(
     x: Float32[np.ndarray, "n dim"], upper: Float32[np.ndarray, "dim dim"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """‖xᵀ W‖², and how far float32 may have moved it; the rows are overwritten.
+    """‖xᵀ W‖², and how far float32 may have moved it.
 
     No partial sum of an entry of xᵀ W exceeds ‖x‖ ‖w‖, w its column (Cauchy and Schwarz), and d roundings of at most so
     much each, independent of one another, add up to √d of them; the roundings of x and W themselves come on top.
