@@ -19,10 +19,11 @@ test test-quick: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 5 --dist worksteal
 
-# What to run while working, in under two minutes on two cores: without tests that take seconds each, real data, and the
-# encoders and benchmarks, whose libraries each process would take longer to import than their tests run.
+# What to run while working, in under two minutes on two cores: laws with a third of their examples, and without tests that
+# take seconds each, real data, and the encoders and benchmarks, whose libraries each process would take longer to import
+# than their tests run.
 test-quick: .venv/.dev
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m 'not slow and not real_data' \
+	$(BIN)/python -m pytest -n 3 --dist worksteal --hypothesis-profile quick -m 'not slow and not real_data' \
 		--ignore tests/encoders --ignore src/ghofl/encoders tests src
 
 lint: .venv/.dev

@@ -12,9 +12,10 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-settings.register_profile(
-    "ghofl", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+for profile, examples in (("ghofl", 60), ("quick", 20)):
+    settings.register_profile(
+        profile, deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    )
 settings.load_profile("ghofl")
 
 # What a power cut leaves no test sees, and sites in tests write tens of thousands of files that would each wait for the
