@@ -1,6 +1,6 @@
 """Rows that arrive in pieces, added up into the blocks of a layout."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -79,16 +79,18 @@ class BlockBuilder:
             record.add(self._features(rows, record), block[c, ...])
 
     def _flush(self) -> None:
-        for record in self._deferred if self._buffers else []:
-            block = self._blocks[record.name]
+        waiting, self._buffers, self._buffered = self._buffers, {}, 0
+        for record in self._deferred if waiting else []:
+            block, classes = self._blocks[record.name], sorted(waiting)
+            take = waiting.pop if record is self._deferred[-1] else waiting.__getitem__
             if record.is_per_class:
-                each(lambda c: self._add_waiting([c], record, block[c]), sorted(self._buffers))  # noqa: B023 - `each` returns before the next record
+                each(lambda c: self._add_waiting(take(c), record, block[c]), classes)  # noqa: B023 - `each` returns before the next record
             else:
-                self._add_waiting(self._buffers, record, block)
-        self._buffers, self._buffered = {}, 0
+                self._add_waiting([rows for c in classes for rows in take(c)], record, block)
 
-    def _add_waiting(self, classes: Iterable[int], record: Statistic, out: np.ndarray) -> None:
-        rows = np.concatenate([rows for c in classes for rows in self._buffers[c]])
+    def _add_waiting(self, waiting: list[np.ndarray], record: Statistic, out: np.ndarray) -> None:
+        rows = np.concatenate(waiting)
+        del waiting  # rows are not kept twice while they are multiplied
         record.add(self._features(rows, record), out)
         arrays.forget(out)
 

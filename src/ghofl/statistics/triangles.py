@@ -5,7 +5,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from ghofl.shapes import Float, Int, Int64, Integer, Num
+from ghofl.shapes import Bool, Float, Int, Int64, Integer, Num
 from ghofl.statistics.arrays import forget
 from ghofl.workers import each
 
@@ -51,10 +51,28 @@ def unpacked(
 
 def _fill_upper(rows: np.ndarray, packed: np.ndarray) -> None:
     """Write rows of a packed triangle, of which the first is the longest, each from the diagonal on."""
-    width, start = rows.shape[1], 0
-    for i, row in enumerate(rows):
-        row[i:] = packed[start : start + width - i]
-        start += width - i
+    start = 0
+    for top in range(0, len(rows), PANEL):
+        some = rows[top : top + PANEL, top:]
+        count = some.size - triangle(len(some) - 1)
+        some[_upper(*some.shape)] = packed[start : start + count]
+        start += count
+
+
+def _upper(rows: int, width: int) -> Bool[np.ndarray, "rows width"]:
+    """Which entries of a panel lie in the upper triangle; one look-up with it is quicker than a slice per row.
+
+    >>> _upper(2, 3).astype(int)
+    array([[1, 1, 1], [0, 1, 1]])
+    """
+    return _wide_upper(1 << max(0, width - 1).bit_length())[:rows, :width]
+
+
+@lru_cache(maxsize=8)
+def _wide_upper(width: int) -> Bool[np.ndarray, "rows width"]:
+    mask = ~np.tri(2 * PANEL, width, -1, dtype=bool)
+    mask.setflags(write=False)
+    return mask
 
 
 @cache
@@ -93,9 +111,9 @@ def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, "
         def add(left: int, x: np.ndarray = x) -> None:
             right = min(left + panel, dim)
             product = x[:, left:right].T @ x[:, left:]
-            for i in range(right - left):
-                out = packed[starts[left + i] : starts[left + i] + dim - left - i]
-                np.add(out, product[i, i:], out=out, casting="unsafe", dtype=np.int64)
+            entries = product[_upper(*product.shape)]
+            out = packed[starts[left] : starts[left] + len(entries)]
+            np.add(out, entries, out=out, casting="unsafe", dtype=np.int64)
 
         each(add, range(0, dim, panel))
 
