@@ -253,7 +253,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=["moments", "sum", "imagenet"])
     parser.add_argument(
-        "--folder", type=Path, required=True, help="where 8 GB of files may be written; 100 for by_class"
+        "--folder", type=Path, required=True, help="where 8 GB of files may be written; 85 for by_class"
     )
     parser.add_argument("--is-shared", action="store_true", help="the machine is busy anyway: start no busy process")
     parser.add_argument("--rows", type=int, default=1_281_167, help="rows of the parts imagenet and by_class")
