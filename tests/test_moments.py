@@ -10,7 +10,6 @@ from ghofl import Layout, Moments, MomentsBuilder
 from ghofl.errors import EmbeddingsError, LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments import INT64_MAX
 from ghofl.statistics.triangles import add_products, diagonal, packed, triangle, unpacked
-from ghofl.workers import blas_threads
 
 
 def plain_moments(x, y, layout, sketch):
@@ -229,8 +228,7 @@ def test_a_builder_needs_no_more_than_half_again_the_memory_of_its_statistics(la
     builder.moments()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    of_threads = 2**22 * blas_threads()  # each has a panel of the product
-    assert peak <= 1.5 * statistics + 12 * 2**20 + of_threads + 5 * before
+    assert peak <= 1.5 * statistics + 16 * 2**20 + 5 * before
 
 
 @pytest.mark.usefixtures("as_users_run_it")

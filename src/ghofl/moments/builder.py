@@ -82,15 +82,18 @@ class BlockBuilder:
         waiting, self._buffers, self._buffered = self._buffers, {}, 0
         for record in self._deferred if waiting else []:
             block, classes = self._blocks[record.name], sorted(waiting)
-            take = waiting.pop if record is self._deferred[-1] else waiting.__getitem__
+            rows_of = {c: list(waiting[c]) for c in classes}
+            if record is self._deferred[-1]:
+                waiting.clear()
             if record.is_per_class:
-                each(lambda c: self._add_waiting(take(c), record, block[c]), classes)  # noqa: B023 - `each` returns before the next record
+                each(lambda c: self._add_waiting(rows_of[c], record, block[c]), classes)  # noqa: B023 - `each` returns before the next record
             else:
-                self._add_waiting([rows for c in classes for rows in take(c)], record, block)
+                together = [rows for c in classes for rows in rows_of.pop(c)]
+                self._add_waiting(together, record, block)
 
     def _add_waiting(self, waiting: list[np.ndarray], record: Statistic, out: np.ndarray) -> None:
         rows = np.concatenate(waiting)
-        del waiting  # rows are not kept twice while they are multiplied
+        waiting.clear()  # rows are not kept twice while they are multiplied
         record.add(self._features(rows, record), out)
         arrays.forget(out)
 
