@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, RecipeFile
-from ghofl.errors import RosterError
+from ghofl.errors import PrivacyError, RosterError
 from ghofl.evaluation import diagnosis
 from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis
 from ghofl.evaluation.reported import with_reports
@@ -116,6 +116,16 @@ def check_shares(total: Total, max_share: float | None) -> None:
         raise RosterError(
             f"{over[0].name!r} has {over[0].rows:,} of {rows:,} rows, and --max-share is {max_share:g}: nothing was "
             "written. Wait for other sites, leave its message out, or set such messages aside with --quarantine."
+        )
+
+
+def check_no_promise(recipe: Recipe, max_share: float | None, quarantine: bool) -> None:
+    """Raise where messages would be left out, or a total refused, by exact rows under an epsilon."""
+    option = "--quarantine" if quarantine else "--max-share"
+    if recipe.privacy.epsilon is not None and (quarantine or max_share is not None):
+        raise PrivacyError(
+            f"{option} decides by exact rows what is in a total, which is an answer without noise that the recipe's epsilon does "
+            "not cover. Leave it out; 'ghofl diagnose' shows the figures to whoever runs the server."
         )
 
 

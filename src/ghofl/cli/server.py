@@ -13,7 +13,14 @@ from ghofl import files
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
-from ghofl.cli.diagnose import MaxShare, check_max_share, check_shares, find_misfits, report_quarantine
+from ghofl.cli.diagnose import (
+    MaxShare,
+    check_max_share,
+    check_no_promise,
+    check_shares,
+    find_misfits,
+    report_quarantine,
+)
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
@@ -58,6 +65,7 @@ def add_up(
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
     start = _join(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
+    check_no_promise(agreed, max_share, quarantine)
     aside = find_misfits(paths, agreed, start, max_share) if quarantine else {}
     total = _add([path for path in paths if path not in aside], agreed, start)
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))

@@ -128,6 +128,11 @@ class Recipe(_Remembered, Shown):
             self.limits.max_share is None or not self.privacy.secure,
             "limits.max_share needs the rows of each site, which privacy.secure hides; write one of the two.",
         )
+        _check(
+            self.limits.max_share is None or self.privacy.epsilon is None,
+            f"limits.max_share = {self.limits.max_share} decides by exact rows whether a total is released, which is an answer "
+            "without noise that privacy.epsilon does not cover; write one of the two.",
+        )
         if self.sketch is not None:
             _check(
                 "B" in self.statistics or "S" in self.statistics,

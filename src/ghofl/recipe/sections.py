@@ -266,7 +266,8 @@ class Limits:
 
     `max_rows` is one million by default. A message that claims more is refused, and it bounds a site's entries in a
     secure round: the smaller it is, the fewer bits a masked entry takes. `max_share` is checked against the roster of a
-    total of plain messages before anything is released or built from it.
+    total of plain messages before anything is released or built from it; not together with an epsilon, which would not cover
+    that decision.
     """
 
     max_rows: int | None = None

@@ -1,11 +1,11 @@
 """What a recipe demands of a total: enough sites, no dominant site, sums within 64-bit integers and within memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RosterError
 from ghofl.moments import INT64_MAX, Layout
 from ghofl.recipe import Recipe
-from ghofl.wire.roster import Entry
+from ghofl.wire.roster import Aside, Entry
 
 SMALL = 2**30  # bytes of moments to which a file of any size may unpack
 EXPANSION = 256  # and how many times its own size a larger one
@@ -39,6 +39,15 @@ def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
                 f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
                 f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
             )
+
+
+def check_quarantine(recipe: Recipe, aside: Sequence[Aside]) -> None:
+    """Raise when a total under an epsilon leaves messages out by what is in them: who is in it would have no noise."""
+    if aside and recipe.privacy.epsilon is not None:
+        raise PrivacyError(
+            f"this total leaves out the message of {aside[0].name!r} by its exact rows, which is an answer without noise that "
+            "the recipe's epsilon does not cover. Add all messages up without --quarantine."
+        )
 
 
 def check_cohort(recipe: Recipe, sites: int) -> None:
