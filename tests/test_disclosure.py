@@ -109,11 +109,12 @@ def test_a_site_refuses_without_a_word_about_its_rows_and_its_administrator_sees
 
 
 def test_under_an_epsilon_no_rule_is_evaluated_while_answering_and_check_shows_them(tmp_path, monkeypatch):
-    site = make_site(tmp_path, 'any_recipe = true\n[disclosure]\npreset = "usual"\nclass_rows = 50\n', rows=16)
+    rules = '[disclosure]\npreset = "usual"\nclass_rows = 50\n'
+    site = make_site(tmp_path, rules, rows=16, recipe="recipe.toml")
     private = Privacy(radius=4.0, epsilon=1.0, delta=1e-5, noise="local", min_cohort=3)
     recipe = recipe_of(privacy=private, statistics=("B",))
-    assert pack(site, recipe).rows == 16
     recipe.save(tmp_path / "recipe.toml")
+    assert pack(site, recipe).rows == 16
     monkeypatch.chdir(tmp_path)
     told = json.loads(ghofl("flower", "check", "site.toml", "-r", "recipe.toml", "--json", "-"))
     assert {v["rule"]: v["outcome"] for v in told["disclosure"]}["class rows"] == BROKEN

@@ -156,7 +156,11 @@ def test_a_changed_field_of_the_recipe_is_a_second_look_at_the_same_rows(tmp_pat
 def test_two_hundred_recipes_at_epsilon_one_are_one_answer_without_a_budget(tmp_path):
     path = make_sites(tmp_path, 2, LOCAL, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["local"]\n')[0]
     policy, releases = Site.load(path).conditions(), []
-    replies = [message(path, recipe) for recipe in recipes(LOCAL, 4)]
+    replies = []
+    for recipe in recipes(LOCAL, 4):
+        recipe.save(tmp_path / "recipe.toml")  # the site agrees to each of them
+        replies.append(message(path, recipe))
+    LOCAL.save(tmp_path / "recipe.toml")
     assert [reply.fields["status"] for reply in replies] == ["sent", "refused", "refused", "refused"]
     assert "budget is epsilon = 1 at delta = 1e-06 in all" in replies[1].fields["why"]
     assert message(path, LOCAL).content == replies[0].content, "the same message again is no new release"

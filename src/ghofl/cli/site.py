@@ -284,7 +284,9 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
         "clipped_share": clipping.share,
     }
     advice = "Send this file to the server."
-    if clipping.share > TOLERATED_CLIPPING:
+    if left.counted.left_out:
+        console.tell("Left out", f"{console.count(left.counted.left_out, 'row')} that do not fit the recipe.")
+    if clipping.share > TOLERATED_CLIPPING and recipe.privacy.epsilon is None:
         advice = f"Do not send it: first agree on a recipe whose grid fits these rows; {clipping.advice(recipe)}."
     console.say(
         result,

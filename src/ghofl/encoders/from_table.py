@@ -80,8 +80,14 @@ class TableEncoder:
                 raise SampleError(f"row {done.bad[0][0]} of a batch: {done.bad[0][1]}")
             yield done.x
 
-    def embed(self, columns: Mapping[str, Sequence[Any]], where: str = "the table") -> EncodedTable:
-        """The embeddings of columns of equal length; columns that the schema does not name are ignored."""
+    def embed(
+        self, columns: Mapping[str, Sequence[Any]], where: str = "the table", row_by_row: bool = False
+    ) -> EncodedTable:
+        """The embeddings of columns of equal length; columns that the schema does not name are ignored.
+
+        Where most values of a column are outside, its unit or coding is wrong, and that raises; not with `row_by_row`,
+        which is for rows under an epsilon: whether it raises would be an answer about all of them.
+        """
         absent = [c.name for c in self.table.columns if c.name not in columns]
         if absent:
             raise DatasetError(
@@ -98,7 +104,8 @@ class TableEncoder:
             at += column.width
             if beyond.size:
                 outside[column.name] = beyond.size
-                _check_unit(column, columns[column.name], beyond, where)
+                if not row_by_row:
+                    _check_unit(column, columns[column.name], beyond, where)
         x[list(bad)] = 0.0
         return EncodedTable(x, tuple(sorted(bad.items())), outside)
 

@@ -18,6 +18,8 @@ from ghofl.shapes import Int, Int64, Integer
 from ghofl.statistics import INT64_MAX, STATISTICS, arrays
 from ghofl.statistics.triangles import apply, unpacked
 
+HALF = 32  # bits of the two halves that a `CutSum` holds
+
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Moments(Shown):
@@ -203,6 +205,65 @@ class MomentsBuilder:
     def moments(self) -> Moments:
         """The moments of all rows. Sums are not copied, so the builder cannot be used again."""
         return Moments(self.layout, self._blocks.finish())
+
+
+class CutSum:
+    """Adds moments up without ever refusing: a sum beyond the 64-bit integers stays at their end, ±(2⁶³ − 1).
+
+    For moments under an epsilon, where refusing would be an answer about the number of rows. Entries are held as two halves
+    of 32 bits, so that up to 2³¹ moments are added exactly before anything is cut.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._high = {name: arrays.zeros(shape) for name, shape in layout.shapes.items()}
+        self._low = {name: arrays.zeros(shape) for name, shape in layout.shapes.items()}
+
+    def add(self, moments: Moments) -> None:
+        """Add moments of the same layout."""
+        for name, block in moments.blocks.items():
+            self._high[name] += block >> HALF
+            self._low[name] += block & (2**HALF - 1)
+
+    def moments(self) -> Moments:
+        """The sum of all moments, cut where it leaves the 64-bit integers."""
+        return Moments(self.layout, {name: self._cut(name) for name in self._high})
+
+    def _cut(self, name: str) -> Int64[np.ndarray, "..."]:
+        high, low = self._high[name] + (self._low[name] >> HALF), self._low[name] & (2**HALF - 1)
+        is_inside = (high >= -(2 ** (HALF - 1))) & (high < 2 ** (HALF - 1))
+        whole = np.where(is_inside, (high << HALF) | low, np.where(high < 0, -INT64_MAX, INT64_MAX))
+        return np.maximum(whole, -INT64_MAX)
+
+
+class CutBuilder:
+    """Builds moments as `MomentsBuilder` does, of any number of rows: sums are cut as in `CutSum` and never refused."""
+
+    def __init__(self, layout: Layout, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> None:
+        self._start = lambda: MomentsBuilder(layout, sketch)
+        self._room, self._rows, self._builder = INT64_MAX // layout.largest, 0, self._start()
+        self._sum: CutSum | None = None
+
+    def add(self, x: Integer[np.ndarray, "n dim"], y: Integer[np.ndarray, " n"]) -> None:
+        """Add rows and their class numbers."""
+        for start in range(0, len(y), self._room):
+            some = y[start : start + self._room]
+            if self._rows + len(some) > self._room:
+                self._flush()
+            self._builder.add(x[start : start + self._room], some)
+            self._rows += len(some)
+
+    def moments(self) -> Moments:
+        """The moments of all rows; the builder cannot be used again."""
+        if self._sum is None:
+            return self._builder.moments()
+        self._flush()
+        return self._sum.moments()
+
+    def _flush(self) -> None:
+        full, self._builder, self._rows = self._builder.moments(), self._start(), 0
+        self._sum = self._sum or CutSum(full.layout)
+        self._sum.add(full)
 
 
 def _largest(block: Int64[np.ndarray, "..."]) -> int:

@@ -28,6 +28,9 @@ from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 
 
+LARGEST = 2**62  # an entry before noise: noise of at most 2^50 per step then never leaves the 64-bit integers
+
+
 def shifts_of(recipe: Recipe) -> dict[str, int]:
     """The low bits to leave out of each block: privacy.rounding for second moments, none for the others."""
     shift = recipe.privacy.rounding or 0
@@ -71,7 +74,7 @@ def before_noise(moments: Moments, recipe: Recipe) -> Moments:
     if plan is not None and plan.limit is not None:
         moments = clip_vector(moments, plan.limit, plan.scales)
     if plan is not None:
-        most = {name: min(recipe.max_rows * single, 2**63 - 1) for name, single in _entries_of_one_row(recipe).items()}
+        most = {name: min(recipe.max_rows * single, LARGEST) for name, single in _entries_of_one_row(recipe).items()}
         blocks = {name: np.clip(block, -most[name], most[name]) for name, block in moments.blocks.items()}
         moments = Moments(moments.layout, blocks)
     return restore(round_moments(moments, shifts), shifts)

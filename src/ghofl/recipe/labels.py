@@ -83,6 +83,32 @@ def class_numbers(
     return numbers
 
 
+def numbers_row_by_row(
+    labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...], labels_are_numbers: bool = False
+) -> Int64[np.ndarray, " n"]:
+    """Labels as positions in `classes`, and −1 for each that is not one of them: nothing is refused.
+
+    For rows under an epsilon. What becomes of a row depends on that row alone, so a row more or less never stops a site.
+
+    >>> numbers_row_by_row(np.array(["dog", "cow", ""]), ("cat", "dog"))
+    array([ 1, -1, -1])
+    >>> numbers_row_by_row(np.array([1, 7, 0]), ("cat", "dog"), labels_are_numbers=True)
+    array([ 1, -1,  0])
+    """
+    counts = len(classes) if labels_are_numbers or classes == tuple(map(str, range(len(classes)))) else 0
+    if labels.dtype.kind in "iu":
+        return np.where((labels >= 0) & (labels < counts), labels, -1).astype(np.int64)
+    position = {name: i for i, name in enumerate(classes)}
+
+    def number(label: Any) -> int:
+        if isinstance(label, str):
+            return position.get(label, -1)
+        is_whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
+        return int(label) if is_whole and 0 <= label < counts else -1
+
+    return np.array([number(label) for label in labels], dtype=np.int64)
+
+
 def _some(classes: tuple[str, ...]) -> str:
     return ", ".join(classes[:5]) + (", …" if len(classes) > 5 else "")
 

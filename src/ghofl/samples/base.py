@@ -77,12 +77,19 @@ def of_image_files(paths: Sequence[Path], labels: np.ndarray | None) -> Samples:
     """Images from files; they count as the same samples while path, size and time of change are the same."""
 
     def read(i: int) -> np.ndarray:
-        try:
-            return decode(paths[i].read_bytes(), str(paths[i]))
-        except FileNotFoundError:
-            raise SampleError(f"{paths[i]} does not exist.") from None
+        return decode(bytes_of(paths[i]), str(paths[i]))
 
     return Samples("image", [str(path) for path in paths], read, digest_of(["image", *map(_state, paths)]), labels)
+
+
+def bytes_of(path: Path) -> bytes:
+    """The bytes of a sample's file; one that cannot be read is a bad sample."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise SampleError(f"{path} does not exist.") from None
+    except (OSError, ValueError) as error:  # a folder, somebody else's file, a zero character in its name
+        raise SampleError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}).") from None
 
 
 def of_rows(x: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
@@ -102,6 +109,6 @@ def of_rows(x: np.ndarray, labels: np.ndarray | None, where: str) -> Samples:
 def _state(path: Path) -> str:
     try:
         state = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # also for a zero character in its name
         return f"{path.absolute()} missing"
     return f"{path.absolute()} {state.st_size} {state.st_mtime_ns}"

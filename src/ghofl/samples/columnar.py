@@ -28,8 +28,12 @@ class _File(NamedTuple):
     batches: Any  # a function from names of columns to record batches
 
 
-def read_columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
-    """The columns of rows and of labels of a file, as ``x`` and, where there is one, ``y``."""
+def read_columns(path: Path, column: str, label: str, row_by_row: int | None = None) -> dict[str, np.ndarray]:
+    """The columns of rows and of labels of a file, as ``x`` and, where there is one, ``y``.
+
+    With `row_by_row`, the length that rows should have, no row raises: one of another length becomes NaN, and one without
+    a label gets an empty one.
+    """
     with open_columns(path) as file:
         x, y = pick(file.names, column, ("x", "embedding")), pick(file.names, label, ("y", "label"))
         if x is None or (label and y is None):
@@ -37,9 +41,12 @@ def read_columns(path: Path, column: str, label: str) -> dict[str, np.ndarray]:
                 f"{path} has the columns {', '.join(sorted(file.names)) or 'nothing'}; expected a column "
                 f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
             )
-        found = {"x": _rows(file, x, path)}
+        found = {"x": _rows(file, x, path, row_by_row)}
         if y is not None:
             labels = [value for batch in file.batches([y]) for value in batch.column(0).to_pylist()]
+            if row_by_row is not None:
+                found["y"] = np.array([None, *labels], dtype=object)[1:]  # of any types, and never read as a matrix
+                return found
             if None in labels:
                 raise EmbeddingsError(f"{path}: row {labels.index(None)} has no {y!r}; every row needs a label.")
             found["y"] = np.array(labels)
@@ -84,10 +91,10 @@ def _read_batch(file: Any, number: int, wanted: list[str]) -> Any:
     return batch
 
 
-def _rows(file: _File, name: str, path: Path) -> np.ndarray:
-    out, done = None, 0
+def _rows(file: _File, name: str, path: Path, row_by_row: int | None = None) -> np.ndarray:
+    out, done = None if row_by_row is None or file.rows else np.zeros((0, row_by_row)), 0
     for batch in file.batches([name]):
-        some = matrix(batch.column(0))
+        some = matrix(batch.column(0)) if row_by_row is None else _padded(batch.column(0), row_by_row)
         if some is None or (out is not None and some.shape[1] != out.shape[1]):
             raise EmbeddingsError(
                 f"{path}: {name!r} is not a column of numbers in lists of one length; repair its rows."
@@ -102,6 +109,26 @@ def _rows(file: _File, name: str, path: Path) -> np.ndarray:
         raise EmbeddingsError(f"{path} has no rows; give a file with rows.")
     if done != file.rows:  # part of the array would be uninitialised
         raise EmbeddingsError(f"{path} says that it has {file.rows:,} rows and holds {done:,}; write it again.")
+    return out
+
+
+def _padded(column: Any, dim: int) -> np.ndarray | None:
+    """A batch of lists as a matrix of `dim` columns, with NaN in rows that are not `dim` numbers; None if not of lists."""
+    from pyarrow import types
+
+    kind = column.type
+    if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+        return None
+    if not (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)):
+        return None
+    dtype = np.float32 if types.is_float32(kind.value_type) or types.is_float16(kind.value_type) else np.float64
+    whole = matrix(column)
+    if whole is not None and whole.shape[1] == dim:
+        return whole.astype(dtype, copy=False)
+    out = np.full((len(column), dim), np.nan, dtype=dtype)
+    for i, row in enumerate(column.to_pylist()):
+        if row is not None and len(row) == dim and None not in row:
+            out[i] = row
     return out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, Wanted, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
-from ghofl.recipe.labels import class_numbers
+from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.samples.base import Samples, digest_of
 from ghofl.samples.journal import Journal
 from ghofl.samples.loading import Columns, load_encoder, load_samples
@@ -145,11 +145,15 @@ def encode_labelled(
     batch_size: int = 0,
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
+    row_by_row: bool = False,
     progress: Progress | None = None,
     bad: list[Bad] | None = None,
 ) -> Iterator[tuple[Float32[np.ndarray, "n dim"], Int64[np.ndarray, " n"]]]:
-    """Embeddings and class numbers of samples, batch by batch, written nowhere; those left out are added to `bad`."""
-    y = _class_numbers(samples, classes, labels_are_numbers)
+    """Embeddings and class numbers of samples, batch by batch, written nowhere; those left out are added to `bad`.
+
+    With `row_by_row`, a label that is not a class is −1 (see `numbers_row_by_row`).
+    """
+    y = _class_numbers(samples, classes, labels_are_numbers, row_by_row)
     blocks = encode_samples(
         samples, encoder, runtime=runtime, batch_size=batch_size, skip_bad=skip_bad, progress=progress, bad=bad
     )
@@ -215,11 +219,24 @@ def _encode(
     for i, x in enumerate(rows):
         x = np.asarray(x, dtype=np.float32)
         if not np.isfinite(x).all():
+            if skip_bad:
+                yield _finite(x, bad_of[i], range(starts[i], min(starts[i] + size, len(samples))), samples, encoder)
+                continue
             raise EmbeddingsError(
                 f"{encoder.name} gave numbers that are not finite for a sample between {samples.names[starts[i]]} and "
                 f"the {len(x)} after it; its weights may be damaged."
             )
         yield x, bad_of[i]
+
+
+def _finite(
+    x: np.ndarray, bad: Sequence[Bad], positions: range, samples: Samples, encoder: SampleEncoder
+) -> tuple[Float32[np.ndarray, "n dim"], list[Bad]]:
+    """The finite rows of a batch; the samples of the others are bad ones too."""
+    read = np.setdiff1d(np.array(positions, dtype=np.int64), [i for i, _ in bad])
+    is_finite = np.isfinite(x).all(axis=1)
+    more = [(int(i), f"{encoder.name} gave numbers that are not finite for {samples.names[i]}.") for i in read[~is_finite]]
+    return x[is_finite], sorted([*bad, *more])
 
 
 def _read(samples: Samples, positions: Iterable[int], pool: ThreadPoolExecutor) -> tuple[list, list[Bad]]:
@@ -248,10 +265,12 @@ def _check_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
         raise SampleError(f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad.")
 
 
-def _class_numbers(samples: Samples, classes: tuple[str, ...], labels_are_numbers: bool) -> Int64[np.ndarray, " n"]:
+def _class_numbers(
+    samples: Samples, classes: tuple[str, ...], labels_are_numbers: bool, row_by_row: bool
+) -> Int64[np.ndarray, " n"]:
     if samples.labels is None:
         raise DatasetError("the data has no labels, and moments are sums per class; name the column of labels.")
-    return class_numbers(samples.labels, classes, labels_are_numbers)
+    return (numbers_row_by_row if row_by_row else class_numbers)(samples.labels, classes, labels_are_numbers)
 
 
 def _memory(device: str) -> int:

@@ -28,26 +28,36 @@ def rows_for(
     column: str = "",
     label: str = "",
     skip_bad: bool = False,
+    row_by_row: bool = False,
 ) -> Rows:
-    """The rows of a file under a recipe: a table through its schema, or embeddings as `load_rows` reads them."""
+    """The rows of a file under a recipe: a table through its schema, or embeddings as `load_rows` reads them.
+
+    With `row_by_row`, for rows under an epsilon, no row is refused and none is removed: one that breaks the schema has no
+    label, and one whose embedding cannot be read is not finite, so that neither is counted.
+    """
     path = Path(path)
     if recipe.table is None or path.suffix not in TABLES:
-        return load_rows(path, split, labelled, column, label)
+        return load_rows(path, split, labelled, column, label, recipe.encoder.dim if row_by_row else None)
     if split or column:
         raise DatasetError(
             f"{path} is one table, without a split {split!r} or a column of embeddings {column!r}; leave these out."
         )
-    return table_rows(path, recipe.table, label, labelled, skip_bad)
+    return table_rows(path, recipe.table, label, labelled, skip_bad, row_by_row)
 
 
 def table_rows(
-    data: str | Path | Frame, table: Table, label: str = "", labelled: bool | None = True, skip_bad: bool = False
+    data: str | Path | Frame,
+    table: Table,
+    label: str = "",
+    labelled: bool | None = True,
+    skip_bad: bool = False,
+    row_by_row: bool = False,
 ) -> Rows:
     """The embeddings of a table's rows with their labels, which are always names.
 
     `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name. A row that breaks the schema is
     named by line, column and value, or left out with `skip_bad`. Values outside a range, and levels that the schema
-    does not list, are counted in a `ClippingWarning`.
+    does not list, are counted in a `ClippingWarning`. `row_by_row` is as in `rows_for`.
 
     >>> from ghofl.recipe import Column
     >>> rows = table_rows({"age": [30, 60], "sick": ["no", "yes"]}, Table((Column("age", "number", low=0, high=120),)), "sick")
@@ -56,7 +66,11 @@ def table_rows(
     """
     where = str(data) if isinstance(data, str | Path) else "the table"
     columns = columns_of(data)
-    encoded = TableEncoder(table).embed(columns, where)
+    if row_by_row and not columns:  # a file of JSON lines without a line does not name its columns
+        return Rows(np.zeros((0, table.dim), dtype=np.float32), np.zeros(0, dtype=np.str_), table.encoder)
+    encoded = TableEncoder(table).embed(columns, where, row_by_row)
+    if row_by_row:
+        return _unrefused(encoded, columns, label, data, table)
     if encoded.bad and not skip_bad:
         raise SampleError(_broken(data, encoded))
     for i, why in encoded.bad:
@@ -65,6 +79,17 @@ def table_rows(
     y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
     kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
     return Rows(encoded.x[kept], None if y is None else y[kept], table.encoder)
+
+
+def _unrefused(
+    encoded: EncodedTable, columns: Mapping[str, Sequence[Any]], label: str, data: str | Path | Frame, table: Table
+) -> Rows:
+    """All rows of a table, of which those that break the schema have no label."""
+    given.warn_of_outside(encoded.outside, str(data) if isinstance(data, str | Path) else "the table")
+    y = labels_of(columns, label or table.label, data, row_by_row=True)
+    assert y is not None, "they were asked for"
+    y[[i for i, _ in encoded.bad]] = ""
+    return Rows(encoded.x, y, table.encoder)
 
 
 def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
@@ -80,9 +105,16 @@ def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
 
 
 def labels_of(
-    columns: Mapping[str, Sequence[Any]], asked: str, data: str | Path | Frame, needed: bool = True
+    columns: Mapping[str, Sequence[Any]],
+    asked: str,
+    data: str | Path | Frame,
+    needed: bool = True,
+    row_by_row: bool = False,
 ) -> Shaped[np.ndarray, " n"] | None:
-    """The labels in a column of a table, as names; `data` is the source of the columns, for errors."""
+    """The labels in a column of a table, as names; `data` is the source of the columns, for errors.
+
+    A row without a label raises; with `row_by_row` its label is empty.
+    """
     where = str(data) if isinstance(data, str | Path) else "the table"
     name = pick(columns, asked, LABEL)
     if name is None:
@@ -94,7 +126,7 @@ def labels_of(
         return None
     labels = [text_of(value) for value in columns[name]]
     empty = next((i for i, text in enumerate(labels) if not text), None)
-    if empty is not None:
+    if empty is not None and not row_by_row:
         raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
     return np.array(labels, dtype=np.str_)
 

@@ -10,12 +10,12 @@ from ghofl.errors import DatasetError, MissingExtraError
 from ghofl.samples import base
 from ghofl.samples.base import Samples
 from ghofl.samples.images import decode
-from ghofl.samples.tables import LABEL, PATHS, TEXT, pick
+from ghofl.samples.tables import LABEL, PATHS, TEXT, each_label, pick
 
 SAMPLES = (*TEXT, *PATHS, "img")
 
 
-def from_hub(data: str, split: str, sample: str, label: str) -> Samples:
+def from_hub(data: str, split: str, sample: str, label: str, row_by_row: bool = False) -> Samples:
     """A split (train unless given) of ``OWNER/NAME`` or ``OWNER/NAME:CONFIGURATION``, from the hub or its local cache.
 
     Columns that are not named are found by their usual names.
@@ -32,10 +32,10 @@ def from_hub(data: str, split: str, sample: str, label: str) -> Samples:
             f"the data set 'hf:{data}' could not be loaded from the Hugging Face hub: {first.rstrip('.')}. "
             "Connect once, or give your own folder or file with --data."
         ) from None
-    return _samples(table, sample, label, f"hf:{data}")
+    return _samples(table, sample, label, f"hf:{data}", row_by_row)
 
 
-def from_disk(folder: Path, split: str, sample: str, label: str) -> Samples:
+def from_disk(folder: Path, split: str, sample: str, label: str, row_by_row: bool = False) -> Samples:
     """A data set written by `save_to_disk`; columns that are not named are found by their usual names."""
     library = _library(str(folder))
     try:
@@ -48,17 +48,17 @@ def from_disk(folder: Path, split: str, sample: str, label: str) -> Samples:
         table = table[split]
     elif split:
         raise DatasetError(f"{folder} has no splits, and --split {split} was asked for; leave it out.")
-    return _samples(table, sample, label, str(folder))
+    return _samples(table, sample, label, str(folder), row_by_row)
 
 
-def _samples(table: Any, sample: str, label: str, where: str) -> Samples:
+def _samples(table: Any, sample: str, label: str, where: str, row_by_row: bool) -> Samples:
     found, labelled = pick(table.column_names, sample, SAMPLES), pick(table.column_names, label, LABEL)
     if found is None or (label and labelled is None):
         raise DatasetError(
             f"{where} has the columns {', '.join(table.column_names)}; name those to read with --text-column or "
             "--path-column, and --label-column."
         )
-    labels = None if labelled is None else _labels(table, labelled)
+    labels = None if labelled is None else _labels(table, labelled, row_by_row)
     names = [f"{where} row {i}" for i in range(len(table))]
     if type(table.features[found]).__name__ != "Image":
         return base.of_texts(table[found][:], labels, names)
@@ -66,15 +66,18 @@ def _samples(table: Any, sample: str, label: str, where: str) -> Samples:
 
     def data(i: int) -> bytes:
         entry = raw[i][found]
-        return entry["bytes"] if entry["bytes"] is not None else Path(entry["path"]).read_bytes()
+        return entry["bytes"] if entry["bytes"] is not None else base.bytes_of(Path(entry["path"]))
 
     # The library's own fingerprint changes with the table's content and with every step applied to it.
     digest = base.digest_of(["huggingface", where, table._fingerprint])
     return Samples("image", names, lambda i: decode(data(i), names[i]), digest, labels)
 
 
-def _labels(table: Any, column: str) -> np.ndarray:
+def _labels(table: Any, column: str, row_by_row: bool) -> np.ndarray:
     values, feature = table[column][:], table.features[column]
+    if row_by_row:
+        names = dict(enumerate(getattr(feature, "names", ())))
+        return each_label([names.get(value, "") for value in values] if names else values)
     if hasattr(feature, "names"):
         return np.array([feature.names[int(value)] for value in values])
     return np.array(values) if all(isinstance(v, int) for v in values) else np.array([str(v) for v in values])

@@ -38,22 +38,31 @@ class Columns:
     label: str = ""
 
 
-def load_samples(data: str, split: str = "", columns: Columns | None = None) -> Samples:
-    """The samples of a folder, a file or a set of the hub, in an order that is the same every time."""
+def load_samples(
+    data: str, split: str = "", columns: Columns | None = None, row_by_row: int | None = None
+) -> Samples:
+    """The samples of a folder, a file or a set of the hub, in an order that is the same every time.
+
+    With `row_by_row`, the length that embeddings should have, nothing is refused because of single samples, or because
+    there are none: a sample whose label cannot be read has an empty one. It is for samples under an epsilon.
+    """
     columns = columns or Columns()
     path = Path(data)
     if data.startswith(HUB) and not path.exists():
-        found = huggingface.from_hub(data.removeprefix(HUB), split, columns.text or columns.path, columns.label)
+        found = huggingface.from_hub(
+            data.removeprefix(HUB), split, columns.text or columns.path, columns.label,
+            row_by_row is not None,
+        )  # fmt: skip
     elif path.is_dir():
-        found = _folder(path, split, columns)
+        found = _folder(path, split, columns, row_by_row is not None)
     elif path.is_file():
-        found = _file(path, split, columns)
+        found = _file(path, split, columns, row_by_row)
     else:
         raise DatasetError(
             f"{data!r} is not a file or folder here; check the path, or write {HUB}OWNER/NAME for a data set of the "
             "Hugging Face hub."
         )
-    if not len(found):
+    if not len(found) and row_by_row is None:
         raise DatasetError(f"{data} holds no samples; check the path and --split.")
     return found
 
@@ -68,22 +77,26 @@ def load_encoder(
     pooling: str | None = None,
     fit: str | None = None,
     views: Views | Wanted | None = None,
+    dim: int | None = None,
 ) -> SampleEncoder:
-    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names."""
+    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names.
+
+    Otherwise they have `dim` numbers, or as many as the first of them.
+    """
     if samples.kind != "row" or not spec.startswith("precomputed:"):
         return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
     if made_by is not None and spec == "precomputed:":
         return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
-    return encoders.load(spec, runtime, dim=len(samples.read(0)))
+    return encoders.load(spec, runtime, dim=len(samples.read(0)) if dim is None else dim)
 
 
-def _folder(folder: Path, split: str, columns: Columns) -> Samples:
+def _folder(folder: Path, split: str, columns: Columns, row_by_row: bool) -> Samples:
     if (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file():
-        return huggingface.from_disk(folder, split, columns.text or columns.path, columns.label)
+        return huggingface.from_disk(folder, split, columns.text or columns.path, columns.label, row_by_row)
     tables_here = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in TABLES}
     if split and split in tables_here:
-        return _table(tables_here[split], columns)
+        return _table(tables_here[split], columns, row_by_row)
     if split:
         if not (folder / split).is_dir():
             have = sorted([*tables_here, *(p.name for p in folder.iterdir() if p.is_dir())])
@@ -93,14 +106,17 @@ def _folder(folder: Path, split: str, columns: Columns) -> Samples:
         raise DatasetError(
             f"{folder} holds {', '.join(p.name for p in tables_here.values())}; choose one with --split."
         )
-    return _images(folder)
+    return _images(folder, row_by_row)
 
 
-def _images(folder: Path) -> Samples:
+def _images(folder: Path, row_by_row: bool) -> Samples:
     """An image folder: one folder per class, images anywhere below it; images directly in `folder` have no label."""
     found = (p for p in folder.rglob("*") if p.suffix.lower() in IMAGES and p.is_file())
     by_name = sorted((path.relative_to(folder).as_posix(), path) for path in found)  # one order on every platform
     names = [name for name, _ in by_name]
+    if row_by_row:
+        labels = np.array([name.rpartition("/")[0].split("/")[0] for name in names], dtype=np.str_)
+        return base.of_image_files([path for _, path in by_name], labels)
     if not names:
         raise DatasetError(f"{folder} holds no image ({', '.join(IMAGES[:3])}, …), and no table of samples.")
     flat = [name for name in names if "/" not in name]
@@ -120,26 +136,34 @@ def _check_split(folder: Path, names: list[str]) -> None:
         raise DatasetError(f"{folder} holds the splits {', '.join(sorted(top))}; choose one with --split.")
 
 
-def _file(path: Path, split: str, columns: Columns) -> Samples:
+def _file(path: Path, split: str, columns: Columns, row_by_row: int | None) -> Samples:
     if path.suffix in ROWS or (path.suffix == ".parquet" and columns.row):
-        rows = load_rows(path, split, labelled=None, column=columns.row, label=columns.label)
+        rows = load_rows(path, split, labelled=None, column=columns.row, label=columns.label, row_by_row=row_by_row)
         return base.of_rows(rows.x, rows.y, str(path))
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
     if path.suffix not in TABLES:
         raise DatasetError(f"{path} has no known suffix; give one of {', '.join((*TABLES, *ROWS))}.")
-    return _table(path, columns)
+    return _table(path, columns, row_by_row is not None)
 
 
-def _table(path: Path, columns: Columns) -> Samples:
-    return samples_in(tables.read_table(path), columns, path)
+def _table(path: Path, columns: Columns, row_by_row: bool) -> Samples:
+    table = tables.read_table(path)
+    if row_by_row and not table:  # a file of JSON lines without a line does not name its columns
+        return base.of_texts([], np.zeros(0, dtype=np.str_), [])
+    return samples_in(table, columns, path, row_by_row=row_by_row)
 
 
 def samples_in(
-    table: dict[str, list[Any]], columns: Columns, path: Path, first: int = 0, labelled: bool = True
+    table: dict[str, list[Any]],
+    columns: Columns,
+    path: Path,
+    first: int = 0,
+    labelled: bool = True,
+    row_by_row: bool = False,
 ) -> Samples:
     """The samples in some rows of a table: texts, or images by the path of their file; `first` is the first row's number."""
-    labels = tables.read_labels(table, columns.label, path) if labelled else None
+    labels = tables.read_labels(table, columns.label, path, row_by_row) if labelled else None
     if not columns.path and (text := tables.pick(table, columns.text, tables.TEXT)):
         return base.of_texts(table[text], labels, [f"{path}, row {first + i + 1}" for i in range(len(table[text]))])
     if file := tables.pick(table, columns.path, tables.PATHS):

@@ -15,7 +15,7 @@ from ghofl import files
 from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder, Recipe
-from ghofl.recipe.labels import class_numbers
+from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.samples.columnar import SUFFIXES, read_columns
 from ghofl.shapes import Int64, Num, Shaped
 
@@ -31,26 +31,37 @@ class Rows:
     y: Shaped[np.ndarray, " n"] | None = field(default=None, repr=False)
     encoder: Encoder | None = None
 
-    def numbers(self, classes: tuple[str, ...], labels_are_numbers: bool = False) -> Int64[np.ndarray, " n"]:
-        """The labels as class numbers (see `class_numbers`); the rows must have been read with labels."""
+    def numbers(
+        self, classes: tuple[str, ...], labels_are_numbers: bool = False, row_by_row: bool = False
+    ) -> Int64[np.ndarray, " n"]:
+        """The labels as class numbers (see `class_numbers`); the rows must have been read with labels.
+
+        With `row_by_row`, a label that is not a class is −1 (see `numbers_row_by_row`).
+        """
         assert self.y is not None
-        return class_numbers(self.y, classes, labels_are_numbers)
+        return (numbers_row_by_row if row_by_row else class_numbers)(self.y, classes, labels_are_numbers)
 
 
 def load_rows(
-    path: str | Path, split: str = "", labelled: bool | None = True, column: str = "", label: str = ""
+    path: str | Path,
+    split: str = "",
+    labelled: bool | None = True,
+    column: str = "",
+    label: str = "",
+    row_by_row: int | None = None,
 ) -> Rows:
     """The rows of a file: arrays ``x`` and ``y``, or ``x_train``/``y_train`` with split ``train``, and so on.
 
     Files are .npz, .safetensors, .parquet, .arrow or .feather (a column of lists, `column` or ``x`` or ``embedding``, and
     a `label` column) or .npy, whose labels are in NAME.labels.npy beside it. Files of the last four kinds may be larger
     than memory. Without a split, ``x``/``y`` are read, or ``x_train``/``y_train`` if only those are there. With `labelled`
-    None, labels are read if there are any. Nothing pickled is ever loaded.
+    None, labels are read if there are any. Nothing pickled is ever loaded. With `row_by_row`, the length that rows should
+    have, rows of another length or without a label are not refused: they are not finite, or have no label.
     """
     path = Path(path)
     try:
         with ExitStack() as opened:
-            arrays = _read(path, column, label, opened)
+            arrays = _read(path, column, label, opened, row_by_row)
             suffix = suffix_in(list(arrays), split, path)
             has_labels = "y" + suffix in arrays
             if labelled and not has_labels:
@@ -134,10 +145,10 @@ def _without_labels(path: Path, suffix: str) -> str:
     )
 
 
-def _read(path: Path, column: str, label: str, opened: ExitStack) -> Mapping[str, Any]:
+def _read(path: Path, column: str, label: str, opened: ExitStack, row_by_row: int | None) -> Mapping[str, Any]:
     """The arrays of a file by name; those of an archive are read when they are needed, while `opened` is open."""
     if path.suffix in SUFFIXES:
-        return read_columns(path, column, label)
+        return read_columns(path, column, label, row_by_row)
     if path.suffix == ".npy":
         beside = _labels_beside(path)
         labels = {"y": np.load(beside, allow_pickle=False)} if beside.is_file() else {}

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -77,20 +77,40 @@ def pick(columns: Any, asked: str, usual: tuple[str, ...]) -> str | None:
     return next((name for name in ((asked,) if asked else usual) if name in columns), None)
 
 
-def read_labels(table: dict[str, list[Any]], asked: str, path: Path) -> Shaped[np.ndarray, " n"] | None:
-    """The labels, as class numbers if the file holds only whole numbers, and otherwise as names."""
+def read_labels(
+    table: dict[str, list[Any]], asked: str, path: Path, row_by_row: bool = False
+) -> Shaped[np.ndarray, " n"] | None:
+    """The labels, as class numbers if the file holds only whole numbers, and otherwise as names.
+
+    With `row_by_row` each is what it is in its own row, and empty where it cannot be a label.
+    """
     name = pick(table, asked, LABEL)
     if name is None:
         if asked:
             raise DatasetError(f"{path} has the columns {', '.join(table)} but not {asked!r}; check --label-column.")
         return None
     values = table[name]
+    if row_by_row:
+        return each_label(values)
     for i, value in enumerate(values):
         if value is None or isinstance(value, float | list | dict) or not str(value).strip():
             raise DatasetError(f"{path}, row {i + 1} has the label {value!r}; expected a class name or number.")
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.int64)
     return np.array([str(value) for value in values])
+
+
+def each_label(values: Sequence[Any]) -> Shaped[np.ndarray, " n"]:
+    """Labels of which each is a text or a whole number, and empty where a row has neither.
+
+    >>> each_label(["cat", 1, None, 0.5]).tolist()
+    ['cat', 1, '', '']
+    """
+    out = np.full(len(values), "", dtype=object)
+    for i, value in enumerate(values):
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            out[i] = value
+    return out
 
 
 def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:

@@ -72,6 +72,7 @@ class Inspection:
             "smallest_class": None if moments is None else smallest_class(moments),
             "rows_changed": self.is_outdated,
             "clipped_share": self.parcel.clipped,
+            "left_out": self.parcel.left_out,
             "bytes": len(self.parcel.content),
             "secure": not self.parcel.is_message,
             "sha256": self.parcel.sha256,

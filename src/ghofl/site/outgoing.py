@@ -11,12 +11,12 @@ import numpy as np
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.errors import EmbeddingsError
 from ghofl.features import Clipping, Features
-from ghofl.moments import Layout, Moments, MomentsBuilder
+from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
-from ghofl.shapes import Int64, Num
+from ghofl.shapes import Bool, Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
@@ -51,11 +51,15 @@ class Encodable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read."""
+    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read.
+
+    `left_out` is how many further rows were not counted under an epsilon, because they do not fit the recipe.
+    """
 
     moments: Moments
     clipping: Clipping = field(default_factory=Clipping)
     bad: tuple[Bad, ...] = field(default=(), repr=False)
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,16 +116,31 @@ def outgoing(
 
 
 def count(features: Features, rows: Embedded | Encodable, progress: Progress | None = None) -> Counted:
-    """The exact moments of a site's rows, a block of them at a time."""
-    check_persons(features.recipe, rows.rows_per_person)
-    layout = Layout.of(features.recipe)
-    builder, clipping, bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
-    blocks = _blocks(rows, progress or (lambda *_: None), features.recipe.classes, bad)
+    """The exact moments of a site's rows, a block of them at a time.
+
+    Under an epsilon nothing is refused because of rows, which would be an answer without noise: a row that is not finite, or
+    whose label is not a class, is left out, and sums that would leave the 64-bit integers stay at their ends.
+    """
+    recipe = features.recipe
+    check_persons(recipe, rows.rows_per_person)
+    layout, is_private = Layout.of(recipe), recipe.privacy.epsilon is not None
+    sums = CutBuilder if is_private else MomentsBuilder
+    builder, clipping, bad = sums(layout, features.sketch if layout.sketch else None), Clipping(), []
+    blocks, left_out = _blocks(rows, progress or (lambda *_: None), recipe, bad), 0
     for x, y in blocks:
+        if is_private:
+            fits = _fits(x, y, len(recipe.classes))
+            x, y, left_out = x[fits], y[fits], left_out + int(np.sum(~fits))
         q, clipped = features.rows(x)
         builder.add(q, y)
         clipping += clipped
-    return Counted(builder.moments(), clipping, tuple(bad))
+    return Counted(builder.moments(), clipping, tuple(bad), left_out)
+
+
+def _fits(x: np.ndarray, y: np.ndarray, classes: int) -> Bool[np.ndarray, " n"]:
+    """Which rows have a class and only finite numbers."""
+    has_class = (y >= 0) & (y < classes)
+    return has_class & np.isfinite(x).all(axis=1) if x.dtype.kind == "f" else has_class
 
 
 def limit_persons(
@@ -132,20 +151,21 @@ def limit_persons(
         if own is not None:
             raise EmbeddingsError("rows_per_person needs the column that says who a row is about; write person too.")
         return rows
-    most = rows_per_person(recipe, own)
+    most, is_private = rows_per_person(recipe, own), recipe.privacy.epsilon is not None
     if isinstance(rows, Embedded):
-        keep = first_rows(load_persons(source, column, split, len(rows.x)), most)
+        keep = first_rows(load_persons(source, column, split, len(rows.x), is_private), most)
         return Embedded(rows.x[keep], rows.y[keep], rows.bad, most)
-    keep = first_rows(load_persons(source, column, split, len(rows.samples)), most)
+    keep = first_rows(load_persons(source, column, split, len(rows.samples), is_private), most)
     return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
 
 
-def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ...], bad: list[Bad]):
+def _blocks(rows: Embedded | Encodable, report: Progress, recipe: Recipe, bad: list[Bad]):
     if isinstance(rows, Encodable):
+        is_private = recipe.privacy.epsilon is not None
         yield from encode_labelled(
-            rows.samples, rows.encoder, classes,
-            runtime=rows.runtime, batch_size=rows.batch_size, skip_bad=rows.skip_bad,
-            labels_are_numbers=rows.labels_are_numbers, progress=report, bad=bad,
+            rows.samples, rows.encoder, recipe.classes,
+            runtime=rows.runtime, batch_size=rows.batch_size, skip_bad=rows.skip_bad or is_private,
+            labels_are_numbers=rows.labels_are_numbers, row_by_row=is_private, progress=report, bad=bad,
         )  # fmt: skip
         return
     bad += rows.bad

@@ -22,12 +22,19 @@ from ghofl.wire.envelope import safetensors_header
 from ghofl.wire.message import MAX_HEADER
 
 
+_TO_REPAIR = (
+    "Under an epsilon these figures are for this site's administrator only, and never decide whether it leaves: repair files or "
+    "labels because they are wrong, not because of what one row of them does."
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Parcel:
     """What would leave a site under one recipe: a message, or the vector that a secure round hides.
 
     `sentences` say what it would reveal to someone who reads it. `data` is the version of the rows it was made from,
-    the sha256 of their exact moments; it never leaves the site. `clipped` is the share of entries outside the grid.
+    the sha256 of their exact moments; it never leaves the site. `clipped` is the share of entries outside the grid, and
+    `left_out` how many rows are not in it because they do not fit a recipe with an epsilon.
     """
 
     content: bytes = field(repr=False)
@@ -36,6 +43,7 @@ class Parcel:
     sentences: tuple[str, ...]
     data: str = ""
     clipped: float = 0.0
+    left_out: int = 0
 
     @property
     def sha256(self) -> str:
@@ -74,7 +82,7 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
     sentences = site.audit(left)
     if is_secure:
         sentences += (site.conditions().describe_rounds(),)
-    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share)
+    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share, left_out_of(counted))
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:
@@ -83,7 +91,7 @@ def rows_now(site: Site, recipe: Recipe) -> Counted | None:
         counted = site.count(recipe)
     except FileNotFoundError:
         return None
-    if counted.moments.rows > recipe.max_rows:
+    if counted.moments.rows > recipe.max_rows and recipe.privacy.epsilon is None:
         raise SiteError(
             f"site {site.name!r} has {counted.moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} per site; send "
             "fewer, or agree on a recipe with a larger max_rows under [limits]."
@@ -98,13 +106,25 @@ def smallest_class(moments: Moments) -> int:
 
 def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, ...]:
     """What an administrator should know about a parcel before it leaves, given the site's rows as they are now."""
-    out = ()
+    out, is_private = (), recipe.privacy.epsilon is not None
     if parcel.clipped > TOLERATED_CLIPPING:
         advice = "" if rows is None else f"; {rows.clipping.advice(recipe)}"
         out += (
             f"WARNING: {parcel.clipped:.1%} of its entries fell outside the grid and were clipped (up to "
-            f"{TOLERATED_CLIPPING:.1%} is harmless), so it should not be sent{advice}.",
+            f"{TOLERATED_CLIPPING:.1%} is harmless){'' if is_private else ', so it should not be sent'}{advice}.",
         )
+    if parcel.left_out:
+        out += (
+            f"WARNING: {parcel.left_out:,} rows are not in it, beside {parcel.rows:,} that are: their label is not a class of the "
+            "recipe, a value breaks the schema or is not finite, or a sample could not be read.",
+        )
+    if is_private and parcel.rows > recipe.max_rows:
+        out += (
+            f"WARNING: it is made of {parcel.rows:,} rows, and the recipe expects at most {recipe.max_rows:,} per site; larger "
+            "sums were cut to what that many rows can add up to.",
+        )
+    if is_private and out:
+        out += (_TO_REPAIR,)
     if rows is None:
         out += ("WARNING: the rows it was made from are no longer there; this is what was packed before.",)
     elif is_outdated(parcel, rows):
@@ -113,6 +133,11 @@ def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, .
             "approval is for; --again makes it from the rows as they are now.",
         )
     return out
+
+
+def left_out_of(counted: Counted) -> int:
+    """How many of a site's rows were not counted."""
+    return counted.left_out + len(counted.bad)
 
 
 def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:
@@ -131,7 +156,7 @@ def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
     if not values["is_message"] and "data" not in values:
         return None  # a vector of an earlier version may already contain its noise
     facts = (values["is_message"], values["rows"], tuple(values["sentences"]))
-    return Parcel(content, *facts, values.get("data", ""), values.get("clipped", 0.0))
+    return Parcel(content, *facts, values.get("data", ""), values.get("clipped", 0.0), values.get("left_out", 0))
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
@@ -143,6 +168,7 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
         "sha256": parcel.sha256,
         "data": parcel.data,
         "clipped": parcel.clipped,
+        "left_out": parcel.left_out,
     }
     memory.put(_key(recipe, "bin"), parcel.content)
     memory.put(_key(recipe, "json"), json.dumps(values, indent=1, ensure_ascii=False).encode())

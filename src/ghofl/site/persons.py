@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ghofl.encoders.from_table import text_of
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
 from ghofl.samples.tables import read_table
@@ -14,7 +15,7 @@ ARRAYS = ".npz"
 
 
 def first_rows(persons: Shaped[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " kept"]:
-    """The positions of the first `most` rows of every person, in order.
+    """The positions of the first `most` rows of every person, in order; rows without a person are left out.
 
     Which rows of a person count depends on that person's rows alone, so adding a person changes nobody else's.
 
@@ -28,11 +29,17 @@ def first_rows(persons: Shaped[np.ndarray, " n"], most: int) -> Int64[np.ndarray
     )
     lengths = np.diff(np.r_[starts, len(persons)])
     place = np.arange(len(persons)) - np.repeat(starts, lengths)
-    return np.sort(order[place < most]).astype(np.int64)
+    has_person = sorted_persons != persons.dtype.type("") if persons.dtype.kind in "US" else True
+    return np.sort(order[(place < most) & has_person]).astype(np.int64)
 
 
-def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped[np.ndarray, " rows"]:
-    """Who each row of a file is about: an array of an .npz (``person``, or ``person_train``), or a column of a table."""
+def load_persons(
+    path: str | Path, column: str, split: str, rows: int, row_by_row: bool = False
+) -> Shaped[np.ndarray, " rows"]:
+    """Who each row of a file is about: an array of an .npz (``person``, or ``person_train``), or a column of a table.
+
+    A row without a person raises; with `row_by_row` its person is empty, and `first_rows` leaves it out.
+    """
     path = Path(path)
     if path.suffix == ARRAYS:
         with np.load(path, allow_pickle=False) as arrays:
@@ -40,7 +47,7 @@ def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped
             found = next((arrays[name] for name in names if name in arrays.files), None)
     elif path.is_file():
         values: list[Any] | None = read_table(path).get(column)
-        found = None if values is None else np.array(["" if value is None else str(value) for value in values])
+        found = None if values is None else np.array(list(map(text_of, values)), dtype=np.str_)
     else:
         raise EmbeddingsError(
             f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."
@@ -51,7 +58,7 @@ def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped
             f"{path}: the column {column!r} of persons {came}; it needs one id per row, {rows} of them (remove bad "
             "rows from the file, as --skip-bad does not work here)."
         )
-    if found.dtype.kind in "US" and bool(np.any(found == found.dtype.type(""))):
+    if not row_by_row and found.dtype.kind in "US" and bool(np.any(found == found.dtype.type(""))):
         raise EmbeddingsError(f"{path}: {column!r} has rows without a person; every row needs an id.")
     return found
 

@@ -14,6 +14,10 @@ from ghofl.site.cohorts import fewest_survivors
 from ghofl.site.configuration import build_from, read_toml
 from ghofl.site.disclosure import Disclosure
 
+_ANY_RECIPE = (
+    "any_recipe answers every recipe, and whoever may send one after another under an epsilon could learn about rows from how "
+    "they fit it. Give the site its own copy of the recipe, or write confirm = true."
+)
 _ORACLE = (
     "min_rows and min_count ask for exact rows: whether they are met would be an answer without noise, outside what "
     "epsilon bounds. Leave them out; 'ghofl flower check' shows these figures to the administrator."
@@ -33,7 +37,7 @@ class Policy:
     rounded up, that may collude with the server; `min_difference` is the fewest sites that any combination of the sums a
     site knows of may be about. All releases together may spend `max_epsilon` and `max_delta`, or else `epsilon` and
     `delta`. A recipe with an epsilon or secure aggregation is answered if the site has its own copy of it or `confirm`;
-    `any_recipe` answers every recipe that the policy allows, one after another. `disclosure` are the rules of data
+    `any_recipe` answers every recipe without an epsilon that the policy allows, one after another. `disclosure` are the rules of data
     custodians, by a preset.
 
     Guarantees
@@ -101,6 +105,8 @@ class Policy:
             )
         if self.budget is not None and self._counts_rows:
             raise SiteError(f"policy: {_ORACLE}")
+        if self.budget is not None and self.any_recipe:
+            raise SiteError(f"policy: {_ANY_RECIPE}")
         if self.peers and self.any_peers:
             raise SiteError(
                 "policy: peers names the sites that secure rounds are joined with, and any_peers joins them with "
@@ -160,6 +166,8 @@ class Policy:
 
         Whoever may send one recipe after another could learn from refusals, and average noise away.
         """
+        if recipe.privacy.epsilon is not None and self.any_recipe and not self.confirm:
+            raise PolicyError(f"the recipe has an epsilon, and in this site's policy {_ANY_RECIPE}")
         is_protected = recipe.privacy.secure or recipe.privacy.epsilon is not None or self.secure or self.budget
         if is_protected and not (self.confirm or self.any_recipe):
             raise PolicyError(

@@ -21,8 +21,13 @@ def load_embedded(
 ) -> Embedded:
     """Rows of a file of embeddings that the recipe's encoder made, with class numbers; `skip_bad` leaves some out.
 
-    Under a recipe with a table, the file may be one that follows its schema.
+    Under a recipe with a table, the file may be one that follows its schema. Under an epsilon no row is refused: those that
+    do not fit are left out when the others are counted (see `count`).
     """
+    if recipe.privacy.epsilon is not None:
+        rows = rows_for(recipe, path, split, column=column, label=label, row_by_row=True)
+        check_encoder(rows.encoder, recipe, path)
+        return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers, row_by_row=True))
     rows = rows_for(recipe, path, split, column=column, label=label, skip_bad=skip_bad)
     check_encoder(rows.encoder, recipe, path)
     rows, bad = drop_bad(rows) if skip_bad else (rows, [])
@@ -44,9 +49,16 @@ def load_encodable(
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
 ) -> Encodable:
-    """Samples and the encoder of a spec, checked to be the recipe's, with its views; options as in `encoders.load`."""
-    samples = load_samples(data, split, columns)
+    """Samples and the encoder of a spec, checked to be the recipe's, with its views; options as in `encoders.load`.
+
+    Under an epsilon no sample is refused: those that do not fit are left out when the others are counted.
+    """
+    is_private = recipe.privacy.epsilon is not None
+    dim = recipe.encoder.dim if is_private else None
+    samples = load_samples(data, split, columns, dim)
     views = encoders.agreed_views(encoder, recipe.encoder)
-    loaded = load_encoder(encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    loaded = load_encoder(
+        encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views, dim=dim
+    )
     check_encoder(encoders.identity(loaded), recipe, data)
-    return Encodable(samples, loaded, runtime, batch_size, skip_bad, labels_are_numbers)
+    return Encodable(samples, loaded, runtime, batch_size, skip_bad or is_private, labels_are_numbers)
