@@ -292,8 +292,12 @@ def test_a_recipe_about_persons_needs_to_know_them_and_limits_their_rows(rows):
     assert sent(x, NAMES[y], recipe, person=who, rows_per_person=1).rows == 60
     with pytest.raises(EmbeddingsError, match="1 persons for 240 rows"):
         sent(x, NAMES[y], recipe, person=["p"])
+    with pytest.warns(ClippingWarning, match="1 rows do not fit the recipe"):  # under an epsilon no row refuses
+        assert sent(x[:2], NAMES[y[:2]], recipe, person=["p", None]).rows == 1
     with pytest.raises(EmbeddingsError, match="person None of row 1"):
-        sent(x[:2], NAMES[y[:2]], recipe, person=["p", None])
+        sent(x[:2], NAMES[y[:2]], recipe_of(statistics=("B",)), person=["p", None], rows_per_person=2)
+    with pytest.raises(EmbeddingsError, match="rows without a person"):
+        sent(x[:2], NAMES[y[:2]], recipe_of(statistics=("B",)), person=["p", ""], rows_per_person=2)
     with pytest.raises(EmbeddingsError, match="give person too"):
         sent(x, NAMES[y], recipe, rows_per_person=1)
 

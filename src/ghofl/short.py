@@ -24,17 +24,17 @@ from ghofl import encoders
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
-from ghofl.errors import EmbeddingsError, MessageError, RecipeError
+from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream
 from ghofl.recipe import Encoder, Recipe, Schema
-from ghofl.recipe.labels import class_numbers, classes_of, labels_of
+from ghofl.recipe.labels import class_numbers, classes_of, labels_of, numbers_row_by_row
 from ghofl.samples.embed import encode_samples
 from ghofl.samples.given import samples_of
 from ghofl.shapes import Float32, Num
-from ghofl.site.outgoing import Embedded, outgoing
-from ghofl.site.persons import first_rows, rows_per_person
+from ghofl.site.outgoing import Embedded, first_embedded, outgoing
+from ghofl.site.persons import rows_per_person
 from ghofl.wire.message import Message, check_not_secure
 from ghofl.wire.total import Total
 
@@ -103,7 +103,8 @@ def message(
 
     Guarantees
     ----------
-    It is what `ghofl moments` writes for the same rows: `ghofl.site.outgoing` decides what leaves. A recipe for secure
+    Under an epsilon no row raises: one that does not fit the recipe is left out. The message is what `ghofl moments` writes for
+    the same rows: `ghofl.site.outgoing` decides what leaves. A recipe for secure
     aggregation raises, because nobody may see a single message.
 
     Examples
@@ -116,12 +117,17 @@ def message(
     x, labels, persons = _split_columns(x, recipe, y, person)
     if labels is None:
         raise EmbeddingsError("there are no labels; give one per row, or the name of the column that holds them.")
-    rows = embeddings_of(x, recipe.table)
-    numbers = class_numbers(labels_of(labels), recipe.classes, labels_are_numbers)
+    is_private = recipe.privacy.epsilon is not None
+    rows = embeddings_of(x, recipe.table, is_private)
+    look_up = numbers_row_by_row if is_private else class_numbers
+    numbers = look_up(labels_of(labels, row_by_row=is_private), recipe.classes, labels_are_numbers)
     if len(numbers) != len(rows):
         raise EmbeddingsError(f"{len(numbers)} labels for {len(rows)} rows; give one label per row.")
     left = outgoing(recipe, _limit_rows(rows, numbers, recipe, persons, rows_per_person), site, stream=stream)
     left.counted.clipping.warn(recipe)
+    if left.counted.not_counted:
+        many = f"{left.counted.not_counted:,} rows do not fit the recipe and are left out."
+        warnings.warn(many, ClippingWarning, stacklevel=2)
     assert left.message is not None, "only secure recipes give none"
     return left.message
 
@@ -251,11 +257,14 @@ def _limit_rows(rows: np.ndarray, numbers: np.ndarray, recipe: Recipe, persons: 
         if own is not None:
             raise EmbeddingsError("rows_per_person needs to know who each row is about; give person too.")
         return Embedded(rows, numbers)
-    who, most = labels_of(persons, "person"), rows_per_person(recipe, own)
+    is_private = recipe.privacy.epsilon is not None
+    who, most = labels_of(persons, "person", is_private), rows_per_person(recipe, own)
+    who = who.astype(np.str_) if who.dtype.kind == "O" else who
+    if not is_private and who.dtype.kind in "UT" and bool(np.any(who == "")):
+        raise EmbeddingsError("there are rows without a person; every row needs an id.")
     if len(who) != len(rows):
         raise EmbeddingsError(f"{len(who)} persons for {len(rows)} rows; give one id per row.")
-    keep = first_rows(who, most)
-    return Embedded(rows[keep], numbers[keep], (), most)
+    return first_embedded(Embedded(rows, numbers), who, most)
 
 
 def _read(each: Message | bytes | str | Path, recipe: Recipe) -> Message:

@@ -1,6 +1,5 @@
 """Under an epsilon no decision that others see is made by exact rows."""
 
-import json
 import tomllib
 from dataclasses import replace
 

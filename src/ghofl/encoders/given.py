@@ -15,15 +15,17 @@ from ghofl.shapes import Num
 Data = Any  # an array, a list of rows, a DataFrame of pandas, polars or pyarrow, or columns by name
 
 
-def embeddings_of(data: Data, table: Table | None = None) -> Num[np.ndarray, "n dim"]:
+def embeddings_of(data: Data, table: Table | None = None, row_by_row: bool = False) -> Num[np.ndarray, "n dim"]:
     """The embeddings of rows as a user gives them; a DataFrame goes through a recipe's `table` if there is one.
+
+    A row that breaks the table's schema raises; with `row_by_row` it is not finite, so that it is not counted.
 
     >>> embeddings_of([[1, 2], [3, 4.5]])
     array([[1. , 2. ], [3. , 4.5]])
     """
     columns = columns_of(data, as_lists=table is not None)
     if columns is not None and table is not None:
-        return _encode_table(columns, table)
+        return _encode_table(columns, table, row_by_row)
     x = _array(data) if columns is None else _matrix(columns)
     if x.ndim != 2 or x.dtype.kind not in "fiu":
         raise EmbeddingsError(
@@ -84,9 +86,11 @@ def warn_of_outside(outside: Mapping[str, int], where: str) -> None:
         )
 
 
-def _encode_table(columns: Mapping[str, Sequence[Any]], table: Table) -> Num[np.ndarray, "n dim"]:
-    encoded = TableEncoder(table).embed(columns)
-    if encoded.bad:
+def _encode_table(columns: Mapping[str, Sequence[Any]], table: Table, row_by_row: bool) -> Num[np.ndarray, "n dim"]:
+    encoded = TableEncoder(table).embed(columns, row_by_row=row_by_row)
+    if row_by_row:
+        encoded.x[[i for i, _ in encoded.bad]] = np.nan
+    elif encoded.bad:
         i, why = encoded.bad[0]
         more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
         raise SampleError(f"row {i}: {why}{more}")

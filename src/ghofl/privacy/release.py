@@ -27,7 +27,6 @@ from ghofl.privacy.rounding import restore, round_moments
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 
-
 LARGEST = 2**62  # an entry before noise: noise of at most 2^50 per step then never leaves the 64-bit integers
 
 

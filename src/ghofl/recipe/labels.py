@@ -1,5 +1,6 @@
 """Labels as a recipe knows them: names, or positions in its list of classes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ from ghofl.names import shown
 from ghofl.shapes import Int64, Shaped
 
 
-def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:
+def labels_of(values: Any, what: str = "label", row_by_row: bool = False) -> Shaped[np.ndarray, " n"]:
     """Labels from a user (a list, an array, a column of a DataFrame) as an array of texts or of whole numbers.
+
+    With `row_by_row` each is what it is in its own row, and empty where it cannot be a label.
 
     >>> labels_of(["cat", "dog"]).tolist(), labels_of(np.array([1, 0], dtype=object)).dtype.kind
     (['cat', 'dog'], 'i')
@@ -23,6 +26,8 @@ def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:
         return values
     listing = next((way for way in ("tolist", "to_list", "to_pylist") if hasattr(values, way)), "")
     found = getattr(values, listing)() if listing else list(values)  # numpy, pandas; polars; pyarrow
+    if row_by_row:
+        return each_label(found)
     numbers = [isinstance(label, int | np.integer) and not isinstance(label, bool) for label in found]
     if found and all(numbers):
         return np.array(found, dtype=np.int64)
@@ -33,6 +38,19 @@ def labels_of(values: Any, what: str = "label") -> Shaped[np.ndarray, " n"]:
                 "all whole numbers, one for every row."
             )
     return np.array(found, dtype=np.str_)
+
+
+def each_label(values: Sequence[Any]) -> Shaped[np.ndarray, " n"]:
+    """Labels of which each is a text or a whole number, and empty where a row has neither.
+
+    >>> each_label(["cat", 1, None, 0.5]).tolist()
+    ['cat', 1, '', '']
+    """
+    out = np.full(len(values), "", dtype=object)
+    for i, value in enumerate(values):
+        if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
+            out[i] = value
+    return out
 
 
 def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:

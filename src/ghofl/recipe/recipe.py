@@ -151,13 +151,16 @@ class Recipe(_Remembered, Shown):
 
     def _check_powers(self) -> None:
         # Squares overflow only in extreme cases, and there the rows themselves are refused when they come.
+        classes = (
+            1 if self.privacy.epsilon is None else len(self.classes)
+        )  # there each class is cut to max_rows by itself
         for record in (STATISTICS[name] for name in self.statistics if STATISTICS[name].power > 2):
             most = INT64_MAX // record.largest(self.grid.bound, self.dim)
             _check(
-                self.max_rows <= most,
+                classes * self.max_rows <= most,
                 f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits leave the 64-bit integers beyond "
-                f"{most:,} rows, and one site may have {self.max_rows:,}; write fewer grid.bits, or a limits.max_rows of "
-                f"at most {most:,}.",
+                f"{most:,} rows, and one site may have {self.max_rows:,}{'' if classes == 1 else ' per class'}; write fewer "
+                f"grid.bits, or a limits.max_rows of at most {most // classes:,}.",
             )
 
     @property

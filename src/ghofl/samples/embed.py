@@ -235,7 +235,9 @@ def _finite(
     """The finite rows of a batch; the samples of the others are bad ones too."""
     read = np.setdiff1d(np.array(positions, dtype=np.int64), [i for i, _ in bad])
     is_finite = np.isfinite(x).all(axis=1)
-    more = [(int(i), f"{encoder.name} gave numbers that are not finite for {samples.names[i]}.") for i in read[~is_finite]]
+    more = [
+        (int(i), f"{encoder.name} gave numbers that are not finite for {samples.names[i]}.") for i in read[~is_finite]
+    ]
     return x[is_finite], sorted([*bad, *more])
 
 

@@ -7,10 +7,11 @@ import numpy as np
 
 from ghofl.encoders import hub
 from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.recipe.labels import each_label
 from ghofl.samples import base
 from ghofl.samples.base import Samples
 from ghofl.samples.images import decode
-from ghofl.samples.tables import LABEL, PATHS, TEXT, each_label, pick
+from ghofl.samples.tables import LABEL, PATHS, TEXT, pick
 
 SAMPLES = (*TEXT, *PATHS, "img")
 

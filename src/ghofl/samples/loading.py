@@ -38,9 +38,7 @@ class Columns:
     label: str = ""
 
 
-def load_samples(
-    data: str, split: str = "", columns: Columns | None = None, row_by_row: int | None = None
-) -> Samples:
+def load_samples(data: str, split: str = "", columns: Columns | None = None, row_by_row: int | None = None) -> Samples:
     """The samples of a folder, a file or a set of the hub, in an order that is the same every time.
 
     With `row_by_row`, the length that embeddings should have, nothing is refused because of single samples, or because

@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError, GhoflError, MissingExtraError
+from ghofl.recipe.labels import each_label
 from ghofl.shapes import Shaped
 
 TEXT = ("text", "sentence", "content", "utterance")
@@ -98,19 +99,6 @@ def read_labels(
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.int64)
     return np.array([str(value) for value in values])
-
-
-def each_label(values: Sequence[Any]) -> Shaped[np.ndarray, " n"]:
-    """Labels of which each is a text or a whole number, and empty where a row has neither.
-
-    >>> each_label(["cat", 1, None, 0.5]).tolist()
-    ['cat', 1, '', '']
-    """
-    out = np.full(len(values), "", dtype=object)
-    for i, value in enumerate(values):
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            out[i] = value
-    return out
 
 
 def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:

@@ -16,7 +16,7 @@ from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noi
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
-from ghofl.shapes import Bool, Int64, Num
+from ghofl.shapes import Bool, Int64, Num, Shaped
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
@@ -60,6 +60,11 @@ class Counted:
     clipping: Clipping = field(default_factory=Clipping)
     bad: tuple[Bad, ...] = field(default=(), repr=False)
     left_out: int = 0
+
+    @property
+    def not_counted(self) -> int:
+        """How many rows and samples are not in the moments."""
+        return self.left_out + len(self.bad)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -153,10 +158,20 @@ def limit_persons(
         return rows
     most, is_private = rows_per_person(recipe, own), recipe.privacy.epsilon is not None
     if isinstance(rows, Embedded):
-        keep = first_rows(load_persons(source, column, split, len(rows.x), is_private), most)
-        return Embedded(rows.x[keep], rows.y[keep], rows.bad, most)
+        persons = load_persons(source, column, split, len(rows.x), is_private)
+        return first_embedded(rows, persons, most)
     keep = first_rows(load_persons(source, column, split, len(rows.samples), is_private), most)
     return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
+
+
+def first_embedded(rows: Embedded, persons: Shaped[np.ndarray, " n"], most: int) -> Embedded:
+    """The first `most` rows of every person; rows without a person are bad ones."""
+    keep, is_nobody = (
+        first_rows(persons, most),
+        persons == "" if persons.dtype.kind in "UT" else np.zeros(len(persons), bool),
+    )
+    nobody = tuple((int(i), f"row {i} has no person") for i in np.flatnonzero(is_nobody))
+    return Embedded(rows.x[keep], rows.y[keep], (*rows.bad, *nobody), most)
 
 
 def _blocks(rows: Embedded | Encodable, report: Progress, recipe: Recipe, bad: list[Bad]):

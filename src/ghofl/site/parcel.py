@@ -21,7 +21,6 @@ from ghofl.site.site import Custodian, Site
 from ghofl.wire.envelope import safetensors_header
 from ghofl.wire.message import MAX_HEADER
 
-
 _TO_REPAIR = (
     "Under an epsilon these figures are for this site's administrator only, and never decide whether it leaves: repair files or "
     "labels because they are wrong, not because of what one row of them does."
@@ -82,7 +81,9 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
     sentences = site.audit(left)
     if is_secure:
         sentences += (site.conditions().describe_rounds(),)
-    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share, left_out_of(counted))
+    return Parcel(
+        content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share, counted.not_counted
+    )
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:
@@ -115,8 +116,8 @@ def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, .
         )
     if parcel.left_out:
         out += (
-            f"WARNING: {parcel.left_out:,} rows are not in it, beside {parcel.rows:,} that are: their label is not a class of the "
-            "recipe, a value breaks the schema or is not finite, or a sample could not be read.",
+            f"WARNING: {parcel.left_out:,} rows are not in it, beside {parcel.rows:,} that are: their label is not a class of "
+            "the recipe, a value breaks the schema or is not finite, or a sample could not be read.",
         )
     if is_private and parcel.rows > recipe.max_rows:
         out += (
@@ -133,11 +134,6 @@ def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, .
             "approval is for; --again makes it from the rows as they are now.",
         )
     return out
-
-
-def left_out_of(counted: Counted) -> int:
-    """How many of a site's rows were not counted."""
-    return counted.left_out + len(counted.bad)
 
 
 def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:

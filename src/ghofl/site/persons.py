@@ -46,7 +46,8 @@ def load_persons(
             names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
             found = next((arrays[name] for name in names if name in arrays.files), None)
     elif path.is_file():
-        values: list[Any] | None = read_table(path).get(column)
+        table = read_table(path)  # a file of JSON lines without a line does not name its columns
+        values: list[Any] | None = table.get(column, [] if row_by_row and not table else None)
         found = None if values is None else np.array(list(map(text_of, values)), dtype=np.str_)
     else:
         raise EmbeddingsError(

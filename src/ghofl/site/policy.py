@@ -37,8 +37,8 @@ class Policy:
     rounded up, that may collude with the server; `min_difference` is the fewest sites that any combination of the sums a
     site knows of may be about. All releases together may spend `max_epsilon` and `max_delta`, or else `epsilon` and
     `delta`. A recipe with an epsilon or secure aggregation is answered if the site has its own copy of it or `confirm`;
-    `any_recipe` answers every recipe without an epsilon that the policy allows, one after another. `disclosure` are the rules of data
-    custodians, by a preset.
+    `any_recipe` answers every recipe without an epsilon that the policy allows, one after another. `disclosure` are the
+    rules of data custodians, by a preset.
 
     Guarantees
     ----------

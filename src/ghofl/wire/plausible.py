@@ -44,7 +44,8 @@ def check_plausible(
 
     For bound β: N_c ≥ 0, every sum of p-th powers or products within ±β^p N_c, which is what keeps one site from
     outweighing the others beyond its count; even powers at least 0, and as large as Cauchy–Schwarz asks: A_cj² ≤ N_c D_cj.
-    No class has more length than its count of rows of privacy.radius. Rounding and cutting get their allowance. Where
+    No class has more length than its count of rows of privacy.radius. Rounding and cutting get their allowance, and sums of
+    so many rows that they may have been cut under an epsilon are only compared with their own bounds. Where
     there is noise, each entry gets what the noise may reach, and what sets squares against sums is left out.
     """
     _check_plausible(moments.layout, _alone(moments), recipe, messages, is_released)
@@ -84,9 +85,24 @@ def _check_plausible(
     allowed = dict.fromkeys(layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
     _check_entries(layout, blocks, allowed)
     plan = None if recipe is None else plan_of(recipe)
-    if plan is None or (plan.mechanism == "central" and not is_released):
+    whole = blocks if recipe is None else _uncut(blocks, recipe)
+    if whole and (plan is None or (plan.mechanism == "central" and not is_released)):
+        blocks = whole
         _check_squares(layout, blocks, allowed)
         _check_lengths(layout, blocks, None if recipe is None else radius_of(recipe), allowed)
+
+
+def _uncut(blocks: Blocks, recipe: Recipe) -> Blocks:
+    """The messages with sums that cannot have been cut: all without an epsilon, otherwise those of fewer than max_rows rows.
+
+    A site with more rows cuts each entry by itself (`before_noise`), after which squares and sums need not fit each other.
+    """
+    if plan_of(recipe) is None:
+        return blocks
+    is_whole = blocks["N"].sum(axis=1) < recipe.max_rows
+    if is_whole.all():
+        return blocks
+    return {name: block[is_whole] for name, block in blocks.items()} if is_whole.any() else {}
 
 
 def _check_rows(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
@@ -103,6 +119,9 @@ def _check_rows(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
 def _check_possible(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
     plan = plan_of(recipe)
     if plan is not None and plan.mechanism != "central":
+        return
+    blocks = _uncut(blocks, recipe)
+    if not blocks:
         return
     allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch if layout.sketch else None
     counts = blocks["N"]
