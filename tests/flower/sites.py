@@ -35,7 +35,9 @@ def make_sites(folder, count=5, recipe=PLAIN, policy="", keys=False, seed=3):
     x, y = blobs(np.random.default_rng(seed))
     recipe.save(folder / "recipe.toml")
     policy += "" if "peers" in policy else "any_peers = true\n"
-    has_copy = recipe.privacy.epsilon is not None and "any_recipe" not in policy  # under an epsilon not every recipe will do
+    has_copy = (
+        recipe.privacy.epsilon is not None and "any_recipe" not in policy
+    )  # under an epsilon not every recipe will do
     (folder / "policy.toml").write_text(policy + ("" if "any_recipe" in policy or has_copy else "any_recipe = true\n"))
     paths = []
     for i, rows in enumerate(partition.split(y, count, np.random.default_rng(seed), 0.5)):

@@ -1,6 +1,7 @@
 """Noisy totals that a server draws are counted and composed: in a run's folder, and beside a total file."""
 
 import json
+import shutil
 import stat
 import sys
 from dataclasses import replace
@@ -113,6 +114,42 @@ def test_releases_of_a_total_file_are_counted_beside_it(tmp_path):
         assert Classifier.fit(kept, "lda").guarantee.releases == number, "and so do the heads built from it"
     seen = CliRunner().invoke(app, [*words, str(tmp_path / "5.ghofl")])
     assert "All 5 releases of this total together" in " ".join(seen.output.split())
+
+
+@pytest.mark.parametrize("where", ["beside.ghofl", "elsewhere/total.ghofl"])
+def test_a_copied_total_goes_on_counting_its_releases(tmp_path, where):
+    total_of(CENTRAL, *blobs(np.random.default_rng(0))).save(tmp_path / "total.ghofl")
+    copy = tmp_path / where
+    copy.parent.mkdir(exist_ok=True)
+    shutil.copy(tmp_path / "total.ghofl", copy)
+    for number, path in enumerate((tmp_path / "total.ghofl", copy, tmp_path / "total.ghofl", copy), start=1):
+        done = CliRunner().invoke(app, ["release", str(path), "-o", str(tmp_path / f"{number}.out"), "--json", "-"])
+        assert json.loads(done.output)["composed"]["releases"] == number
+        assert Total.load(tmp_path / f"{number}.out").guarantee.releases == number
+    other = total_of(CENTRAL, *blobs(np.random.default_rng(1)))
+    other.save(tmp_path / "other.ghofl")
+    done = CliRunner().invoke(app, ["release", str(tmp_path / "other.ghofl"), "-o", str(tmp_path / "o"), "--json", "-"])
+    assert json.loads(done.output)["composed"]["releases"] == 1, "another total has a count of its own"
+
+
+def test_a_copy_of_a_run_s_total_knows_of_the_run_s_release(tmp_path):
+    run(InProcess(make_sites(tmp_path, 3, CENTRAL)), CENTRAL, settings(tmp_path / "run"))
+    shutil.copy(tmp_path / "run" / "total.ghofl", tmp_path / "copy.ghofl")
+    done = CliRunner().invoke(
+        app, ["release", str(tmp_path / "copy.ghofl"), "-o", str(tmp_path / "out"), "--json", "-"]
+    )
+    assert json.loads(done.output)["composed"]["releases"] == 2
+
+
+def test_where_copies_cannot_be_counted_the_command_stops_and_a_run_says_so(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    run(InProcess(make_sites(tmp_path, 3, CENTRAL)), CENTRAL, settings(tmp_path / "run"))
+    assert "Set XDG_STATE_HOME to a folder of yours" in caplog.text
+    assert told(tmp_path / "run")["guarantee"]["releases"] == 1
+    words = ["release", str(tmp_path / "run" / "total.ghofl"), "-o", str(tmp_path / "out")]
+    assert isinstance(CliRunner().invoke(app, words).exception, FederationError)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_release_waits_for_another_one_so_that_both_are_counted(tmp_path, monkeypatch):

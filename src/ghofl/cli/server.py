@@ -152,15 +152,17 @@ def release(
 ) -> None:
     """Make a total that others may see: with the noise the recipe promises, and without its small classes.
 
-    Each release of one total spends its epsilon again; releases are counted in TOTAL.releases.jsonl beside it. No message
-    can be added to a released total: keep the exact one for that.
+    Each release of one total spends its epsilon again; releases are counted in TOTAL.releases.jsonl beside it, and by the
+    total's content in ~/.local/state/ghofl, so that a copy of it goes on counting. No message can be added to a released
+    total: keep the exact one for that.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    own = _load_total(total).release()
+    exact = _load_total(total)
+    own = exact.release()
     with files.alone(total.parent, WAIT):  # two at once would count as one
-        released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own)
+        released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own, exact)
     released.save(output)
     together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""

@@ -21,6 +21,7 @@ may be the message of one site.
 """
 
 import json
+import logging
 import secrets
 import shutil
 import time
@@ -35,9 +36,10 @@ from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
 from ghofl.secure import ServerState
 from ghofl.wire.envelope import peek
-from ghofl.wire.releases import Releases
+from ghofl.wire.releases import Releases, copies_folder
 from ghofl.wire.total import Total
 
+log = logging.getLogger("flwr")
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
 RELEASES = "releases.jsonl"
 REPORT, PAGE, HTML, REFUSED, RUNNING = "report.json", "report.md", "report.html", "refused.json", ".running"
@@ -198,11 +200,19 @@ class RunFolder:
                 self.releases.count(there)  # an earlier version did not count it
             if {entry.id for entry in there.roster} == ids:
                 return there
-        made = self.releases.count(total.release())  # counted before it is written, so that no release goes uncounted
+        made = self._count(total.release(), total)  # before it is written, so that no release goes uncounted
         if made is not total:
             made.save(path)
             files.close_to_others(path)
         return made
+
+    def _count(self, released: Total, exact: Total) -> Total:
+        try:
+            copies_folder()
+        except FederationError as error:  # a server's user may have no home; the run's folder counts in any case
+            log.warning("%s Until then, a release of a copy of this run's total does not know of this one.", error)
+            return self.releases.count(released)
+        return self.releases.count(released, exact)
 
     def save_stage(self, closed: ServerState | None, state: ServerState) -> None:
         """Save a round between two stages: its state, and the state in which its last stage was closed."""
