@@ -1,15 +1,17 @@
 """Files that are written whole or not at all, private folders, and locks for one process at a time in a folder."""
 
+import csv
 import errno
 import os
+import re
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,6 +23,7 @@ except ModuleNotFoundError:  # not on Windows, where a second process in a folde
     fcntl = None
 
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # what begins a formula, in full width too
 PRIVATE = 0o600  # read and written by its owner alone, whatever the umask
 LOCK = ".lock"  # the file in a folder that the process at work there has locked
 LOOK = 0.05  # seconds between two attempts to get a lock
@@ -54,6 +57,28 @@ def write(path: str | Path, content: bytes | str, mode: int = 0o666) -> None:
     """Write `content` to `path` in one step: readers see the old file or the new one, never a part."""
     with replacing(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_csv(file: Any, rows: Iterable[Iterable[Any]], delimiter: str = ",") -> None:
+    """Write rows as CSV; a text that a spreadsheet would run as a formula gets an apostrophe in front (see `harmless`)."""
+    writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+    writer.writerows([harmless(value) for value in row] for row in rows)
+
+
+def harmless(value: Any) -> Any:
+    """A cell that no spreadsheet runs: texts that begin like a formula get an apostrophe in front, as OWASP advises.
+
+    >>> harmless("=HYPERLINK(1)"), harmless("-0.5"), harmless("cat"), harmless(-0.5)
+    ("'=HYPERLINK(1)", '-0.5', 'cat', -0.5)
+    """
+    if not isinstance(value, str) or not value.startswith(FORMULAS):
+        return value
+    return value if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", value) else f"'{value}"
+
+
+def as_written(text: str) -> str:
+    """The text of a cell before `harmless`."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULAS) else text
 
 
 def open_private(path: str | Path) -> BinaryIO:

@@ -1,17 +1,25 @@
 """Under an epsilon no decision that others see is made by exact rows."""
 
+import csv
+import os
+import re
+import stat
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import tomli_w
 from test_cli import ghofl
 
-from federations import blobs, moments_of, recipe_of
-from ghofl import Message, Privacy, Recipe, Total
+import ghofl as package
+from federations import blobs, moments_of, recipe_of, total_of
+from ghofl import Classifier, Message, Privacy, Recipe, Total
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.recipe import Limits
+from ghofl.samples.predictions import open_table
+from ghofl.simulation.runs import Runs
 from ghofl.wire.roster import Aside
 
 CENTRAL = Privacy(radius=5.0, epsilon=1.0, delta=1e-5)
@@ -45,12 +53,13 @@ def test_the_command_that_writes_recipes_refuses_a_largest_share_under_an_epsilo
 
 @pytest.fixture
 def central(tmp_path, monkeypatch):
-    """Files of two sites under a recipe with central noise."""
+    """Files of three sites under a recipe with central noise."""
     monkeypatch.chdir(tmp_path)
     recipe = recipe_of(privacy=CENTRAL)
     recipe.save("recipe.toml")
-    for seed, name in enumerate(("north", "south")):
-        Message.of(moments_of(recipe, *blobs(np.random.default_rng(seed), rows=80)), recipe, name).save(f"{name}.ghofl")
+    x, y = blobs(np.random.default_rng(0), rows=240)
+    for i, name in enumerate(("north", "south", "west")):
+        Message.of(moments_of(recipe, x[i::3], y[i::3]), recipe, name).save(f"{name}.ghofl")
     return recipe
 
 
@@ -67,3 +76,76 @@ def test_a_total_that_left_somebody_out_is_not_released_under_an_epsilon(central
     with pytest.raises(PrivacyError, match="leaves out the message of 'south' by its exact rows"):
         told.release()
     assert total.release().guarantee is not None
+
+
+def mode_of(path):
+    return stat.S_IMODE(os.stat(path).st_mode)
+
+
+@pytest.fixture
+def open_umask():
+    """Everything that a file's mode allows, as on many servers."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_files_with_exact_figures_are_for_their_owner_alone_and_released_ones_are_not(central):
+    pytest.importorskip("plotly")
+    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl", "--json", "sum.json")
+    ghofl("subtract", "total.ghofl", "south.ghofl", "-o", "less.ghofl", "--json", "subtract.json")
+    ghofl("inspect", "total.ghofl", "--json", "inspect.json")
+    ghofl("inspect", "north.ghofl", "-r", "recipe.toml", "--json", "message.json")
+    ghofl("audit", "total.ghofl", "--json", "audit.json")
+    ghofl("diagnose", "north.ghofl", "south.ghofl", "west.ghofl", "-r", "recipe.toml", "--json", "diagnose.json")
+    ghofl("report", "total.ghofl", "-o", "report.html", "--json", "report.json")
+    names = ["sum", "subtract", "inspect", "message", "audit", "diagnose", "report"]
+    for name in [*(f"{name}.json" for name in names), "report.html", "total.ghofl", "less.ghofl"]:
+        assert mode_of(name) == 0o600, name
+    ghofl("release", "total.ghofl", "-o", "released.ghofl", "--json", "release.json")
+    ghofl("inspect", "released.ghofl", "--json", "shown.json")
+    ghofl("report", "released.ghofl", "-o", "open.html")
+    for name in ("released.ghofl", "release.json", "shown.json", "open.html"):
+        assert mode_of(name) == 0o644, name
+
+
+FORMULAS = ("=1+1", "+cmd", "-2+3", "@SUM(A1)", "\tx", "\rx")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+def test_class_names_and_ids_that_begin_like_formulas_are_written_as_texts(tmp_path, suffix):
+    columns = {"row": [0], "=id": ["@id"], "label": ["=1+1"], "probability": [0.5], "novelty": [-0.25]}
+    with open_table(tmp_path / f"t{suffix}") as write:
+        write(columns)
+    with open(tmp_path / f"t{suffix}", newline="") as file:
+        header, row = csv.reader(file, delimiter="\t" if suffix == ".tsv" else ",")
+    assert header == ["row", "'=id", "label", "probability", "novelty"]
+    assert row == ["0", "'@id", "'=1+1", "0.500000", "-0.250000"], "numbers stay numbers"
+
+
+@pytest.mark.parametrize("text", [t for t in FORMULAS if t.isprintable()])
+def test_predictions_of_classes_that_begin_like_formulas_run_nowhere(tmp_path, monkeypatch, text):
+    monkeypatch.chdir(tmp_path)
+    x, y = blobs(np.random.default_rng(0), classes=2)
+    recipe = replace(recipe_of(classes=2), classes=(text, "other"))
+    Classifier.fit(total_of(recipe, x, y), "lda").save("head.safetensors")
+    np.savez("new.npz", x=x[y == 0][:5])
+    ghofl("predict", "head.safetensors", "new.npz", "-o", "p.csv", "--top", "2")
+    with open("p.csv", newline="") as file:
+        cells = [cell for row in csv.reader(file) for cell in row]
+    assert f"'{text}" in cells
+    assert not any(cell.startswith(FORMULAS) for cell in cells)
+
+
+def test_a_table_of_runs_keeps_texts_that_begin_like_formulas(tmp_path):
+    runs = Runs(({"run": "=r", "head": "@lda", "accuracy": 0.5, "seed": -1},))
+    runs.save(tmp_path / "runs.csv")
+    assert "'=r" in (tmp_path / "runs.csv").read_text()
+    assert Runs.load(tmp_path / "runs.csv") == runs
+
+
+def test_every_csv_is_written_by_one_function():
+    source = Path(package.__file__).parent
+    writes = re.compile(r"csv\.(writer|DictWriter)|\.to_csv\(|write_csv\(\w+\.path")
+    assert [p.name for p in source.rglob("*.py") if writes.search(p.read_text("utf-8"))] == ["files.py"]

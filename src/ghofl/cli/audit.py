@@ -54,6 +54,7 @@ def audit(
         },
         f"{file.name}: {console.count(moments.rows, 'row')} of {len(agreed.classes)} classes.\n{sentences}",
         json,
+        is_private=guarantee is None,
     )
 
 

@@ -90,8 +90,8 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
-def show(result: dict[str, Any], table: Table | None, json_path: str | None) -> None:
-    """Print the table, or the result as JSON where that was asked for."""
+def show(result: dict[str, Any], table: Table | None, json_path: str | None, is_private: bool = False) -> None:
+    """Print the table, or the result as JSON where that was asked for; in a file that only its owner reads if `is_private`."""
     if json_path == "-":
         print(json.dumps(result, indent=2))
         return
@@ -100,14 +100,14 @@ def show(result: dict[str, Any], table: Table | None, json_path: str | None) -> 
     if json_path is not None:
         from ghofl import files  # it imports numpy, which `ghofl --help` does not need
 
-        files.write(json_path, json.dumps(result, indent=2) + "\n")
+        files.write(json_path, json.dumps(result, indent=2) + "\n", *([files.PRIVATE] if is_private else []))
 
 
-def say(result: dict[str, Any], sentence: str, json_path: str | None) -> None:
-    """Print what was done in one sentence, or the result as JSON."""
+def say(result: dict[str, Any], sentence: str, json_path: str | None, is_private: bool = False) -> None:
+    """Print what was done in one sentence, or the result as JSON, as `show` does."""
     if json_path != "-":
         out.print(printable(sentence), soft_wrap=True)
-    show(result, None, json_path)
+    show(result, None, json_path, is_private)
 
 
 def list_bad(bad: Sequence[tuple[object, str]]) -> None:

@@ -79,7 +79,7 @@ def diagnose(
     with console.err.status("comparing sites"):
         found = diagnosis.diagnose(PartFiles(files, agreed), agreed, max_share)
         found = with_reports(found, map(Report.load, report or ()))
-    console.show(found.to_dict(), _table(found), json)
+    console.show(found.to_dict(), _table(found), json, is_private=True)
     if json != "-":
         for sentence in found.sentences():
             console.out.print(console.printable(sentence), soft_wrap=True)

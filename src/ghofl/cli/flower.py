@@ -94,6 +94,7 @@ def check(
         f"{found.site}: {what.format(console.size(len(parcel.content)))}, made of {console.count(parcel.rows, 'row')}"
         f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}",
         json,
+        is_private=True,
     )
 
 

@@ -38,7 +38,8 @@ def inspect(
     with console.errors_about(file):
         result = _describe(file, None if recipe is None else Recipe.load(recipe))
     first, *others = tables_of(result, f"{file.name}: a {result['kind']}")
-    console.show(result, first, json)
+    is_exact = result["kind"] == "message" or (result["kind"] == "total" and not result["is released"])
+    console.show(result, first, json, is_private=is_exact)
     for table in others if json != "-" else ():
         console.out.print(table)
 

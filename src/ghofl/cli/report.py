@@ -54,7 +54,7 @@ def report(
         y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
         findings = findings.judge_heads([Classifier.load(path) for path in heads or ()], loaded.x, y)
     text = page(findings)
-    files.write(output, text)
+    files.write(output, text, *([] if total.is_released else [files.PRIVATE]))  # exact figures, as in the exact total
     console.say(
         {
             "file": str(output),
@@ -64,6 +64,7 @@ def report(
         },
         f"Wrote {output}: open it in a browser; it needs no network.",
         json,
+        is_private=not total.is_released,
     )
 
 

@@ -123,6 +123,7 @@ def finish(
         f"Wrote {output}: the sum over {', '.join(result['sites'])}, {total.moments.rows:,} rows. "
         "The round is over, and its secrets are deleted.",
         json,
+        is_private=True,
     )
 
 

@@ -72,7 +72,7 @@ def add_up(
     check_shares(total, max_share)
     total.save(output)
     warn_of_clipping(total)
-    console.show(total_result(total, output), _roster_table(total), json)
+    console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)
     report_quarantine(aside)
 
 
@@ -141,7 +141,7 @@ def subtract(
         with console.errors_about(path):
             rest = rest - Message.load(path, rest.recipe)
     rest.save(output)
-    console.show(total_result(rest, output), _roster_table(rest), json)
+    console.show(total_result(rest, output), _roster_table(rest), json, is_private=not rest.is_released)
 
 
 def release(

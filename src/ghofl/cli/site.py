@@ -234,6 +234,7 @@ def _write_part(
         f"Wrote {output}: part {place.number} of {place.parts}, {counted.moments.rows:,} rows, exact and without noise. Keep "
         "it at this site; 'ghofl merge' makes the message from all parts, and then the parts can be deleted.",
         json,
+        is_private=True,
     )
 
 
@@ -295,6 +296,7 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
         + (" Noise for the recipe's epsilon is in it." if has_noise else "")
         + (f" {few} classes have one or two rows, which the message reveals." if few and not has_noise else ""),
         json,
+        is_private=True,
     )
 
 

@@ -1,6 +1,5 @@
 """Predictions of a stream of rows as a table, a block at a time: CSV, JSON lines or Parquet."""
 
-import csv
 import io
 import json
 import sys
@@ -108,14 +107,14 @@ def _check_names(columns: Columns, classifier: Classifier, key: str, extras: Ext
 
 
 def _delimited(text: Any, delimiter: str) -> Write:
-    writer, is_begun = csv.writer(text, delimiter=delimiter, lineterminator="\n"), []
+    is_begun = []
 
     def write(columns: Columns) -> None:
         if not is_begun:
-            writer.writerow(columns)
+            files.write_csv(text, [columns], delimiter)
             is_begun.append(True)
         texts = [_texts(values) for values in columns.values()]
-        writer.writerows(zip(*texts, strict=True))
+        files.write_csv(text, zip(*texts, strict=True), delimiter)
 
     return write
 

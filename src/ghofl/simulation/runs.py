@@ -156,9 +156,8 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _to_csv(rows: Sequence[Row]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    files.write_csv(text, [keys, *([row.get(key, "") for key in keys] for row in rows)])
     return text.getvalue()
 
 
@@ -174,7 +173,7 @@ def _value(key: str | None, text: Any) -> Any:
     if key is None or not isinstance(text, str):
         raise DatasetError(f"a row has more or fewer columns than the first line: {text!r}")
     if key in _TEXTS or text == "":
-        return text if key in _TEXTS else None
+        return files.as_written(text) if key in _TEXTS else None
     if text in ("True", "False"):
         return text == "True"
     return int(text) if text.lstrip("-").isdigit() else float(text)
