@@ -16,12 +16,14 @@ from sklearn.metrics import (
 from typer.testing import CliRunner
 
 from federations import blobs, recipe_of, total_of
-from ghofl import Classifier
+from ghofl import Classifier, Privacy
 from ghofl.cli import app
-from ghofl.errors import HeadError, MessageError
+from ghofl.errors import HeadError, MessageError, RosterError
 from ghofl.evaluation import Confusion, Metrics
 from ghofl.evaluation.confusion import wilson
+from ghofl.evaluation.selection import Report
 from ghofl.evaluation.tally import Tally
+from ghofl.export.card import model_card
 
 
 def test_counts_and_rates_agree_with_scikit_learn(rng):
@@ -170,3 +172,58 @@ def command(folder, *arguments):
     with chdir(folder):
         result = CliRunner().invoke(app, [*arguments])
     return f"{result.output} {result.exception}"
+
+
+def test_a_calibrated_head_promises_nothing_and_its_file_says_why(tmp_path, rng):
+    """Fitted to exact counts of the rows that epsilon is about."""
+    recipe = replace(recipe_of(), privacy=Privacy(radius=6.0, epsilon=8.0, delta=1e-5))
+    x, y = blobs(rng, rows=600)
+    Classifier.fit(total_of(recipe, x, y).release(), "lda").save(tmp_path / "head")
+    np.savez(tmp_path / "north.npz", x=x, y=np.array(recipe.classes)[y])
+    command(tmp_path, "evaluate", "head", "north.npz", "--site", "north", "--tally", "--json", "north.json")
+    assert "promises no epsilon" in command(tmp_path, "calibrate", "head", "north.json", "-o", "mended")
+    before, after = Classifier.load(tmp_path / "head"), Classifier.load(tmp_path / "mended")
+    assert (before.guarantee.epsilon, after.guarantee) == (pytest.approx(8.0), None)
+    assert after.calibration.source == "sites"
+    for text in (after.revealed, command(tmp_path, "inspect", "mended", "--json", "-"), model_card(after)):
+        assert "does not hold for this one" in text.replace("&#95;", "_")
+    assert "No noise was added" not in model_card(after)
+    python = Tally.of(before, x, y).calibrate(before, len(y))
+    assert (python.guarantee, python.revealed) == (None, after.revealed), "in Python as at the command line"
+
+
+IN_FORCE = {"priors": ["--priors", "uniform"], "thresholds": ["--threshold", "class 2=0.1"]}
+
+
+@pytest.mark.parametrize("setting", IN_FORCE)
+def test_reports_with_other_priors_or_thresholds_do_not_add_up(head_and_rows, tmp_path, setting):
+    classifier, x, y = head_and_rows
+    classifier.save(tmp_path / "head")
+    for name, rows, given in (("plain", slice(0, 300), []), ("other", slice(300, None), IN_FORCE[setting])):
+        np.savez(tmp_path / f"{name}.npz", x=x[rows], y=np.array(classifier.recipe.classes)[y[rows]])
+        command(
+            tmp_path, "evaluate", "head", f"{name}.npz", "--site", name, "--tally", "--json", f"{name}.json", *given
+        )
+    told = json.loads((tmp_path / "other.json").read_text())
+    expected = {"priors": [0.25] * 4} if setting == "priors" else {"thresholds": {"class 2": 0.1}}
+    assert {key: told[key] for key in expected} == expected
+    plain, other = (Report.load(tmp_path / f"{name}.json") for name in ("plain", "other"))
+    with pytest.raises(RosterError, match="do not add up"):
+        plain + other
+    assert "do not add up" in command(tmp_path, "select", "plain.json", "other.json")
+    assert "do not add up" in command(tmp_path, "calibrate", "head", "plain.json", "other.json", "-o", "mended")
+    assert "would be wrong for it" in command(tmp_path, "calibrate", "head", "other.json", "-o", "mended")
+    assert "temperature" in command(tmp_path, "calibrate", "head", "plain.json", "-o", "mended")
+
+
+@pytest.mark.parametrize("change", [
+    {"priors": [0.5]}, {"priors": "uniform"}, {"priors": [2.0, 0, 0, 0]}, {"thresholds": None}, {"thresholds": {"a": "b"}},
+    {"thresholds": {"a": float("nan")}}, {"thresholds": {f"c{i}": 0.5 for i in range(9)}},
+])  # fmt: skip
+def test_a_report_that_does_not_say_what_was_in_force_is_refused(head_and_rows, tmp_path, change):
+    classifier, _, y = head_and_rows
+    classifier.save(tmp_path / "head")
+    values = Report.of(tmp_path / "head", "north", classifier, Confusion.of(y, y, 4)).to_dict() | change
+    (tmp_path / "report.json").write_text(json.dumps(values))
+    with pytest.raises(MessageError, match="thresholds"):
+        Report.load(tmp_path / "report.json")

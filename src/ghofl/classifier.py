@@ -61,7 +61,8 @@ class Classifier(Shown):
     ----------
     ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted to a total, it is the same however
     the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
-    minimum counts reveal. Two classifiers are equal when recipe, head and everything recorded about them are.
+    minimum counts reveal, and why there is no guarantee after calibration on sites' rows. Two classifiers are equal when
+    recipe, head and everything recorded about them are.
 
     Examples
     --------

@@ -149,7 +149,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         "rows": classifier.rows,
         "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
         **promise_result(classifier.guarantee),
-        **({"small classes": classifier.revealed} if classifier.revealed else {}),
+        **({"revealed": classifier.revealed} if classifier.revealed else {}),
         **{f"recipe {key}": value for key, value in recipe_result(classifier.recipe).items() if key != "kind"},
     }
 

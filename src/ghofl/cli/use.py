@@ -146,6 +146,8 @@ def calibrate(
 ) -> None:
     """At the server: calibrate a head's probabilities and its novelty on the rows that sites reported on.
 
+    The reports are exact, so a calibrated head keeps no promise of epsilon; its file says so.
+
     Example: ghofl calibrate lda.safetensors north.json south.json -o calibrated.safetensors
     """
     console.check_outputs(json, force, output)
@@ -154,6 +156,8 @@ def calibrate(
     made.save(output)
     result = {"file": str(output), "rows": total.confusion.rows, "sites": len(total.sites)}
     result |= {"temperature_before": classifier.temperature, "temperature": made.temperature}
+    if classifier.guarantee is not None:
+        console.tell("Warning", f"{output} promises no epsilon. {made.revealed}")
     console.say(
         result,
         f"Wrote {output}: calibrated on {total.confusion.rows:,} rows of {console.count(len(total.sites), 'site')}, "

@@ -26,7 +26,7 @@ def with_reports(found: Diagnosis, reports: Iterable[Report]) -> Diagnosis:
 
 def _by_site(found: Diagnosis, reports: Iterable[Report]) -> dict[str, Report]:
     own: dict[str, Report] = {}
-    names, heads = {site.name for site in found.sites}, set[str]()
+    names, heads, in_force = {site.name for site in found.sites}, set[str](), []
     for report in reports:
         name = ", ".join(report.sites)
         if name not in names:
@@ -37,8 +37,13 @@ def _by_site(found: Diagnosis, reports: Iterable[Report]) -> dict[str, Report]:
             raise RosterError(f"site {name!r} reported twice; give one report per site.")
         own[name] = report
         heads.add(report.sha256)
+        in_force.append(report.in_force)
     if len(heads) > 1:
         raise RosterError("the reports are on different head files; send every site the same file.")
+    if any(each != in_force[0] for each in in_force):
+        raise RosterError(
+            "the reports were made with different priors or thresholds; every site evaluates with the same."
+        )
     return own
 
 

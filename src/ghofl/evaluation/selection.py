@@ -6,8 +6,8 @@ sites add up, so the server learns each head's accuracy on everybody's rows, and
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,52 @@ from ghofl.classifier import Classifier
 from ghofl.errors import MessageError, RosterError
 from ghofl.evaluation.confusion import Confusion
 from ghofl.evaluation.tally import Tally
+from ghofl.names import shown
 
 MAX_REPORT_BYTES = 256 * 2**20
+LONGEST = 1024  # characters of a class name in a report
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """What a head was used with: priors in the order of its classes (None: its own), and thresholds by class.
+
+    >>> print(InForce((0.5, 0.5), {"ill": 0.2}))
+    the priors 0.5, 0.5 and the thresholds ill=0.2
+    """
+
+    priors: tuple[float, ...] | None = None
+    thresholds: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, classifier: Classifier) -> "InForce":
+        """The priors and thresholds in force in a classifier."""
+        own = classifier.calibration.in_force
+        return cls(None if own is None else tuple(own.tolist()), dict(classifier.thresholds))
+
+    def __str__(self) -> str:
+        some = "its own priors" if self.priors is None else f"the priors {', '.join(f'{p:g}' for p in self.priors[:5])}"
+        listed = ", ".join(f"{shown(name, 40)}={value:g}" for name, value in list(self.thresholds.items())[:5])
+        return f"{some} and {f'the thresholds {listed}' if listed else 'no thresholds'}"
+
+    @classmethod
+    def of_values(cls, values: Mapping[str, Any], classes: int, source: object) -> "InForce":
+        """Those in a report from outside; raises `MessageError` for values that cannot be in force."""
+        priors, thresholds = values.get("priors", ()), values.get("thresholds")
+        is_list = isinstance(priors, list) and len(priors) == classes and all(_is_share(p) for p in priors)
+        if not (priors is None or is_list) or not isinstance(thresholds, dict) or len(thresholds) > classes:
+            raise MessageError(
+                f"{source} does not say which priors and thresholds were in force, or is damaged; ask the site to "
+                "evaluate again."
+            )
+        if not all(len(name) <= LONGEST and _is_share(value) for name, value in thresholds.items()):
+            raise MessageError(f"{source}: the thresholds are damaged; ask the site to evaluate again.")
+        return cls(None if priors is None else tuple(map(float, priors)), {k: float(v) for k, v in thresholds.items()})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """How often one head was right at one or more sites."""
+    """How often one head was right at one or more sites, with the priors and thresholds that were in force there."""
 
     head: str
     sha256: str
@@ -31,6 +70,7 @@ class Report:
     sites: tuple[str, ...]
     confusion: Confusion
     tally: Tally | None = None
+    in_force: InForce = field(default_factory=InForce)
 
     @classmethod
     def of(
@@ -38,11 +78,17 @@ class Report:
     ) -> "Report":
         """The report of a site on a head file; with a tally, the head can be calibrated on it."""
         digest = _digest(path)
-        return cls(classifier.head.name, digest, classifier.recipe.fingerprint, (site,), confusion, tally)
+        about = (classifier.head.name, digest, classifier.recipe.fingerprint, (site,))
+        return cls(*about, confusion, tally, InForce.of(classifier))
 
     def __add__(self, other: "Report") -> "Report":
         if (self.sha256, self.recipe) != (other.sha256, other.recipe):
             raise RosterError("reports on different head files do not add up; send every site the same file.")
+        if self.in_force != other.in_force:
+            raise RosterError(
+                f"reports on {self.head!r} with {self.in_force} and with {other.in_force} do not add up; every site evaluates "
+                "with the same --priors and --threshold, or without."
+            )
         twice = set(self.sites) & set(other.sites) - {""}
         if twice:
             raise RosterError(
@@ -50,7 +96,7 @@ class Report:
             )
         tally = None if self.tally is None or other.tally is None else self.tally + other.tally
         confusion = self.confusion + other.confusion
-        return Report(self.head, self.sha256, self.recipe, self.sites + other.sites, confusion, tally)
+        return replace(self, sites=self.sites + other.sites, confusion=confusion, tally=tally)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
@@ -60,6 +106,8 @@ class Report:
             "head_sha256": self.sha256,
             "recipe": self.recipe,
             "sites": list(self.sites),
+            "priors": None if self.in_force.priors is None else list(self.in_force.priors),
+            "thresholds": self.in_force.thresholds,
             "rows": self.confusion.rows,
             "accuracy": self.confusion.accuracy,
             "accuracy_interval": list(self.confusion.accuracy_interval),
@@ -86,7 +134,8 @@ class Report:
         if not all(isinstance(t, str) and len(t) <= 64 for t in texts) or not _are_names(sites):
             raise MessageError(f"{path} is a damaged report; ask the site to evaluate again.")
         counts, tally = _counts(values.get("confusion"), path), Tally.of_values(values.get("tally"), path)
-        return cls(*texts, tuple(sites), Confusion(counts), tally)  # type: ignore[arg-type]
+        in_force = InForce.of_values(values, len(counts), path)
+        return cls(*texts, tuple(sites), Confusion(counts), tally, in_force)  # type: ignore[arg-type]
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:
@@ -106,9 +155,18 @@ def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]
         raise RosterError(
             f"the reports are on another head file than {path}; sites evaluate the file to be calibrated."
         )
+    if total.in_force != InForce.of(classifier):
+        raise RosterError(
+            f"the reports were made with {total.in_force}, and the head in {path} has {InForce.of(classifier)}: what is fitted "
+            "to them would be wrong for it. Ask the sites for reports without --priors and --threshold."
+        )
     if total.tally is None:
         raise MessageError("a report has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'.")
     return total.tally.calibrate(classifier, total.confusion.rows), total
+
+
+def _is_share(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= 1
 
 
 def _digest(path: Path) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 from ghofl.classifier import Classifier
 from ghofl.errors import HeadError, MessageError
 from ghofl.heads.novelty import LEVELS, Novelty
+from ghofl.privacy import Guarantee
 from ghofl.shapes import Float, Int64, Integer
 
 RATIOS = 2.0 ** (np.arange(-32, 33) / 8.0)  # temperatures to try, over the head's own
@@ -62,7 +63,11 @@ class Tally:
         return Tally(self.losses + other.losses, self.novelties + other.novelties)
 
     def calibrate(self, classifier: Classifier, rows: int) -> Classifier:
-        """The classifier with the temperature and the novelty quantiles of the rows behind this tally."""
+        """The classifier with the temperature and the novelty quantiles of the rows behind this tally.
+
+        The tally is exact. What the noise in the classifier's total promised does not hold for what was fitted to it, so the
+        guarantee is dropped, and `revealed` says why.
+        """
         if rows < FEWEST:
             raise HeadError(f"{rows} rows at all sites together are too few to calibrate on; give {FEWEST} or more.")
         ratio = float(RATIOS[int(np.argmin(self.losses))])
@@ -74,7 +79,8 @@ class Tally:
             quantiles = (np.arange(LEVELS) + 0.5) / LEVELS
             rule = rule.measured_by(np.interp(quantiles, shares[kept], _edges(rule)[kept]))
         calibration = replace(classifier.calibration.temper(ratio), source="sites")
-        return replace(classifier, calibration=calibration, novelty_rule=rule)
+        revealed = f"{classifier.revealed} {_without_promise(classifier.guarantee)}".strip()
+        return replace(classifier, calibration=calibration, novelty_rule=rule, guarantee=None, revealed=revealed)
 
     def to_dict(self) -> dict[str, Any]:
         """The tally as plain values."""
@@ -88,6 +94,16 @@ class Tally:
         if not isinstance(values, Mapping) or set(values) != {"losses", "novelties"}:
             raise MessageError(f"{source}: the tally is damaged; ask the site to evaluate again.")
         return cls(_whole(values["losses"], len(RATIOS), source), _whole(values["novelties"], BINS, source))
+
+
+def _without_promise(guarantee: Guarantee | None) -> str:
+    """Why a calibrated head promises nothing, where the head that it was made from did."""
+    if guarantee is None:
+        return ""
+    return (
+        f"It was calibrated on exact counts of the sites' rows, which no noise covers: the promise of the head that it was made "
+        f"from (epsilon = {guarantee.epsilon:.4g}, delta = {guarantee.delta:g}) does not hold for this one."
+    )
 
 
 def _edges(rule: Novelty) -> Float[np.ndarray, " edges"]:

@@ -16,7 +16,8 @@ def model_card(classifier: Classifier, metrics: Mapping[str, float] | None = Non
     recipe, head = classifier.recipe, classifier.head.name
     classes = ", ".join(f"`{_plain(c)}`" for c in recipe.classes[:SHOWN])
     more = len(recipe.classes) - SHOWN
-    guarantee = "No noise was added: there is no differential privacy guarantee."
+    has_noise = recipe.privacy.epsilon is not None  # and without a guarantee, `revealed` says why there is none
+    guarantee = f"{'T' if has_noise else 'No noise was added: t'}here is no differential privacy guarantee."
     if classifier.guarantee is not None:
         guarantee = f"Noise was added: {classifier.guarantee}."
     lines = [
