@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from federations import moments_of
 from ghofl.cli import app
+from ghofl.cli.console import HELD
 from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
 from ghofl.flower.new import write_app
 from ghofl.flower.server.federation import run
@@ -22,6 +23,7 @@ from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
 from ghofl.site.answers import ACTIONS, answer, text_for_outside
 from ghofl.site.binding import is_signed, load_public_key, sign
+from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
 from ghofl.site.parcel import prepare_parcel
@@ -369,7 +371,36 @@ def test_check_warns_of_rows_that_fall_outside_the_grid(tmp_path):
     seen = invoke("check", path, "--recipe", recipe)
     assert "of its entries fell outside the grid and were clipped" in seen.output
     assert "should not be sent; grid.scale = " in seen.output
+    assert (fine.exit_code, seen.exit_code) == (0, HELD)
     assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["clipped_share"] > 0.9
+
+
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+@pytest.mark.parametrize("named", [False, True])
+def test_check_and_the_ledger_count_the_same_bytes(tmp_path, recipe, named):
+    """18.2 kB before, 11,459 bytes after: the one unmasked in memory, the other as it left."""
+    paths, words = (
+        make_sites(tmp_path, 4, recipe),
+        ["--cohort", ",".join(f"site-{i}" for i in range(4))] if named else [],
+    )
+    told = json.loads(invoke("check", paths[0], "--recipe", tmp_path / "recipe.toml", "--json", "-", *words).output)
+    run(InProcess(paths), recipe, settings(tmp_path / "run"))
+    lines = [line.facts for line in Ledger.load(Site.load(paths[0]).memory()).lines if line.what == "answered"]
+    (left,) = (facts["bytes"] for facts in lines if facts["action"] == ("mask" if recipe is SECURE else "message"))
+    assert told["bytes"] == left
+    assert f"({left:,} bytes)" in " ".join(
+        invoke("check", paths[0], "--recipe", tmp_path / "recipe.toml").output.split()
+    )
+
+
+def test_check_ends_with_a_code_of_its_own_where_nothing_leaves(tmp_path):
+    paths, recipe = make_sites(tmp_path, 3, SECURE), tmp_path / "recipe.toml"
+    assert invoke("check", paths[0], "--recipe", recipe).exit_code == 0
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    seen = invoke("check", paths[0], "--recipe", recipe)
+    assert "does not leave" in " ".join(seen.output.split())
+    assert seen.exit_code == HELD
+    assert json.loads(invoke("check", paths[0], "--recipe", recipe, "--json", "-").output)["held"]
 
 
 def test_check_shows_the_figures_that_no_rule_may_read_under_epsilon(tmp_path):

@@ -49,10 +49,12 @@ def audit(
     console.say(
         {
             "file": str(file),
+            "bytes": file.stat().st_size,
             **found.to_dict(),
             "disclosure": {"preset": disclosure, "rules": list(map(asdict, verdicts))},
         },
-        f"{file.name}: {console.count(moments.rows, 'row')} of {len(agreed.classes)} classes.\n{sentences}",
+        f"{file.name}: {file.stat().st_size:,} bytes, {console.count(moments.rows, 'row')} of "
+        f"{len(agreed.classes)} classes.\n{sentences}",
         json,
         is_private=guarantee is None,
     )

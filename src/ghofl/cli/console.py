@@ -32,6 +32,7 @@ out = Console(markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 BAD_INPUT = 2
+HELD = 4  # what a command made or showed does not leave the site, or should not be sent
 INTERRUPTED = 130
 
 JSON_HELP = "Also write the result as JSON to this file; '-' prints the JSON instead of the table."
@@ -40,6 +41,8 @@ JSON_HELP = "Also write the result as JSON to this file; '-' prints the JSON ins
 @contextmanager
 def report_errors() -> Iterator[None]:
     """Ends the program with one error text and a meaningful code: 2 for bad input, 130 for Ctrl-C.
+
+    Commands have codes of their own: 3 where a site does not fit the others, 4 where something should not be sent.
 
     An exception that ghofl did not raise on purpose is a defect: it passes through, with its traceback and code 1.
     """

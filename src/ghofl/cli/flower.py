@@ -73,6 +73,8 @@ def check(
 ) -> None:
     """At a site: show what would leave under a recipe before anything does, and approve it.
 
+    The exit code is 4 if it does not leave, or should not be sent because too much of it was clipped.
+
     Example: ghofl flower check site.toml --recipe recipe.toml --confirm
     """
     console.check_outputs(json, force)
@@ -86,16 +88,21 @@ def check(
         tell=lambda text: console.tell("Warning", text),
     )
     parcel, moments = found.parcel, None if found.rows is None else found.rows.moments
-    what = "a message of {}" if parcel.is_message else "a vector of {} that a secure round hides"
+    many = f"{console.size(found.bytes)} ({found.bytes:,} bytes)"
+    what = (
+        f"a message of {many}" if parcel.is_message else f"a vector of {many} in a secure round of {found.sites} sites"
+    )
     smallest = f" (the smallest class has {smallest_class(moments):,} now)" if moments and moments.rows else ""
     sentences = "\n".join(f"- {text}" for text in found.sentences)
     console.say(
         found.to_dict(),
-        f"{found.site}: {what.format(console.size(len(parcel.content)))}, made of {console.count(parcel.rows, 'row')}"
+        f"{found.site}: {what}, made of {console.count(parcel.rows, 'row')}"
         f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}",
         json,
         is_private=True,
     )
+    if found.is_held:
+        raise typer.Exit(console.HELD)
 
 
 @app.command(name="reopen")

@@ -150,6 +150,7 @@ def moments(
 
     With --encoder and --data it goes straight from samples to moments, and no embedding is written anywhere.
     With --part it writes one exact part instead, which must not be sent: 'ghofl merge' makes the message from all parts.
+    The exit code is 4 if the message should not be sent, because the recipe's grid does not fit the rows.
 
     Example: ghofl moments north.npz --recipe recipe.toml --site north -o north.ghofl
     """
@@ -193,6 +194,7 @@ def merge(
     """At a big site: make one message from parts that were added up separately, as if one process had seen all rows.
 
     What the recipe asks of a site, such as noise, is done here, once: merging is a release, as 'ghofl moments' is.
+    The exit code is 4 if the message should not be sent, because the recipe's grid does not fit the rows.
 
     Example: ghofl merge part-1.ghofl part-2.ghofl --recipe recipe.toml --site north -o north.ghofl
     """
@@ -284,11 +286,14 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
         "classes_under_min_count": len(below.counts),
         "clipped_share": clipping.share,
     }
-    advice = "Send this file to the server."
+    advice, is_held = "Send this file to the server.", False
     if left.counted.left_out:
         console.tell("Left out", f"{console.count(left.counted.left_out, 'row')} that do not fit the recipe.")
     if clipping.share > TOLERATED_CLIPPING and recipe.privacy.epsilon is None:
-        advice = f"Do not send it: first agree on a recipe whose grid fits these rows; {clipping.advice(recipe)}."
+        advice, is_held = (
+            f"Do not send it: first agree on a recipe whose grid fits these rows; {clipping.advice(recipe)}.",
+            True,
+        )
     console.say(
         result,
         f"Wrote {output}: {left.counted.moments.rows:,} rows of {present} classes in {console.size(size)}, "
@@ -298,6 +303,8 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
         json,
         is_private=True,
     )
+    if is_held:
+        raise typer.Exit(console.HELD)
 
 
 def _classes(text: str | None, rows: Rows | None, schema: Schema | None) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from ghofl.secure.errors import (
 from ghofl.secure.graph import Graph, Plan, arrange, plan
 from ghofl.secure.keys import Identity
 from ghofl.secure.masking import Ring
+from ghofl.secure.messages import masked_bytes
 from ghofl.secure.refusals import RoundRules
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.secure.server import SERVER_STAGES, Release, ServerState, advance, finish, open_round, receive
@@ -46,6 +47,7 @@ __all__ = [  # noqa: RUF022  (story order)
     "mask",
     "endorse",
     "reveal",
+    "masked_bytes",
     "SERVER_STAGES",
     "ServerState",
     "open_round",

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ghofl.secure.errors import WireError
-from ghofl.secure.keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES
+from ghofl.secure.keys import KEY_BYTES, SIGNATURE_BYTES, TAG_BYTES, commitment
+from ghofl.secure.masking import Ring
 from ghofl.secure.rounds import Agreement
 from ghofl.secure.sharing import SHARE_BYTES
-from ghofl.secure.wire import from_bytes
+from ghofl.secure.wire import from_bytes, to_bytes
 
 BOX_BYTES = 2 * SHARE_BYTES + TAG_BYTES
 
@@ -94,6 +95,12 @@ class MaskedVector:
     round: bytes
     seat: int
     elements: memoryview = field(repr=False)
+
+
+def masked_bytes(entries: int, clients: int, bound: int) -> int:
+    """How many bytes a client sends as its masked vector, in a round of so many clients with entries within ±bound."""
+    empty = to_bytes(MaskedVector(commitment(b"", b""), 0, memoryview(b"")))
+    return len(empty) + entries * Ring.holding(clients, bound).width
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from ghofl.site.known import Known
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
-from ghofl.site.parcel import prepare_parcel
+from ghofl.site.parcel import bytes_leaving, prepare_parcel
 from ghofl.site.site import Custodian
 
 log = logging.getLogger("flwr")
@@ -119,7 +119,8 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         parcel = prepare_parcel(site, recipe, memory, round_id=round_id)
         data = parcel.data
         History.load(memory).check_reveal(round_id, recipe.fingerprint, data)
-        _log_sentences(site, parcel.sentences, len(parcel.content))
+        fewest = site.conditions().round_rules(recipe).min_survivors
+        _log_sentences(site, parcel.sentences, bytes_leaving(parcel, recipe, fewest))
     identity = Identity(kept) if kept else Identity.fresh()
     if kept is None:
         memory.put("used-rounds", "\n".join([*_used_rounds(memory), round_id]).encode())

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ghofl.errors import SiteError
+from ghofl.features import TOLERATED_CLIPPING
 from ghofl.recipe import Recipe
 from ghofl.site.disclosure import Verdict
 from ghofl.site.history import History, Permit, Revealed
@@ -13,6 +14,7 @@ from ghofl.site.outgoing import Counted
 from ghofl.site.parcel import (
     Parcel,
     approve,
+    bytes_leaving,
     doubts,
     is_approved,
     is_outdated,
@@ -30,7 +32,8 @@ class Inspection:
     """What would leave a site under a recipe, and what prevents it.
 
     `rows` are the site's rows as they are now, None where there is no file to read. `is_revealed` says that the
-    site has already revealed in a round, so that a vector does not leave it again.
+    site has already revealed in a round, so that a vector does not leave it again. `bytes` is how many leave, of a vector
+    in a round of `sites` sites.
     """
 
     site: str
@@ -41,6 +44,14 @@ class Inspection:
     needs_approval: bool
     is_approved: bool
     is_revealed: bool
+    bytes: int
+    sites: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it does not leave, or should not be sent; what is clipped decides nothing under an epsilon."""
+        is_clipped = self.parcel.clipped > TOLERATED_CLIPPING and self.recipe.privacy.epsilon is None
+        return self.is_revealed or is_clipped
 
     @property
     def is_outdated(self) -> bool | None:
@@ -73,8 +84,10 @@ class Inspection:
             "rows_changed": self.is_outdated,
             "clipped_share": self.parcel.clipped,
             "left_out": self.parcel.left_out,
-            "bytes": len(self.parcel.content),
+            "bytes": self.bytes,
             "secure": not self.parcel.is_message,
+            **({} if self.parcel.is_message else {"sites": self.sites}),
+            "held": self.is_held,
             "sha256": self.parcel.sha256,
             "data": self.parcel.data,
             "reveals": list(self.parcel.sentences),
@@ -139,6 +152,8 @@ def inspect(
             remember(memory, recipe, parcel)
         if confirm:
             approve(memory, Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
+        named = len({name.strip() for name in cohort} - {""})
+        sites = named or site.conditions().round_rules(recipe).min_survivors
         return Inspection(
             site.name,
             recipe,
@@ -148,6 +163,8 @@ def inspect(
             needs_approval=site.conditions().confirm,
             is_approved=is_approved(memory, recipe, parcel),
             is_revealed=not parcel.is_message and not History.load(memory).allows(recipe.fingerprint, parcel.data),
+            bytes=bytes_leaving(parcel, recipe, sites),
+            sites=sites,
         )
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from ghofl.errors import MessageError, PolicyError, SiteError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Moments
-from ghofl.privacy import as_vector
+from ghofl.privacy import as_vector, entry_bound
 from ghofl.recipe import Recipe
+from ghofl.secure import masked_bytes
 from ghofl.site.budget import check_budget
 from ghofl.site.history import History, Permit, approval_error
 from ghofl.site.ledger import Ledger
@@ -84,6 +85,13 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
     return Parcel(
         content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share, counted.not_counted
     )
+
+
+def bytes_leaving(parcel: Parcel, recipe: Recipe, sites: int) -> int:
+    """How many bytes leave, as the ledger counts them: of the message, or of the masked vector in a round of so many sites."""
+    if parcel.is_message:
+        return len(parcel.content)
+    return masked_bytes(len(parcel.vector), sites, entry_bound(recipe))
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:
