@@ -79,6 +79,7 @@ class Recipe(_Remembered, Shown):
         object.__setattr__(self, "statistics", statistics_to_store(self.statistics))
         self._check_classes()
         self._check_spaces()
+        self._check_share()
         self._check_powers()
         check_table(self.table, self.encoder, self.privacy.epsilon is not None)
 
@@ -124,15 +125,6 @@ class Recipe(_Remembered, Shown):
                 f"the matrix of the {name} has {rows} × {0 if section is None else section.dim} entries; at most "
                 f"{MAX_MATRIX} are computed. Write a smaller dim.",
             )
-        _check(
-            self.limits.max_share is None or not self.privacy.secure,
-            "limits.max_share needs the rows of each site, which privacy.secure hides; write one of the two.",
-        )
-        _check(
-            self.limits.max_share is None or self.privacy.epsilon is None,
-            f"limits.max_share = {self.limits.max_share} decides by exact rows whether a total is released, which is an answer "
-            "without noise that privacy.epsilon does not cover; write one of the two.",
-        )
         if self.sketch is not None:
             _check(
                 "B" in self.statistics or "S" in self.statistics,
@@ -148,6 +140,17 @@ class Recipe(_Remembered, Shown):
                 f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; instead of so large a sketch, "
                 "write statistics = ['S'].",
             )
+
+    def _check_share(self) -> None:
+        _check(
+            self.limits.max_share is None or not self.privacy.secure,
+            "limits.max_share needs the rows of each site, which privacy.secure hides; write one of the two.",
+        )
+        _check(
+            self.limits.max_share is None or self.privacy.epsilon is None,
+            f"limits.max_share = {self.limits.max_share} decides by exact rows whether a total is released, which is an answer "
+            "without noise that privacy.epsilon does not cover; write one of the two.",
+        )
 
     def _check_powers(self) -> None:
         # Squares overflow only in extreme cases, and there the rows themselves are refused when they come.
