@@ -28,6 +28,13 @@ def check_expansion(layout: Layout, size: int) -> None:
         )
 
 
+def check_use(recipe: Recipe, roster: Sequence[Entry], rows: int, aside: Sequence[Aside]) -> None:
+    """Raise unless a total of these sites may be released or built from."""
+    check_cohort(recipe, len(roster))
+    check_share(recipe, roster, rows)
+    check_quarantine(recipe, aside)
+
+
 def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
     """Raise when one site has a larger share of a total's rows than the recipe allows."""
     most = recipe.limits.max_share

@@ -35,7 +35,7 @@ from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
 from ghofl.wire.batch import Batch, shaped
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
-from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_quarantine, check_share
+from ghofl.wire.limits import check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
 from ghofl.wire.roster import Aside, Entry, Sites, check_look_alikes, kept_in, list_names, recipe_in
@@ -131,9 +131,7 @@ class Total(Shown):
 
     def _check_use(self) -> None:
         """Raise unless the recipe's limits let this total be released or built from."""
-        check_cohort(self.recipe, len(self.roster))
-        check_share(self.recipe, self.roster, self.moments.rows)
-        check_quarantine(self.recipe, self.quarantined)
+        check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
 
     def _check_exact(self, verb: str) -> None:
         if self.is_released:
