@@ -35,7 +35,7 @@ from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
 from ghofl.wire.batch import Batch, shaped
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
-from ghofl.wire.limits import check_expansion, check_overflow, check_use
+from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
 from ghofl.wire.roster import Aside, Entry, Sites, check_look_alikes, kept_in, list_names, recipe_in
