@@ -39,9 +39,7 @@ def round_moments(moments: Moments, shifts: Mapping[str, int]) -> Moments:
     (array([13, -9]), array([104, -72]))
     """
     _check_shifts(moments.layout, shifts)
-    return Moments(
-        moments.layout, {name: _round(block, shifts.get(name, 0)) for name, block in moments.blocks.items()}
-    )
+    return Moments(moments.layout, {name: _round(block, shifts.get(name, 0)) for name, block in moments.blocks.items()})
 
 
 def restore(moments: Moments, shifts: Mapping[str, int]) -> Moments:
