@@ -796,16 +796,6 @@ def test_a_site_vouches_for_its_key_under_one_recipe_of_a_round(tmp_path):
     assert answer("join", first, site, site.memory()).fields["status"] == "joined"
 
 
-@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
-def test_a_site_that_looks_like_another_is_left_out_and_the_next_run_goes_on(tmp_path, recipe):
-    paths = make_sites(tmp_path, recipe=recipe)
-    paths[4].write_text(paths[4].read_text().replace("site-4", "s\u0456te-0"))  # a Cyrillic i
-    outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
-    assert sorted(entry.site for entry in outcome.total.roster) == [f"site-{i}" for i in range(4)]
-    assert any("looks like 'site-0'" in what for what in outcome.sites.values())
-    assert len(run(InProcess(paths), recipe, settings(tmp_path / "run")).total.roster) == 4
-
-
 @pytest.mark.slow
 def test_a_reveal_counts_in_a_folder_that_has_no_ledger(tmp_path):
     """A folder of an earlier version, or one that lost its ledger, still has the reply that it gave."""

@@ -24,7 +24,7 @@ from ghofl.errors import MessageError
 from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
+from ghofl.names import WHY_NO_SITE_NAME, is_hex, is_site_name, shown
 from ghofl.notebook import Shown, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
@@ -87,9 +87,7 @@ class Message(Shown):
             )
         check_not_secure(recipe)
         if not is_site_name(site):
-            raise MessageError(
-                f"site name {site[:80]!r} is not allowed; write up to {SITE_LENGTH} characters: {NAMES_ARE}"
-            )
+            raise MessageError(f"site name {site[:80]!r} is not allowed: {WHY_NO_SITE_NAME}")
         check_row_count(moments.rows, recipe)
         plan = plan_of(recipe)
         check_lengths(moments, radius_of(recipe))
@@ -196,9 +194,7 @@ def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
     if not is_hex(header.get("id"), ID_DIGITS):
         raise MessageError(f"the message id {shown(header.get('id'), 40)!r} is not 32 hexadecimal digits.")
     if not is_site_name(header.get("site")):
-        raise MessageError(
-            f"the site name {shown(header.get('site'), 64)!r} is not up to {SITE_LENGTH} characters; {NAMES_ARE}"
-        )
+        raise MessageError(f"the site name {shown(header.get('site'), 64)!r} is {WHY_NO_SITE_NAME}")
     if not is_share(header.get("clipped")):
         raise MessageError(
             f"the share of clipped entries is {shown(header['clipped'], 20)}; it is from 0 to 1, or null."

@@ -38,7 +38,7 @@ from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_share
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Aside, Entry, Sites, check_look_alikes, kept_in, list_names, recipe_in
+from ghofl.wire.roster import Aside, Entry, Sites, kept_in, list_names, recipe_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
 _FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
@@ -179,7 +179,6 @@ class Total(Shown):
         sites, ids = (set.intersection(*({getattr(e, key) for e in r} for r in both)) for key in ("site", "id"))
         if twice := sorted(sites - {""}) or sorted(ids):
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
-        check_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
         aside = (*self.quarantined, *other.quarantined)
         return Total(self.recipe, self.moments + other.moments, roster, self.guarantee, quarantined=aside)
