@@ -13,7 +13,7 @@ import ghofl
 from ghofl import HEADS
 from ghofl.cli import COMMANDS, PLACES, app, load
 
-GOLDEN = Path(__file__).parent / "golden" / "schema-2"
+GOLDEN = Path(__file__).parent / "golden" / "schema-1"
 # Each takes longer to import than a plain command may take to start, or comes with an extra.
 HEAVY = {
     "asyncio", "datasets", "fastapi", "flwr", "jaxtyping", "onnx", "onnxruntime", "pandas", "plotly", "polars", "ray",

@@ -110,8 +110,8 @@ def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict
 
 
 def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
-    lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
-    if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
+    lines = header.get("roster")
+    if not isinstance(lines, list) or not all(_is_line(line) for line in lines):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)
     known = [e.rows for e in roster if e.rows is not None]
@@ -121,11 +121,11 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     return roster
 
 
-def _is_line(line: Any, length: int) -> bool:
-    """Whether something can be a line of a roster: id, site, rows, sha256 and (not in schema 1) the share clipped."""
-    if not isinstance(line, list) or len(line) != length:
+def _is_line(line: Any) -> bool:
+    """Whether something can be a line of a roster: id, site, rows, sha256 and the share clipped."""
+    if not isinstance(line, list) or len(line) != 5:
         return False
-    message_id, site, rows, sha256, clipped = (*line, None)[:5]
+    message_id, site, rows, sha256, clipped = line
     return (
         is_hex(message_id, ID_DIGITS)
         and is_site_name(site)

@@ -41,8 +41,7 @@ from ghofl.wire.plausible import check_plausible
 from ghofl.wire.roster import Aside, Entry, Sites, kept_in, list_names, recipe_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
-_FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
-FIELDS = {1: _FIELDS, 2: _FIELDS}
+FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
 OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
@@ -297,7 +296,7 @@ class Aggregator:
                     entries <<= shift
                     arrays.add_to(flat[start : start + len(entries)], entries)
                     digest.update(entries.astype("<i8", copy=False).data)
-        entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header.get("clipped"))
+        entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header["clipped"])
         self._enter(entry)
         return entry
 
