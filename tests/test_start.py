@@ -113,7 +113,7 @@ def completed(*words: str) -> list[str]:
         (["head", "--head", "be"], ["best"]),
         (["head", "--preset", "p"], ["paper"]),
         (["simulate", "--heads", "nb,qd"], ["nb,qda"]),
-        (["recipe", "--statistics", "B,D"], ["B,D", "B,D3", "B,D4"]),
+        (["recipe", "--statistics", "B,D"], ["B,D"]),
         (["embed", "--encoder", "torch"], ["torchvision:", "torchvision:mobilenet_v2"]),
         (["recipe", "--encoder", "onn"], ["onnx:"]),
     ],

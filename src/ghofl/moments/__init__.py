@@ -2,7 +2,6 @@
 
 from ghofl.moments.layout import Layout
 from ghofl.moments.moments import Moments, MomentsBuilder
-from ghofl.moments.shape import excess_kurtosis, skewness
 from ghofl.statistics import INT64_MAX
 
-__all__ = ["INT64_MAX", "Layout", "Moments", "MomentsBuilder", "excess_kurtosis", "skewness"]
+__all__ = ["INT64_MAX", "Layout", "Moments", "MomentsBuilder"]
