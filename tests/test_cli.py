@@ -440,7 +440,7 @@ def test_json_replaces_a_file_only_by_force(head, command):
     assert "kept.json exists already" in text
     assert (head / "kept.json").read_text() == "precious"
     assert sorted(os.listdir()) == before, "refused before the work, not after it"
-    extra = {"export": "onnx", "report": "plotly"}.get(command[0])
+    extra = {"export": "onnx", "report": "matplotlib"}.get(command[0])
     is_there = extra is None or importlib.util.find_spec(extra) is not None
     if command[0] not in ("embed", "export-encoder") and is_there:  # they need an encoder to get further
         ghofl(*command, "--json", "kept.json", "--force")
@@ -522,7 +522,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
 
 @pytest.mark.slow
 def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     text = ghofl("demo", "--report", tmp_path / "demo.html")
     assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text

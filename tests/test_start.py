@@ -16,7 +16,7 @@ from ghofl.cli import COMMANDS, PLACES, app, load
 GOLDEN = Path(__file__).parent / "golden" / "schema-1"
 # Each takes longer to import than a plain command may take to start, or comes with an extra.
 HEAVY = {
-    "asyncio", "datasets", "fastapi", "flwr", "jaxtyping", "onnx", "onnxruntime", "pandas", "plotly", "polars", "ray",
+    "asyncio", "datasets", "fastapi", "flwr", "jaxtyping", "matplotlib", "onnx", "onnxruntime", "pandas", "polars", "ray",
     "scipy.linalg", "scipy.optimize", "scipy.special", "scipy.stats", "sklearn", "timm", "torch", "torchvision",
     "transformers", "unittest.mock",
 }  # fmt: skip
