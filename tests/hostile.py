@@ -22,7 +22,7 @@ from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.wire.envelope import seal
 
-GOLDEN = Path(__file__).parent / "golden" / "schema-2"
+GOLDEN = Path(__file__).parent / "golden" / "schema-1"
 VALUES = [
     None, True, -1, 0, 3, 2**63, 10**30, 0.5, 1e308, -0.0, "", "x", "\u202e", "0" * 64, [], [1], [[]], {}, {"a": 1},
     "../../etc/passwd", ["N"], "1e9", 1.5,

@@ -30,7 +30,6 @@ from ghofl.wire.plausible import check_many, check_plausible, check_possible, ch
 LOCAL = Privacy(epsilon=8.0, delta=1e-6, radius=4.0, noise="local")
 RECIPES = {
     **{"".join(names) or "A": recipe_of(statistics=names) for names in STATISTICS},
-    "higher": recipe_of(statistics=("D", "D3", "D4")),
     "sketch": sketched_recipe(),
     "radius": recipe_of(privacy=Privacy(radius=40.0)),
     "rounding": recipe_of(privacy=Privacy(rounding=4)),
@@ -116,10 +115,9 @@ def test_a_refused_message_leaves_those_before_it_inside(tmp_path):
     assert aggregator.finish() == Total.of([*messages[:4], *messages[5:]], recipe)
 
 
-@pytest.mark.parametrize("name", ["site 0", "sitе 0"], ids=["the same name", "a name that looks like it"])
-def test_two_of_one_batch_may_not_be_one_site(tmp_path, name):
+def test_two_of_one_batch_may_not_be_one_site(tmp_path):
     paths, messages = saved(tmp_path, RECIPES["B"], sites=2)
-    Message.of(messages[1].moments, RECIPES["B"], name).save(paths[1])
+    Message.of(messages[1].moments, RECIPES["B"], "site 0").save(paths[1])
     with pytest.raises(RosterError, match=r"1\.ghofl"):
         Aggregator(RECIPES["B"]).add_batch(Batch.load(paths, RECIPES["B"]))
 
@@ -131,7 +129,7 @@ def test_a_batch_of_another_recipe_is_refused(tmp_path):
 
 
 def test_sums_that_could_leave_the_integers_are_refused_within_a_batch(tmp_path):
-    recipe = recipe_of(dim=1, classes=2, statistics=("D", "D4"), bits=16, limits=Limits(max_rows=8))
+    recipe = recipe_of(dim=1, classes=2, statistics=("D",), bits=16, limits=Limits(max_rows=2**32))
     layout, paths = Layout.of(recipe), [tmp_path / f"{i}.ghofl" for i in range(9)]
     rows = (2**63 - 1) // layout.largest // 8
     blocks = {name: np.zeros(shape, dtype=np.int64) for name, shape in layout.shapes.items()}
@@ -170,7 +168,7 @@ def test_blocks_unpacked_together_are_those_unpacked_one_by_one(values):
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(st.sampled_from(["A", "D", "B", "DB", "S", "higher", "sketch", "radius", "rounding", "cut"]), st.data())
+@given(st.sampled_from(["A", "D", "B", "DB", "S", "sketch", "radius", "rounding", "cut"]), st.data())
 def test_moments_are_refused_together_exactly_when_one_of_them_is_refused_alone(name, data):
     """Changes of all sizes to entries, some of which rows could have made and some not."""
     recipe = RECIPES[name]

@@ -14,7 +14,7 @@ from ghofl.errors import CalibrationWarning, EmptyClassWarning, HeadError, Messa
 from ghofl.privacy import NoiseStream
 from ghofl.wire.envelope import seal
 
-GOLDEN = Path(__file__).parent / "golden" / "schema-2"
+GOLDEN = Path(__file__).parent / "golden" / "schema-1"
 
 
 @pytest.fixture

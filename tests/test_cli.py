@@ -233,7 +233,6 @@ BAD = [
     (["head", "total.ghofl", "--head", "proto_hyper(temperature=0)", "-o", "x"], "temperature is 0"),
     (["head", "total.ghofl", "--head", "blend(parts=lda+some)", "-o", "x"], "parts is lda+some; option parts"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--seed", "-1"], "the seed is -1"),
-    (["audit", "total.ghofl", "--shadow", "north.npz", "--seed", "-1"], "the seed is -1"),
     (["recipe", "x", "--classes", "²", "--dim", "4"], "at least two"),
     (["recipe", "x", "--classes", "99999999999", "--dim", "4"], "at least two"),
 ]
@@ -441,7 +440,7 @@ def test_json_replaces_a_file_only_by_force(head, command):
     assert "kept.json exists already" in text
     assert (head / "kept.json").read_text() == "precious"
     assert sorted(os.listdir()) == before, "refused before the work, not after it"
-    extra = {"export": "onnx", "report": "plotly"}.get(command[0])
+    extra = {"export": "onnx", "report": "matplotlib"}.get(command[0])
     is_there = extra is None or importlib.util.find_spec(extra) is not None
     if command[0] not in ("embed", "export-encoder") and is_there:  # they need an encoder to get further
         ghofl(*command, "--json", "kept.json", "--force")
@@ -457,11 +456,9 @@ def test_whole_number_labels_of_named_classes_need_a_word(head, capsys):
     ghofl("sum", "named.ghofl", "-r", "named.toml", "-o", "named-total.ghofl")
     ghofl("head", "named-total.ghofl", "-o", "named.safetensors")
     ghofl("evaluate", "named.safetensors", "test.npz", code=2)
-    ghofl("audit", "named.ghofl", "-r", "named.toml", "--shadow", "test.npz", code=2)
-    assert capsys.readouterr().err.count("--labels-are-numbers") == 2
+    assert "--labels-are-numbers" in capsys.readouterr().err
     result = ghofl("evaluate", "named.safetensors", "test.npz", "--labels-are-numbers", "--json", "-")
     assert json.loads(result)["accuracy"] > 0.9
-    ghofl("audit", "named.ghofl", "-r", "named.toml", "--shadow", "test.npz", "--labels-are-numbers")
 
 
 def test_force_replaces_a_file(folder):
@@ -525,7 +522,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
 
 @pytest.mark.slow
 def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     text = ghofl("demo", "--report", tmp_path / "demo.html")
     assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
@@ -538,14 +535,16 @@ def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path)
 
 @pytest.mark.parametrize("name", ["north[/x]", "[bold]north", ":hospital:", "a\\[b"])
 def test_names_of_sites_and_classes_are_shown_as_they_are(folder, name):
-    """A site called north[/x] ended sum and inspect in a traceback."""
+    """A class called north[/x] ended inspect in a traceback; a site's name has no slashes."""
+    site = name.replace("/", "").replace("\\", "")
     ghofl("recipe", "odd.toml", "--classes", f"{name},dog,bird,cow", "--dim", 6, "--statistics", "S", "--scale", 4)
     x, y = np.load("north.npz")["x"], np.load("north.npz")["y"]
     np.savez("odd.npz", x=x, y=np.array([name, "dog", "bird", "cow"])[y])
-    ghofl("moments", "odd.npz", "-r", "odd.toml", "--site", name, "-o", "odd.ghofl")
-    assert name in ghofl("sum", "odd.ghofl", "-r", "odd.toml", "-o", "odd-total.ghofl")
+    ghofl("moments", "odd.npz", "-r", "odd.toml", "--site", site, "-o", "odd.ghofl")
+    assert site in ghofl("sum", "odd.ghofl", "-r", "odd.toml", "-o", "odd-total.ghofl")
     for file in ("odd.toml", "odd.ghofl", "odd-total.ghofl"):
-        assert name in ghofl("inspect", file).replace("\\\\", "\\")
+        said = ghofl("inspect", file)
+        assert (name if file == "odd.toml" else site) in said.replace("\\\\", "\\")
     ghofl("head", "odd-total.ghofl", "-o", "odd.head")
     ghofl("evaluate", "odd.head", "odd.npz")
     ghofl("audit", "odd-total.ghofl")

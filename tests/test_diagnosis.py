@@ -13,7 +13,7 @@ from ghofl.evaluation.agreement import Agreement
 from ghofl.evaluation.diagnosis import Part, diagnose
 from ghofl.heads import LDA
 from ghofl.privacy import MinCount
-from ghofl.recipe import Encoder, Grid
+from ghofl.recipe import Encoder, Grid, Limits
 from ghofl.simulation.partition import dirichlet_by_class
 from ghofl.wire.roster import Aside
 
@@ -215,7 +215,6 @@ def test_diagnose_names_the_site_and_ends_with_code_3(sites):
     assert result["flagged"] == ["four"]
     assert "swapped" in ghofl("diagnose", *files, "-r", "recipe.toml", code=3)
     assert "Every site fits" in ghofl("diagnose", *files[:4], "-r", "recipe.toml")
-    assert "of all rows" in ghofl("diagnose", *files[:4], "-r", "recipe.toml", "--max-share", "0.1", code=3)
 
 
 def test_quarantine_leaves_out_the_message_that_does_not_fit_and_the_total_says_so(sites):
@@ -240,12 +239,22 @@ def test_late_joiners_are_compared_with_the_earlier_total(sites):
     assert [aside.site for aside in second.quarantined] == ["four"]
 
 
-def test_a_site_with_too_large_a_share_stops_the_sum(sites, capsys):
-    _, files = sites
-    ghofl("sum", *files[:4], "-r", "recipe.toml", "-o", "total.ghofl", "--max-share", "0.2", code=2)
-    assert "--max-share is 0.2" in capsys.readouterr().err
-    ghofl("sum", *files[:4], "-r", "recipe.toml", "-o", "total.ghofl", "--max-share", "0.3")
-    ghofl("sum", *files, "-r", "recipe.toml", "-o", "other.ghofl", "--max-share", "2", code=2)
+def test_a_site_with_a_larger_share_than_the_recipe_allows_is_flagged_and_left_out(sites):
+    recipe, files = sites
+    strict = replace(recipe, limits=Limits(max_share=0.4))
+    strict.save("strict.toml")
+    for name in files[:4]:
+        moments = Message.load(name, recipe).moments
+        many = sum([moments] * (3 if name == files[0] else 1), start=Moments.zeros(moments.layout))
+        Message.of(many, strict, name[:-6]).save(f"strict-{name}")
+    told = ghofl("diagnose", *(f"strict-{name}" for name in files[:4]), "-r", "strict.toml", code=3)
+    assert "50.0% of all rows, and limits.max_share allows 40.0%" in " ".join(told.split())
+    words = ["sum", *(f"strict-{name}" for name in files[:4]), "-r", "strict.toml"]
+    ghofl(*words, "-o", "all.ghofl")
+    ghofl("head", "all.ghofl", "-o", "lda.safetensors", code=2)
+    ghofl(*words, "-o", "some.ghofl", "--quarantine", code=3)
+    assert [aside.site for aside in Total.load("some.ghofl").quarantined] == ["zero"]
+    ghofl("head", "some.ghofl", "-o", "lda.safetensors")
 
 
 def test_what_a_total_says_about_quarantine_is_checked(sites):

@@ -160,7 +160,6 @@ def test_the_walk_through_of_private_runs_runs_line_by_line(
     arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
     np.savez(tmp_path / "digits.npz", **arrays)
     np.savez(tmp_path / "public.npz", x=data.x_test)
-    np.savez(tmp_path / "public-labelled.npz", x=data.x_test, y=data.y_test)
     for name, rows in (("north", slice(0, 700)), ("south", slice(700, None))):
         np.savez(tmp_path / f"{name}.npz", x=data.x_train[rows], y=data.y_train[rows])
     monkeypatch.chdir(tmp_path)

@@ -93,7 +93,6 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
     arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
     np.savez("digits.npz", **arrays)
     np.savez("north.npz", x=data.x_train, y=data.y_train)
-    np.savez("public-labelled.npz", x=data.x_test, y=data.y_test)
     (sweep,) = blocks(page, "toml")
     Path("sweep.toml").write_text(sweep, encoding="utf-8")
     lines = lines_of(page)

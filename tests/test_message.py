@@ -119,7 +119,7 @@ HOSTILE_BYTES = [
 ]
 HOSTILE_HEADERS = [
     ("an unknown field", {"weight": 7}, "has the fields"),
-    ("newer schema", {"schema": 99}, "schema 99 is newer than 2"),
+    ("newer schema", {"schema": 99}, "schema 99 is newer than 1"),
     ("strange schema", {"schema": "1"}, "not a version"),
     ("a total", {"kind": "total"}, "this file is a 'total'"),
     ("other recipe", {"recipe": "ab" * 32}, "made with recipe ababab"),
@@ -211,7 +211,6 @@ def test_one_changed_byte_is_refused_wherever_it_is(position, change):
 
 @pytest.mark.parametrize("field", ["site", "id", "clipped", "rows"])
 def test_the_checksum_covers_the_header(field):
-    """In schema 1 another name or id passed unnoticed."""
     data = message_of().to_bytes()
     size = int.from_bytes(data[:8], "little")
     text = data[8 : 8 + size].decode()

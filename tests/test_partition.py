@@ -10,7 +10,6 @@ SPLITS = {
     "iid": lambda y, k, rng: partition.iid(y, k, rng),
     "dirichlet_by_class": lambda y, k, rng: partition.dirichlet_by_class(y, k, 0.1, rng),
     "dirichlet_by_class at a tiny alpha": lambda y, k, rng: partition.dirichlet_by_class(y, k, 1e-8, rng),
-    "dirichlet_by_client": lambda y, k, rng: partition.dirichlet_by_client(y, k, 0.1, rng),
     "classes_per_client": lambda y, k, rng: partition.classes_per_client(y, max(k, len(set(y))), 1, rng),
 }
 
@@ -32,12 +31,11 @@ def test_a_split_is_a_function_of_its_generator(split):
     assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("split", [partition.dirichlet_by_class, partition.dirichlet_by_client])
-def test_a_small_alpha_skews_and_a_large_one_evens_out(split):
+def test_a_small_alpha_skews_and_a_large_one_evens_out():
     y = np.arange(10_000) % 10
 
     def largest_share(alpha):
-        parts = split(y, 10, alpha, np.random.default_rng(0))
+        parts = partition.dirichlet_by_class(y, 10, alpha, np.random.default_rng(0))
         return np.mean([np.bincount(y[p], minlength=10).max() / max(1, len(p)) for p in parts])
 
     assert largest_share(0.05) > 0.5
@@ -51,13 +49,6 @@ def test_no_client_has_more_classes_than_asked_for(count, seed):
     assert max(len(np.unique(y[p])) for p in parts) <= count
 
 
-def test_by_column_keeps_the_names():
-    names, parts = partition.by_column(np.array(["mercy", "hope", "mercy"]))
-    assert names == ["hope", "mercy"]
-    assert [p.tolist() for p in parts] == [[1], [0, 2]]
-    assert partition.by_column(np.array([2020, 2019]))[0] == ["2019", "2020"]
-
-
 def test_empty_clients_are_counted():
     parts = partition.iid(np.zeros(3, dtype=int), 5, np.random.default_rng(0))
     assert partition.count_empty(parts) == 2
@@ -68,7 +59,7 @@ def test_empty_clients_are_counted():
     [
         (lambda y, rng: partition.iid(y, 0, rng), "0 clients"),
         (lambda y, rng: partition.dirichlet_by_class(y, 3, 0.0, rng), "alpha is 0.0"),
-        (lambda y, rng: partition.dirichlet_by_client(y, 3, float("nan"), rng), "alpha is nan"),
+        (lambda y, rng: partition.dirichlet_by_class(y, 3, float("nan"), rng), "alpha is nan"),
         (lambda y, rng: partition.classes_per_client(y, 3, 9, rng), "give a number from 1 to 4"),
         (lambda y, rng: partition.classes_per_client(y, 3, 1, rng), "use at least 4 clients"),
     ],

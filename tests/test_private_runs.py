@@ -58,7 +58,7 @@ SPACES = {
     "projection": {"projection": Projection(dim=4)},
     "lift": {"lift": Lift(dim=9)},
     "sketch": {"sketch": Sketch(dim=3), "statistics": ("B",)},
-    "powers": {"statistics": ("D", "D3", "D4")},
+    "squares": {"statistics": ("D",)},
 }
 
 

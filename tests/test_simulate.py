@@ -24,7 +24,6 @@ def splits(y):
         yield partition.iid(y, clients, np.random.default_rng(clients))
     for alpha in (0.05, 0.1, 0.5):
         yield partition.dirichlet_by_class(y, 10, alpha, np.random.default_rng(1))
-        yield partition.dirichlet_by_client(y, 30, alpha, np.random.default_rng(1))
     for classes in (1, 2):
         yield partition.classes_per_client(y, 20, classes, np.random.default_rng(1))
 

@@ -179,8 +179,8 @@ class Classifier(Shown):
         if self.novelty_rule is None:
             raise HeadError(
                 "this head cannot recognise rows that belong to none of its classes: its total did not say how rows of a "
-                "class vary (statistics B or D, and more rows than classes), it was fitted without novelty, or its file "
-                "is of an earlier version; build it again from a total with B or D."
+                "class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; build it "
+                "again from a total with B or D."
             )
         return self.novelty_rule
 
@@ -262,8 +262,7 @@ class Classifier(Shown):
     def from_bytes(cls, data: bytes | FileBytes) -> "Classifier":
         """The classifier in some bytes, in memory or in a file; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
-        if header["schema"] > 1:
-            check_seal(header, data)
+        check_seal(header, data)
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)

@@ -47,7 +47,7 @@ def test_four_releases_of_a_run_s_folder_are_four_and_compose(tmp_path):
 
 
 def test_the_page_of_a_run_shows_the_noisy_total_and_what_all_releases_promise(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     paths = make_sites(tmp_path, 3, CENTRAL)
     for sites in (2, 3):
         run(InProcess(paths[:sites]), CENTRAL, settings(tmp_path / "run"))
@@ -73,9 +73,9 @@ def test_a_failed_run_leaves_no_page_of_the_run_before(tmp_path):
 
 
 def test_without_the_report_extra_a_run_says_how_to_get_its_page(tmp_path, monkeypatch):
-    for name in ("ghofl.report.page", "plotly", "plotly.offline"):
+    for name in ("ghofl.report.page", "ghofl.report.charts"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     run(InProcess(make_sites(tmp_path, 2)), PLAIN, settings(tmp_path / "run"))
     assert "pip install 'ghofl[report]'" in write_html(tmp_path / "run")
     assert not (tmp_path / "run" / "report.html").exists()

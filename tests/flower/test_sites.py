@@ -23,6 +23,7 @@ from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
 from ghofl.site.answers import ACTIONS, answer, text_for_outside
 from ghofl.site.binding import is_signed, load_public_key, sign
+from ghofl.site.disclosure import Disclosure
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
@@ -45,7 +46,7 @@ def private(**values):
     [
         (Policy(secure=True), private(), "only under secure aggregation"),
         (Policy(), private(secure=True), "with whom it joins secure rounds"),
-        (Policy(min_count=5), private(epsilon=1.0, delta=1e-6), "an answer without noise"),
+        (Policy(min_rows=5), private(epsilon=1.0, delta=1e-6), "an answer without noise"),
         (Policy(epsilon=2.0, delta=1e-5, noise=ALL), private(), "epsilon of at most 2, and the recipe promises none"),
         (
             Policy(epsilon=2.0, delta=1e-5, noise=ALL),
@@ -73,30 +74,29 @@ def test_a_recipe_that_promises_enough_is_accepted():
 
 def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
     moments = Moments.of(np.ones((5, 2), dtype=np.int64), np.array([0, 0, 0, 0, 1]), Layout(3, 2, ("D",)))
-    Policy(min_rows=5, min_count=1).check_moments(moments)
+    Policy(min_rows=5, disclosure=Disclosure(class_rows=1)).check_moments(moments)
     with pytest.raises(PolicyError, match="min_rows of 6"):
         Policy(min_rows=6).check_moments(moments)
-    with pytest.raises(PolicyError, match="min_count of 2"):
-        Policy(min_count=2).check_moments(moments)
+    with pytest.raises(PolicyError, match="disclosure rule 'class rows' is not met"):
+        Policy(disclosure=Disclosure(class_rows=2)).check_moments(moments)
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("colour = 1", "unknown key colour"),
-        ("min_count = -1", "min_count is -1"),
-        ("min_count = 'many'", "must be a whole number"),
+        ("min_rows = -1", "min_rows is -1"),
+        ("min_rows = 'many'", "must be a whole number"),
         ("noise = ['pink']\nepsilon = 1.0\ndelta = 1e-6", "noise names"),
         ("epsilon = 1.0", "delta is missing"),
         ("epsilon = 1.0\ndelta = 1e-6", "noise does not say whose noise is trusted"),
-        ("epsilon = 1.0\ndelta = 1e-6\nnoise = ['local']\nmin_count = 5", "an answer without noise"),
         ("epsilon = 1.0\ndelta = 1e-6\nnoise = ['local']\nmin_rows = 2", "an answer without noise"),
         ("max_epsilon = 1.0\nmax_delta = 1e-6\nmin_rows = 2", "an answer without noise"),
         ("max_epsilon = 1.0", "are one budget; write both"),
         ("min_difference = -1", "min_difference is -1"),
         ("peers = 'peers.toml'\nany_peers = true", "write one of them"),
         ("delta = 1e-6", "write epsilon too"),
-        ("min_count = ", "is not TOML"),
+        ("min_rows = ", "is not TOML"),
     ],
 )
 def test_a_policy_that_cannot_be_followed_is_refused_with_its_file(tmp_path, text, why):
@@ -414,15 +414,12 @@ def test_check_shows_the_figures_that_no_rule_may_read_under_epsilon(tmp_path):
 def test_rules_about_exact_rows_are_refused_under_a_recipe_with_epsilon(tmp_path):
     """The same words for every site: whether there are five rows or four would be an answer without noise."""
     recipe = replace(PLAIN, privacy=LOCAL)
-    for rule in ("min_count = 5\n", "min_rows = 2\n"):
-        (tmp_path / rule[:7]).mkdir()
-        paths = make_sites(tmp_path / rule[:7], recipe=recipe, policy=rule)
-        sites = [Site.load(path) for path in paths]
-        query = Letter({"recipe": recipe.to_toml()})
-        said = {answer("message", query, site, site.memory()).fields["why"] for site in sites}
-        assert len(said) == 1
-        assert "without noise" in said.pop()
-        assert not (tmp_path / rule[:7] / "memory-0" / "outbox").exists()
+    sites = [Site.load(path) for path in make_sites(tmp_path, recipe=recipe, policy="min_rows = 2\n")]
+    query = Letter({"recipe": recipe.to_toml()})
+    said = {answer("message", query, site, site.memory()).fields["why"] for site in sites}
+    assert len(said) == 1
+    assert "without noise" in said.pop()
+    assert not (tmp_path / "memory-0" / "outbox").exists()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 4, 5, 20, 21])
@@ -471,7 +468,7 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
 
 
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
-    assert text_for_outside(PolicyError("min_count of 5")) == "min_count of 5"
+    assert text_for_outside(PolicyError("min_rows of 5")) == "min_rows of 5"
     assert "secret" not in text_for_outside(ValueError("secret"))
     assert (
         text_for_outside(RingError("an entry of 5178 is beyond 4096"))

@@ -86,7 +86,7 @@ def test_our_commands_run_up_to_the_app(page, tmp_path, monkeypatch):
 
 def test_the_configurations_shown_are_ones_that_work(tmp_path):
     site, policy = (
-        block for block in blocks("how-to-hospitals.md", "toml") if "name =" in block or "min_count" in block
+        block for block in blocks("how-to-hospitals.md", "toml") if "name =" in block or "class_rows" in block
     )
     (tmp_path / "site.toml").write_text(site)
     (tmp_path / "policy.toml").write_text(policy)
@@ -214,7 +214,7 @@ def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
     there = Followed(tmp_path / "d", page, "server.example.org:8000")
     x, y = blobs(np.random.default_rng(3), rows=300, classes=3, dim=512, spread=1.0)
     classes = np.array(["normal", "pneumonia", "covid"])
-    site, policy = (block for block in blocks(page, "toml") if "name =" in block or "min_count" in block)
+    site, policy = (block for block in blocks(page, "toml") if "name =" in block or "class_rows" in block)
     certificates(there.folder)
     try:
         for line in lines(page, "ghofl recipe", "ghofl flower new"):

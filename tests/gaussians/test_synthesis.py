@@ -58,12 +58,6 @@ def test_classes_are_equal_or_follow_their_priors_and_an_absent_one_gets_none(rn
     assert weighted[:4] == pytest.approx(400 * gaussians.counts[:4] / gaussians.rows, abs=1)
 
 
-def test_clipping_limits_how_far_a_draw_strays(gaussians):
-    drawn = draw(gaussians, 2000, np.random.default_rng(0), dispersion=1.0, shrinkage=0.0, clip=1.0)
-    w = np.linalg.inv(np.linalg.cholesky(gaussians.by_class(0))).T
-    assert np.abs((drawn.z[drawn.y == 0] - gaussians.means[0]) @ w).max() <= 1.0 + 1e-4
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [({"method": "best"}, "give one of plain, matched, quasi"), ({"dispersion": 0.0}, "both must be positive")],

@@ -26,11 +26,8 @@ from ghofl.recipe import Privacy
 from ghofl.statistics.triangles import diagonal
 
 DIM, CLASSES, RADIUS = 5, 3, 40
-STATISTICS = [
-    *(("N", "A"), ("N", "A", "D"), ("N", "A", "B"), ("N", "A", "D", "B"), ("N", "A", "S")),
-    *(("N", "A", "D3"), ("N", "A", "D", "D3", "D4"), ("N", "A", "S", "D3", "D4")),
-]
-BOUND = 2**12  # of entries: beyond the radius, and its fourth power times some rows within the 64-bit integers
+STATISTICS = [("N", "A"), ("N", "A", "D"), ("N", "A", "B"), ("N", "A", "D", "B"), ("N", "A", "S")]
+BOUND = 2**12  # of entries: beyond the radius, and its square times some rows within the 64-bit integers
 int_rows = arrays(np.int16, st.tuples(st.integers(1, 6), st.integers(1, 30)), elements=st.integers(-32767, 32767))
 
 
@@ -139,8 +136,7 @@ def test_one_replaced_record_moves_the_moments_by_at_most_the_sensitivity(statis
         for c in (0, 1):
             worst = max(worst, length(moved - of(other, c, layout)))
     assert worst <= bound <= 2 * sensitivity(layout, RADIUS).value
-    loose = (("N", "A", "D"), ("N", "A", "D", "D3", "D4"), ("N", "A", "S", "D3", "D4"))
-    if statistics not in loose:  # there the bound lets odd powers point apart while even ones differ: valid
+    if statistics != ("N", "A", "D"):  # there the bound lets odd powers point apart while even ones differ: valid
         assert worst >= 0.99 * bound
 
 
@@ -163,15 +159,6 @@ def test_the_bound_of_the_grid_tightens_the_sums_of_squares():
     rows = clip_rows(np.array([[10, 10, 0, 0], [10, 9, 4, 1]]), 15)
     assert record_bounds(layout, 15)["D"] == 150
     assert all(np.linalg.norm(of(x, 0, layout).blocks["D"]) <= 150 for x in rows)
-
-
-def test_the_bound_of_the_grid_tightens_the_sums_of_third_and_fourth_powers():
-    layout = Layout(2, 4, ("D3", "D4"), bound=10)
-    rows = clip_rows(np.array([[10, 10, 0, 0], [10, 9, 4, 1], [10, -10, 5, 0]]), 15)
-    assert record_bounds(layout, 15) == {"N": 1.0, "A": 15.0, "D3": 1500.0, "D4": 15000.0}
-    assert record_bounds(layout, 5) == {"N": 1.0, "A": 5.0, "D3": 125.0, "D4": 625.0}
-    for name, bound in record_bounds(layout, 15).items():
-        assert all(np.linalg.norm(of(x, 0, layout).blocks[name]) <= bound for x in rows)
 
 
 def test_a_sketch_moves_by_at_most_its_spectral_norm():

@@ -63,10 +63,9 @@ def central(tmp_path, monkeypatch):
     return recipe
 
 
-@pytest.mark.parametrize("option", [("--quarantine",), ("--max-share", "0.9"), ("--quarantine", "--max-share", "0.9")])
-def test_sum_leaves_nobody_out_by_exact_rows_under_an_epsilon(central, option, capsys):
-    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl", *option, code=2)
-    assert f"{option[0]} decides by exact rows" in capsys.readouterr().err
+def test_sum_leaves_nobody_out_by_exact_rows_under_an_epsilon(central, capsys):
+    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl", "--quarantine", code=2)
+    assert "--quarantine decides by exact rows" in capsys.readouterr().err
     ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl")
 
 

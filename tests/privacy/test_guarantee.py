@@ -95,11 +95,6 @@ def test_a_guarantee_reads_as_sentences():
     assert text.endswith("- It is so.")
 
 
-def test_a_guarantee_holds_at_other_deltas_too():
-    assert promise().epsilon_at(1e-5) == pytest.approx(1.0, rel=1e-6)
-    assert promise().epsilon_at(1e-8) > 1.3
-
-
 @pytest.mark.parametrize("times", [1, 2, 5])
 def test_releasing_again_composes_as_dp_accounting_says(times):
     sigma = sigma_for(0.5, 1e-6)

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from typer.testing import CliRunner
 from exported_heads import CLASSES, RECIPE, classifier_of, rows
 from ghofl import HeadSpec, Total
 from ghofl.cli import app
-from ghofl.report.charts import charts_of
-from ghofl.report.findings import Findings, HeadLine, judge
+from ghofl.report.charts import INK, LINE, MOST_CELLS, TITLES, charts_of
+from ghofl.report.findings import Findings, HeadLine, SiteLine, judge
 from ghofl.report.page import page
 from ghofl.simulation.simulate import Dataset, simulate
 from ghofl.site.outgoing import Embedded, outgoing
@@ -65,9 +66,45 @@ def test_no_name_becomes_markup(findings):
         view=replace(findings.view, names=(HOSTILE, "a", "b", "c")),
     )
     text = page(bad)
-    own = re.sub(r"<script>(?:(?!</script>).)*?plotly\.js v.*?</script>", "", text, flags=re.DOTALL)
-    assert "<img" not in own
-    assert own.count("</script>") == text.count("</script>") - 1 <= 4
+    assert "<img" not in text
+    assert text.count("</script>") == 2, "of the figures and of the controls"
+
+
+def test_charts_are_images_with_a_title_in_the_colours_of_the_page_and_share_no_id(findings):
+    charts = charts_of(findings)
+    ids = [found for svg in charts.values() for found in re.findall(r' id="([^"]+)"', svg)]
+    assert len(set(ids)) == len(ids)
+    for name, svg in charts.items():
+        element = ElementTree.fromstring(svg)
+        title = element.find("{http://www.w3.org/2000/svg}title")
+        assert (element.get("role"), element.get("aria-labelledby")) == ("img", title.get("id"))
+        assert title.text.startswith(TITLES[name][0])
+        assert "currentColor" in svg
+        assert not {INK, LINE, "#000000", "<style"} & set(re.findall(r"#[0-9a-f]{6}|<style", svg))
+
+
+def test_a_page_is_the_same_to_the_byte_each_time_and_small_at_its_largest(findings, rng):
+    names = tuple(f"class {i}" for i in range(MOST_CELLS))
+    counts = rng.integers(50, size=(100, len(names)))
+    judged = replace(findings.judged, counts=tuple(map(tuple, rng.integers(9, size=(len(names), len(names))).tolist())))
+    sites = tuple(SiteLine(f"site {i}", 99, 9, None, tuple(held)) for i, held in enumerate(counts.tolist()))
+    outlines = tuple(findings.view.outlines[0] for _ in range(60))
+    view = replace(findings.view, names=names[:60], means=((0.1, 0.2),) * 60, outlines=outlines)
+    large = replace(findings, classes=names, counts=(9,) * len(names), sites=sites, judged=judged, view=view)
+    assert page(findings) == page(findings)
+    assert len(page(findings)) < 300_000
+    assert len(page(large)) < 1_500_000
+
+
+@pytest.mark.parametrize("name", ["$x^2$", "病院 🏥", r"\alpha_{1}"])
+def test_a_name_is_shown_as_it_is_written(findings, name):
+    """Neither as a formula nor with a warning about the font, which is the browser's."""
+    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name),)))["payload"]
+    assert name in texts_of(svg)
+
+
+def texts_of(svg):
+    return [text.text for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_the_command_writes_the_page_from_files(tmp_path, rng):
@@ -116,7 +153,7 @@ def opened(browser, text, path, width, scheme):
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     browser.get_log("performance")
     browser.get(path.as_uri())
-    drawn = browser.find_elements(By.CSS_SELECTOR, ".chart .main-svg")
+    drawn = browser.find_elements(By.CSS_SELECTOR, ".chart svg")
     assert [entry for entry in browser.get_log("browser") if entry["level"] != "INFO"] == []
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = [e["params"]["request"]["url"] for e in events if e["method"] == "Network.requestWillBeSent"]
@@ -200,7 +237,7 @@ def test_labels_of_heads_that_would_cover_each_other_are_one(findings):
     accuracies = {"qda": 0.99, "student": 0.985, "lda": 0.8, "nb": 0.5, "rda": 0.984, "ridge": 0.983}
     sizes = {"lda": 4000, "nb": 900}
     lines = tuple(HeadLine(name, value, sizes.get(name, 9000)) for name, value in accuracies.items())
-    (points,) = charts_of(replace(findings, heads=lines))["payload"]["data"]
-    assert points["text"] == ["qda, student, rda and 1 more", "", "lda", "nb", "", ""]
-    assert points["hovertext"] == list(accuracies)
-    assert points["textposition"] == ["middle left"] * 3 + ["middle right"] + ["middle left"] * 2
+    svg = charts_of(replace(findings, heads=lines))["payload"]
+    assert [text for text in texts_of(svg) if text[0].islower()][-3:] == ["qda, student, rda and 1 more", "lda", "nb"]
+    ends = dict(re.findall(r"text-anchor: (\w+)[^>]*>(qda|lda|nb)", svg))
+    assert ends == {"end": "lda", "start": "nb"}, "within the picture"

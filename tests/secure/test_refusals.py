@@ -7,7 +7,6 @@ import pytest
 
 from ghofl.secure import (
     Identity,
-    Participant,
     Plan,
     RefusedError,
     RingError,
@@ -62,14 +61,6 @@ def test_a_participant_list_without_the_client_or_with_another_key_is_refused(ta
 def test_a_participant_list_that_is_too_short_is_refused(table):
     with pytest.raises(RefusedError, match=r"too short: of 5 sites 1 may vanish.*at least 5"):
         join(table(), RoundRules(min_survivors=5))
-
-
-def test_participants_that_are_not_pinned_with_their_key_are_refused(table):
-    laid = table()
-    sites = laid.agreement.participants
-    assert join(laid, RoundRules(pinned=sites, corruption=0.0))
-    with pytest.raises(RefusedError, match=r"1 participants are not pinned.*site-04"):
-        join(laid, RoundRules(pinned=(*sites[:4], Participant("site-04", bytes(32)))))
 
 
 def test_a_plan_weaker_than_the_client_asks_for_is_refused(table):

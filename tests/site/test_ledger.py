@@ -146,20 +146,6 @@ def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
     assert "is damaged" in str(invoke("verify", path).exception)
 
 
-def test_what_an_earlier_version_counted_is_imported_once(tmp_path):
-    memory = FolderMemory(tmp_path / "memory")
-    cohort = ["a", "b", "c"]
-    reveal = {"round": "0" * 32, "recipe": "f" * 64, "data": "d" * 64, "cohort": cohort, "survivors": cohort}
-    opening = {"recipe": "f" * 64, "data": "d" * 64, "cohort": cohort}
-    memory.put("reveals.json", json.dumps({"reveals": [reveal], "opening": opening}).encode())
-    history = History.load(memory)
-    assert [reveal.survivors for reveal in history.reveals] == [("a", "b", "c")]
-    assert history.allows("f" * 64, "d" * 64, cohort)
-    assert not history.allows("f" * 64, "d" * 64, ["a", "b", "d"])
-    assert History.load(memory) == history
-    assert [line.what for line in Ledger.load(memory).lines] == ["revealed", "reopened"]
-
-
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_path):
     script = (

@@ -75,13 +75,13 @@ def test_a_part_that_is_missing_or_comes_twice_or_is_of_other_rows_is_refused(rn
 
 
 def test_sums_of_parts_that_would_leave_the_integers_are_refused():
-    recipe = Recipe(("a", "b"), Encoder(dim=1), ("D4",), grid=Grid(bits=16), limits=Limits(max_rows=8))
+    recipe = Recipe(("a", "b"), Encoder(dim=1), ("D",), grid=Grid(bits=16), limits=Limits(max_rows=2**32))
     rows = np.full((5, 1), 1e9)
     parts = list(parts_of(Embedded(rows, np.zeros(5, dtype=np.int64)), 2, recipe))
     many = [Part(p.fingerprint, p.place, Counted(p.counted.moments, p.counted.clipping), p.source) for p in parts]
     for part in many:
         for block in part.counted.moments.blocks.values():
-            block *= 3
+            block *= 2**31
     with pytest.raises(MomentsOverflowError, match="part 2"):
         merge(many, recipe)
 

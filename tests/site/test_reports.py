@@ -49,7 +49,7 @@ def test_a_report_is_in_the_ledger_once_and_ends_every_guarantee(tmp_path):
     [
         ("max_epsilon = 2.0\nmax_delta = 1e-5\n", "under an epsilon"),
         ("min_rows = 100\n", "fewer rows than this site's policy allows: 100 in all"),
-        ("min_count = 35\n", "35 of each class"),
+        ("disclosure = { class_rows = 35 }\n", "35 of each class"),
         ('[disclosure]\npreset = "strict"\nclass_rows = 31\n', "31 of each class"),
     ],
 )

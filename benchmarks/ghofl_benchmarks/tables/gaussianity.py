@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ghofl.classifier import HeadSpec
-from ghofl.moments import excess_kurtosis, skewness
 from ghofl.recipe import Recipe
+from ghofl.simulation.partition import Parts
 from ghofl.simulation.simulate import Dataset, recipe_for
-from ghofl_benchmarks import data, ours, paper, pictures
+from ghofl_benchmarks import data, ours, paper, pictures, powers
 from ghofl_benchmarks.tables import Settings, leave_out, start
 
 MEASURES = ("mean", "median", "90th percentile")
@@ -35,8 +35,7 @@ def run(settings: Settings) -> dict:
         rows = data.load(name, rows=settings.rows)
         parts = ours.parts_of(rows, settings.clients, settings.seed, 0.1)
         for space, options in SPACES.items():
-            moments = ours.total_of(rows, parts, recipe_of(rows, **options))
-            for measure, values in (("skewness", skewness(moments)), ("excess kurtosis", excess_kurtosis(moments))):
+            for measure, values in measures(rows, parts, **options).items():
                 theirs = _paper(name, measure) if space == "as they are" else (None, None, None)
                 row = {"set": name, "space": space, "measure": measure, "kind": "ours"}
                 for title, value, other in zip(MEASURES, summary(values), theirs, strict=True):
@@ -47,8 +46,15 @@ def run(settings: Settings) -> dict:
     return result
 
 
+def measures(rows: Dataset, parts: Parts, **options: Any) -> dict[str, np.ndarray]:
+    """Skewness and excess kurtosis of every feature in every class, from the total of all clients."""
+    with powers.registered():
+        moments = ours.total_of(rows, parts, recipe_of(rows, **options))
+        return {"skewness": powers.skewness(moments), "excess kurtosis": powers.excess_kurtosis(moments)}
+
+
 def recipe_of(rows: Dataset, **options: Any) -> Recipe:
-    """A recipe that asks for powers up to the fourth."""
+    """A recipe that asks for powers up to the fourth, which `powers.registered` makes known."""
     return replace(recipe_for(rows, [HeadSpec.parse("nb")], **options), statistics=("N", "A", "D", "D3", "D4"))
 
 

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import load_rows
 from ghofl.site import audit as site_audit
 from ghofl.site.disclosure import UNKNOWN, Disclosure, Verdict
 from ghofl.wire.envelope import peek
@@ -23,27 +22,18 @@ from ghofl.wire.total import Total
 def audit(
     file: Annotated[Path, typer.Argument(help="A message or a total.")],
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe of a message.")] = None,
-    shadow: Annotated[
-        Path | None, typer.Option(help="An .npz of rows similar to the sites' rows, to try membership inference with.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of the shadow rows.")] = "",
-    seed: Annotated[int, typer.Option(help="Seed of the choice of shadow rows that play members.")] = 0,
-    labels_are_numbers: LabelsAreNumbers = False,
     disclosure: Annotated[str, typer.Option(help="Judge by these disclosure rules: strict, usual or off.")] = "usual",
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Say in words and numbers what a message or a total would reveal to someone who reads it.
 
-    Example: ghofl audit north.ghofl --recipe recipe.toml --shadow public.npz
+    Example: ghofl audit north.ghofl --recipe recipe.toml
     """
-    console.check_seed(seed)
     console.check_outputs(json, force)
     with console.errors_about(file):
         moments, agreed, guarantee, sites = _open(file, None if recipe is None else Recipe.load(recipe))
-    loaded = None if shadow is None else load_rows(shadow, split)
-    rows = None if loaded is None else (loaded.x, loaded.numbers(agreed.classes, labels_are_numbers))
-    found = site_audit.audit(moments, agreed, guarantee, rows, seed)
+    found = site_audit.audit(moments, agreed, guarantee)
     verdicts = _verdicts(disclosure, moments, agreed, guarantee, sites)
     sentences = "\n".join(f"- {sentence}" for sentence in (*found.sentences(), *map(str, verdicts)))
     console.say(

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, RecipeFile
-from ghofl.errors import PrivacyError, RosterError
+from ghofl.errors import PrivacyError
 from ghofl.evaluation import diagnosis
 from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis
 from ghofl.evaluation.reported import with_reports
@@ -21,11 +21,6 @@ from ghofl.wire.roster import WHY_LENGTH, Aside
 from ghofl.wire.total import Total
 
 FLAGGED = 3  # the exit code when a site does not fit the others
-
-MaxShare = Annotated[
-    float | None,
-    typer.Option(help="The largest share of all rows that one site may have, e.g. 0.5.", show_default=False),
-]
 
 
 class PartFiles(Sequence[Part]):
@@ -61,7 +56,6 @@ class PartFiles(Sequence[Part]):
 def diagnose(
     files: Annotated[list[Path], typer.Argument(help="Message files of sites, or totals of disjoint cohorts.")],
     recipe: RecipeFile,
-    max_share: MaxShare = None,
     report: Annotated[
         list[Path] | None,
         typer.Option(help="A site's report on a head ('ghofl evaluate --site NAME --json FILE'); repeat for others."),
@@ -74,10 +68,9 @@ def diagnose(
     Example: ghofl diagnose north.ghofl south.ghofl west.ghofl --recipe recipe.toml
     """
     console.check_outputs(json, force)
-    check_max_share(max_share)
     agreed = Recipe.load(recipe)
     with console.err.status("comparing sites"):
-        found = diagnosis.diagnose(PartFiles(files, agreed), agreed, max_share)
+        found = diagnosis.diagnose(PartFiles(files, agreed), agreed)
         found = with_reports(found, map(Report.load, report or ()))
     console.show(found.to_dict(), _table(found), json, is_private=True)
     if json != "-":
@@ -87,11 +80,9 @@ def diagnose(
         raise typer.Exit(FLAGGED)
 
 
-def find_misfits(
-    messages: Sequence[Path], recipe: Recipe, start: Total | None, max_share: float | None
-) -> dict[Path, Aside]:
+def find_misfits(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> dict[Path, Aside]:
     """The messages that do not fit the others (and an earlier total, where there is one), with the reasons."""
-    found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe, max_share)
+    found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe)
     aside: dict[Path, Aside] = {}
     for path, site in zip(messages, found.sites, strict=False):  # the earlier total comes last and stays
         if site.flags:
@@ -108,31 +99,13 @@ def report_quarantine(aside: Mapping[Path, Aside]) -> None:
         raise typer.Exit(FLAGGED)
 
 
-def check_shares(total: Total, max_share: float | None) -> None:
-    """Raise where one site has more of a total's rows than allowed."""
-    rows = max(1, total.moments.rows)
-    over = [e for e in total.roster if max_share is not None and e.rows is not None and e.rows > max_share * rows]
-    if over:
-        raise RosterError(
-            f"{over[0].name!r} has {over[0].rows:,} of {rows:,} rows, and --max-share is {max_share:g}: nothing was "
-            "written. Wait for other sites, leave its message out, or set such messages aside with --quarantine."
-        )
-
-
-def check_no_promise(recipe: Recipe, max_share: float | None, quarantine: bool) -> None:
-    """Raise where messages would be left out, or a total refused, by exact rows under an epsilon."""
-    option = "--quarantine" if quarantine else "--max-share"
-    if recipe.privacy.epsilon is not None and (quarantine or max_share is not None):
+def check_no_promise(recipe: Recipe) -> None:
+    """Raise where messages would be left out of a total by exact rows under an epsilon."""
+    if recipe.privacy.epsilon is not None:
         raise PrivacyError(
-            f"{option} decides by exact rows what is in a total, which is an answer without noise that the recipe's epsilon does "
-            "not cover. Leave it out; 'ghofl diagnose' shows the figures to whoever runs the server."
+            "--quarantine decides by exact rows what is in a total, which is an answer without noise that the recipe's epsilon "
+            "does not cover. Leave it out; 'ghofl diagnose' shows the figures to whoever runs the server."
         )
-
-
-def check_max_share(max_share: float | None) -> None:
-    """A usage error for a share that is not between 0 and 1."""
-    if max_share is not None and not 0 < max_share <= 1:
-        raise typer.BadParameter(f"--max-share is {max_share:g}; it is a share of all rows above 0 and at most 1.")
 
 
 def _accuracy(site: SiteDiagnosis) -> str:

@@ -84,7 +84,9 @@ def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtraError("a picture of the confusion matrix needs matplotlib: pip install matplotlib") from None
+        raise MissingExtraError(
+            "a picture of the confusion matrix needs matplotlib: pip install 'ghofl[report]'"
+        ) from None
     counts = found.confusion.counts
     size = min(14.0, 3.0 + 0.35 * len(classes))
     figure = Figure(figsize=(size, size), layout="constrained")

@@ -13,14 +13,7 @@ from ghofl import files
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
-from ghofl.cli.diagnose import (
-    MaxShare,
-    check_max_share,
-    check_no_promise,
-    check_shares,
-    find_misfits,
-    report_quarantine,
-)
+from ghofl.cli.diagnose import check_no_promise, find_misfits, report_quarantine
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
@@ -43,7 +36,6 @@ def add_up(
     to: Annotated[
         list[Path] | None, typer.Option(help="An earlier total to add messages to; several totals are joined into one.")
     ] = None,
-    max_share: MaxShare = None,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
     ] = False,
@@ -57,7 +49,6 @@ def add_up(
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
-    check_max_share(max_share)
     if (recipe is None) == (not to):
         raise typer.BadParameter("give either --recipe for a new total, or --to to add messages to an earlier one.")
     paths = _files_in(messages or [])
@@ -65,11 +56,11 @@ def add_up(
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
     start = _join(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    check_no_promise(agreed, max_share, quarantine)
-    aside = find_misfits(paths, agreed, start, max_share) if quarantine else {}
+    if quarantine:
+        check_no_promise(agreed)
+    aside = find_misfits(paths, agreed, start) if quarantine else {}
     total = _add([path for path in paths if path not in aside], agreed, start)
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
-    check_shares(total, max_share)
     total.save(output)
     warn_of_clipping(total)
     console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)

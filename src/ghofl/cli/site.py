@@ -46,7 +46,7 @@ def recipe(
     statistics: Annotated[
         str | None,
         typer.Option(
-            help="What sites send beside counts and sums: any of D,B,S,D3,D4; B unless given.",
+            help="What sites send beside counts and sums: any of D,B,S; B unless given.",
             autocompletion=complete_statistics,
         ),
     ] = None,

@@ -116,8 +116,8 @@ class Diagnosis:
         }
 
 
-def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = None) -> Diagnosis:
-    """Which of some sites do not fit the others; `max_share` also flags a site with a larger share of all rows.
+def diagnose(parts: Sequence[Part], recipe: Recipe) -> Diagnosis:
+    """Which of some sites do not fit the others, or have a larger share of all rows than the recipe allows.
 
     The moments are read three times, one site at a time, so `parts` may read them from files.
 
@@ -154,7 +154,7 @@ def diagnose(parts: Sequence[Part], recipe: Recipe, max_share: float | None = No
     for s, site in enumerate(_describe(parts, counts, recipe, final)):
         site = replace(site, width=widths[s], repeats=repeats[s])
         is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
-        sites.append(replace(site, flags=_flags(site, is_outlier, s in wide, max_share)))
+        sites.append(replace(site, flags=_flags(site, is_outlier, s in wide, recipe.limits.max_share)))
     return Diagnosis(tuple(sites), final.spread[1])
 
 
@@ -301,5 +301,5 @@ def _flags(site: SiteDiagnosis, is_outlier: bool, is_wide: bool, max_share: floa
     if is_outlier and site.clipped is not None and site.clipped > TOLERATED_CLIPPING:
         out.append(f"{site.clipped:.1%} of its entries fell outside the grid")
     if max_share is not None and site.share > max_share:
-        out.append(f"it has {site.share:.1%} of all rows, and at most {max_share:.1%} are allowed")
+        out.append(f"it has {site.share:.1%} of all rows, and limits.max_share allows {max_share:.1%}")
     return tuple(out)

@@ -130,9 +130,9 @@ def _policy(recipe: Recipe) -> str:
         else "# epsilon = 8.0         # the weakest promise accepted\n# delta = 1e-5"
     )
     rows = (
-        f"min_rows = 1\nmin_count = {privacy.min_count}            # if a class has rows but fewer than this, nothing is sent"
+        f"min_rows = 1\ndisclosure = {{ class_rows = {privacy.min_count} }}   # a class with rows has so many, or nothing is sent"
         if privacy.epsilon is None
-        else "# min_rows and min_count would answer without noise; ghofl flower check shows these figures instead"
+        else "# min_rows would answer without noise; ghofl flower check shows the rows, and those of the smallest class, instead"
     )
     peers = (
         """peers = "peers.toml"     # write this file: name = "ecdsa-sha2-nistp384 AAAA…" lines, one for every site of a round

@@ -36,13 +36,12 @@ def draw(
     dispersion: float = 0.9,
     shrinkage: float = 0.05,
     method: str = "plain",
-    clip: float | None = None,
     by_prior: bool = False,
 ) -> Draws:
     """Labelled rows from every class that has rows: `per_class` each, or with `by_prior` that many on average.
 
     `method` is how e is drawn: ``plain``; ``matched``, shifted and mixed so that mean and covariance of each class's
-    draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence. `clip` limits ``|e|``.
+    draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence.
 
     Guarantees
     ----------
@@ -72,7 +71,7 @@ def draw(
         if factor is None or has_own:
             factor = dispersion * _factor(linalg.shrink(gaussians.by_class(c), shrinkage), c)
         y[place] = np.repeat(present[start : start + at_once], counts[start : start + at_once])
-        z[place] = _rows(len(place), factor, rng, method, clip) + gaussians.means[y[place]].astype(np.float32)
+        z[place] = _rows(len(place), factor, rng, method) + gaussians.means[y[place]].astype(np.float32)
     return Draws(z, y)
 
 
@@ -85,7 +84,7 @@ def _factor(covariance: Float[np.ndarray, "dim dim"], c: int) -> Float[np.ndarra
 
 
 def _rows(
-    count: int, factor: Float[np.ndarray, "dim dim"], rng: np.random.Generator, method: str, clip: float | None
+    count: int, factor: Float[np.ndarray, "dim dim"], rng: np.random.Generator, method: str
 ) -> Float32[np.ndarray, "count dim"]:
     """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I changes the factor Lᵀ."""
     e, mixing = _normal(count, len(factor), rng, method), factor.T
@@ -93,10 +92,7 @@ def _rows(
         e -= e.mean(axis=0)
         lower = np.linalg.cholesky((e.T @ e / np.float32(count)).astype(np.float64))
         mixing = np.linalg.solve(lower.T, mixing)
-    if clip is None:
-        return e @ mixing.astype(np.float32)
-    unit = np.linalg.solve(factor, mixing.T).T
-    return np.clip(e @ unit.astype(np.float32), -clip, clip) @ factor.T.astype(np.float32)
+    return e @ mixing.astype(np.float32)
 
 
 def _normal(count: int, dim: int, rng: np.random.Generator, method: str) -> Float32[np.ndarray, "count dim"]:

@@ -25,7 +25,7 @@ from ghofl.errors import FederationError, MessageError, RosterError
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS
 from ghofl.moments import Layout
-from ghofl.names import check_look_alike, is_site_name, skeleton
+from ghofl.names import is_site_name
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.site import binding
@@ -177,7 +177,6 @@ class RoundFolder:
             self._check_peer(participant, signature)
         if any(other["key"] == key.hex() for other in joined.values()):
             raise RosterError(f"{name!r} uses the key of another site; let it join from its own folder.")
-        check_look_alike(name, {skeleton(other): other for other in joined})
         joined[name] = {"key": key.hex(), "signature": signature.hex()}
         files.write(self.path / JOINED, json.dumps(joined, indent=1, ensure_ascii=False), files.PRIVATE)
 

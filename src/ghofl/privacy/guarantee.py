@@ -123,10 +123,6 @@ class Guarantee:
                 f"{self.mu}; noise for it has mu = {1 / sigma_for(self.epsilon, self.delta):.6g} or less."
             )
 
-    def epsilon_at(self, delta: float) -> float:
-        """The ε of the same noise at another δ."""
-        return epsilon_of(1 / self.mu, delta)
-
     def agrees_with(self, other: "Guarantee") -> bool:
         """Whether both promise the same; numbers may differ by a factor of 1 ± 10⁻⁶, as between two platforms."""
         ours, theirs = self._numbers(), other._numbers()

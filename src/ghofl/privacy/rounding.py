@@ -2,8 +2,7 @@
 
 A block with shift s travels as v / 2^s, rounded::
 
-    half up        ⌊v/2^s + ½⌋               off by at most half a step; the same for everybody
-    stochastic     ⌊v/2^s + u⌋, u ~ U[0,1)    off by less than a step, right on average: errors of n sites grow as √n
+    ⌊v/2^s + ½⌋        half up: off by at most half a step; the same for everybody
 
 Rounding comes before noise, and lets one record move an entry by one more step: pass the same shifts to `sensitivity`
 or `noise_plan`. Rounding a message that already has all of its (local) noise costs no privacy, nor does rounding a noisy
@@ -17,20 +16,19 @@ import numpy as np
 from ghofl.errors import MomentsOverflowError
 from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.privacy.errors import PrivacyError
-from ghofl.privacy.noise import NoiseStream
 from ghofl.shapes import Int64
 from ghofl.statistics import arrays
 
 LARGEST_SHIFT = 40
 
 
-def round_moments(moments: Moments, shifts: Mapping[str, int], stream: NoiseStream | None = None) -> Moments:
-    """The moments in steps of 2^shift by block: half up, or at random without bias when a `stream` is given.
+def round_moments(moments: Moments, shifts: Mapping[str, int]) -> Moments:
+    """The moments in steps of 2^shift by block, half up.
 
     Guarantees
     ----------
-    They add like any moments, and `restore` returns a total to its units: off by at most half a step per message
-    (half up), or less than one step (stochastic), with mean zero.
+    They add like any moments, and `restore` returns a total to its units: off by at most half a step per
+    message.
 
     Examples
     --------
@@ -41,9 +39,7 @@ def round_moments(moments: Moments, shifts: Mapping[str, int], stream: NoiseStre
     (array([13, -9]), array([104, -72]))
     """
     _check_shifts(moments.layout, shifts)
-    return Moments(
-        moments.layout, {name: _round(block, shifts.get(name, 0), stream) for name, block in moments.blocks.items()}
-    )
+    return Moments(moments.layout, {name: _round(block, shifts.get(name, 0)) for name, block in moments.blocks.items()})
 
 
 def restore(moments: Moments, shifts: Mapping[str, int]) -> Moments:
@@ -61,19 +57,14 @@ def restore(moments: Moments, shifts: Mapping[str, int]) -> Moments:
     return Moments(moments.layout, blocks)
 
 
-def _round(block: Int64[np.ndarray, "..."], shift: int, stream: NoiseStream | None) -> Int64[np.ndarray, "..."]:
-    if not shift:
-        return block
-    step = 2**shift
-    if stream is None:
-        return arrays.computed(lambda some: _carry(some, shift, np.int64(step // 2)), block)
-    carry = (stream.words(block.size) >> np.uint64(64 - shift)).astype(np.int64).reshape(block.shape)
-    return _carry(block, shift, carry)
+def _round(block: Int64[np.ndarray, "..."], shift: int) -> Int64[np.ndarray, "..."]:
+    return arrays.computed(lambda some: _half_up(some, shift), block) if shift else block
 
 
-def _carry(block: np.ndarray, shift: int, carry: np.ndarray | np.int64) -> np.ndarray:
+def _half_up(block: np.ndarray, shift: int) -> np.ndarray:
     # The part below a step is split off first, so that nothing near the edge of int64 overflows.
-    return (block >> shift) + (((block & (2**shift - 1)) + carry) >> shift)
+    step = np.int64(2**shift)
+    return (block >> shift) + (((block & (step - 1)) + step // 2) >> shift)
 
 
 def _check_shifts(layout: Layout, shifts: Mapping[str, int]) -> None:

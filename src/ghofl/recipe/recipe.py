@@ -44,9 +44,8 @@ class Recipe(_Remembered, Shown):
     """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
-    ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class), ``D3`` and
-    ``D4`` (per-class sums of third and fourth powers). B is the sum of S over classes and D its diagonal, so a recipe
-    that asks for S does not list them.
+    ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class). B is the
+    sum of S over classes and D its diagonal, so a recipe that asks for S does not list them.
 
     Guarantees
     ----------

@@ -1,24 +1,71 @@
-"""The charts of a report as Plotly figures in plain values; colours of text and lines are the page's."""
+"""The charts of a report as inline SVG; colours of text and lines are the page's, in light and in dark mode."""
 
-from collections.abc import Sequence
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from ghofl.errors import MissingExtraError
 from ghofl.names import shown
 from ghofl.report.findings import Findings, HeadLine
 
-BLUE, ORANGE = "#2f6fb0", "#c8641e"
+try:
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+except ImportError:
+    raise MissingExtraError("reports are drawn with matplotlib: pip install 'ghofl[report]'") from None
+
+BLUE, ORANGE, GREY = "#2f6fb0", "#c8641e", "#808890"
+INK, LINE = "#010203", "#040506"  # stand for the page's own colours, which replace them
 MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
+MOST_NUMBERS = 12  # classes of one whose cells have room for numbers
+MOST_NAMES = 40  # names along an axis
 NEAR = 0.06  # of the range of accuracies: labels of nearer points would cover each other
 MOST_BARS = 60  # clients in the chart of labels
+MOST_LAYERS = 60  # classes in it; the rest is one layer
+MOST_IN_LEGEND = 20
 PALETTE = (
     "#2f6fb0", "#c8641e", "#3d8f5f", "#a0457e", "#7a6a2f", "#4f5fb8", "#b0413e", "#1f8a8c", "#8a5a3c", "#6b7f1e",
 )  # fmt: skip
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none", "text.parse_math": False, "axes.formatter.useoffset": False, "font.size": 10,
+    "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": LINE,
+    "grid.color": LINE, "axes.grid": True, "axes.axisbelow": True, "legend.frameon": False,
+    "axes.spines.top": False, "axes.spines.right": False,
+}  # fmt: skip
+TITLES = {
+    "payload": (
+        "Accuracy against what a site sends",
+        "One point per head, on a logarithmic axis of bytes; bars are 95 % intervals.",
+    ),
+    "view": (
+        "The classes in two dimensions",
+        "The two directions in which classes differ most. Each outline holds 68 % of a class, as the sums describe it; "
+        "no row is drawn, because no row left a site.",
+    ),
+    "confusion": (
+        "Which classes are confused",
+        "The share of each true class that is predicted as each class, in per cent: the stronger the colour, the more.",
+    ),
+    "calibration": (
+        "Confidence and accuracy",
+        "On the dotted line, a head is right as often as it is confident. Larger points stand for more rows.",
+    ),
+    "labels": ("Who holds which classes", "Rows per class at each site, as plain messages show them."),
+}
 
 
-def charts_of(findings: Findings) -> dict[str, dict[str, Any]]:
-    """Every chart that there is data for, by the id of its place on the page."""
+def charts_of(findings: Findings) -> dict[str, str]:
+    """Every chart that there is data for, by the id of its place on the page; the same findings give the same bytes."""
     found = {
         "payload": _payload(findings),
         "confusion": _confusion(findings),
@@ -26,48 +73,58 @@ def charts_of(findings: Findings) -> dict[str, dict[str, Any]]:
         "labels": _labels(findings),
         "view": _view(findings),
     }
-    return {name: chart for name, chart in found.items() if chart is not None}
+    return {name: _svg(name, draw) for name, draw in found.items() if draw is not None}
 
 
-def text(name: str) -> str:
-    """A name from somebody's file for Plotly, which reads some HTML: markup is escaped."""
-    return shown(name, 60).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+Drawing = Callable[[Axes], None]
 
 
-def _figure(data: list[dict[str, Any]], x: str = "", y: str = "", **layout: Any) -> dict[str, Any]:
-    axes = {"xaxis": {"title": {"text": x}, "automargin": True}, "yaxis": {"title": {"text": y}, "automargin": True}}
-    for name in axes:
-        axes[name] |= layout.pop(name, {})
-    return {"data": data, "layout": {"margin": {"l": 60, "r": 20, "t": 36, "b": 50}, "height": 420} | axes | layout}
+def _svg(name: str, draw: Drawing) -> str:
+    """A drawing as an SVG element with a title, in the page's colours, that shares no id with another one."""
+    out, height = io.StringIO(), {"confusion": 6.4, "view": 6.0}.get(name, 4.6)
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has it, or shows its own sign
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        matplotlib.rcParams["svg.hashsalt"] = f"ghofl {name}"
+        figure = Figure(figsize=(8.0, height), layout="constrained")
+        draw(figure.add_subplot())
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(out, format="svg", transparent=True, metadata=nothing)
+    return _in_page(name, out.getvalue())
 
 
-def _payload(findings: Findings) -> dict[str, Any] | None:
+def _in_page(name: str, file: str) -> str:
+    body = file[file.index("<svg") :]
+    body = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>", "", body, count=1, flags=re.DOTALL)
+    body = re.sub(r' id="[A-Za-z0-9.]+_\d+"', "", body)
+    body = body.replace(INK, "currentColor").replace(LINE, "var(--line)")
+    start = re.sub(r' (?:width|height|version)="[^"]*"', "", body[: body.index(">")])
+    title = f'<title id="{name}-title">{". ".join(TITLES[name])}</title>'
+    return f'{start} role="img" aria-labelledby="{name}-title">{title}{body[body.index(">") + 1 :].strip()}'
+
+
+def _payload(findings: Findings) -> Drawing | None:
     heads = [h for h in findings.heads if h.accuracy is not None and h.payload_bytes]
     if not heads:
         return None
-    sizes = np.log([h.payload_bytes or 1 for h in heads])
-    middle = sizes.min() + sizes.max()
-    points = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "x": [h.payload_bytes for h in heads],
-        "y": [100 * (h.accuracy or 0.0) for h in heads],
-        "error_y": {
-            "type": "data",
-            "symmetric": False,
-            "color": BLUE,
-            "thickness": 1,
-            "array": [_reach(h, 1) for h in heads],
-            "arrayminus": [_reach(h, 0) for h in heads],
-        },
-        "text": _point_labels(heads),
-        "textposition": ["middle right" if 2 * np.log(h.payload_bytes or 1) < middle else "middle left" for h in heads],
-        "hovertext": [text(h.name) for h in heads],
-        "cliponaxis": False,
-        "marker": {"size": 10, "color": BLUE},
-        "hovertemplate": "%{hovertext}: %{y:.2f} %, %{x:,} bytes<extra></extra>",
-    }
-    return _figure([points], "bytes that one site sends", "accuracy, %", xaxis={"type": "log"}, showlegend=False)
+    sizes = np.array([h.payload_bytes or 1 for h in heads], dtype=np.float64)
+    accuracies = np.array([100 * (h.accuracy or 0.0) for h in heads])
+    reach = np.array([[_reach(h, end) for h in heads] for end in (0, 1)])
+    is_left = 2 * np.log(sizes) < np.log(sizes).min() + np.log(sizes).max()
+
+    def draw(axes: Axes) -> None:
+        axes.errorbar(sizes, accuracies, yerr=reach, fmt="o", color=BLUE, elinewidth=1, markersize=7)
+        for label, x, y, at_left in zip(point_labels(heads), sizes, accuracies, is_left, strict=True):
+            side, shift = ("left", 8) if at_left else ("right", -8)
+            axes.annotate(label, (x, y), (shift, 0), textcoords="offset points", ha=side, va="center")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set(xlabel="bytes that one site sends", ylabel="accuracy, %", xmargin=0.1)
+
+    return draw
 
 
 def _reach(head: HeadLine, end: int) -> float:
@@ -75,7 +132,7 @@ def _reach(head: HeadLine, end: int) -> float:
     return 0.0 if head.interval is None else 100 * abs(head.interval[end] - (head.accuracy or 0.0))
 
 
-def _point_labels(heads: Sequence[HeadLine]) -> list[str]:
+def point_labels(heads: Sequence[HeadLine]) -> list[str]:
     """Labels that do not overlap: heads of one size that are almost equally good share one label, at the best of them."""
     accuracies = [h.accuracy or 0.0 for h in heads]
     near = NEAR * max(max(accuracies) - min(accuracies), 0.01)
@@ -88,94 +145,108 @@ def _point_labels(heads: Sequence[HeadLine]) -> list[str]:
         else:
             groups.append([i])
     for group in groups:
-        names = [text(heads[i].name) for i in group]
+        names = [_name(heads[i].name) for i in group]
         labels[group[0]] = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return labels
 
 
-def _confusion(findings: Findings) -> dict[str, Any] | None:
+def _name(name: str) -> str:
+    return shown(name, 30)
+
+
+def _confusion(findings: Findings) -> Drawing | None:
     if findings.judged is None or len(findings.classes) > MOST_CELLS:
         return None
     counts = np.array(findings.judged.counts)
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    names = [text(c) for c in findings.classes]
-    heat = {
-        "type": "heatmap",
-        "z": np.round(100 * shares, 2).tolist(),
-        "x": list(range(len(names))),
-        "y": list(range(len(names))),
-        "customdata": [[[names[i], names[j], int(n)] for j, n in enumerate(row)] for i, row in enumerate(counts)],
-        "colorscale": [[0, "rgba(47,111,176,0)"], [1, BLUE]],
-        "colorbar": {"thickness": 12, "title": {"text": "%"}},
-        "hovertemplate": "%{customdata[0]} predicted as %{customdata[1]}: %{customdata[2]:,} rows, %{z:.1f} %<extra></extra>",
-    }
-    ticks = {"tickvals": list(range(len(names))), "ticktext": names, "constrain": "domain"}
-    return _figure(
-        [heat],
-        "predicted",
-        "true",
-        height=560,
-        xaxis=ticks,
-        yaxis=ticks | {"autorange": "reversed", "scaleanchor": "x"},
-    )
+    shares = 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    colours = LinearSegmentedColormap.from_list("", ["#2f6fb000", BLUE])
+
+    def draw(axes: Axes) -> None:
+        axes.imshow(shares, cmap=colours, vmin=0.0, vmax=100.0, interpolation="none")
+        axes.grid(visible=False)
+        for i, j in np.argwhere(counts) if len(counts) <= MOST_NUMBERS else ():
+            colour = "#ffffff" if shares[i, j] > 55.0 else INK
+            axes.text(j, i, f"{shares[i, j]:.1f}", ha="center", va="center", color=colour, fontsize=8)
+        axes.set(xlabel="predicted", ylabel="true")
+        _name_ticks(axes, findings.classes, "xy")
+
+    return draw
 
 
-def _calibration(findings: Findings) -> dict[str, Any] | None:
+def _name_ticks(axes: Axes, names: Sequence[str], which: str) -> None:
+    """Names along axes: every name, or as many as there is room for."""
+    places = range(0, len(names), -(-len(names) // MOST_NAMES))
+    labels, size = [_name(names[i]) for i in places], 9 if len(names) <= MOST_NUMBERS else 7
+    if "x" in which:
+        is_wide = sum(map(len, labels)) > 60
+        axes.set_xticks(
+            places, labels, fontsize=size, rotation=40 if is_wide else 0, ha="right" if is_wide else "center"
+        )
+    if "y" in which:
+        axes.set_yticks(places, labels, fontsize=size)
+
+
+def _calibration(findings: Findings) -> Drawing | None:
     if findings.judged is None or not findings.judged.calibration:
         return None
-    mean, right, rows = zip(*findings.judged.calibration, strict=True)
-    ideal = {
-        "type": "scatter", "mode": "lines", "x": [0, 100], "y": [0, 100], "line": {"dash": "dot", "color": ORANGE},
-        "name": "perfectly calibrated", "hoverinfo": "skip",
-    }  # fmt: skip
-    found = {
-        "type": "scatter", "mode": "lines+markers", "x": [100 * m for m in mean], "y": [100 * r for r in right],
-        "customdata": list(rows), "name": "this head", "line": {"color": BLUE},
-        "marker": {"size": [6 + 18 * float(np.sqrt(n / max(rows))) for n in rows], "color": BLUE},
-        "hovertemplate": "confidence %{x:.1f} %, right in %{y:.1f} % of %{customdata:,} rows<extra></extra>",
-    }  # fmt: skip
-    legend = {"orientation": "h", "y": 1.08}
-    return _figure([ideal, found], "confidence, %", "how often it was right, %", legend=legend)
+    mean, right, rows = (np.array(part) for part in zip(*findings.judged.calibration, strict=True))
+
+    def draw(axes: Axes) -> None:
+        axes.plot([0, 100], [0, 100], ":", color=ORANGE, label="perfectly calibrated")
+        axes.plot(100 * mean, 100 * right, color=BLUE, label="this head")
+        axes.scatter(100 * mean, 100 * right, (5 + 12 * np.sqrt(rows / rows.max())) ** 2, color=BLUE)
+        axes.set(xlabel="confidence, %", ylabel="how often it was right, %")
+        axes.legend(loc="upper left")
+
+    return draw
 
 
-def _labels(findings: Findings) -> dict[str, Any] | None:
+def _labels(findings: Findings) -> Drawing | None:
     sites = [s for s in findings.sites if s.counts][:MOST_BARS]
     if not sites:
         return None
-    names = [text(s.name) for s in sites]
-    bars = [
-        {
-            "type": "bar",
-            "name": text(label),
-            "x": names,
-            "y": [s.counts[c] for s in sites],
-            "marker": {"color": PALETTE[c % len(PALETTE)]},
-            "hovertemplate": "%{x}: %{y:,} rows of %{fullData.name}<extra></extra>",
-        }
-        for c, label in enumerate(findings.classes)
-        if any(s.counts[c] for s in sites)
+    counts = np.array([s.counts for s in sites]).T
+    held = [c for c in np.argsort(-counts.sum(axis=1), kind="stable") if counts[c].any()]
+    alone = sorted(held[:MOST_LAYERS])
+    layers = [(_name(findings.classes[c]), PALETTE[c % len(PALETTE)], counts[c]) for c in alone]
+    if rest := held[MOST_LAYERS:]:
+        layers.append((f"{len(rest):,} other classes", GREY, counts[rest].sum(axis=0)))
+    ends = np.cumsum([np.zeros(len(sites), dtype=np.int64), *(layer[2] for layer in layers)], axis=0)
+
+    def draw(axes: Axes) -> None:
+        for (name, colour, _), (low, high) in zip(layers, pairwise(ends), strict=True):
+            axes.add_patch(PathPatch(_bars(low, high), facecolor=colour, linewidth=0, label=name))
+        axes.set(xlabel="site", ylabel="rows", xlim=(-0.6, len(sites) - 0.4), ylim=(0, 1.05 * max(1, ends[-1].max())))
+        axes.grid(visible=False, axis="x")
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        _name_ticks(axes, [s.name for s in sites], "x")
+        if len(layers) <= MOST_IN_LEGEND:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), reverse=True)
+
+    return draw
+
+
+def _bars(low: np.ndarray, high: np.ndarray) -> Path:
+    """One path of all bars of a class, which takes far fewer bytes than a shape for each."""
+    boxes = [
+        [(i - 0.4, a), (i + 0.4, a), (i + 0.4, b), (i - 0.4, b)] for i, (a, b) in enumerate(zip(low, high, strict=True))
     ]
-    return _figure(bars, "site", "rows", barmode="stack", showlegend=len(bars) <= 20, xaxis={"type": "category"})
+    drawn = [Path([*box, box[0]], closed=True) for box, a, b in zip(boxes, low, high, strict=True) if b > a]
+    return Path.make_compound_path(*drawn)
 
 
-def _view(findings: Findings) -> dict[str, Any] | None:
+def _view(findings: Findings) -> Drawing | None:
     view = findings.view
     if view is None:
         return None
-    data = []
-    for i, (name, mean, outline) in enumerate(zip(view.names, view.means, view.outlines, strict=True)):
-        colour = PALETTE[i % len(PALETTE)]
-        xs, ys = zip(*outline, strict=True)
-        common = {"legendgroup": str(i), "name": text(name)}
-        data += [
-            common | {
-                "type": "scatter", "mode": "lines", "x": xs, "y": ys, "line": {"color": colour}, "hoverinfo": "skip",
-                "showlegend": False,
-            },
-            common | {
-                "type": "scatter", "mode": "markers+text", "x": [mean[0]], "y": [mean[1]], "text": [text(name)],
-                "textposition": "top center", "marker": {"color": colour, "size": 7}, "showlegend": False,
-                "hovertemplate": "%{text}<extra></extra>",
-            },
-        ]  # fmt: skip
-    return _figure(data, "first direction", "second direction", height=520, yaxis={"scaleanchor": "x"})
+
+    def draw(axes: Axes) -> None:
+        for i, (name, mean, outline) in enumerate(zip(view.names, view.means, view.outlines, strict=True)):
+            colour = PALETTE[i % len(PALETTE)]
+            axes.plot(*zip(*outline, strict=True), color=colour)
+            axes.plot(*mean, "o", color=colour, markersize=5)
+            axes.annotate(_name(name), mean, (0, 5), textcoords="offset points", ha="center", va="bottom")
+        axes.set(xlabel="first direction", ylabel="second direction")
+        axes.set_aspect("equal", adjustable="datalim")
+
+    return draw

@@ -1,20 +1,5 @@
 "use strict";
-const told = JSON.parse(document.getElementById("data").textContent);
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
-
-function coloured(layout) {
-  const ink = dark.matches ? "#e6e9ec" : "#1b1f24", line = dark.matches ? "#343b42" : "#d7dce1";
-  const out = { ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: ink } };
-  for (const axis of ["xaxis", "yaxis"]) out[axis] = { ...layout[axis], gridcolor: line, zerolinecolor: line, linecolor: line };
-  return out;
-}
-
-function draw() {
-  for (const [name, chart] of Object.entries(told.charts)) {
-    const options = { responsive: true, displaylogo: false, toImageButtonOptions: { filename: "ghofl-" + name } };
-    Plotly.react(name, chart.data, coloured(chart.layout), options);
-  }
-}
+const findings = JSON.parse(document.getElementById("data").textContent);
 
 function value(cell) {
   const text = cell.textContent.replace(/,/g, "");
@@ -39,10 +24,7 @@ for (const button of document.querySelectorAll("th button")) {
 
 document.getElementById("download").addEventListener("click", () => {
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([JSON.stringify(told.findings, null, 1)], { type: "application/json" }));
+  link.href = URL.createObjectURL(new Blob([JSON.stringify(findings, null, 1)], { type: "application/json" }));
   link.download = "ghofl-report.json";
   link.click();
 });
-
-draw();
-dark.addEventListener("change", draw);

@@ -1,7 +1,7 @@
 """Secure aggregation: the server learns the sum of the sites' integer vectors, and nothing else about them.
 
-This holds where sites know each other by keys that the server did not choose (`RoundRules.pinned`, or signatures checked
-before): a server that may invent the other sites learns a site's own vector.
+This holds where sites know each other by keys that the server did not choose and that somebody
+checked before (`peers` of a site's policy): a server that may invent the other sites learns a site's own vector.
 
 The protocol is dropout-resilient double masking (Bonawitz et al. 2017) on a neighbour graph (Bell et al. 2020), exact in
 Z_2^b. Everything is pure functions over bytes and arrays, whatever carries the bytes. `rounds` shows who sends what.

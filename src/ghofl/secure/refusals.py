@@ -14,7 +14,7 @@ from ghofl.secure.errors import RefusedError
 from ghofl.secure.graph import portion
 from ghofl.secure.keys import is_signed
 from ghofl.secure.messages import Advertisement, Box, Endorsement
-from ghofl.secure.rounds import Agreement, Participant
+from ghofl.secure.rounds import Agreement
 from ghofl.shapes import Bool
 
 
@@ -24,13 +24,12 @@ class RoundRules:
 
     The sum covers at least `min_survivors` clients, and at least `min_honest` besides those that the plan assumes to be
     corrupted (shared noise is sized for these); the plan withstands this fraction of corrupted clients, rounded up, with
-    a failure probability of at most 2^−sigma; and when `pinned` is given, only these sites take part, with these keys.
+    a failure probability of at most 2^−sigma.
     """
 
     min_survivors: int = 2
     corruption: float = 0.1
     sigma: int = 40
-    pinned: tuple[Participant, ...] = ()
     min_honest: int = 2
 
 
@@ -44,11 +43,6 @@ def check_agreement(
     seat = agreement.seat_of(name)
     if seat is None or agreement.participants[seat].key != identity:
         raise RefusedError(f"{prefix}the participant list lacks it, or names it with another key; ask to be listed.")
-    unpinned = sorted(p.name for p in set(agreement.participants) - set(rules.pinned)) if rules.pinned else []
-    if unpinned:
-        raise RefusedError(
-            f"{prefix}{len(unpinned)} participants are not pinned with that key, e.g. {unpinned[:3]}; pin them first."
-        )
     _check_plan(agreement, rules, prefix)
     return seat
 

@@ -6,7 +6,7 @@ Clients without rows are allowed; they are part of what skewed splits look like.
 import numpy as np
 
 from ghofl.errors import PartitionError
-from ghofl.shapes import Int64, Integer, Shaped
+from ghofl.shapes import Int64, Integer
 
 Parts = list[Int64[np.ndarray, " _"]]
 
@@ -60,29 +60,6 @@ def dirichlet_by_class(
     return _parts(owner, clients)
 
 
-def dirichlet_by_client(
-    labels: Integer[np.ndarray, " n"], clients: int, alpha: float, rng: np.random.Generator
-) -> Parts:
-    """Each client draws class proportions from Dirichlet(α); rows of a class go to clients in proportion to them.
-
-    This is the split in the paper's text (p_u ~ Dir(α 1_C)); its code does `dirichlet_by_class`.
-
-    >>> parts = dirichlet_by_client(np.arange(100) % 5, 4, 0.1, np.random.default_rng(0))
-    >>> sorted(np.concatenate(parts).tolist()) == list(range(100))
-    True
-    """
-    _check_clients(clients)
-    _check_alpha(alpha)
-    classes = np.unique(labels)
-    shares = np.stack([_dirichlet(alpha, len(classes), rng) for _ in range(clients)])
-    owner = np.empty(len(labels), dtype=np.int64)
-    for column, c in zip(shares.T, classes, strict=True):
-        rows = np.flatnonzero(labels == c)
-        weights = column / column.sum() if column.sum() > 0 else np.full(clients, 1.0 / clients)
-        owner[rows] = rng.choice(clients, size=len(rows), p=weights)
-    return _parts(owner, clients)
-
-
 def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: int, rng: np.random.Generator) -> Parts:
     """Every client has rows of at most `count` classes; each class is split evenly over the clients that have it.
 
@@ -109,16 +86,6 @@ def classes_per_client(labels: Integer[np.ndarray, " n"], clients: int, count: i
         for client, part in zip(holders[c], np.array_split(rows, len(holders[c])), strict=True):
             owner[part] = client
     return _parts(owner, clients)
-
-
-def by_column(column: Shaped[np.ndarray, " n"]) -> tuple[list[str], Parts]:
-    """One client per distinct value of a column (hospital, device, year), in sorted order, with their names.
-
-    >>> by_column(np.array(["b", "a", "b"]))[0]
-    ['a', 'b']
-    """
-    names, owner = np.unique(column, return_inverse=True)
-    return [str(name) for name in names], _parts(owner, len(names))
 
 
 def count_empty(parts: Parts) -> int:

@@ -99,7 +99,7 @@ class Runs:
             from matplotlib.backends.backend_agg import FigureCanvasAgg
             from matplotlib.figure import Figure
         except ImportError:
-            raise MissingExtraError("a picture of runs needs matplotlib: pip install matplotlib") from None
+            raise MissingExtraError("a picture of runs needs matplotlib: pip install 'ghofl[report]'") from None
         path, x = Path(path), x or self._most_varied()
         if not self.rows or x not in SETTINGS or y not in MEASURES:
             raise DatasetError(

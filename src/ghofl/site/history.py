@@ -159,11 +159,6 @@ class History:
         """
         if fewest <= 1:
             return
-        if any(not each.survivors and each.round != round_id for each in self.reveals):
-            raise PolicyError(
-                "this site revealed in a round without a list of its sites, so it cannot know what another sum would "
-                "show; its administrator may write min_difference = 1 in its policy where that is harmless."
-            )
         by_site = {**(others or {}), site: self.known(site, data, round_id)}
         known = sums_of(by_site)
         shown = find_isolated([*known, sum_over(survivors, by_site)], fewest) if known else ()
@@ -227,8 +222,6 @@ def _use(permit: Permit, listed: Revealed) -> Permit:
 def _risk(earlier: Revealed, opening: Permit) -> str:
     start = f"Round {earlier.round[:8]} (recipe {earlier.recipe[:12]}…, rows {earlier.data[:12]}…) "
     apart = sorted(set(earlier.survivors) ^ set(opening.cohort))
-    if not earlier.survivors:
-        return start + "is known from its reply only, so nobody knows whose rows its sum covers."
     if earlier.recipe != opening.recipe:
         return start + "was of another recipe: the two sums are two views of the same rows."
     if apart:

@@ -18,10 +18,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ghofl.errors import SiteError
-from ghofl.recipe import Recipe
 from ghofl.site.memory import Memory
 
-LEDGER, HEAD, OLD = "ledger.jsonl", "ledger.head", "reveals.json"
+LEDGER, HEAD = "ledger.jsonl", "ledger.head"
 START = "0" * 64  # stands for the line before the first
 OWN_KEYS = ("number", "time", "what", "before")
 LONGEST = 2**24  # bytes of a line
@@ -63,10 +62,11 @@ class Ledger:
 
     @classmethod
     def load(cls, memory: Memory) -> "Ledger":
-        """The ledger of a site's folder; reveals that an earlier version recorded become its first lines."""
+        """The ledger of a site's folder; raises where it is damaged or was taken away."""
         content, head = memory.get(LEDGER), memory.get(HEAD)
         if content is None and head is None:
-            return _import_old(memory)
+            _check_unrevealed(memory)
+            return cls()
         ledger = cls.from_bytes(content or b"")
         if head is not None:
             number, _, sha256 = head.decode(errors="replace").strip().partition(" ")
@@ -149,29 +149,8 @@ def _damaged(why: str) -> SiteError:
     )
 
 
-def _import_old(memory: Memory) -> Ledger:
-    """The ledger of a folder that has none yet, with the reveals that an earlier version recorded."""
-    ledger, kept = Ledger(), memory.get(OLD)
-    if kept is None:
-        for round_id in (memory.get("used-rounds") or b"").decode().split():
-            recipe = memory.get(f"round/{round_id}/recipe")
-            if recipe is not None and memory.get(f"round/{round_id}/reply/reveal") is not None:
-                fingerprint = Recipe.from_toml(recipe.decode()).fingerprint
-                facts = {"round": round_id, "recipe": fingerprint, "data": "", "cohort": [], "survivors": []}
-                ledger = ledger.write(memory, "revealed", **facts, source="the reply in the folder")
-        return ledger
-    try:
-        values = json.loads(kept)
-        reveals = [
-            {key: each[key] for key in ("round", "recipe", "data", "cohort", "survivors")} for each in values["reveals"]
-        ]
-        opening = values["opening"]
-        opened = None if opening is None else {key: opening[key] for key in ("recipe", "data", "cohort")}
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise SiteError(
-            f"{OLD} in the site's folder is damaged; it says what was revealed, and without it nothing more is. "
-            "Restore it from a copy."
-        ) from None
-    for reveal in reveals:
-        ledger = ledger.write(memory, "revealed", **reveal, source=OLD)
-    return ledger if opened is None else ledger.write(memory, "reopened", **opened, rounds=1, source=OLD)
+def _check_unrevealed(memory: Memory) -> None:
+    """Raise where a folder without a ledger holds the reply of a reveal, whose line was written before it."""
+    for round_id in (memory.get("used-rounds") or b"").decode().split():
+        if memory.get(f"round/{round_id}/reply/reveal") is not None:
+            raise _damaged(f"it is missing, and this site revealed in round {round_id[:8]}…")

@@ -157,10 +157,8 @@ def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
     values = json.loads(text)
     if hashlib.sha256(content).hexdigest() != values["sha256"]:
         raise MessageError("the message kept in this site's folder is damaged; remove it there, and it is made again.")
-    if not values["is_message"] and "data" not in values:
-        return None  # a vector of an earlier version may already contain its noise
     facts = (values["is_message"], values["rows"], tuple(values["sentences"]))
-    return Parcel(content, *facts, values.get("data", ""), values.get("clipped", 0.0), values.get("left_out", 0))
+    return Parcel(content, *facts, values["data"], values["clipped"], values["left_out"])
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:

@@ -31,7 +31,7 @@ from ghofl.wire.plausible import check_lengths, check_plausible
 
 MOST = 100_000  # parts of one site
 SAMPLED = 1000  # rows, spread over a file, that distinguish it from another one with the same labels
-FIELDS = {1: set(), 2: {"schema", "kind", "recipe", "layout", "rows", "sha256", "part", "source", "clipping"}}
+FIELDS = {"schema", "kind", "recipe", "layout", "rows", "sha256", "part", "source", "clipping"}
 
 
 @dataclass(frozen=True, slots=True)

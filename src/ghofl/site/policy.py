@@ -19,8 +19,8 @@ _ANY_RECIPE = (
     "they fit it. Give the site its own copy of the recipe, or write confirm = true."
 )
 _ORACLE = (
-    "min_rows and min_count ask for exact rows: whether they are met would be an answer without noise, outside what "
-    "epsilon bounds. Leave them out; 'ghofl flower check' shows these figures to the administrator."
+    "min_rows asks for exact rows: whether it is met would be an answer without noise, outside what epsilon bounds. "
+    "Leave it out; 'ghofl flower check' shows the figure to the administrator."
 )
 
 
@@ -28,8 +28,8 @@ _ORACLE = (
 class Policy:
     """A site's conditions: enough rows, secure aggregation, a promise of epsilon, an administrator's approval.
 
-    `min_rows` and `min_count` are the fewest rows in all and in every class that has any; not together with epsilon,
-    where refusing would be an answer without noise. `epsilon` and `delta` are the weakest promise accepted, `noise`
+    `min_rows` is the fewest rows in all; not together with epsilon, where refusing would be an answer without noise.
+    `epsilon` and `delta` are the weakest promise accepted, `noise`
     the mechanisms trusted with it. With `confirm` nothing leaves before it was approved with ``ghofl flower check
     --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
     keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
@@ -55,7 +55,6 @@ class Policy:
     """
 
     min_rows: int = 1
-    min_count: int = 0
     secure: bool = False
     epsilon: float | None = None
     delta: float | None = None
@@ -75,7 +74,7 @@ class Policy:
         unknown = sorted(set(self.noise) - {"central", "distributed", "local"})
         if unknown:
             raise SiteError(f"policy: noise names {unknown}; write some of 'central', 'distributed', 'local'.")
-        for name in ("min_rows", "min_count", "min_survivors", "min_difference"):
+        for name in ("min_rows", "min_survivors", "min_difference"):
             if getattr(self, name) < 0:
                 raise SiteError(f"policy: {name} is {getattr(self, name)}; write 0 or more.")
         limits = {"epsilon": float("inf"), "delta": 1.0, "max_epsilon": float("inf"), "max_delta": 1.0}
@@ -176,17 +175,14 @@ class Policy:
             )
 
     def check_moments(self, moments: Moments) -> None:
-        """Raise `PolicyError` unless there are enough rows, in all and in every class that has any."""
+        """Raise `PolicyError` unless there are enough rows and every disclosure rule about them is met."""
         if moments.rows < self.min_rows:
             raise PolicyError(f"this site has fewer rows than its policy's min_rows of {self.min_rows}.")
-        present = moments.counts[moments.counts > 0]
-        if len(present) and present.min() < self.min_count:
-            raise PolicyError(f"a class here has fewer rows than this site's policy's min_count of {self.min_count}.")
         self.disclosure.check_moments(moments)
 
     @property
     def _counts_rows(self) -> bool:
-        return self.min_rows > 1 or self.min_count > 0
+        return self.min_rows > 1
 
     def round_rules(self, recipe: Recipe) -> RoundRules:
         """This site's conditions for a secure round of a recipe."""

@@ -23,7 +23,7 @@ def record_report(site: Site, recipe: Recipe, rows: Int64[np.ndarray, " classes"
     under an epsilon; and once one has left, no guarantee covers all releases together.
     """
     policy, memory = site.conditions(), site.memory()
-    least = max(policy.min_count, policy.disclosure.number("class_rows") or 0)
+    least = policy.disclosure.number("class_rows")
     key = hashlib.sha256(report).hexdigest()
     with memory.alone():
         history = History.load(memory)

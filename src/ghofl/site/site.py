@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
-from ghofl.names import NAMES_ARE, SITE_LENGTH, is_site_name
+from ghofl.names import WHY_NO_SITE_NAME, is_site_name
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import Columns
@@ -84,9 +84,7 @@ class Site:
         if not self.name:
             raise SiteError('a site needs a name; write name = "north".')
         if not is_site_name(self.name):
-            raise SiteError(
-                f"site name {self.name[:80]!r} is not allowed; write up to {SITE_LENGTH} characters. {NAMES_ARE}"
-            )
+            raise SiteError(f"site name {self.name[:80]!r} is not allowed: {WHY_NO_SITE_NAME}")
         for key in ("embeddings", "data", "encoder", *PATHS):
             if "\0" in getattr(self, key):
                 raise SiteError(f"{key} is {getattr(self, key)[:80]!r}; a path must not contain a zero character.")

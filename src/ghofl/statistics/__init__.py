@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ghofl.errors import RecipeError
-from ghofl.statistics.higher import HIGHER
 from ghofl.statistics.standard import STANDARD
 from ghofl.statistics.statistic import Statistic
 
@@ -12,7 +11,7 @@ __all__ = ["INT64_MAX", "STATISTICS", "Statistic", "statistics_to_store"]
 
 INT64_MAX = 2**63 - 1
 # By name, in the order in which they are hashed and sent.
-STATISTICS: dict[str, Statistic] = {record.name: record for record in (*STANDARD, *HIGHER)}
+STATISTICS: dict[str, Statistic] = {record.name: record for record in STANDARD}
 
 
 def statistics_to_store(statistics: Sequence[str]) -> tuple[str, ...]:

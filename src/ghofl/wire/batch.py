@@ -105,4 +105,4 @@ def _entry(header: Mapping[str, Any], row: np.ndarray, recipe: Recipe) -> Entry:
     digest = Layout.of(recipe).digest()
     digest.update(row.astype("<i8", copy=False).data)
     rows = int(row[: len(recipe.classes)].sum())
-    return Entry(header["id"], header["site"], rows, digest.hexdigest(), header.get("clipped"))
+    return Entry(header["id"], header["site"], rows, digest.hexdigest(), header["clipped"])

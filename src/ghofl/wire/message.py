@@ -2,7 +2,7 @@
 
 A message is a safetensors file. Its metadata has one key, ``ghofl``, a JSON object::
 
-    {"schema": 2, "kind": "message", "recipe": fingerprint, "layout": {...}, "id": ..., "site": ..., "rows": ...,
+    {"schema": 1, "kind": "message", "recipe": fingerprint, "layout": {...}, "id": ..., "site": ..., "rows": ...,
      "clipped": share of clipped entries or null, "sha256": of the whole file}
 
 and each statistic X is two uint8 tensors, ``X.codes`` and ``X.data`` (see `ghofl.wire.packing`). The whole may be wrapped
@@ -24,7 +24,7 @@ from ghofl.errors import MessageError
 from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import NAMES_ARE, SITE_LENGTH, is_hex, is_site_name, shown
+from ghofl.names import WHY_NO_SITE_NAME, is_hex, is_site_name, shown
 from ghofl.notebook import Shown, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
@@ -32,8 +32,7 @@ from ghofl.wire.envelope import Envelope, check_fingerprint, decode, encode, ope
 from ghofl.wire.plausible import check_lengths, check_plausible, check_possible, check_rows
 
 MAX_HEADER = 64 * 2**10
-_FIRST_FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "sha256"}
-FIELDS = {1: _FIRST_FIELDS, 2: _FIRST_FIELDS | {"clipped"}}
+FIELDS = {"schema", "kind", "recipe", "id", "site", "layout", "rows", "clipped", "sha256"}
 ID_DIGITS = 32
 AT_ONCE = 2**20  # bytes of a message that is read in one go
 
@@ -87,9 +86,7 @@ class Message(Shown):
             )
         check_not_secure(recipe)
         if not is_site_name(site):
-            raise MessageError(
-                f"site name {site[:80]!r} is not allowed; write up to {SITE_LENGTH} characters: {NAMES_ARE}"
-            )
+            raise MessageError(f"site name {site[:80]!r} is not allowed: {WHY_NO_SITE_NAME}")
         check_row_count(moments.rows, recipe)
         plan = plan_of(recipe)
         check_lengths(moments, radius_of(recipe))
@@ -137,7 +134,7 @@ class Message(Shown):
         check_plausible(moments, recipe)
         if not is_own:
             check_possible(moments, recipe)
-        return cls(header["recipe"], header["id"], header["site"], moments, shifts, header.get("clipped"), recipe)
+        return cls(header["recipe"], header["id"], header["site"], moments, shifts, header["clipped"], recipe)
 
     def save(self, path: str | Path, zstd: bool = False) -> None:
         """Write the message to a file; only with `zstd` are all its bytes in memory at once."""
@@ -196,10 +193,8 @@ def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
     if not is_hex(header.get("id"), ID_DIGITS):
         raise MessageError(f"the message id {shown(header.get('id'), 40)!r} is not 32 hexadecimal digits.")
     if not is_site_name(header.get("site")):
-        raise MessageError(
-            f"the site name {shown(header.get('site'), 64)!r} is not up to {SITE_LENGTH} characters; {NAMES_ARE}"
-        )
-    if not is_share(header.get("clipped")):
+        raise MessageError(f"the site name {shown(header.get('site'), 64)!r} is {WHY_NO_SITE_NAME}")
+    if not is_share(header["clipped"]):
         raise MessageError(
             f"the share of clipped entries is {shown(header['clipped'], 20)}; it is from 0 to 1, or null."
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
 from ghofl.moments import Moments
-from ghofl.names import check_look_alike, is_hex, is_site_name, look_alike, shown, skeleton
+from ghofl.names import is_hex, is_site_name, shown
 from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
@@ -43,17 +43,16 @@ class Entry:
 
 
 class Sites:
-    """Who is in a total that grows: each message and each site once, and no two that look alike."""
+    """Who is in a total that grows: each message and each site once."""
 
     def __init__(self, roster: Iterable[Entry] = ()) -> None:
         self._roster: dict[str, Entry] = {}
         self._names: set[str] = set()
-        self._looks: dict[str, str] = {}
         for entry in roster:
             self.enter(entry)
 
     def check(self, message_id: str, site: str) -> None:
-        """Raise when a message, or its site, is inside already or looks like one that is."""
+        """Raise when a message, or its site, is inside already."""
         if message_id in self._roster:
             raise RosterError(
                 f"message {site or message_id[:8]!r} (id {message_id[:8]}…) is already in the total; each is counted once."
@@ -62,14 +61,11 @@ class Sites:
             raise RosterError(
                 f"site {site!r} is already in the total; subtract its earlier message before adding a new one."
             )
-        check_look_alike(site, self._looks)
 
     def enter(self, entry: Entry) -> None:
         """Count a message in."""
         self._roster[entry.id] = entry
         self._names.add(entry.site)
-        if entry.site:
-            self._looks[skeleton(entry.site)] = entry.site
 
     def roster(self) -> tuple[Entry, ...]:
         """Everybody inside, by name."""
@@ -114,8 +110,8 @@ def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict
 
 
 def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
-    lines, length = header.get("roster"), 4 if header["schema"] == 1 else 5
-    if not isinstance(lines, list) or not all(_is_line(line, length) for line in lines):
+    lines = header.get("roster")
+    if not isinstance(lines, list) or not all(_is_line(line) for line in lines):
         raise MessageError("the total's roster is damaged; make the total again from its messages.")
     roster = tuple(Entry(*line) for line in lines)
     known = [e.rows for e in roster if e.rows is not None]
@@ -125,11 +121,11 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     return roster
 
 
-def _is_line(line: Any, length: int) -> bool:
-    """Whether something can be a line of a roster: id, site, rows, sha256 and (not in schema 1) the share clipped."""
-    if not isinstance(line, list) or len(line) != length:
+def _is_line(line: Any) -> bool:
+    """Whether something can be a line of a roster: id, site, rows, sha256 and the share clipped."""
+    if not isinstance(line, list) or len(line) != 5:
         return False
-    message_id, site, rows, sha256, clipped = (*line, None)[:5]
+    message_id, site, rows, sha256, clipped = line
     return (
         is_hex(message_id, ID_DIGITS)
         and is_site_name(site)
@@ -181,12 +177,6 @@ def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
     ):
         raise MessageError("what the total says about small classes is damaged; release it again.")
     return small
-
-
-def check_look_alikes(names: Iterable[str]) -> None:
-    """Raise when two of some names look alike."""
-    if pair := look_alike(names):
-        raise RosterError(f"sites {pair[0]!r} and {pair[1]!r} look alike; give one of them another name.")
 
 
 def list_names(roster: Sequence[Entry]) -> str:

@@ -38,11 +38,10 @@ from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Aside, Entry, Sites, check_look_alikes, kept_in, list_names, recipe_in
+from ghofl.wire.roster import Aside, Entry, Sites, kept_in, list_names, recipe_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
-_FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
-FIELDS = {1: _FIELDS, 2: _FIELDS}
+FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
 OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
@@ -178,7 +177,6 @@ class Total(Shown):
         sites, ids = (set.intersection(*({getattr(e, key) for e in r} for r in both)) for key in ("site", "id"))
         if twice := sorted(sites - {""}) or sorted(ids):
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
-        check_look_alikes(e.site for e in (*self.roster, *other.roster) if e.site)
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
         aside = (*self.quarantined, *other.quarantined)
         return Total(self.recipe, self.moments + other.moments, roster, self.guarantee, quarantined=aside)
@@ -297,7 +295,7 @@ class Aggregator:
                     entries <<= shift
                     arrays.add_to(flat[start : start + len(entries)], entries)
                     digest.update(entries.astype("<i8", copy=False).data)
-        entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header.get("clipped"))
+        entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header["clipped"])
         self._enter(entry)
         return entry
 

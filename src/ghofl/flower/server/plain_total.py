@@ -7,7 +7,6 @@ from ghofl.flower.server.asking import Engine, Node, Progress, ask, site_of, wai
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
-from ghofl.names import check_look_alike, skeleton
 from ghofl.recipe import Recipe
 from ghofl.site.letter import Letter
 from ghofl.wire.container import ZSTD_MAGIC
@@ -25,7 +24,6 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
     inside, rows = {header["site"] for header in kept}, sum(header["rows"] for header in kept)
     layout = Layout.of(recipe)
     sites |= dict.fromkeys(inside, "counted before") | dict.fromkeys(removed, "removed")
-    looks = {skeleton(name): name for name in inside}
     nodes = wait_for_nodes(engine, settings, len(inside))
     query = Letter({"recipe": recipe.to_toml(), "counted": sorted(counted)})
     limit = size_limit(layout, MAX_HEADER)
@@ -54,13 +52,11 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
             raise RosterError(f"it was removed; delete its files in {folder.path / 'removed'} to admit it again.")
         if name in inside or message.id in counted:
             raise RosterError(f"site {name!r} is already in the total; each site is counted once.")
-        check_look_alike(name, looks)  # if it were kept, every later sum would fail
         check_overflow(layout, rows + message.rows, name)
         folder.keep(message.id, letter.payload)
         rows += message.rows
         counted.add(message.id)
         inside.add(name)
-        looks[skeleton(name)] = name
         sites[name] = "counted"
         progress.add(name, f"{message.rows:,} rows, {size:,} bytes")
 

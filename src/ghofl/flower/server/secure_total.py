@@ -12,7 +12,6 @@ from ghofl.flower.server.asking import Engine, Node, Progress, ask, site_of, wai
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
-from ghofl.names import check_look_alike, skeleton
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.site import binding
@@ -124,7 +123,6 @@ def _invite(
     inside: set[str],
 ) -> dict[str, _Member]:
     joined: dict[str, _Member] = {}
-    looks = {skeleton(name): name for name in inside}
     peers = load_peers(settings.peers) if settings.peers else {}
     progress = Progress("joined the round", len(nodes))
 
@@ -138,12 +136,10 @@ def _invite(
             return
         if name in joined or any(member.key == key for member in joined.values()):
             raise RosterError(f"a second node calls itself {name!r}, or uses its key; the first one counts.")
-        check_look_alike(name, looks)
         if settings.authenticated:
             content = binding.statement(recipe.fingerprint, round_id, name, key, known)
             _check_binding(node, name, signature, content, peers)
         joined[name] = _Member(node, Participant(name, key).key, signature, known)
-        looks[skeleton(name)] = name
         sites[name] = "joined"
         progress.add(name, "")
 

@@ -1,10 +1,12 @@
-"""Third and fourth powers are sums like the others: exact, bounded, refused where no rows give them, and noised."""
+"""Third and fourth powers are one record each, and then sums like the others: exact, bounded and noised."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.stats
+from ghofl_benchmarks import powers
+from ghofl_benchmarks.powers import excess_kurtosis, skewness
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,20 +14,62 @@ from federations import blobs, moments_of, recipe_of, total_of
 from ghofl import Classifier, Features, Layout, Limits, Message, Moments, Privacy, Recipe, Total
 from ghofl.errors import MessageError, MissingStatisticError, MomentsOverflowError, PrivacyError, RecipeError
 from ghofl.features import radius_of
-from ghofl.moments import INT64_MAX, excess_kurtosis, skewness
+from ghofl.features.radius import clip_rows
+from ghofl.moments import INT64_MAX
 from ghofl.privacy import (
     NoiseStream,
     apply_min_count,
     as_vector,
     entry_bound,
     from_vector,
+    length,
     noise_plan,
+    record_bounds,
     repair,
+    sensitivity,
     site_warning,
 )
+from ghofl.statistics import STATISTICS
 
 POWERS = ("D", "D3", "D4")
-RECIPE = recipe_of(statistics=POWERS, bits=8)
+with powers.registered():
+    RECIPE = recipe_of(statistics=POWERS, bits=8)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _known():
+    with powers.registered():
+        yield
+
+
+def test_they_are_known_only_where_they_are_registered():
+    before = {name: STATISTICS.pop(name) for name in powers.POWERS}
+    try:
+        with pytest.raises(RecipeError, match=r"known are N, A, D, B, S\."):
+            recipe_of(statistics=("D3", "D"), bits=7)
+    finally:
+        STATISTICS.update(before)
+
+
+@pytest.mark.parametrize("statistics", [("D3",), POWERS, ("S", "D3", "D4")], ids="".join)
+def test_one_record_moves_the_moments_by_at_most_the_sensitivity(statistics):
+    rng, layout = np.random.default_rng(2), Layout(3, 5, statistics, bound=2**12)
+    axes = 40 * np.vstack([np.eye(5, dtype=int), -np.eye(5, dtype=int)])
+    rows = clip_rows(np.vstack([np.rint(rng.normal(size=(60, 5)) * 40).astype(np.int64), axes]), 40)
+    each = [Moments.of(x[None], np.array([0]), layout) for x in rows]
+    added, replaced = (sensitivity(layout, 40, neighbours=n).value for n in ("add-remove", "replace-one"))
+    assert 0.99 * added <= max(map(length, each)) <= added
+    pairs = [(a, b) for a in each for b in each]
+    assert max(length(a - b) for a, b in pairs) <= replaced
+
+
+def test_the_bound_of_the_grid_tightens_them():
+    layout = Layout(2, 4, ("D3", "D4"), bound=10)
+    rows = clip_rows(np.array([[10, 10, 0, 0], [10, 9, 4, 1], [10, -10, 5, 0]]), 15)
+    assert record_bounds(layout, 15) == {"N": 1.0, "A": 15.0, "D3": 1500.0, "D4": 15000.0}
+    assert record_bounds(layout, 5) == {"N": 1.0, "A": 5.0, "D3": 125.0, "D4": 625.0}
+    for name, bound in record_bounds(layout, 15).items():
+        assert all(np.linalg.norm(Moments.of(x[None], np.array([0]), layout).blocks[name]) <= bound for x in rows)
 
 
 def rows_of(seed=0, rows=120):
@@ -124,7 +168,7 @@ def test_fourth_powers_of_rows_longer_than_the_radius_are_refused():
     moments = moments_of(recipe, x, y)
     blocks = {name: block.copy() for name, block in moments.blocks.items()}
     blocks["D4"][0, 0] = moments.counts[0] * radius_of(recipe) ** 4 + 1
-    with pytest.raises(MessageError, match="rows longer than privacy.radius"):
+    with pytest.raises(MessageError, match=r"rows longer than privacy\.radius"):
         Message.of(Moments(moments.layout, blocks), recipe)
 
 
@@ -153,7 +197,7 @@ def test_powers_are_not_rounded():
 
 def test_noise_beyond_what_can_be_drawn_is_refused_with_what_to_do():
     layout = Layout(2, 4, ("D4",), bound=32767)
-    with pytest.raises(PrivacyError, match="noise of D4 .* fewer grid bits"):
+    with pytest.raises(PrivacyError, match=r"noise of D4 .* fewer grid bits"):
         noise_plan(layout, 32767, Privacy(radius=1.0, epsilon=0.1, delta=1e-5))
 
 
