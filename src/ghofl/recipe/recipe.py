@@ -153,9 +153,8 @@ class Recipe(_Remembered, Shown):
 
     def _check_powers(self) -> None:
         # Squares overflow only in extreme cases, and there the rows themselves are refused when they come.
-        classes = (
-            1 if self.privacy.epsilon is None else len(self.classes)
-        )  # there each class is cut to max_rows by itself
+        # Under an epsilon a site cuts each class to max_rows by itself.
+        classes = 1 if self.privacy.epsilon is None else len(self.classes)
         for record in (STATISTICS[name] for name in self.statistics if STATISTICS[name].power > 2):
             most = INT64_MAX // record.largest(self.grid.bound, self.dim)
             _check(
