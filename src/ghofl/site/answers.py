@@ -15,12 +15,16 @@ is written there.
 import hashlib
 import logging
 import os
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
 from ghofl.moments import Layout
+from ghofl.names import shown
 from ghofl.privacy import NoiseStream, entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
@@ -41,14 +45,17 @@ from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
 from ghofl.site.parcel import prepare_parcel
-from ghofl.site.site import Custodian
+from ghofl.site.site import Custodian, Site
 
+LONGEST_SHOWN = 2000  # characters of an error in the log
+SLACK = 2**16  # characters that a server's recipe may have beyond twice the site's own
 log = logging.getLogger("flwr")
 
 
 def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
     """A site's answer to a query; a refusal names the site and says nothing about its rows."""
     try:
+        query = _with_recipe(query, site)  # before anybody has to wait for it
         with memory.alone():
             try:
                 reply = _ANSWERS[action](query, site, memory)
@@ -63,7 +70,7 @@ def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Lette
 def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
     if memory.is_lasting:
         about: dict[str, str] = {}
-        with suppress(GhoflError, KeyError, ValueError):
+        with suppress(GhoflError, KeyError, ValueError, OSError):
             about["recipe"] = _recipe(query).fingerprint
         with suppress(PolicyError):
             about["round"] = _round_id(query)
@@ -73,7 +80,9 @@ def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
 def refusal(error: Exception, name: str = "") -> Letter:
     """What leaves a site when something went wrong; the details go to the site's own log."""
     is_expected = isinstance(error, GhoflError | OSError)
-    log.error("%s does not answer: %s", name or "This node", error, exc_info=None if is_expected else error)
+    steps = "" if is_expected else "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    # An error may quote what somebody else wrote, which must not look like lines of this log.
+    log.error("%s does not answer: %s%s", name or "This node", shown(error, LONGEST_SHOWN) or repr(error), steps)
     return Letter({"status": "refused", "why": text_for_outside(error)} | ({"site": name} if name else {}))
 
 
@@ -287,8 +296,35 @@ def _once(
     return Letter({"status": "sent"}, reply)
 
 
+def _with_recipe(query: Letter, site: Custodian) -> Letter:
+    """The question with its recipe, if it has one, read, or with the error that reading it gave."""
+    if "recipe" not in query.fields:
+        return query
+    found: Recipe | Exception
+    try:
+        found = _read_recipe(str(query.fields["recipe"]), site)
+    except Exception as error:
+        found = error
+    return replace(query, fields={**query.fields, "recipe": found})
+
+
+def _read_recipe(text: str, site: Custodian) -> Recipe:
+    """The recipe in a text from outside, which is not parsed where the site's own copy is the same."""
+    if not (isinstance(site, Site) and site.recipe):
+        return Recipe.from_toml(text)
+    own = Path(site.recipe).read_text(encoding="utf-8")
+    if text == own:
+        return Recipe.load(site.recipe)
+    if len(text) > 2 * len(own) + SLACK:
+        raise PolicyError("the server's recipe is not the one agreed on here: it is much longer; give both the same.")
+    return Recipe.from_toml(text)
+
+
 def _recipe(query: Letter) -> Recipe:
-    return Recipe.from_toml(str(query.fields["recipe"]))
+    found = query.fields["recipe"]
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _round_id(query: Letter) -> str:
