@@ -31,7 +31,7 @@ _QUOTED = re.compile(
     r"|#[^\n]*+",
     re.DOTALL,
 )
-_LONG_KEY = re.compile(r"(?:^|[\n\[\]{}=,])(?:[^\n\[\]{}=,.]*+\.){%d}" % MOST_PARTS)  # a number has one dot at most
+_LONG_KEY = re.compile(rf"(?:^|[\n\[\]{{}}=,])(?:[^\n\[\]{{}}=,.]*+\.){{{MOST_PARTS}}}")  # a number has one dot at most
 _TABLE = re.compile(r"^[ \t]*\[", re.MULTILINE)
 _NO_BRACKETS = re.compile(r"[^\[\]{}]+")
 _one_large = threading.Lock()
