@@ -71,7 +71,8 @@ def open_columns(path: Path, size: int = BATCH) -> Iterator[_File]:
                 )
     except FileNotFoundError:
         raise
-    except (pyarrow.ArrowException, OSError) as damage:  # pyarrow reports a damaged page as an OSError
+    # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as damage:
         raise EmbeddingsError(
             f"{path} is not {kind} file that can be read ({str(damage).splitlines()[0]}); write it again."
         ) from None

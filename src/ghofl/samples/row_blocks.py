@@ -2,18 +2,19 @@
 
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from ghofl.errors import EmbeddingsError
 from ghofl.recipe import Encoder
 from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
+from ghofl.samples.damage import damage_as
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
 from ghofl.samples.tables import open_parquet, pick
 from ghofl.shapes import Num, Shaped
@@ -44,13 +45,16 @@ def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str
     A damaged file raises `EmbeddingsError`, here or while its blocks are read.
     """
     opened = {".npz": _npz, ".safetensors": _safetensors, **dict.fromkeys(SUFFIXES, _columns)}.get(path.suffix, _npy)
-    try:
-        with opened(path, size, split, column, ids) as found:
-            yield found
-    except EmbeddingsError:
-        raise
-    except (zipfile.BadZipFile, EOFError, SafetensorError):
-        raise EmbeddingsError(f"{path} is damaged, or not a file of embeddings; write it again.") from None
+    words = f"{path} is damaged, or not a file of embeddings; write it again."
+    with ExitStack() as stack:
+        with damage_as(words):
+            found = stack.enter_context(opened(path, size, split, column, ids))
+        yield replace(found, blocks=_undamaged(found.blocks, words))
+
+
+def _undamaged(blocks: Iterator[Any], words: str) -> Iterator[Any]:
+    with damage_as(words):
+        yield from blocks
 
 
 def holds_rows(path: Path, column: str) -> bool:

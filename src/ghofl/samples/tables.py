@@ -59,7 +59,8 @@ def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator
             yield file
     except FileNotFoundError:
         raise
-    except (ArrowException, OSError) as damage:  # pyarrow reports a damaged page as an OSError
+    # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
+    except (ArrowException, OSError, UnicodeDecodeError) as damage:
         raise error(
             f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}); write it again."
         ) from None

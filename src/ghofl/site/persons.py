@@ -7,6 +7,7 @@ import numpy as np
 
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
+from ghofl.samples.damage import damage_as
 from ghofl.samples.tables import read_table
 from ghofl.shapes import Int64, Shaped
 
@@ -35,7 +36,9 @@ def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped
     """Who each row of a file is about: an array of an .npz (``person``, or ``person_train``), or a column of a table."""
     path = Path(path)
     if path.suffix == ARRAYS:
-        with np.load(path, allow_pickle=False) as arrays:
+        words = f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=…, y=…, {column}=…)."
+        # numpy would not close a damaged archive that it opened itself
+        with path.open("rb") as file, damage_as(words), np.load(file, allow_pickle=False) as arrays:
             names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
             found = next((arrays[name] for name in names if name in arrays.files), None)
     elif path.is_file():
