@@ -12,11 +12,12 @@ import numpy as np
 from safetensors import safe_open
 
 from ghofl.errors import EmbeddingsError
+from ghofl.names import shown
 from ghofl.recipe import Encoder
 from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
 from ghofl.samples.damage import damage_as
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
-from ghofl.samples.tables import open_parquet, pick
+from ghofl.samples.tables import cells, open_parquet, pick
 from ghofl.shapes import Num, Shaped
 
 EMBEDDING = ("x", "embedding")
@@ -163,8 +164,8 @@ def _columns(path: Path, size: int, split: str, column: str, ids: str) -> Iterat
     name = pick(names, column, EMBEDDING)
     if name is None or split or (ids and ids not in names):
         raise EmbeddingsError(
-            f"{path} has the columns {', '.join(names)} and no splits; expected a column {column or 'embedding'!r} of "
-            "lists" + (f" and a column {ids!r} of ids." if ids else ".")
+            f"{path} has the columns {shown(', '.join(names), 200)} and no splits; expected a column {column or 'embedding'!r} "
+            "of lists" + (f" and a column {ids!r} of ids." if ids else ".")
         )
     yield RowFile(rows, None, None, _column_blocks(path, size, name, ids))
 
@@ -179,14 +180,16 @@ def _column_blocks(path: Path, size: int, name: str, ids: str):
                     raise EmbeddingsError(
                         f"{path}: column {name!r} does not hold lists of one length; repair its rows."
                     )
-                yield x, np.array(some.column(ids).to_pylist()) if ids else None
+                yield x, np.array(cells(some.column(ids), f"{path}, column {ids!r}")) if ids else None
 
 
 def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:
     """The name of the array of ids: that of the split, or the one without a split."""
     found = next((name for name in (ids + suffix, ids) if ids and name in names), "")
     if ids and not found:
-        raise EmbeddingsError(f"{path} holds {', '.join(sorted(names))} but no ids {ids!r}; check --id-column.")
+        raise EmbeddingsError(
+            f"{path} holds {shown(', '.join(sorted(names)), 200)} but no ids {ids!r}; check --id-column."
+        )
     return found
 
 

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 from ghofl import files
 from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
+from ghofl.names import shown
 from ghofl.recipe import Encoder, Recipe
 from ghofl.recipe.labels import class_numbers
 from ghofl.samples.columnar import SUFFIXES, read_columns
@@ -157,7 +158,7 @@ def suffix_in(names: list[str], split: str, path: Path) -> str:
         if "x" + suffix in names:
             return suffix
     raise EmbeddingsError(
-        f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}. "
+        f"{path} holds {shown(', '.join(sorted(names)), 200) or 'nothing'}; expected an array x{wanted[0]}. "
         f"numpy.savez(path, x{wanted[0]}=embeddings, y{wanted[0]}=labels) writes one."
     )
 

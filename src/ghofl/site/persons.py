@@ -8,7 +8,7 @@ import numpy as np
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
 from ghofl.samples.damage import damage_as
-from ghofl.samples.tables import read_table
+from ghofl.samples.tables import name_array, read_table
 from ghofl.shapes import Int64, Shaped
 
 ARRAYS = ".npz"
@@ -43,7 +43,8 @@ def load_persons(path: str | Path, column: str, split: str, rows: int) -> Shaped
             found = next((arrays[name] for name in names if name in arrays.files), None)
     elif path.is_file():
         values: list[Any] | None = read_table(path).get(column)
-        found = None if values is None else np.array(["" if value is None else str(value) for value in values])
+        names = None if values is None else ["" if value is None else str(value) for value in values]
+        found = None if names is None else name_array(names, f"{path}, column {column!r}")
     else:
         raise EmbeddingsError(
             f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."
