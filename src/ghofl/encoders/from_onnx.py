@@ -124,9 +124,11 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
     with unusable(path):
         session = onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
-        if not session.get_inputs() or not session.get_outputs():
-            raise ValueError("it has no input or no output")
-        return session
+        if session.get_inputs() and session.get_outputs():
+            return session
+    raise EncoderError(
+        f"{path} is not an ONNX file that ONNX Runtime can run (it has no input or no output); export the encoder again."
+    )
 
 
 def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> ImageEncoder:

@@ -41,6 +41,11 @@ class ServiceLimits:
     pixels: int = 160_000_000
     at_once: int = 32
 
+    def of_kind(self, kind: str) -> dict[str, int]:
+        """What clients should know of the limits where samples are of this kind."""
+        pixels = {"pixels": self.pixels} if kind == "image" else {}
+        return {"samples": self.samples, "body": self.body, **pixels}
+
 
 class Prediction(BaseModel):
     """The prediction for one sample."""
@@ -76,11 +81,8 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     """
     limits, plural = limits or ServiceLimits(), KINDS[model.kind]
     limit = None if reject is None else model.novelty_threshold(reject)
-    app = FastAPI(
-        title="ghofl",
-        version=__version__,
-        description=f"Predictions of {model.about.get('head')!r} for {plural}: {len(model.classes)} classes.",
-    )
+    words = f"Predictions of {model.about.get('head')!r} for {plural}: {len(model.classes)} classes."
+    app = FastAPI(title="ghofl", version=__version__, description=words)
     app.add_middleware(_Limited, limits=limits)
     app.add_exception_handler(RequestValidationError, _wrong_fields)
     body, gate = _body_of(model, limits), threading.BoundedSemaphore(cores())
@@ -103,8 +105,7 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
             **{key: value for key, value in model.about.items() if key != "novelty_levels"},
             "takes": plural,
             "novelty_threshold": limit,
-            "limits": {"samples": limits.samples, "body": limits.body}
-            | ({"pixels": limits.pixels} if model.kind == "image" else {}),
+            "limits": limits.of_kind(model.kind),
         }
 
     @app.get("/health")
