@@ -18,8 +18,6 @@ import os
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
@@ -45,17 +43,17 @@ from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
 from ghofl.site.parcel import prepare_parcel
-from ghofl.site.site import Custodian, Site
+from ghofl.site.questions import recipe_of, with_recipe
+from ghofl.site.site import Custodian
 
 LONGEST_SHOWN = 2000  # characters of an error in the log
-SLACK = 2**16  # characters that a server's recipe may have beyond twice the site's own
 log = logging.getLogger("flwr")
 
 
 def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
     """A site's answer to a query; a refusal names the site and says nothing about its rows."""
     try:
-        query = _with_recipe(query, site)  # before anybody has to wait for it
+        query = with_recipe(query, site)  # before anybody has to wait for it
         with memory.alone():
             try:
                 reply = _ANSWERS[action](query, site, memory)
@@ -71,7 +69,7 @@ def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
     if memory.is_lasting:
         about: dict[str, str] = {}
         with suppress(GhoflError, KeyError, ValueError, OSError):
-            about["recipe"] = _recipe(query).fingerprint
+            about["recipe"] = recipe_of(query).fingerprint
         with suppress(PolicyError):
             about["round"] = _round_id(query)
         record_question(action, query, about, reply, memory)
@@ -100,7 +98,7 @@ def text_for_outside(error: Exception) -> str:
 
 
 def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe = _recipe(query)
+    recipe = recipe_of(query)
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; under it, moments leave in secure rounds only.")
     parcel = prepare_parcel(site, recipe, memory)
@@ -113,7 +111,7 @@ def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
 
 def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe, round_id = _recipe(query), _round_id(query)
+    recipe, round_id = recipe_of(query), _round_id(query)
     if not recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = false; it is not for secure rounds.")
     site.check_recipe(recipe)
@@ -294,37 +292,6 @@ def _once(
     if stage == STAGES[-1]:
         memory.forget(f"round/{round_id}/state")  # the site does not need its secrets any more
     return Letter({"status": "sent"}, reply)
-
-
-def _with_recipe(query: Letter, site: Custodian) -> Letter:
-    """The question with its recipe, if it has one, read, or with the error that reading it gave."""
-    if "recipe" not in query.fields:
-        return query
-    found: Recipe | Exception
-    try:
-        found = _read_recipe(str(query.fields["recipe"]), site)
-    except Exception as error:
-        found = error
-    return replace(query, fields={**query.fields, "recipe": found})
-
-
-def _read_recipe(text: str, site: Custodian) -> Recipe:
-    """The recipe in a text from outside, which is not parsed where the site's own copy is the same."""
-    if not (isinstance(site, Site) and site.recipe):
-        return Recipe.from_toml(text)
-    own = Path(site.recipe).read_text(encoding="utf-8")
-    if text == own:
-        return Recipe.load(site.recipe)
-    if len(text) > 2 * len(own) + SLACK:
-        raise PolicyError("the server's recipe is not the one agreed on here: it is much longer; give both the same.")
-    return Recipe.from_toml(text)
-
-
-def _recipe(query: Letter) -> Recipe:
-    found = query.fields["recipe"]
-    if isinstance(found, Exception):
-        raise found
-    return found
 
 
 def _round_id(query: Letter) -> str:
