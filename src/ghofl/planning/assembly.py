@@ -18,7 +18,6 @@ from ghofl.shapes import Num
 DELTA = 1e-5
 TOLERATED_FLAT = 0.1  # share of columns; a few dead entries of an encoder are normal
 SITE_ROWS = 5000
-GRID_ROWS = 4096
 TABLE_BITS = 12  # tables have few numbers per row, and ranges much wider than most values
 
 
@@ -115,7 +114,7 @@ def assemble(
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
-    learnt, fitting = (public, public.sample(GRID_ROWS)) if isinstance(public, PublicRows) else (None, public)
+    learnt, fitting = (public, public.x) if isinstance(public, PublicRows) else (None, public)
     options, notes = _with_unit_length(_with_table(options, learnt), learnt)
     space, proposal = _space(options, classes, encoder, learnt)
     transform = Transform(
