@@ -92,6 +92,7 @@ class Simulation:
     clipping: Clipping
     heads: dict[str, HeadResult]
     secure_round: SecureRound | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The results as plain values."""
@@ -106,6 +107,7 @@ class Simulation:
             "guarantee": None if self.total.guarantee is None else self.total.guarantee.to_dict(),
             "small_classes": None if self.total.small_classes is None else self.total.small_classes.revealed,
             "secure": None if self.secure_round is None else self.secure_round.to_dict(),
+            "notes": list(self.notes),
             "heads": {
                 name: {
                     **result.metrics.to_dict(),
@@ -134,6 +136,13 @@ def simulate(
     the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
     `judge_head`.
 
+    Guarantees
+    ----------
+    A head is fitted to what it would ask for alone, so which heads are beside it changes nothing; where that cannot be
+    (noise, rounding, 'best', or a head that takes what others need), `notes` say so.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(60, dtype=np.int64) % 3
     >>> x = rng.normal(size=(60, 4)) + 3.0 * np.eye(3, 4)[y]
@@ -155,9 +164,43 @@ def simulate(
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
         payload = sites.payload(need_of(spec, recipe), secure_round)
-        results[name] = replace((judge or judge_head)(total, spec, data), payload_bytes=payload)
+        results[name] = replace((judge or judge_head)(total_for(total, spec), spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
-    return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round)
+    notes = _notes(total, specs)
+    return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round, notes)
+
+
+def total_for(total: Total, spec: HeadSpec) -> Total:
+    """The total with only the statistics that a head asks for, as a federation for this head alone would have it.
+
+    Noise and rounding are those of all statistics together, so such a total stays whole; and 'best' follows from the
+    whole total.
+    """
+    if spec.name == BEST or not _is_exact(total):
+        return total
+    own = _needing(total.recipe, need_of(spec, total.recipe))
+    if own == total.recipe:
+        return total
+    sketch = None if own.sketch is None else Features.of(own).sketch
+    return replace(total, recipe=own, moments=total.moments.restrict(Layout.of(own), sketch))
+
+
+def _is_exact(total: Total) -> bool:
+    return total.guarantee is None and not shifts_of(total.recipe)
+
+
+def _notes(total: Total, specs: Mapping[str, HeadSpec]) -> tuple[str, ...]:
+    """What one head of several owes to those beside it."""
+    if len(specs) < 2:
+        return ()
+    if not _is_exact(total):
+        return ("All heads share the noise or rounding of one total; a head alone may ask for less, and then has less.",)
+    beside = [(name, need_of(spec, total.recipe)) for name, spec in specs.items() if spec.name != BEST]
+    taken = [f"{name} ({', '.join(need)})" for name, need in beside if need != specs[name].needs[0]]
+    taken += [f"{name} (all there is)" for name, spec in specs.items() if spec.name == BEST]
+    if not taken:
+        return ()
+    return (f"These use the statistics that other heads need, and alone would perhaps use others: {', '.join(taken)}.",)
 
 
 class _Sites:
