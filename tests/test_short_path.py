@@ -28,7 +28,7 @@ from ghofl.errors import (
 from ghofl.features import Features
 from ghofl.planning.assembly import RecipeOptions, assemble
 from ghofl.privacy import NoiseStream
-from ghofl.recipe import Column, Limits, Schema, Table
+from ghofl.recipe import Column, Grid, Limits, Schema, Table
 from ghofl.recipe.labels import labels_of
 
 CLASSES = ("class 0", "class 1", "class 2", "class 3")
@@ -197,6 +197,23 @@ def test_the_message_warns_of_rows_that_fall_outside_the_grid(rows):
     x, y = rows
     with pytest.warns(ClippingWarning, match="fell outside the 10-bit grid"):
         sent(1000.0 * x, NAMES[y])
+
+
+def test_a_process_is_told_once_that_entries_are_clipped_under_a_recipe(rows):
+    """It was told at every message, and at every prediction of a table's rows."""
+    x, y = rows
+    with pytest.warns(ClippingWarning) as told:
+        for site in ("north", "south"):
+            ghofl.message(recipe_of(), site, 1000.0 * x, NAMES[y])
+        ghofl.message(replace(recipe_of(), grid=Grid(bits=8)), "north", 1000.0 * x, NAMES[y])
+    assert [str(each.message).split("-bit")[0][-2:].strip() for each in told] == ["10", "8"]
+    frame = {"age": [30, 300, 50, 60], "ward": list("abab"), "sick": ["no", "yes", "no", "yes"]}
+    recipe = ghofl.recipe_for(schema=SCHEMA)
+    with pytest.warns(ClippingWarning, match=r"age \(1\)") as told:
+        classifier = ghofl.fit(ghofl.total([ghofl.message(recipe, "north", frame)]), "lda")
+        for _ in range(3):
+            classifier.predict(frame)
+    assert len(told) == 1
 
 
 # A recipe with a table
