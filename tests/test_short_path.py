@@ -199,6 +199,25 @@ def test_the_message_warns_of_rows_that_fall_outside_the_grid(rows):
         sent(1000.0 * x, NAMES[y])
 
 
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"lift": 8, "keep": True, "sketch": 4}, "sketch = 4"),
+        ({"statistics": ("B",), "keep": True}, "there is no lift"),
+        ({"budget": 100_000, "keep": True}, "keep was given too"),
+        ({"statistics": ("B",), "site_rows": 10}, "site_rows .* is for a budget"),
+    ],
+)
+def test_no_option_of_a_recipe_is_ignored(rows, options, what):
+    x, y = rows
+    with pytest.raises(RecipeError, match=what):
+        ghofl.recipe_for(NAMES[y], x, **options)
+    kept = ghofl.recipe_for(NAMES[y], x, lift=8, keep=True)
+    assert kept.lift is not None
+    assert (kept.lift.keep, kept.sketch and kept.sketch.kept) == (True, True)
+    assert ghofl.recipe_for(NAMES[y], x, site_rows=100).fingerprint
+
+
 def test_a_process_is_told_once_that_entries_are_clipped_under_a_recipe(rows):
     """It was told at every message, and at every prediction of a table's rows."""
     x, y = rows

@@ -168,6 +168,7 @@ def _space(
             epsilon=options.privacy.epsilon,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder, table=options.table), proposal
+    _check_keep(options)
     project, seed = options.project, options.seed
     sketch = None if options.sketch is None else Sketch(dim=options.sketch, seed=seed)
     recipe = Recipe(
@@ -183,11 +184,22 @@ def _space(
     return recipe, None
 
 
+def _check_keep(options: RecipeOptions) -> None:
+    if options.keep and options.lift is None:
+        raise RecipeError("keep puts the original features in front of lifted ones, and there is no lift; give it too.")
+    if options.keep and options.sketch is not None:
+        raise RecipeError(
+            f"keep sends the class covariances of the original features, and sketch = {options.sketch} those of a sketch; "
+            "a recipe has one of them: leave the other out."
+        )
+
+
 def _check_budget(options: RecipeOptions) -> None:
     chosen = {name: getattr(options, name) for name in ("statistics", "project", "lift", "sketch")}
-    given = [name for name, value in chosen.items() if value is not None]
+    given = [f"{name} (--{name})" for name, value in chosen.items() if value is not None]
+    given += ["keep"] if options.keep else []
     if given:
-        names = " and ".join(f"{name} (--{name})" for name in given)
+        names = " and ".join(given)
         raise RecipeError(
             f"a budget (--budget) chooses what sites send and in which space, and {names} was given too; "
             "leave one of them out."
