@@ -262,6 +262,8 @@ class Aggregator:
         self._layout, self._blocks = Layout.of(recipe), None if start is None else arrays.copies(start.moments.blocks)
         self._sites = Sites(() if start is None else start.roster)
         self._rows = 0 if start is None else start.moments.rows
+        self._quarantined = () if start is None else start.quarantined
+        self._is_finished = False
 
     def add(self, message: Message, is_given: bool = False) -> None:
         """Add a message, unless it or its site is inside, its recipe is another, or the sum could overflow.
@@ -317,6 +319,7 @@ class Aggregator:
                 self._add(shaped(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
 
     def _check(self, message_id: str, site: str, rows: int) -> None:
+        self._check_open()
         self._sites.check(message_id, site)
         if self._guarantee is None:
             check_overflow(self._layout, self._rows + rows, site or message_id[:8])
@@ -332,16 +335,22 @@ class Aggregator:
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
+        self._check_open()
         return self._total(None if self._blocks is None else arrays.copies(self._blocks))
 
     def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
-        blocks, self._blocks = self._blocks, {}
+        self._check_open()
+        blocks, self._blocks, self._is_finished = self._blocks, None, True
         return self._total(blocks)
+
+    def _check_open(self) -> None:
+        if self._is_finished:
+            raise MessageError("this sum is finished and was given away; add to its total: Aggregator(recipe, total).")
 
     def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
         moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
-        return Total(self.recipe, moments, self._sites.roster(), self._guarantee)
+        return Total(self.recipe, moments, self._sites.roster(), self._guarantee, quarantined=self._quarantined)
 
     def _enter(self, entry: Entry) -> None:
         self._sites.enter(entry)
