@@ -237,7 +237,9 @@ def test_a_damaged_file_says_where_another_one_comes_from(kind, rng):
     whole = total.to_bytes() if kind == "total" else Message.of(total.moments, total.recipe, "north").to_bytes()
     flipped = bytearray(whole)
     flipped[-1] ^= 1
-    read = (lambda data: Total.from_bytes(data)) if kind == "total" else lambda data: Message.from_bytes(data, recipe_of())
+    read = (
+        (lambda data: Total.from_bytes(data)) if kind == "total" else lambda data: Message.from_bytes(data, recipe_of())
+    )
     where = "make it again from its messages" if kind == "total" else "ask the site to send it again"
     with pytest.raises(MessageError, match=f"the {kind} was damaged .*{where}"):
         read(bytes(flipped))

@@ -76,7 +76,9 @@ def test_what_is_beside_a_head_does_not_change_it(uneven, head):
     parts = [np.arange(160)]
     alone = run(uneven, parts, head, sketch=2).heads[head]
     for others in ("qda", "nb,sketched_qda", "fedcgs,nearest_mean"):
-        beside = run(uneven, parts, f"{head},{others}" if head not in others.split(",") else others, sketch=2).heads[head]
+        beside = run(uneven, parts, f"{head},{others}" if head not in others.split(",") else others, sketch=2).heads[
+            head
+        ]
         assert beside.metrics.to_dict() == alone.metrics.to_dict()
         assert beside.payload_bytes == alone.payload_bytes
 

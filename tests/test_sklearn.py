@@ -64,7 +64,9 @@ def test_rows_that_were_never_learned_cannot_be_forgotten():
 def test_only_the_very_rows_that_were_learned_are_forgotten(door):
     """Rows of a class that had enough of them were taken out, although nobody had learned them."""
     x, y = load_iris(return_X_y=True)
-    learned = model().fit(x[::2], y[::2]) if door == "fit" else model().partial_fit(x[:50:2], y[:50:2], classes=[0, 1, 2])
+    learned = (
+        model().fit(x[::2], y[::2]) if door == "fit" else model().partial_fit(x[:50:2], y[:50:2], classes=[0, 1, 2])
+    )
     if door == "partial_fit":
         learned.partial_fit(x[50::2], y[50::2])
     elif door == "merge":

@@ -262,7 +262,7 @@ class Classifier(Shown):
         """The classifier in some bytes, in memory or in a file; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
         check_seal(header, data)
-        _check_known(str(header.get("head")))
+        HEADS.check_usable(str(header.get("head")))
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
@@ -333,19 +333,6 @@ def check_statistics(spec: HeadSpec, total: Total) -> None:
             f"head {spec.name!r} needs {wish} in the recipe, and this total holds {', '.join(layout.shapes)}. "
             f"Possible from it: {', '.join(possible)}."
         )
-
-
-def _check_known(name: str) -> None:
-    """Raise `MessageError` where this installation cannot use the head that a file names; the file is not at fault."""
-    if name not in HEADS:
-        raise MessageError(
-            f"head {name[:40]!r} is unknown; known here are {', '.join(HEADS)}; for a head of another distribution, install "
-            "that distribution."
-        )
-    try:
-        HEADS[name]
-    except HeadError as error:
-        raise MessageError(str(error)) from error
 
 
 def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:

@@ -98,9 +98,9 @@ def assemble(
 ) -> Assembly:
     """The recipe that these options ask for.
 
-    The grid is the given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised. Without
-    such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
-    projection and a radius.
+    The grid is the given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon
+    is promised. Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also
+    give a centre, a projection and a radius.
 
     Guarantees
     ----------

@@ -13,8 +13,9 @@ from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
 from ghofl.heads.spec import HeadSpec
 from ghofl.shapes import Int64, Num
+from ghofl.simulation.needs import total_for
 from ghofl.simulation.partition import Parts
-from ghofl.simulation.simulate import Dataset, Simulation, client_name, total_for
+from ghofl.simulation.simulate import Dataset, Simulation, client_name
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.errors import EmbeddingsError, HeadError
+from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
@@ -26,6 +26,7 @@ from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
+from ghofl.simulation.needs import need_of, needing, notes_on, total_for
 from ghofl.simulation.partition import Parts, count_empty
 from ghofl.site.cohorts import check_cohort
 from ghofl.site.outgoing import Embedded, Outgoing, outgoing
@@ -166,41 +167,8 @@ def simulate(
         payload = sites.payload(need_of(spec, recipe), secure_round)
         results[name] = replace((judge or judge_head)(total_for(total, spec), spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
-    notes = _notes(total, specs)
+    notes = notes_on(total, specs)
     return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round, notes)
-
-
-def total_for(total: Total, spec: HeadSpec) -> Total:
-    """The total with only the statistics that a head asks for, as a federation for this head alone would have it.
-
-    Noise and rounding are those of all statistics together, so such a total stays whole; and 'best' follows from the
-    whole total.
-    """
-    if spec.name == BEST or not _is_exact(total):
-        return total
-    own = _needing(total.recipe, need_of(spec, total.recipe))
-    if own == total.recipe:
-        return total
-    sketch = None if own.sketch is None else Features.of(own).sketch
-    return replace(total, recipe=own, moments=total.moments.restrict(Layout.of(own), sketch))
-
-
-def _is_exact(total: Total) -> bool:
-    return total.guarantee is None and not shifts_of(total.recipe)
-
-
-def _notes(total: Total, specs: Mapping[str, HeadSpec]) -> tuple[str, ...]:
-    """What one head of several owes to those beside it."""
-    if len(specs) < 2:
-        return ()
-    if not _is_exact(total):
-        return ("All heads share the noise or rounding of one total; a head alone may ask for less, and then has less.",)
-    beside = [(name, need_of(spec, total.recipe)) for name, spec in specs.items() if spec.name != BEST]
-    taken = [f"{name} ({', '.join(need)})" for name, need in beside if need != specs[name].needs[0]]
-    taken += [f"{name} (all there is)" for name, spec in specs.items() if spec.name == BEST]
-    if not taken:
-        return ()
-    return (f"These use the statistics that other heads need, and alone would perhaps use others: {', '.join(taken)}.",)
 
 
 class _Sites:
@@ -212,7 +180,7 @@ class _Sites:
         self._data, self._parts, self._recipe, self._report = data, parts, recipe, report
         self._features = Features.of(recipe)
         self._sizes: dict[tuple[str, ...], list[int]] = {need: [] for need in needs}
-        self._alone = {need: _needing(recipe, need) for need in self._sizes}
+        self._alone = {need: needing(recipe, need) for need in self._sizes}
         self.clipping = Clipping()
 
     def total(self, stream: NoiseStream | None) -> Total:
@@ -341,15 +309,6 @@ def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False)
     }
 
 
-def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
-    """The statistics a client would send for this head alone."""
-    layout = Layout.of(recipe)
-    spec = spec.choose(layout, recipe)
-    if not spec.is_possible(layout, recipe):
-        raise HeadError(f"head {spec.name!r} needs {' and '.join(spec.needs[0])}, which this recipe does not ask for.")
-    return next(need for need in spec.needs if all(layout.has(s) for s in need))
-
-
 def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple[str, ...]:
     first = {"B"} if beside_sketch else set()
     first |= {s for spec in specs if len(spec.needs) == 1 for s in spec.needs[0] if s != "Z"}
@@ -367,12 +326,6 @@ def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
     part = round_moments(message.moments.restrict(layout, features.sketch), shifts_of(own))
     header = {"kind": "message", "recipe": message.fingerprint, "id": message.id, "site": message.site}
     return len(encode(part, header | {"clipped": message.clipped}))
-
-
-def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
-    """The recipe that asks for these statistics only."""
-    statistics = statistics_to_store(tuple(s for s in need if s != "Z"))
-    return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 
 def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:

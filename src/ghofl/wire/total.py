@@ -196,8 +196,7 @@ class Total(Shown):
                 f"message {message.name!r} has the id of one that was added and other moments; "
                 "subtract the very message that was added."
             )
-        roster = tuple(e for e in self.roster if e != entry)
-        return replace(self, moments=self.moments - message.moments, roster=roster)
+        return replace(self, moments=self.moments - message.moments, roster=tuple(e for e in self.roster if e != entry))
 
     def to_bytes(self) -> bytes:
         """The total as bytes, with its recipe and roster in the header."""
@@ -260,10 +259,8 @@ class Aggregator:
         self.recipe, plan = recipe, plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
         self._layout, self._blocks = Layout.of(recipe), None if start is None else arrays.copies(start.moments.blocks)
-        self._sites = Sites(() if start is None else start.roster)
+        self._sites = Sites() if start is None else Sites(start.roster, start.quarantined)
         self._rows = 0 if start is None else start.moments.rows
-        self._quarantined = () if start is None else start.quarantined
-        self._is_finished = False
 
     def add(self, message: Message, is_given: bool = False) -> None:
         """Add a message, unless it or its site is inside, its recipe is another, or the sum could overflow.
@@ -319,7 +316,6 @@ class Aggregator:
                 self._add(shaped(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
 
     def _check(self, message_id: str, site: str, rows: int) -> None:
-        self._check_open()
         self._sites.check(message_id, site)
         if self._guarantee is None:
             check_overflow(self._layout, self._rows + rows, site or message_id[:8])
@@ -335,22 +331,17 @@ class Aggregator:
 
     def total(self) -> Total:
         """The total so far. More messages may be added afterwards; the total given here stays as it is."""
-        self._check_open()
         return self._total(None if self._blocks is None else arrays.copies(self._blocks))
 
     def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
-        self._check_open()
-        blocks, self._blocks, self._is_finished = self._blocks, None, True
-        return self._total(blocks)
-
-    def _check_open(self) -> None:
-        if self._is_finished:
-            raise MessageError("this sum is finished and was given away; add to its total: Aggregator(recipe, total).")
+        total, self._blocks = self._total(self._blocks), None
+        self._sites.close()
+        return total
 
     def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
         moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
-        return Total(self.recipe, moments, self._sites.roster(), self._guarantee, quarantined=self._quarantined)
+        return Total(self.recipe, moments, guarantee=self._guarantee, **self._sites.lines())
 
     def _enter(self, entry: Entry) -> None:
         self._sites.enter(entry)
