@@ -186,6 +186,18 @@ def test_the_grid_ends_where_embeddings_of_tables_end():
     assert clipping.clipped == 0
 
 
+@pytest.mark.parametrize("space", [{"lift": 200, "keep": True}, {"lift": 200}, {"project": 32}])
+def test_the_grid_of_a_lifted_table_follows_from_the_schema_and_clips_next_to_nothing(space, rng):
+    """Even where every column of every row lies at an end of its range; 3 to 7 % were clipped."""
+    table = Table(tuple(Column(f"c{i}", "number", low=-1, high=1) for i in range(70)))
+    x = rng.choice([-1.0, 1.0], size=(300, 70))
+    recipe = recipe_of(table, **space)
+    assert Features.of(recipe).rows(x)[1].share < 1e-3
+    assert recipe.grid.scale > recipe.grid.bound / 8  # and the grid is not wasted
+    again = assemble(RecipeOptions(table=table, **space), ("no", "yes"), table.encoder, protected=x).recipe
+    assert again == recipe  # a simulation, which has rows, gets the same
+
+
 def test_a_recipe_whose_encoder_is_not_its_table_is_refused():
     recipe = recipe_of(TABLE)
     with pytest.raises(RecipeError, match="make the recipe again"):
