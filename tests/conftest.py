@@ -12,6 +12,8 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
+from ghofl import errors
+
 for profile, examples in (("ghofl", 60), ("quick", 20)):
     settings.register_profile(
         profile, deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -31,6 +33,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         items[:] = order.with_long_ones_first(items, workers)
+
+
+@pytest.fixture(autouse=True)
+def nothing_said() -> None:
+    """Every test is told what a process is told once."""
+    errors._said.clear()
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Secure rounds by files: what Flower does, without a network."""
 
+import json
 import os
 import subprocess
 import sys
@@ -272,6 +273,19 @@ def test_commands_say_what_to_do_next_and_write_over_nothing(tmp_path, monkeypat
     ghofl("secure", "next", "round", "--close", "join", code=2)
     assert "1 sites joined the round" in capsys.readouterr().err
     ghofl("secure", "next", "round", "--close", "reveal", code=2)
+
+
+def test_a_round_finished_again_writes_over_nothing_unless_forced(tmp_path, monkeypatch):
+    """Where the total was there already, any file named by --json was lost."""
+    recipe, sites = federation(tmp_path)
+    conduct(tmp_path, recipe, sites)
+    monkeypatch.chdir(tmp_path)
+    ghofl("secure", "finish", "round", "-o", "total.ghofl")
+    (tmp_path / "kept.json").write_text("precious")
+    ghofl("secure", "finish", "round", "-o", "total.ghofl", "--json", "kept.json", code=2)
+    assert (tmp_path / "kept.json").read_text() == "precious"
+    ghofl("secure", "finish", "round", "-o", "total.ghofl", "--json", "kept.json", "--force")
+    assert json.loads((tmp_path / "kept.json").read_text())["file"] == "total.ghofl"
 
 
 @pytest.mark.slow
