@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS, answer_letter
 from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.site.inspection import reopen
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
 
@@ -194,6 +196,23 @@ def test_a_policy_without_peers_refuses_and_a_second_round_is_refused_by_the_led
     (tmp_path / "north" / "policy.toml").write_text("min_survivors = 2\n")
     with pytest.raises(PolicyError, match="does not say with whom it joins"):
         answer_letter("join", letters.load(second.invite()), sites[0], sites[0].memory())
+
+
+def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path):
+    """The difference of the two sums would be the exact moments of the fourth site."""
+    recipe, sites = federation(tmp_path, 4, "any_peers = true\nmin_survivors = 2\nmin_difference = 1\n")
+    for name, (x, y) in zip(NAMES, site_rows(4), strict=False):
+        np.savez(tmp_path / name / "rows.npz", x=x, y=np.array(recipe.classes)[y])
+    conduct(tmp_path, recipe, sites[:3])
+    other = replace(recipe, classes=recipe.classes[::-1])
+    other.save(tmp_path / "recipe.toml")
+    for site in sites[:3]:
+        reopen(site, other, NAMES[:4], confirm=True)
+    for name in NAMES[:4]:
+        (tmp_path / name / "policy.toml").write_text("any_peers = true\nmin_survivors = 2\n")
+    (tmp_path / "second").mkdir()
+    with pytest.raises(PolicyError, match=r"would show east by itself.* It would be allowed without east\."):
+        conduct(tmp_path / "second", other, sites)
 
 
 def test_a_folder_of_another_recipe_or_without_a_round_is_refused(tmp_path):

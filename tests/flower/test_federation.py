@@ -586,7 +586,7 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
         assert done["reopened"] is True
         assert done["recipe"] == SECURE.fingerprint
         assert done["cohort"] == everyone
-        assert done["data"] == Site.load(path).count(SECURE).moments.sha256
+        assert done["data"] == Site.load(path).count(SECURE).version
     with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
         run(InProcess(paths[:3]), SECURE, settings(tmp_path / "other"))
     outcome = run(InProcess(paths), SECURE, settings(tmp_path / "again"))

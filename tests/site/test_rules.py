@@ -153,6 +153,68 @@ def test_a_changed_field_of_the_recipe_is_a_second_look_at_the_same_rows(tmp_pat
     assert "is not the one agreed on here" in reply.fields["why"]
 
 
+def swapped(recipe):
+    """The recipe with its first two classes swapped: the same moments, in another order."""
+    first, second, *rest = recipe.classes
+    return replace(recipe, classes=(second, first, *rest))
+
+
+def named_sites(folder, count):
+    """Sites whose labels are class names, so that a recipe may list the classes in any order."""
+    paths = make_sites(folder, count, SECURE)
+    for i in range(count):
+        with np.load(folder / f"{i}.npz") as data:
+            x, y = data["x"], np.array(SECURE.classes)[data["y"]]
+        np.savez(folder / f"{i}.npz", x=x, y=y)
+    return paths
+
+
+def reopen_loosely(folder, paths, recipe_file, names):
+    """Re-open under a looser policy, so that the check in the round itself is seen."""
+    policy = folder / "policy.toml"
+    before = policy.read_text()
+    policy.write_text(before + "min_difference = 1\n")
+    for path in paths:
+        done = reopen(path, recipe_file, names)
+        assert done.exit_code == 0, done.output
+    policy.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "changed", [swapped, lambda recipe: recipes(recipe, 2)[1]], ids=["swapped classes", "another grid"]
+)
+def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path, changed):
+    """The difference of the two sums would be the exact moments of the fourth site."""
+    other = changed(SECURE)
+    paths, recipe_file = named_sites(tmp_path, 4), tmp_path / "other.toml"
+    other.save(recipe_file)
+    run(InProcess(paths[:3]), SECURE, settings(tmp_path / "1"))
+    reopen_loosely(tmp_path, paths[:3], recipe_file, names_of(paths))
+    with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
+        run(InProcess(paths), other, settings(tmp_path / "2"))
+    sites = json.loads((tmp_path / "2" / "report.json").read_text())["sites"]
+    assert all("would show site-3 by itself" in what for what in sites.values()), sites
+    assert all("It would be allowed without site-3." in sites[f"site-{i}"] for i in range(3)), sites
+    assert "No small change of the cohort would be allowed." in sites["site-3"]
+    again = reopen(paths[0], recipe_file, [*names_of(paths[:2]), "site-3"])
+    assert "It would be allowed with site-2 as well and without site-3." in str(again.exception)
+
+
+@pytest.mark.parametrize("grown", [(0, 1, 2), ()], ids=["grown rows", "the same rows"])
+def test_the_same_sites_may_have_another_round_of_another_recipe_or_grown_rows(tmp_path, grown):
+    other = swapped(SECURE)
+    paths, recipe_file = named_sites(tmp_path, 3), tmp_path / "other.toml"
+    other.save(recipe_file)
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    for i in grown:
+        with np.load(tmp_path / f"{i}.npz") as data:
+            x, y = data["x"], data["y"]
+        np.savez(tmp_path / f"{i}.npz", x=np.vstack([x, x[:1] + 1]), y=np.append(y, y[0]))
+    reopen_loosely(tmp_path, paths, recipe_file, names_of(paths))
+    outcome = run(InProcess(paths), other, settings(tmp_path / "2"))
+    assert outcome.total.moments == exact_total(tmp_path, paths, other)
+
+
 def test_two_hundred_recipes_at_epsilon_one_are_one_answer_without_a_budget(tmp_path):
     path = make_sites(tmp_path, 2, LOCAL, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["local"]\n')[0]
     policy, releases = Site.load(path).conditions(), []

@@ -14,10 +14,12 @@ from ghofl.features import Clipping, Features
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
+from ghofl.recipe.labels import class_numbers
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
+from ghofl.site.version import RowVersion
 from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
 from ghofl.workers import prefetch
@@ -51,11 +53,15 @@ class Encodable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read."""
+    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read.
+
+    `version` names the rows (see `version`); it is empty where nobody asked for it.
+    """
 
     moments: Moments
     clipping: Clipping = field(default_factory=Clipping)
     bad: tuple[Bad, ...] = field(default=(), repr=False)
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,17 +117,23 @@ def outgoing(
     return Outgoing(recipe, left, counted)
 
 
-def count(features: Features, rows: Embedded | Encodable, progress: Progress | None = None) -> Counted:
-    """The exact moments of a site's rows, a block of them at a time."""
+def count(
+    features: Features, rows: Embedded | Encodable, progress: Progress | None = None, version: RowVersion | None = None
+) -> Counted:
+    """The exact moments of a site's rows, a block of them at a time; a `version` is told every row on the way."""
     check_persons(features.recipe, rows.rows_per_person)
+    if version is not None and isinstance(rows, Encodable):
+        rows = _watched(rows, features.recipe.classes, version)
     layout = Layout.of(features.recipe)
     builder, clipping, bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
     blocks = _blocks(rows, progress or (lambda *_: None), features.recipe.classes, bad)
     for x, y in blocks:
+        if version is not None and isinstance(rows, Embedded):
+            version.add(x, y)
         q, clipped = features.rows(x)
         builder.add(q, y)
         clipping += clipped
-    return Counted(builder.moments(), clipping, tuple(bad))
+    return Counted(builder.moments(), clipping, tuple(bad), "" if version is None else version.text)
 
 
 def limit_persons(
@@ -138,6 +150,14 @@ def limit_persons(
         return Embedded(rows.x[keep], rows.y[keep], rows.bad, most)
     keep = first_rows(load_persons(source, column, split, len(rows.samples)), most)
     return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
+
+
+def _watched(rows: Encodable, classes: tuple[str, ...], version: RowVersion) -> Encodable:
+    """The rows, whose samples tell the version when they are read; those without labels are refused later."""
+    if rows.samples.labels is None:
+        return rows
+    y = class_numbers(rows.samples.labels, classes, rows.labels_are_numbers)
+    return replace(rows, samples=version.watch(rows.samples, y))
 
 
 def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ...], bad: list[Bad]):

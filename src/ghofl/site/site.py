@@ -25,6 +25,7 @@ from ghofl.site.memory import FolderMemory, Memory
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limit_persons
 from ghofl.site.policy import Policy
 from ghofl.site.rows import load_embedded, load_encodable
+from ghofl.site.version import RowVersion
 
 
 @runtime_checkable
@@ -152,8 +153,8 @@ class Site:
         self.conditions().check_recipe(recipe)
 
     def count(self, recipe: Recipe) -> Counted:
-        """The exact moments of this site's rows."""
-        return count(Features.of(recipe), self._rows(recipe))
+        """The exact moments of this site's rows, with the version of those rows."""
+        return count(Features.of(recipe), self._rows(recipe), version=RowVersion(recipe.classes))
 
     def audit(self, left: Outgoing) -> tuple[str, ...]:
         """What leaves, in sentences about what it would reveal to someone who reads it."""
