@@ -16,6 +16,7 @@ from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS, answer_letter
 from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.site.answers import answer
 from ghofl.site.inspection import reopen
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
@@ -213,6 +214,17 @@ def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path
     (tmp_path / "second").mkdir()
     with pytest.raises(PolicyError, match=r"would show east by itself.* It would be allowed without east\."):
         conduct(tmp_path / "second", other, sites)
+
+
+def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_saw(tmp_path):
+    recipe, sites = federation(tmp_path, 5)
+    total = conduct(tmp_path, recipe, sites, {"endorse": ["west"]}, Options(dropout=0.2))
+    assert "west" in {entry.site for entry in total.roster}
+    plain = replace(recipe, privacy=Privacy())
+    plain.save(tmp_path / "recipe.toml")
+    reply = answer("message", Letter({"recipe": plain.to_toml()}), sites[2], sites[2].memory())
+    assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert "would show west by itself" in reply.fields["why"]
 
 
 def test_a_folder_of_another_recipe_or_without_a_round_is_refused(tmp_path):

@@ -302,6 +302,21 @@ def test_an_exact_message_and_a_secure_sum_do_not_leave_one_folder(tmp_path):
         run(InProcess(paths), SECURE, settings(tmp_path / "2"))
 
 
+def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_saw(tmp_path):
+    """The vector of the site that was not asked to sign is in the sum all the same."""
+    paths = make_sites(tmp_path, 5, SECURE)
+    run(InProcess(paths, dead={101: "endorse"}), SECURE, settings(tmp_path / "1"))
+    history = history_of(paths[1])
+    assert (len(history.releases), history.lists, history.reveals) == (1, (), ())
+    reply = message(paths[1], PLAIN)
+    assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert "would show site-1 by itself" in reply.fields["why"]
+    assert [release.is_message for release in history_of(paths[1]).releases] == [False]
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text() + "min_difference = 1\n")
+    assert message(paths[1], PLAIN).fields["status"] == "sent"
+
+
 @pytest.mark.parametrize("recipe", [LOCAL, SECURE], ids=["epsilon", "secure"])
 def test_a_recipe_with_a_promise_needs_the_site_s_own_copy_or_an_approval(tmp_path, recipe):
     path = make_sites(tmp_path, 3, recipe, "any_recipe = false\n")[0]

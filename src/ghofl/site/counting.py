@@ -31,15 +31,16 @@ def record_question(action: str, query: Letter, about: Mapping[str, str], reply:
 def record_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memory) -> None:
     """Record that a message leaves, the first time that it does.
 
-    An exact message must not leave beside a secure sum that this site was in: subtracted, it shows the others' sum.
+    An exact message must not leave beside a secure sum that this site may be in: subtracted, it shows the others' sum. It
+    may be in one as soon as its masked vector has left, whether it was asked to sign a survivor list or not.
     """
     history = History.load(memory)
     if any(release.key == parcel.message_id for release in history.releases):
         return
     promised = promise_of(recipe)
     is_exact = promised is None or promised.mechanism == "central"
-    if is_exact and (history.lists or history.reveals):
-        history.check_sum(site.name, [site.name], parcel.data, site.conditions().min_difference)
+    if is_exact:
+        history.check_message(site.name, parcel.data, site.conditions().min_difference)
     facts = {"id": parcel.message_id, "recipe": recipe.fingerprint, "data": parcel.data, "rows": parcel.rows}
     Ledger.load(memory).write(memory, "sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
 

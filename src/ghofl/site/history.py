@@ -172,6 +172,20 @@ class History:
                 + (_advice(known, cohort, by_site, fewest, site) if len(cohort) > 1 else "")
             )
 
+    def check_message(self, site: str, data: str, fewest: int) -> None:
+        """Raise `PolicyError` when an exact message would show fewer than `fewest` sites beside a secure sum.
+
+        A masked vector counts as a sum: once it has left, the others can finish the round without this site.
+        """
+        masked = [release.key for release in self.releases if not release.is_message and not release.is_report]
+        if self.lists or self.reveals:
+            self.check_sum(site, [site], data, fewest)
+        if masked and fewest > 1:
+            raise PolicyError(
+                f"a masked vector of this site left in round {masked[-1][:8]}, and beside the sum of that round an exact "
+                f"message would show {site} by itself; its policy's min_difference is {fewest}."
+            )
+
     def check_approval(
         self, recipe: Recipe, parcel: str, data: str, cohort: Iterable[str] | None = None, round_id: str = ""
     ) -> None:
