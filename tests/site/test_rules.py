@@ -12,11 +12,14 @@ from ghofl.errors import FederationError, PolicyError
 from ghofl.flower.server.federation import run
 from ghofl.privacy import epsilon_of
 from ghofl.recipe import Privacy
+from ghofl.secure.messages import Survivors
+from ghofl.secure.wire import from_bytes, to_bytes
 from ghofl.site.answers import answer
 from ghofl.site.budget import Release, check_budget, compose_releases, describe_releases, promise_of
 from ghofl.site.history import History
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
+from ghofl.site.memory import FolderMemory
 from ghofl.site.policy import Policy
 from ghofl.site.site import Site
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
@@ -354,6 +357,57 @@ def test_an_approval_is_for_one_recipe_these_rows_one_cohort_and_so_many_rounds(
         run(InProcess(paths), SECURE, settings(tmp_path / "4"))
     assert "is used up" in (tmp_path / "4" / "report.json").read_text()
     assert "waits for --confirm" in invoke("check", paths[0], "--recipe", recipe_file).output
+
+
+class Faulty(InProcess):
+    """An engine whose first site fails between a line of its ledger and what it keeps, and is then asked `again`."""
+
+    def __init__(self, paths, monkeypatch, again):
+        super().__init__(paths)
+        self.monkeypatch, self.again, self.replies = monkeypatch, again, []
+
+    def ask(self, action, letters, seconds, size):
+        if action == "endorse" and 100 in letters and not self.replies:
+            site, letter = Site.load(self.paths[100]), letters[100]
+            with self.monkeypatch.context() as patch:
+                patch.setattr(FolderMemory, "put", self.failing(FolderMemory.put))
+                self.replies.append(answer(action, letter, site, site.memory()))
+            content = self.again(letter.content)
+            self.replies.append(answer(action, Letter(letter.fields, content), site, site.memory()))
+        yield from super().ask(action, letters, seconds, size)
+
+    @staticmethod
+    def failing(put):
+        def failing_put(memory, name, content):
+            if name.endswith("/endorse"):
+                raise OSError(28, "No space left on device")
+            put(memory, name, content)
+
+        return failing_put
+
+
+def without_the_last(letter):
+    """A survivor list on which the last site has vanished."""
+    shown = from_bytes(Survivors, letter, limit=2**20)
+    assert shown.survivors == bytes([0b1111])
+    return to_bytes(replace(shown, survivors=bytes([0b0111]), vanished=bytes([0b1000])))
+
+
+@pytest.mark.parametrize("again", [without_the_last, bytes], ids=["another list", "the same list"])
+def test_a_site_that_failed_after_it_recorded_a_list_signs_no_other(tmp_path, monkeypatch, again):
+    paths = make_sites(tmp_path, 4, SECURE)
+    engine = Faulty(paths, monkeypatch, again)
+    outcome = run(engine, SECURE, settings(tmp_path / "1", dropout=0.2))
+    fault, second = engine.replies
+    assert (fault.fields["status"], fault.payload) == ("refused", b"")
+    if again is without_the_last:
+        assert "names other survivors for round" in second.fields["why"]
+        assert second.payload == b""
+    else:
+        assert second.fields["status"] == "sent"
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    lists = history_of(paths[0]).lists
+    assert [listed.survivors for listed in lists] == [tuple(names_of(paths))]
 
 
 def test_the_ledger_of_a_round_names_its_cohort_survivors_and_guarantee(tmp_path):

@@ -53,8 +53,12 @@ def record_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memor
 
 
 def record_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Record that a survivor list is signed; raises where its sum, with earlier ones, would show too few sites."""
+    """Record that a survivor list is signed; raises where its sum, with earlier ones, would show too few sites.
+
+    A round has one list: another one than the ledger names is refused, also where the reply to the first was lost.
+    """
     history, facts = History.load(memory), _facts(state, recipe, data)
+    history.check_list(facts["round"], facts["survivors"])
     fewest, others = site.conditions().min_difference, load_known(facts["round"], memory)
     history.check_sum(site.name, facts["survivors"], data, fewest, facts["round"], others)
     if all(listed.round != facts["round"] for listed in history.lists):
@@ -62,9 +66,10 @@ def record_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, 
 
 
 def record_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Record that shares are revealed."""
-    facts = _facts(state, recipe, data)
-    if all(reveal.round != facts["round"] for reveal in History.load(memory).reveals):
+    """Record that shares are revealed; raises unless the ledger names the same survivors for this round."""
+    history, facts = History.load(memory), _facts(state, recipe, data)
+    history.check_list(facts["round"], facts["survivors"])
+    if all(reveal.round != facts["round"] for reveal in history.reveals):
         Ledger.load(memory).write(memory, "revealed", **facts)
 
 

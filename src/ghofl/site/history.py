@@ -172,6 +172,15 @@ class History:
                 + (_advice(known, cohort, by_site, fewest, site) if len(cohort) > 1 else "")
             )
 
+    def check_list(self, round_id: str, survivors: Iterable[str]) -> None:
+        """Raise `PolicyError` where the ledger names other survivors for this round."""
+        names = tuple(sorted(survivors))
+        if any(each.round == round_id and each.survivors != names for each in (*self.lists, *self.reveals)):
+            raise PolicyError(
+                f"this site's ledger names other survivors for round {round_id!r}, and a round has one list; start another "
+                "round."
+            )
+
     def check_message(self, site: str, data: str, fewest: int) -> None:
         """Raise `PolicyError` when an exact message would show fewer than `fewest` sites beside a secure sum.
 
