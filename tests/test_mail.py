@@ -227,6 +227,17 @@ def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_
     assert "would show west by itself" in reply.fields["why"]
 
 
+def test_a_site_that_lost_its_ledger_answers_no_letter(tmp_path):
+    recipe, sites = federation(tmp_path)
+    opened = RoundFolder.open(tmp_path / "round", recipe, Options())
+    answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
+    for name in ("ledger.jsonl", "ledger.head"):
+        (tmp_path / "north" / "keep" / name).unlink()
+    with pytest.raises(PolicyError, match="SiteError"):
+        answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
+    assert not (tmp_path / "north" / "keep" / "ledger.jsonl").exists()
+
+
 def test_a_folder_of_another_recipe_or_without_a_round_is_refused(tmp_path):
     recipe, _ = federation(tmp_path)
     with pytest.raises(FederationError, match="holds no round"):

@@ -415,7 +415,7 @@ def test_the_ledger_of_a_round_names_its_cohort_survivors_and_guarantee(tmp_path
     run(InProcess(paths), SHARED, settings(tmp_path / "1"))
     lines = Ledger.load(Site.load(paths[0]).memory()).lines
     kinds = [line.what for line in lines]
-    assert [kind for kind in kinds if kind != "answered"] == ["masked", "endorsed", "revealed"]
+    assert [kind for kind in kinds if kind != "answered"] == ["packed", "joined", "masked", "endorsed", "revealed"]
     assert kinds.count("answered") == 6
     for kind in ("endorsed", "revealed"):
         facts = lines[kinds.index(kind)].facts

@@ -52,8 +52,12 @@ class ContextMemory:
 
     def forget(self, prefix: str) -> None:
         """Forget every name below a prefix."""
-        for name in [name for name in self._records if name.startswith(prefix + "/")]:
+        for name in self.names(prefix):
             del self._records[name]
+
+    def names(self, prefix: str) -> list[str]:
+        """Every name below a prefix."""
+        return [name for name in self._records if name.startswith(prefix + "/")]
 
 
 def make_app() -> ClientApp:

@@ -45,6 +45,13 @@ def record_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memo
     Ledger.load(memory).write(memory, "sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
 
 
+def record_join(round_id: str, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Record that the site joins a round."""
+    ledger = Ledger.load(memory)
+    if all(line.facts["round"] != round_id for line in ledger.of("joined")):
+        ledger.write(memory, "joined", round=round_id, recipe=recipe.fingerprint, data=data)
+
+
 def record_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
     """Record that a masked vector leaves."""
     if all(release.key != agreement.round_id for release in History.load(memory).releases):

@@ -133,7 +133,7 @@ def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Keep a parcel, so that a second query gets the same bytes: same id, same noise."""
+    """Keep a parcel, so that a second query gets the same bytes: same id, same noise; a line of the ledger says so."""
     values = {
         "is_message": parcel.is_message,
         "rows": parcel.rows,
@@ -142,6 +142,7 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
         "data": parcel.data,
         "clipped": parcel.clipped,
     }
+    Ledger.load(memory).write(memory, "packed", recipe=recipe.fingerprint, sha256=parcel.sha256, data=parcel.data)
     memory.put(_key(recipe, "bin"), parcel.content)
     memory.put(_key(recipe, "json"), json.dumps(values, indent=1, ensure_ascii=False).encode())
 
