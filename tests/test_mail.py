@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS, answer_letter
 from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.secure import client
 from ghofl.site.answers import answer
 from ghofl.site.inspection import reopen
 from ghofl.site.letter import Letter
@@ -236,6 +238,24 @@ def test_a_site_that_lost_its_ledger_answers_no_letter(tmp_path):
     with pytest.raises(PolicyError, match="SiteError"):
         answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
     assert not (tmp_path / "north" / "keep" / "ledger.jsonl").exists()
+
+
+def test_a_dealer_of_no_shares_costs_nobody_a_reveal(tmp_path, monkeypatch):
+    """What it dealt is noticed before a vector leaves; the others have another round, without being re-opened."""
+    recipe, sites = federation(tmp_path, 4)
+    honest, bad = client._shares, sorted(NAMES[:4]).index("west")
+
+    def cheating(state, secret, kind, holders):
+        shares = honest(state, secret, kind, holders)
+        return shares if state.seat != bad else tuple(SimpleNamespace(content=b"\xff" * 33) for _ in shares)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "_shares", cheating)
+        with pytest.raises(PolicyError, match="refuses, .* to mask beside 'west', who dealt it something"):
+            conduct(tmp_path, recipe, sites)
+    (tmp_path / "second").mkdir()
+    others = [site for site in sites if site.name != "west"]
+    assert conduct(tmp_path / "second", recipe, others).moments == plain_sum(recipe, 4, [s.name for s in others])
 
 
 def test_a_folder_of_another_recipe_or_without_a_round_is_refused(tmp_path):

@@ -130,8 +130,8 @@ class History:
         if self.allows(recipe, data, cohort) or any(reveal.round == round_id for reveal in self.reveals):
             return
         raise PolicyError(
-            "this site has already revealed in a round, and does so only once; its administrator may re-open it for one "
-            "recipe, its rows and one cohort: ghofl flower reopen."
+            f"this site has already revealed in a round ({', '.join(each.round[:8] for each in self.reveals[-3:])}), and does "
+            "so only once; its administrator may re-open it for one recipe, its rows and one cohort: ghofl flower reopen."
         )
 
     def allows(self, recipe: str, data: str, cohort: Iterable[str] | None = None) -> bool:
