@@ -228,6 +228,23 @@ def test_a_ledger_whose_first_line_was_written_before_its_head_counts(tmp_path):
     assert len(Ledger.load(memory).lines) == 2
 
 
+def test_a_site_whose_head_could_not_be_written_goes_on_when_it_can_be(tmp_path, monkeypatch):
+    memory, put = FolderMemory(tmp_path / "memory"), FolderMemory.put
+
+    def full(self, name, content):
+        if name == HEAD:
+            raise OSError(28, "No space left on device")
+        put(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderMemory, "put", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                Ledger.load(memory).write(memory, "refused", why="x")
+    assert len(Ledger.load(memory).write(memory, "answered").lines) == 2
+    assert len(Ledger.load(memory).lines) == 2
+
+
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_path):
     script = (

@@ -198,7 +198,7 @@ def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path
     sites = json.loads((tmp_path / "2" / "report.json").read_text())["sites"]
     assert all("would show site-3 by itself" in what for what in sites.values()), sites
     assert all("It would be allowed without site-3." in sites[f"site-{i}"] for i in range(3)), sites
-    assert "No small change of the cohort would be allowed." in sites["site-3"]
+    assert "No cohort close to this one was found that would be allowed." in sites["site-3"]
     again = reopen(paths[0], recipe_file, [*names_of(paths[:2]), "site-3"])
     assert "It would be allowed with site-2 as well and without site-3." in str(again.exception)
 

@@ -21,6 +21,7 @@ from ghofl.site.memory import Memory
 from ghofl.site.overlap import FEW_LOOKS, MOST_LOOKS, Sum, find_isolated, nearest_cohort, without_versions
 
 FEWEST_SITES = 3  # of a secure round
+MOST_KNOWN = 8  # sums, up to which another cohort is searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class History:
             raise PolicyError(
                 f"with the sums that this site knows of, a sum over these sites would show {', '.join(shown)} by "
                 f"{'itself' if len(shown) == 1 else 'themselves'}; its policy's min_difference is {fewest}."
-                + (_advice(known, cohort, by_site, fewest, site) if len(cohort) > 1 else "")
+                + (_advice(known, cohort, shown, by_site, fewest, site) if len(cohort) > 1 else "")
             )
 
     def check_list(self, round_id: str, survivors: Iterable[str]) -> None:
@@ -224,19 +225,26 @@ def _shown(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS) -> tu
     return find_isolated(sums, fewest, most_looks) or find_isolated(by_names, fewest, most_looks)
 
 
-def _advice(known: Sequence[Sum], cohort: frozenset[str], by_site: Mapping[str, Known], fewest: int, site: str) -> str:
+def _advice(
+    known: Sequence[Sum],
+    cohort: frozenset[str],
+    shown: Sequence[str],
+    by_site: Mapping[str, Known],
+    fewest: int,
+    site: str,
+) -> str:
     """What to change so that a round of these sites would be allowed, in a sentence after the refusal."""
 
     def passes(names: frozenset[str]) -> bool:
-        if site not in names or len(names) < FEWEST_SITES:
+        if site not in names or len(names) < FEWEST_SITES or len(known) > MOST_KNOWN:
             return False
         with suppress(PolicyError):  # too much to check
             return not _shown([*known, sum_over(names, by_site)], fewest, FEW_LOOKS)
         return False
 
-    found = nearest_cohort(cohort, {name for each in known for name, _ in each}, passes)
+    found = nearest_cohort(cohort, {name for each in known for name, _ in each}, shown, passes)
     if found is None:
-        return " No small change of the cohort would be allowed."
+        return " No cohort close to this one was found that would be allowed."
     more, less = sorted(found - cohort), sorted(cohort - found)
     words = [f"with {' and '.join(more)} as well"] * bool(more) + [f"without {' and '.join(less)}"] * bool(less)
     return f" It would be allowed {' and '.join(words)}."

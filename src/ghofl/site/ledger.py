@@ -14,7 +14,7 @@ before any other file that shows it: so a ledger without the lines of those file
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -98,6 +98,8 @@ class Ledger:
             memory.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
             return Ledger(self.lines).write(memory, "torn", bytes=self.torn).write(memory, what, **facts)
         assert not set(facts) & set(OWN_KEYS)
+        if self.lines and memory.get(HEAD) is None:  # it could not be written after the first line
+            self._name_last(memory)
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         line = Line(len(self.lines) + 1, time, what, self.head, _plain(facts))
         raw = _raw(line)
@@ -106,9 +108,12 @@ class Ledger:
                 f"a line of the ledger would have {len(raw):,} bytes, and {LONGEST:,} are allowed; use shorter names."
             )
         memory.append(LEDGER, raw + b"\n")
-        done = Line(line.number, time, what, self.head, line.facts, hashlib.sha256(raw).hexdigest())
-        memory.put(HEAD, f"{done.number} {done.sha256}\n".encode())
-        return Ledger((*self.lines, done))
+        done = Ledger((*self.lines, replace(line, sha256=hashlib.sha256(raw).hexdigest())))
+        done._name_last(memory)
+        return done
+
+    def _name_last(self, memory: Memory) -> None:
+        memory.put(HEAD, f"{len(self.lines)} {self.head}\n".encode())
 
     def of(self, *kinds: str) -> Iterator[Line]:
         """The lines of some kinds, in order."""
