@@ -266,7 +266,7 @@ def test_a_node_s_configuration_names_its_site_file_with_a_text(site):
     [
         {"partition-id": "0"}, {"partition-id": 3}, {"partition-id": -1}, {"num-partitions": None}, {"num-partitions": 2.0},
         {"simulated-alpha": "x"}, {"simulated-alpha": -1.0}, {"simulated-alpha": float("nan")}, {"simulated-seed": 1.5},
-        {"simulated-seed": -1}, {"simulated-embeddings": 5}, {"simulated-embeddings": "a\0b"},
+        {"simulated-seed": -1}, {"simulated-embeddings": 5}, {"simulated-embeddings": "a\0b"}, {"simulated-alph": 0.5},
     ],
     ids=str,
 )  # fmt: skip

@@ -245,6 +245,49 @@ def test_a_site_whose_head_could_not_be_written_goes_on_when_it_can_be(tmp_path,
     assert len(Ledger.load(memory).lines) == 2
 
 
+class Killed(BaseException):
+    """The site's process ends here."""
+
+
+def dying(monkeypatch, at):
+    """Let a site die before its write number `at` (an even one), or after it (an odd one)."""
+    count = []
+
+    def wrap(act):
+        def dying_act(self, *what):
+            count.append(what)
+            if at == 2 * len(count):
+                raise Killed
+            act(self, *what)
+            if at == 2 * len(count) + 1:
+                raise Killed
+
+        return dying_act
+
+    for name in ("put", "append", "forget"):
+        monkeypatch.setattr(FolderMemory, name, wrap(getattr(FolderMemory, name)))
+
+
+@pytest.mark.slow
+def test_a_site_that_dies_at_any_write_is_not_taken_for_one_that_lost_its_ledger(tmp_path, monkeypatch):
+    query, later = (Letter({"recipe": SECURE.to_toml(), "round": digit * 32}) for digit in "01")
+    deaths = 0
+    for at in range(2, 60):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        site = Site.load(make_sites(folder, 3, SECURE)[0])
+        with monkeypatch.context() as patch:
+            dying(patch, at)
+            try:
+                assert answer("join", query, site, site.memory()).fields["status"] == "joined"
+            except Killed:
+                deaths += 1
+        assert answer("join", later, site, site.memory()).fields["status"] == "joined"
+        if deaths < at - 1:
+            break
+    assert deaths >= 20
+
+
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_path):
     script = (

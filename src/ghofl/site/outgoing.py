@@ -14,7 +14,6 @@ from ghofl.features import Clipping, Features
 from ghofl.moments import Layout, Moments, MomentsBuilder
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
-from ghofl.recipe.labels import class_numbers
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
@@ -123,7 +122,7 @@ def count(
     """The exact moments of a site's rows, a block of them at a time; a `version` is told every row on the way."""
     check_persons(features.recipe, rows.rows_per_person)
     if version is not None and isinstance(rows, Encodable):
-        rows = _watched(rows, features.recipe.classes, version)
+        rows = replace(rows, samples=version.watch(rows.samples))
     layout = Layout.of(features.recipe)
     builder, clipping, bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
     blocks = _blocks(rows, progress or (lambda *_: None), features.recipe.classes, bad)
@@ -150,14 +149,6 @@ def limit_persons(
         return Embedded(rows.x[keep], rows.y[keep], rows.bad, most)
     keep = first_rows(load_persons(source, column, split, len(rows.samples)), most)
     return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
-
-
-def _watched(rows: Encodable, classes: tuple[str, ...], version: RowVersion) -> Encodable:
-    """The rows, whose samples tell the version when they are read; those without labels are refused later."""
-    if rows.samples.labels is None:
-        return rows
-    y = class_numbers(rows.samples.labels, classes, rows.labels_are_numbers)
-    return replace(rows, samples=version.watch(rows.samples, y))
 
 
 def _blocks(rows: Embedded | Encodable, report: Progress, classes: tuple[str, ...], bad: list[Bad]):

@@ -26,21 +26,18 @@ class RowVersion:
     """
 
     def __init__(self, classes: Sequence[str]) -> None:
-        self._digests = bytearray()
-        self._starts = [
-            hashlib.sha256(_label(name)) for name in (*classes, "")
-        ]  # the last one is for a row of no class
+        self._classes, self._digests = tuple(classes), bytearray()
 
     def add(self, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]) -> None:
         """Add rows with their class numbers."""
         for start in range(0, len(x), BLOCK):
             rows = np.ascontiguousarray(x[start : start + BLOCK], dtype="<f8") + 0.0  # so that −0 is 0
             for row, number in zip(rows, y[start : start + BLOCK].tolist(), strict=True):
-                self._add(number, row.data)
+                self._add(self._name(number), row.data)
 
-    def watch(self, samples: Samples, y: Int64[np.ndarray, " n"]) -> Samples:
+    def watch(self, samples: Samples) -> Samples:
         """The same samples; each is added when it is read, by whichever thread."""
-        return samples.map(lambda sample, i: self._add_sample(sample, int(y[i])), "")
+        return samples.map(lambda sample, i: self._add_sample(sample, i, samples), "")
 
     @property
     def text(self) -> str:
@@ -48,17 +45,25 @@ class RowVersion:
         digests = np.sort(np.frombuffer(bytes(self._digests), dtype=f"S{DIGEST}"))
         return hashlib.sha256(f"ghofl rows 2|{len(digests)}\n".encode() + digests.tobytes()).hexdigest()
 
-    def _add_sample(self, sample: np.ndarray | str, number: int) -> np.ndarray | str:
+    def _add_sample(self, sample: np.ndarray | str, i: int, samples: Samples) -> np.ndarray | str:
+        name = "" if samples.labels is None else self._name(samples.labels[i])
         if isinstance(sample, str):
-            self._add(number, sample.encode("utf-8", "surrogatepass"))
+            self._add(name, sample.encode("utf-8", "surrogatepass"))
         elif sample.ndim == 1:
-            self.add(sample[None], np.array([number]))
+            self._add(name, (np.ascontiguousarray(sample, dtype="<f8") + 0.0).data)
         else:
-            self._add(number, f"{sample.shape}".encode() + np.ascontiguousarray(sample).tobytes())
+            self._add(name, f"{sample.shape}".encode() + np.ascontiguousarray(sample).tobytes())
         return sample
 
-    def _add(self, number: int, content: bytes | memoryview) -> None:
-        digest = self._starts[number if number >= 0 else -1].copy()
+    def _name(self, label: object) -> str:
+        """The class of a label: a name, or a position in the list of classes. No label is refused here."""
+        if not isinstance(label, int | np.integer):
+            return str(label)
+        return self._classes[int(label)] if 0 <= label < len(self._classes) else ""
+
+    def _add(self, name: str, content: bytes | memoryview) -> None:
+        label = name.encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(f"{len(label)}:".encode() + label)
         digest.update(content)
         self._digests.extend(digest.digest()[:DIGEST])
 
@@ -68,8 +73,3 @@ def version_of(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], classes:
     version = RowVersion(classes)
     version.add(x, y)
     return version.text
-
-
-def _label(name: str) -> bytes:
-    label = name.encode("utf-8", "surrogatepass")
-    return f"{len(label)}:".encode() + label
