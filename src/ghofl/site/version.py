@@ -1,4 +1,4 @@
-"""Which rows a site has, as one hash: the same for the same rows, whatever their file, their order or the recipe.
+"""Which rows a site has, as one hash: the same for the same rows, whatever their file, order, grid or statistics.
 
 A row is its embedding as float64 numbers, or its sample (a text, the pixels of an image) where an encoder makes the
 embedding, and the name of its class. Rows of a table are the numbers that the recipe's schema makes of them. Only rows
