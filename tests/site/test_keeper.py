@@ -398,7 +398,8 @@ def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
         assert outcome.total.moments == exact_total(folder, paths)
         assert len(started) == 2
         ledger = Ledger.load(Site.load(paths[0]).memory())
-        assert [line.what for line in ledger.lines if line.what != "answered"] == ["masked", "endorsed", "revealed"]
+        kinds = [line.what for line in ledger.lines if line.what != "answered"]
+        assert kinds == ["packed", "joined", "masked", "endorsed", "revealed"]
     finally:
         for process in started:
             process.kill()

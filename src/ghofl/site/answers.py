@@ -30,6 +30,7 @@ from ghofl.site import binding
 from ghofl.site.counting import (
     check_round,
     load_known,
+    record_join,
     record_list,
     record_message,
     record_question,
@@ -39,6 +40,7 @@ from ghofl.site.counting import (
 )
 from ghofl.site.history import History
 from ghofl.site.known import Known
+from ghofl.site.ledger import USED
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
@@ -129,7 +131,9 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         _log_sentences(site, parcel.sentences, len(parcel.content))
     identity = Identity(kept) if kept else Identity.fresh()
     if kept is None:
-        memory.put("used-rounds", "\n".join([*_used_rounds(memory), round_id]).encode())
+        if memory.is_lasting:  # before any file shows the round, so that a ledger without the line is a damaged one
+            record_join(round_id, recipe, data, memory)
+        memory.put(USED, "\n".join([*_used_rounds(memory), round_id]).encode())
         memory.forget("round")  # an older round is over when a new one begins
         memory.put(f"round/{round_id}/recipe", recipe.to_toml().encode())
         memory.put(f"round/{round_id}/data", data.encode())
@@ -324,7 +328,7 @@ def _kept_data(memory: Memory, round_id: str) -> str:
 
 
 def _used_rounds(memory: Memory) -> tuple[str, ...]:
-    return tuple((memory.get("used-rounds") or b"").decode().split())
+    return tuple((memory.get(USED) or b"").decode().split())
 
 
 def _log_sentences(site: Custodian, sentences: tuple[str, ...], size: int) -> None:

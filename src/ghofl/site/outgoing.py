@@ -18,6 +18,7 @@ from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Int64, Num
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
+from ghofl.site.version import RowVersion
 from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
 from ghofl.workers import prefetch
@@ -51,11 +52,15 @@ class Encodable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read."""
+    """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read.
+
+    `version` names the rows (see `version`); it is empty where nobody asked for it.
+    """
 
     moments: Moments
     clipping: Clipping = field(default_factory=Clipping)
     bad: tuple[Bad, ...] = field(default=(), repr=False)
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,17 +116,23 @@ def outgoing(
     return Outgoing(recipe, left, counted)
 
 
-def count(features: Features, rows: Embedded | Encodable, progress: Progress | None = None) -> Counted:
-    """The exact moments of a site's rows, a block of them at a time."""
+def count(
+    features: Features, rows: Embedded | Encodable, progress: Progress | None = None, version: RowVersion | None = None
+) -> Counted:
+    """The exact moments of a site's rows, a block of them at a time; a `version` is told every row on the way."""
     check_persons(features.recipe, rows.rows_per_person)
+    if version is not None and isinstance(rows, Encodable):
+        rows = replace(rows, samples=version.watch(rows.samples))
     layout = Layout.of(features.recipe)
     builder, clipping, bad = MomentsBuilder(layout, features.sketch if layout.sketch else None), Clipping(), []
     blocks = _blocks(rows, progress or (lambda *_: None), features.recipe.classes, bad)
     for x, y in blocks:
+        if version is not None and isinstance(rows, Embedded):
+            version.add(x, y)
         q, clipped = features.rows(x)
         builder.add(q, y)
         clipping += clipped
-    return Counted(builder.moments(), clipping, tuple(bad))
+    return Counted(builder.moments(), clipping, tuple(bad), "" if version is None else version.text)
 
 
 def limit_persons(

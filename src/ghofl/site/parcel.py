@@ -26,8 +26,8 @@ from ghofl.wire.message import MAX_HEADER
 class Parcel:
     """What would leave a site under one recipe: a message, or the vector that a secure round hides.
 
-    `sentences` say what it would reveal to someone who reads it. `data` is the version of the rows it was made from,
-    the sha256 of their exact moments; it never leaves the site. `clipped` is the share of entries outside the grid.
+    `sentences` say what it would reveal to someone who reads it. `data` is the version of the rows it was made from
+    (see `RowVersion`); it never leaves the site. `clipped` is the share of entries outside the grid.
     """
 
     content: bytes = field(repr=False)
@@ -74,7 +74,7 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
     sentences = site.audit(left)
     if is_secure:
         sentences += (site.conditions().describe_rounds(),)
-    return Parcel(content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share)
+    return Parcel(content, not is_secure, moments.rows, sentences, counted.version, counted.clipping.share)
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:
@@ -117,7 +117,7 @@ def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, .
 
 def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:
     """Whether a parcel was made of other rows than there are now; None when that cannot be known."""
-    return None if rows is None or not parcel.data else rows.moments.sha256 != parcel.data
+    return None if rows is None or not parcel.data else rows.version != parcel.data
 
 
 def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
@@ -133,7 +133,7 @@ def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Keep a parcel, so that a second query gets the same bytes: same id, same noise."""
+    """Keep a parcel, so that a second query gets the same bytes: same id, same noise; a line of the ledger says so."""
     values = {
         "is_message": parcel.is_message,
         "rows": parcel.rows,
@@ -142,6 +142,7 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
         "data": parcel.data,
         "clipped": parcel.clipped,
     }
+    Ledger.load(memory).write(memory, "packed", recipe=recipe.fingerprint, sha256=parcel.sha256, data=parcel.data)
     memory.put(_key(recipe, "bin"), parcel.content)
     memory.put(_key(recipe, "json"), json.dumps(values, indent=1, ensure_ascii=False).encode())
 
