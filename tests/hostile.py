@@ -5,21 +5,43 @@ the format and the checksum. Whatever reads it either raises the library's own e
 as the very bytes that came (for rewritten headers: something that survives being written and read again).
 """
 
+import atexit
+import base64
 import copy
+import io
 import json
+import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from safetensors.numpy import load, save
 
 import golden_files
-from ghofl import Classifier, Message, Total, secure
+from exported_heads import RECIPE, classifier_of
+from ghofl import Classifier, Message, Recipe, Total, secure
+from ghofl.encoders import Runtime, from_onnx
 from ghofl.errors import GhoflError
+from ghofl.export.exported import Exported
+from ghofl.export.model import export_head
+from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.recipe import Privacy
+from ghofl.samples import row_blocks
+from ghofl.samples.anchor import load_anchor
+from ghofl.samples.loading import load_samples
+from ghofl.samples.rows import load_rows
+from ghofl.samples.tables import read_table
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
+from ghofl.site import binding
+from ghofl.site.persons import load_persons
+from ghofl.site.site import Site
 from ghofl.wire.envelope import seal
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-1"
@@ -155,6 +177,116 @@ def round_letters():
     return case
 
 
+def readers(*given: tuple[str, bytes, Callable[[Path], object]]):
+    """A case of files that others write: (name, content, what reads it); whatever is not refused is read to its end."""
+    folder = Path(tempfile.mkdtemp(prefix="ghofl-hostile-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+    def case(rng: np.random.Generator) -> bool:
+        name, whole, read = given[int(rng.integers(len(given)))]
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(changed(whole, rng))
+        try:
+            read(path)
+        except GhoflError as error:
+            if not str(error).isprintable():
+                raise AssertionError(f"an error with control characters: {error!r}") from error
+            return False
+        return True
+
+    return case
+
+
+def _blocks(path: Path, ids: str = "") -> list:
+    with row_blocks.open_rows(path, 7, ids=ids) as file:
+        return list(file.blocks)
+
+
+def _bytes_of(write: Callable[..., object], *given: object, **named: object) -> bytes:
+    out = io.BytesIO()
+    write(out, *given, **named)
+    return out.getvalue()
+
+
+X, Y = np.arange(60.0).reshape(20, 3), np.array(list("ab") * 10)
+
+
+def archives():
+    """A case of archives of arrays, plain and compressed, by everything that reads them."""
+    plain = _bytes_of(np.savez, x=X, y=Y)
+    packed = _bytes_of(np.savez_compressed, x=X, y=Y, ids=np.arange(20), person=np.arange(20), anchor=X[0])
+    return readers(
+        ("a.npz", plain, load_rows), ("b.npz", plain, _blocks), ("c.npz", packed, load_rows), ("d.npz", packed, _blocks),
+        ("e.npz", packed, lambda path: _blocks(path, "ids")), ("g.npz", packed, lambda path: load_anchor(str(path))),
+        ("f.npz", packed, lambda path: load_persons(path, "person", "", 20)),
+        ("h.npy", _bytes_of(np.save, X), lambda path: load_rows(path, labelled=None)),
+        ("i.npy", _bytes_of(np.save, X), _blocks), ("j.safetensors", save({"x": X, "y": np.arange(20)}), load_rows),
+    )  # fmt: skip
+
+
+def columns():
+    """A case of Parquet and Arrow files, as rows and as tables of texts."""
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
+    table = pa.table({"embedding": pa.array(X.tolist()), "label": Y.tolist(), "text": [f"té {i}" for i in range(20)]})
+
+    def arrow(out):
+        with ipc.new_file(out, table.schema) as writer:
+            writer.write_table(table)
+
+    whole = _bytes_of(lambda out: parquet.write_table(table, out, compression="none"))
+    return readers(
+        ("a.parquet", whole, lambda path: load_rows(path, labelled=None)), ("b.parquet", whole, _blocks),
+        ("c.parquet", whole, lambda path: load_samples(str(path))), ("d.parquet", whole, read_table),
+        ("e.arrow", _bytes_of(arrow), lambda path: load_rows(path, labelled=None)),
+    )  # fmt: skip
+
+
+def networks():
+    """A case of exported heads in ONNX files, as heads and as encoders."""
+    classifier = classifier_of("nearest_mean", RECIPE, np.random.default_rng(5))
+    whole = export_head(classifier).SerializeToString()
+    return readers(("a.onnx", whole, Exported.load), ("b.onnx", whole, lambda path: from_onnx.load(path, Runtime())))
+
+
+def keys():
+    """A case of public keys of nodes, as the bytes inside an OpenSSH line, and private ones."""
+    key = ec.derive_private_key(12345, ec.SECP384R1())
+    line = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+
+    def read(path: Path) -> object:
+        return binding.load_public_key(b"ecdsa-sha2-nistp384 " + base64.b64encode(path.read_bytes()), "peers.toml")
+
+    return readers(
+        ("point", base64.b64decode(line.split()[1]), read), ("key", private, lambda path: binding.sign(path, b"x"))
+    )
+
+
+def rounds():
+    """A case of the folder of a round by files."""
+    recipe = replace(next(iter(golden_files.RECIPES.values())), privacy=Privacy(secure=True))
+    folder = Path(tempfile.mkdtemp(prefix="ghofl-hostile-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    content = (RoundFolder.open(folder, recipe, Options()).path / "round.json").read_bytes()
+
+    def read(path: Path) -> object:
+        (path.parent / "recipe.toml").write_text(recipe.to_toml())
+        return RoundFolder(path.parent)
+
+    return readers(("round/round.json", content, read))
+
+
+def texts():
+    """A case of TOML files."""
+    recipe = next(iter(golden_files.RECIPES.values())).to_toml().encode()
+    return readers(
+        ("recipe.toml", recipe, Recipe.load), ("site.toml", b'name = "a"\nembeddings = "x.npz"\n', Site.load)
+    )
+
+
 def _message(data: bytes, name: str) -> Message:
     return Message.from_bytes(data, golden_files.RECIPES[name])
 
@@ -164,6 +296,12 @@ CASES = {
     "totals": lambda: files("[tr]*l*-*", lambda data, _: Total.from_bytes(data), lambda total: total.to_bytes()),
     "heads": lambda: files("head-*", lambda data, _: Classifier.from_bytes(data), lambda head: head.to_bytes()),
     "letters": round_letters,
+    "archives": archives,
+    "columns": columns,
+    "networks": networks,
+    "keys": keys,
+    "rounds": rounds,
+    "texts": texts,
 }
 
 

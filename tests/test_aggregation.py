@@ -15,8 +15,9 @@ from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.privacy import as_vector
 from ghofl.recipe import Privacy
 from ghofl.wire import limits
+from ghofl.wire.batch import Batch
 from ghofl.wire.envelope import encode, seal
-from ghofl.wire.roster import Entry
+from ghofl.wire.roster import Aside, Entry
 
 RECIPE = recipe_of()
 
@@ -68,6 +69,38 @@ def test_unlearning_a_site_is_exact(messages):
     assert total - messages[2] == without
     assert (total - messages[2]).to_bytes() == without.to_bytes()
     assert total - messages[2] + messages[2] == total
+
+
+def test_what_was_left_out_is_still_told_after_a_message_was_added_and_taken_out(messages, tmp_path):
+    """Adding a message dropped the list of quarantined ones."""
+    total = replace(Total.of(messages[:3], RECIPE), quarantined=(Aside("0" * 32, "odd", "labels swapped"),))
+    assert total + messages[3] - messages[3] == total
+    messages[3].save(tmp_path / "3.ghofl")
+    for way in ("add", "add_file", "add_batch"):
+        aggregator = Aggregator(RECIPE, total)
+        getattr(aggregator, way)(ways_of(messages[3], tmp_path / "3.ghofl")[way])
+        assert aggregator.total() - messages[3] == total
+        assert aggregator.finish() - messages[3] == total
+
+
+@pytest.mark.parametrize("way", ["add", "add_file", "add_batch"])
+def test_nothing_is_added_to_a_sum_that_is_finished(messages, way, tmp_path):
+    """The site entered the roster, and its moments were lost."""
+    messages[1].save(tmp_path / "1.ghofl")
+    aggregator = Aggregator(RECIPE)
+    aggregator.add(messages[0])
+    total = aggregator.finish()
+    with pytest.raises(MessageError, match="is finished"):
+        getattr(aggregator, way)(ways_of(messages[1], tmp_path / "1.ghofl")[way])
+    for after in (aggregator.total, aggregator.finish):
+        with pytest.raises(MessageError, match="is finished"):
+            after()
+    assert total == Total.of(messages[:1], RECIPE)
+
+
+def ways_of(message, path):
+    """What each way of adding takes."""
+    return {"add": message, "add_file": path, "add_batch": Batch.load([path], RECIPE)}
 
 
 def test_a_late_joiner_gives_the_total_of_all(messages):

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from federations import blobs, gaussians_of, recipe_of, sketched_recipe, total_of
-from ghofl import HEADS, Classifier, HeadSpec, Privacy, Projection
+from ghofl import HEADS, Classifier, HeadSpec, Message, Privacy, Projection, Total
 from ghofl.errors import CalibrationWarning, EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.privacy import NoiseStream
 from ghofl.wire.envelope import seal
@@ -212,6 +213,36 @@ def test_gaussians_are_equal_to_themselves_alone(rng):
 def test_a_damaged_head_is_refused(saved, change, says):
     with pytest.raises(MessageError, match=says):
         Classifier.from_bytes(rewritten(saved, **change))
+
+
+def test_a_damaged_head_is_not_for_a_site_to_send_again_and_an_unknown_one_is_not_damaged(saved, monkeypatch):
+    """A head comes from the server; and a file is whole whose head this installation does not have, or cannot import."""
+    flipped = bytearray(saved)
+    flipped[-1] ^= 1
+    with pytest.raises(MessageError, match="the head was damaged .* make it again with 'ghofl head'"):
+        Classifier.from_bytes(bytes(flipped))
+    with pytest.raises(MessageError, match="; make the head again with 'ghofl head'"):
+        Classifier.from_bytes(rewritten(saved, header={"recipe_toml": "x"}))
+    with pytest.raises(MessageError, match="^head 'theirs' is unknown; .* install that distribution"):
+        Classifier.from_bytes(rewritten(saved, header={"head": "theirs"}))
+    broken = EntryPoint("theirs", "nothing_of_that_name:Theirs", "ghofl.heads")
+    monkeypatch.setitem(HEADS._offered, "theirs", [broken])
+    with pytest.raises(MessageError, match="^head 'theirs' of distribution unknown cannot be imported"):
+        Classifier.from_bytes(rewritten(saved, header={"head": "theirs"}))
+
+
+@pytest.mark.parametrize("kind", ["message", "total"])
+def test_a_damaged_file_says_where_another_one_comes_from(kind, rng):
+    total = total_of(recipe_of(), *blobs(rng))
+    whole = total.to_bytes() if kind == "total" else Message.of(total.moments, total.recipe, "north").to_bytes()
+    flipped = bytearray(whole)
+    flipped[-1] ^= 1
+    read = (
+        (lambda data: Total.from_bytes(data)) if kind == "total" else lambda data: Message.from_bytes(data, recipe_of())
+    )
+    where = "make it again from its messages" if kind == "total" else "ask the site to send it again"
+    with pytest.raises(MessageError, match=f"the {kind} was damaged .*{where}"):
+        read(bytes(flipped))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 255))

@@ -1,9 +1,12 @@
 """Secure rounds by files: what Flower does, without a network."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +18,9 @@ from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.mail import letters
 from ghofl.mail.at_site import ACTIONS, answer_letter
 from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.secure import client
+from ghofl.site.answers import answer
+from ghofl.site.inspection import reopen
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
 
@@ -196,6 +202,63 @@ def test_a_policy_without_peers_refuses_and_a_second_round_is_refused_by_the_led
         answer_letter("join", letters.load(second.invite()), sites[0], sites[0].memory())
 
 
+def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path):
+    """The difference of the two sums would be the exact moments of the fourth site."""
+    recipe, sites = federation(tmp_path, 4, "any_peers = true\nmin_survivors = 2\nmin_difference = 1\n")
+    for name, (x, y) in zip(NAMES, site_rows(4), strict=False):
+        np.savez(tmp_path / name / "rows.npz", x=x, y=np.array(recipe.classes)[y])
+    conduct(tmp_path, recipe, sites[:3])
+    other = replace(recipe, classes=recipe.classes[::-1])
+    other.save(tmp_path / "recipe.toml")
+    for site in sites[:3]:
+        reopen(site, other, NAMES[:4], confirm=True)
+    for name in NAMES[:4]:
+        (tmp_path / name / "policy.toml").write_text("any_peers = true\nmin_survivors = 2\n")
+    (tmp_path / "second").mkdir()
+    with pytest.raises(PolicyError, match=r"would show east by itself.* It would be allowed without east\."):
+        conduct(tmp_path / "second", other, sites)
+
+
+def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_saw(tmp_path):
+    recipe, sites = federation(tmp_path, 5)
+    total = conduct(tmp_path, recipe, sites, {"endorse": ["west"]}, Options(dropout=0.2))
+    assert "west" in {entry.site for entry in total.roster}
+    plain = replace(recipe, privacy=Privacy())
+    plain.save(tmp_path / "recipe.toml")
+    reply = answer("message", Letter({"recipe": plain.to_toml()}), sites[2], sites[2].memory())
+    assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert "would show west by itself" in reply.fields["why"]
+
+
+def test_a_site_that_lost_its_ledger_answers_no_letter(tmp_path):
+    recipe, sites = federation(tmp_path)
+    opened = RoundFolder.open(tmp_path / "round", recipe, Options())
+    answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
+    for name in ("ledger.jsonl", "ledger.head"):
+        (tmp_path / "north" / "keep" / name).unlink()
+    with pytest.raises(PolicyError, match="SiteError"):
+        answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
+    assert not (tmp_path / "north" / "keep" / "ledger.jsonl").exists()
+
+
+def test_a_dealer_of_no_shares_costs_nobody_a_reveal(tmp_path, monkeypatch):
+    """What it dealt is noticed before a vector leaves; the others have another round, without being re-opened."""
+    recipe, sites = federation(tmp_path, 4)
+    honest, bad = client._shares, sorted(NAMES[:4]).index("west")
+
+    def cheating(state, secret, kind, holders):
+        shares = honest(state, secret, kind, holders)
+        return shares if state.seat != bad else tuple(SimpleNamespace(content=b"\xff" * 33) for _ in shares)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "_shares", cheating)
+        with pytest.raises(PolicyError, match="refuses, .* to mask beside 'west', who dealt it something"):
+            conduct(tmp_path, recipe, sites)
+    (tmp_path / "second").mkdir()
+    others = [site for site in sites if site.name != "west"]
+    assert conduct(tmp_path / "second", recipe, others).moments == plain_sum(recipe, 4, [s.name for s in others])
+
+
 def test_a_folder_of_another_recipe_or_without_a_round_is_refused(tmp_path):
     recipe, _ = federation(tmp_path)
     with pytest.raises(FederationError, match="holds no round"):
@@ -272,6 +335,19 @@ def test_commands_say_what_to_do_next_and_write_over_nothing(tmp_path, monkeypat
     ghofl("secure", "next", "round", "--close", "join", code=2)
     assert "1 sites joined the round" in capsys.readouterr().err
     ghofl("secure", "next", "round", "--close", "reveal", code=2)
+
+
+def test_a_round_finished_again_writes_over_nothing_unless_forced(tmp_path, monkeypatch):
+    """Where the total was there already, any file named by --json was lost."""
+    recipe, sites = federation(tmp_path)
+    conduct(tmp_path, recipe, sites)
+    monkeypatch.chdir(tmp_path)
+    ghofl("secure", "finish", "round", "-o", "total.ghofl")
+    (tmp_path / "kept.json").write_text("precious")
+    ghofl("secure", "finish", "round", "-o", "total.ghofl", "--json", "kept.json", code=2)
+    assert (tmp_path / "kept.json").read_text() == "precious"
+    ghofl("secure", "finish", "round", "-o", "total.ghofl", "--json", "kept.json", "--force")
+    assert json.loads((tmp_path / "kept.json").read_text())["file"] == "total.ghofl"
 
 
 @pytest.mark.slow

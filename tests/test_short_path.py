@@ -28,7 +28,7 @@ from ghofl.errors import (
 from ghofl.features import Features
 from ghofl.planning.assembly import RecipeOptions, assemble
 from ghofl.privacy import NoiseStream
-from ghofl.recipe import Column, Limits, Schema, Table
+from ghofl.recipe import Column, Grid, Limits, Schema, Table
 from ghofl.recipe.labels import labels_of
 
 CLASSES = ("class 0", "class 1", "class 2", "class 3")
@@ -197,6 +197,41 @@ def test_the_message_warns_of_rows_that_fall_outside_the_grid(rows):
     x, y = rows
     with pytest.warns(ClippingWarning, match="fell outside the 10-bit grid"):
         sent(1000.0 * x, NAMES[y])
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"lift": 8, "keep": True, "sketch": 4}, "sketch = 4"),
+        ({"statistics": ("B",), "keep": True}, "there is no lift"),
+        ({"budget": 100_000, "keep": True}, "keep was given too"),
+        ({"statistics": ("B",), "site_rows": 10}, "site_rows .* is for a budget"),
+    ],
+)
+def test_no_option_of_a_recipe_is_ignored(rows, options, what):
+    x, y = rows
+    with pytest.raises(RecipeError, match=what):
+        ghofl.recipe_for(NAMES[y], x, **options)
+    kept = ghofl.recipe_for(NAMES[y], x, lift=8, keep=True)
+    assert kept.lift is not None
+    assert (kept.lift.keep, kept.sketch and kept.sketch.kept) == (True, True)
+    assert ghofl.recipe_for(NAMES[y], x, site_rows=100).fingerprint
+
+
+def test_a_process_is_told_once_that_entries_are_clipped_under_a_recipe(rows):
+    """It was told at every message, and at every prediction of a table's rows."""
+    x, y = rows
+    coarse = replace(recipe_of(), grid=Grid(bits=8))
+    with pytest.warns(ClippingWarning) as told:
+        _ = [ghofl.message(recipe, "north", 1000.0 * x, NAMES[y]) for recipe in (recipe_of(), recipe_of(), coarse)]
+    assert [str(each.message).split("-bit")[0][-2:].strip() for each in told] == ["10", "8"]
+    frame = {"age": [30, 300, 50, 60], "ward": list("abab"), "sick": ["no", "yes", "no", "yes"]}
+    recipe = ghofl.recipe_for(schema=SCHEMA)
+    with pytest.warns(ClippingWarning, match=r"age \(1\)") as told:
+        north = ghofl.message(recipe, "north", frame)
+    assert len(told) == 1
+    classifier = ghofl.fit(ghofl.total([north]), "lda")
+    assert len({tuple(classifier.predict(frame)) for _ in range(3)}) == 1  # and a warning would be an error here
 
 
 # A recipe with a table

@@ -4,6 +4,7 @@ import pytest
 from federations import blobs
 from ghofl import HeadSpec, Layout
 from ghofl.errors import EmbeddingsError, HeadError
+from ghofl.recipe import Privacy
 from ghofl.simulation import partition
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import Dataset, all_heads, need_of, recipe_for, simulate
@@ -58,6 +59,37 @@ def test_a_head_alone_sends_what_it_is_said_to_send(data):
     alone = run(data, parts, "sketched_qda", sketch=8, scale=3.0)
     assert alone.heads["sketched_qda"].payload_bytes == together.heads["sketched_qda"].payload_bytes
     assert alone.heads["sketched_qda"].accuracy == together.heads["sketched_qda"].accuracy
+
+
+@pytest.fixture(scope="module")
+def uneven():
+    """Two classes of different shape, one of them rare: what is drawn to calibrate probabilities differs by statistic."""
+    rng = np.random.default_rng(3)
+    y = (np.arange(240) % 6 == 0).astype(np.int64)
+    x = rng.normal(size=(240, 3)) * np.where(y[:, None] == 1, [3.0, 0.3, 1.0], 1.0) + 1.5 * y[:, None]
+    return Dataset(x[:160], y[:160], x[160:], y[160:], ("usual", "rare"))
+
+
+@pytest.mark.parametrize("head", [name for name in all_heads(sketch=True) if len(HeadSpec.parse(name).needs) == 1])
+def test_what_is_beside_a_head_does_not_change_it(uneven, head):
+    """Linear heads were calibrated by class covariances where `qda` was beside them, and by the shared one alone."""
+    parts = [np.arange(160)]
+    alone = run(uneven, parts, head, sketch=2).heads[head]
+    for others in ("qda", "nb,sketched_qda", "fedcgs,nearest_mean"):
+        beside = run(uneven, parts, f"{head},{others}" if head not in others.split(",") else others, sketch=2).heads[
+            head
+        ]
+        assert beside.metrics.to_dict() == alone.metrics.to_dict()
+        assert beside.payload_bytes == alone.payload_bytes
+
+
+def test_a_head_that_takes_what_others_need_is_named(uneven):
+    parts = [np.arange(160)]
+    assert run(uneven, parts, "lda,qda").notes == ()
+    assert "fisher_mix (B)" in run(uneven, parts, "fisher_mix,lda").notes[0]
+    assert "best (all there is)" in run(uneven, parts, "best,lda").to_dict()["notes"][0]
+    noisy = Privacy(epsilon=4.0, delta=1e-5, radius=3.0)
+    assert "share the noise" in run(uneven, parts, "lda,nb", privacy=noisy).notes[0]
 
 
 def test_a_projection_and_a_lift_run(data):

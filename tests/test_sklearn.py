@@ -60,6 +60,31 @@ def test_rows_that_were_never_learned_cannot_be_forgotten():
         model().fit(x[:110], y[:110]).forget(x, y)
 
 
+@pytest.mark.parametrize("door", ["fit", "partial_fit", "merge"])
+def test_only_the_very_rows_that_were_learned_are_forgotten(door):
+    """Rows of a class that had enough of them were taken out, although nobody had learned them."""
+    x, y = load_iris(return_X_y=True)
+    learned = (
+        model().fit(x[::2], y[::2]) if door == "fit" else model().partial_fit(x[:50:2], y[:50:2], classes=[0, 1, 2])
+    )
+    if door == "partial_fit":
+        learned.partial_fit(x[50::2], y[50::2])
+    elif door == "merge":
+        learned.merge(model().partial_fit(x[50::2], y[50::2], classes=[0, 1, 2]))
+    before = learned.moments_
+    for rows, labels in (
+        (x[::2][:1] + 0.1, y[:1]),  # another row
+        (x[:1], y[:1] + 1),  # another label
+        (np.repeat(x[:1], 3, axis=0), np.repeat(y[:1], 3)),  # more often than it was learned
+    ):
+        with pytest.raises(GhoflError, match="never learned"):
+            learned.forget(rows, labels)
+        assert learned.moments_ == before
+    assert learned.forget(x[:1], y[:1].astype(float)).moments_.rows == 74
+    with pytest.raises(GhoflError, match="forgotten before"):
+        learned.forget(x[:1], y[:1])
+
+
 def test_what_does_not_fit_together_is_not_merged():
     x, y = load_iris(return_X_y=True)
     with pytest.raises(GhoflError, match="same center and scale"):

@@ -263,6 +263,7 @@ class Classifier(Shown):
         """The classifier in some bytes, in memory or in a file; anything else raises `MessageError`."""
         header = safetensors_header(data, "head", MAX_HEADER)
         check_seal(header, data)
+        HEADS.check_usable(str(header.get("head")))
         try:
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
@@ -270,7 +271,8 @@ class Classifier(Shown):
             own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
             head, rule = _read_head(str(header.get("head")), own, recipe), Novelty.from_arrays(arrays, recipe.dim)
         except (SafetensorError, RecipeError, HeadError) as error:
-            raise MessageError(f"the head file is damaged: {shown(error, 300)}") from None
+            why = shown(error, 300).rstrip(".")
+            raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
@@ -336,11 +338,6 @@ def check_statistics(spec: HeadSpec, total: Total) -> None:
 
 def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
     """The head that these arrays make."""
-    if name not in HEADS:
-        raise HeadError(
-            f"head {name[:40]!r} is unknown; known here are {', '.join(HEADS)}; "
-            "for a head of another distribution, install that distribution"
-        )
     try:
         return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})
     except ValueError as error:

@@ -32,7 +32,8 @@ Warnings do not stop the work::
     └── CalibrationWarning       probabilities that could not be calibrated
 """
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -131,6 +132,16 @@ class EmptyClassWarning(UserWarning):
 
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
+
+
+_said: set[Hashable] = set()
+
+
+def warn_once(about: Hashable, text: str, category: type[Warning], stacklevel: int = 2) -> None:
+    """Issue a warning, unless this process has given one about the same thing before."""
+    if about not in _said:
+        _said.add(about)
+        warnings.warn(text, category, stacklevel=stacklevel + 1)
 
 
 @contextmanager

@@ -77,6 +77,11 @@ def recipe_for(
         raise RecipeError(f"a recipe has no option {strange[0]!r}; choose from {known}.")
     if not any(options.get(name) is not None for name in SPACE):
         options.setdefault("budget", BUDGET)
+    if "site_rows" in options and options.get("budget") is None:
+        given = " and ".join(name for name in SPACE if options.get(name) is not None)
+        raise RecipeError(
+            f"site_rows (--site-rows) is for a budget, and {given} already says what sites send; leave one of them out."
+        )
     options = {"privacy": privacy, **options, **({} if schema is None else {"table": schema.table})}
     rows = None if x is None or schema is not None else embeddings_of(x)
     made_by = schema.table.encoder if schema is not None else _identity(encoder, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -77,7 +78,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         """Forget everything and learn from these rows."""
         X, y = self._checked(X, y, reset=True)
         self._start(X, np.unique(y))
-        self.moments_ = self._sums(X, y)
+        self.moments_, self._learned = self._sums(X, y)
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> GaussianHeadClassifier:
@@ -86,14 +87,15 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         X, y = self._checked(X, y, reset=first)
         if first:
             self._start(X, np.unique(y if classes is None else classes))
-            self.moments_ = self._sums(X, y)
+            self.moments_, self._learned = self._sums(X, y)
             return self
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise EmbeddingsError(
                 f"classes are {np.asarray(classes).tolist()} and were {self.classes_.tolist()} in the first call; "
                 "give the same ones, or none."
             )
-        return self._replace(self.moments_ + self._sums(X, y))
+        sums, rows = self._sums(X, y)
+        return self._replace(self.moments_ + sums, _together(self._learned, rows))
 
     def merge(self, other: GaussianHeadClassifier) -> GaussianHeadClassifier:
         """Add everything that another estimator has learned, as if its rows had been given to this one."""
@@ -108,18 +110,18 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
             raise EmbeddingsError("the two were fitted on different grids; give both the same center and scale.")
         if self._recipe != other._recipe:
             raise EmbeddingsError("the two differ in head or bits, so their sums do not add; give both the same ones.")
-        return self._replace(self.moments_ + other.moments_)
+        return self._replace(self.moments_ + other.moments_, _together(self._learned, other._learned))
 
     def forget(self, X: Any, y: Any) -> GaussianHeadClassifier:
-        """Take out rows that were learned before: the result is, to the bit, an estimator that never saw them."""
+        """Take out rows that were learned before: the result is, to the bit, an estimator that never saw them.
+
+        A row that was not learned, or not with this label, or not as often as it is given here, raises.
+        """
         check_is_fitted(self)
         X, y = self._checked(X, y, reset=False)
-        left = self.moments_ - self._sums(X, y)
-        if left.counts.min() < 0:
-            raise EmbeddingsError(
-                "these rows were never learned: a class has fewer rows than these; forget only others."
-            )
-        return self._replace(left)
+        sums, rows = self._sums(X, y)
+        left = _without(self._learned, rows)
+        return self._replace(self.moments_ - sums, left)
 
     @property
     def classifier_(self) -> Classifier:
@@ -179,7 +181,8 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self._center) / self._scale
 
-    def _sums(self, X: np.ndarray, y: np.ndarray) -> Moments:
+    def _sums(self, X: np.ndarray, y: np.ndarray) -> tuple[Moments, np.ndarray]:
+        """The moments of some rows, and their digests."""
         numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[numbers] != y).any():
             odd = y[self.classes_[numbers] != y].tolist()[0]
@@ -188,10 +191,10 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
             )
         counted = count(Features.of(self._recipe), Embedded(self._scaled(X), numbers.astype(np.int64)))
         counted.clipping.warn(self._recipe)
-        return counted.moments
+        return counted.moments, _digests(X, numbers)
 
-    def _replace(self, moments: Moments) -> GaussianHeadClassifier:
-        self.moments_, self._built = moments, []
+    def _replace(self, moments: Moments, learned: np.ndarray) -> GaussianHeadClassifier:
+        self.moments_, self._learned, self._built = moments, learned, []
         return self
 
 
@@ -202,3 +205,29 @@ def _fitted_grid(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     safe = np.where(deviation > 0, deviation, np.maximum(1.0, np.abs(center)))
     scale = 2.0 ** np.ceil(np.log2(safe))
     return np.rint(center / scale * 2**20) / 2**20 * scale, scale
+
+
+def _digests(X: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Eight bytes for every row and its class, in rising order: what `forget` knows learned rows by."""
+    rows = np.column_stack([X + 0.0, numbers])  # one zero, whatever its sign
+    found = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
+    return np.sort(np.frombuffer(found, dtype=np.uint64))
+
+
+def _together(some: np.ndarray, more: np.ndarray) -> np.ndarray:
+    return np.sort(np.concatenate([some, more]))
+
+
+def _without(learned: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What is left of the learned rows; raises where some of these are not among them."""
+    known, often = np.unique(learned, return_counts=True)
+    asked, times = np.unique(rows, return_counts=True)
+    place = np.searchsorted(known, asked).clip(max=len(known) - 1)
+    missing = int(np.where(known[place] == asked, np.maximum(times - often[place], 0), times).sum())
+    if missing:
+        raise EmbeddingsError(
+            f"{missing} of these {len(rows)} rows were never learned with these labels, or were forgotten before; forget "
+            "only rows that were learned."
+        )
+    often[place] -= times
+    return np.repeat(known, often)

@@ -150,6 +150,44 @@ def test_a_file_that_export_did_not_write_or_that_was_tampered_with_is_refused(f
         Exported.load(tmp_path / "changed.onnx")
 
 
+@pytest.mark.parametrize("said", [{"classes": 5}, {"dim": 1e400}, {"novelty_levels": [10**400]}, {"dim": []}])
+def test_odd_metadata_is_refused_in_a_sentence(file, said, tmp_path):
+    import onnx
+    from onnx import helper
+
+    model = onnx.load(file)
+    about = json.loads({prop.key: prop.value for prop in model.metadata_props}["ghofl.classifier"])
+    helper.set_model_props(model, {"ghofl.classifier": json.dumps(about | said)})
+    onnx.save(model, tmp_path / "changed.onnx")
+    with pytest.raises(MessageError, match="metadata that cannot be read"):
+        Exported.load(tmp_path / "changed.onnx")
+
+
+def _network(*, inputs=1, metadata=b"", output=(1, 3)):
+    from onnx import TensorProto, helper
+
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 8, 8])][:inputs]
+    value = helper.make_tensor("v", TensorProto.FLOAT, output, [0.0] * int(np.prod(output)))
+    node = helper.make_node("Constant", [], ["y"], value=value)
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, output)])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    if metadata:
+        helper.set_model_props(made, {"note": "x" * len(metadata)})
+    return made.SerializeToString().replace(b"x" * len(metadata), metadata) if metadata else made.SerializeToString()
+
+
+@pytest.mark.parametrize("read", ["export", "encoder"])
+@pytest.mark.parametrize("network", [{"inputs": 0}, {"metadata": b"\xff" * 20}], ids=["no inputs", "metadata not text"])
+def test_a_network_that_cannot_be_used_is_refused_in_a_sentence(network, read, tmp_path):
+    from ghofl.encoders import Runtime, from_onnx
+    from ghofl.errors import EncoderError
+
+    (tmp_path / "x.onnx").write_bytes(_network(**network))
+    load = Exported.load if read == "export" else lambda path: from_onnx.load(path, Runtime())
+    with pytest.raises(EncoderError, match=r"x\.onnx is not an ONNX file that ONNX Runtime can run"):
+        load(tmp_path / "x.onnx")
+
+
 def test_rejecting_needs_a_head_that_can_tell(classifier, tmp_path):
     from dataclasses import replace
 

@@ -192,6 +192,33 @@ def test_a_node_with_a_site_never_simulates(tmp_path, rows, monkeypatch):
         is_simulated({"simulate": "false", "partition-id": 0})
 
 
+SITE = {"name": "n", "embeddings": "/rows.npz", "folder": "/f"}
+
+
+@pytest.mark.parametrize(
+    ("how", "values", "why"),
+    [
+        ("node", {**SITE, "polcy": "/p.toml"}, "unknown key polcy; did you mean policy"),
+        ("node", {**SITE, "nam": "m"}, "unknown key nam; did you mean name"),
+        ("node", {**SITE, "partition_id": 0}, "unknown key partition_id"),
+        ("node", {**SITE, "auth-key": "/k", "auth_key": "/l"}, "has auth_key twice"),
+        ("node", {"site": "/site.toml", "policy": "/p.toml"}, "a site file and policy; leave those out"),
+        ("node", {"keeper": "/k.sock", "policy": "/p.toml"}, "a keeper and policy; leave those out"),
+        ("node", {"simulate": True, "partition-id": 0, "polcy": "/p.toml"}, "a simulated site and polcy"),
+        ("file", {**SITE, "polcy": "/p.toml"}, "unknown key polcy; did you mean policy"),
+        ("file", {**SITE, "partition-id": 0}, "unknown key partition-id"),
+    ],
+)  # fmt: skip
+def test_a_key_that_nobody_knows_is_refused_in_every_way_to_configure_a_site(tmp_path, caplog, how, values, why):
+    """A typing error in `policy` must not mean that there is none."""
+    if how == "file":
+        path = tmp_path / "site.toml"
+        path.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items()))
+        values = {"site": str(path)}
+    assert asked(values, {"simulated-embeddings": "/rows.npz"}).fields["status"] == "refused"
+    assert why in caplog.text
+
+
 SECRET = "row 7 is patient Smith"
 
 

@@ -586,7 +586,7 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
         assert done["reopened"] is True
         assert done["recipe"] == SECURE.fingerprint
         assert done["cohort"] == everyone
-        assert done["data"] == Site.load(path).count(SECURE).moments.sha256
+        assert done["data"] == Site.load(path).count(SECURE).version
     with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
         run(InProcess(paths[:3]), SECURE, settings(tmp_path / "other"))
     outcome = run(InProcess(paths), SECURE, settings(tmp_path / "again"))
@@ -818,28 +818,73 @@ def test_an_agreement_whose_id_is_not_hexadecimal_is_refused_before_it_names_a_f
     assert "ids are 32 hexadecimal digits" in reply.fields["why"]
 
 
-@pytest.mark.slow
-def test_a_dealer_outside_the_field_ends_its_round_and_the_next_run_goes_on(tmp_path, monkeypatch):
+class Outside:
+    """A share whose 33 bytes hold a number that the field does not."""
+
+    content = b"\xff" * 33
+
+
+@contextlib.contextmanager
+def dealing(monkeypatch, cheat):
+    """While the block runs, the third site deals shares that `cheat` makes of a secret and its shares."""
     from ghofl.secure import client
 
-    paths = make_sites(tmp_path, recipe=SECURE)
     honest = client._shares
-
-    class Outside:
-        content = b"\xff" * 33
 
     def cheating(state, secret, kind, holders):
         shares = honest(state, secret, kind, holders)
-        return (Outside(), *shares[1:]) if kind == "seed" and state.seat == 2 else shares
+        is_cheat = kind == "seed" and state.seat == 2
+        return cheat(shares, lambda other: honest(state, other, kind, holders)) if is_cheat else shares
 
     with monkeypatch.context() as patch:
         patch.setattr(client, "_shares", cheating)
-        with pytest.raises(FederationError, match=r"'site-2' dealt a share .* administrators re-open them"):
-            run(InProcess(paths), SECURE, settings(tmp_path / "run"))
-    assert not (tmp_path / "run" / "round").exists()
-    for path in paths:
-        assert reopen(path, tmp_path / "recipe.toml", names_of(paths), "--confirm").exit_code == 0
-    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 5
+        yield
+
+
+@pytest.mark.slow
+def test_a_dealer_outside_the_field_leaves_out_whom_it_dealt_to_and_the_round_goes_on(tmp_path, monkeypatch):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    with dealing(monkeypatch, lambda shares, _: (Outside(), *shares[1:])):
+        outcome = run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    assert {entry.site for entry in outcome.total.roster} == {f"site-{i}" for i in range(1, 5)}
+    assert "to mask beside 'site-2', who dealt it something that is not a share" in outcome.sites["site-0"]
+
+
+@pytest.mark.slow
+def test_a_dealer_of_no_shares_costs_nobody_a_reveal_and_the_others_go_on_without_it(tmp_path, monkeypatch):
+    """It is noticed before a vector leaves, so nothing is revealed, signed or spent, and nobody has to be re-opened."""
+    paths = make_sites(tmp_path, recipe=SECURE)
+    with (
+        dealing(monkeypatch, lambda shares, _: tuple(Outside() for _ in shares)),
+        pytest.raises(FederationError, match="1 of 5 clients sent a masked vector .* The next run opens a new one"),
+    ):
+        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    honest = paths[:2] + paths[3:]
+    for path in honest:
+        history = History.load(Site.load(path).memory())
+        assert (history.reveals, history.lists, history.releases) == ((), (), ())
+    assert run(InProcess(honest), SECURE, settings(tmp_path / "run")).total.moments == exact_total(tmp_path, honest)
+
+
+@pytest.mark.slow
+def test_a_round_that_failed_at_unmasking_costs_a_reopening_only_where_something_was_revealed(tmp_path, monkeypatch):
+    """Shares of another seed fit their commitments: only who puts them together sees it, when shares have left."""
+    paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
+    cheat, why = lambda _, deal: deal(b"x" * 32), "'site-2' dealt shares of another seed"
+    with dealing(monkeypatch, cheat), pytest.raises(FederationError, match=why) as failed:
+        run(InProcess(paths, dead={104: "reveal"}), SECURE, settings(tmp_path / "run"))
+    assert "revealed shares in it are site-0, site-1, site-2, site-3; all others may join" in str(failed.value)
+    assert "administrators re-open them" in str(failed.value)
+    revealed = History.load(Site.load(paths[0]).memory()).reveals[0].round[:8]
+    told = reopen(paths[4], recipe_file, names_of(paths)).exception
+    assert f"It revealed in none of its rounds: {revealed} (it signed the list of sites)." in str(told)
+    with pytest.raises(FederationError, match="1 sites joined the secure round"):
+        run(InProcess(paths), SECURE, settings(tmp_path / "second"))
+    said = json.loads((tmp_path / "second" / "report.json").read_text())["sites"]
+    assert sum(f"has already revealed in a round ({revealed})" in what for what in said.values()) == 4
+    for path in paths[:4]:
+        assert reopen(path, recipe_file, names_of(paths), "--confirm").exit_code == 0
+    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "third")).total.roster) == 5
 
 
 @pytest.mark.slow

@@ -135,6 +135,16 @@ def test_a_site_may_be_configured_on_the_command_line_of_its_node():
     assert Site.of_config(config) == Site("n", embeddings="/rows.npz", folder="/f", auth_key="/k")
 
 
+SITE = {"name": "n", "embeddings": "/rows.npz", "folder": "/f"}
+
+
+def test_flower_s_own_keys_may_stand_beside_those_of_a_site():
+    flowers = {"partition-id": 3, "num-partitions": 7}
+    assert Site.of_config({**SITE, **flowers, "simulate": False}) == Site(**SITE)
+    with pytest.raises(TypeError, match="polcy"):
+        Site(**SITE, polcy="/p.toml")
+
+
 def test_samples_and_an_encoder_do_as_well_as_embeddings(tmp_path):
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "rows.npz", x=rng.normal(size=(30, 6)), y=np.arange(30) % 4)
@@ -258,7 +268,7 @@ def test_a_node_s_configuration_names_its_site_file_with_a_text(site):
     [
         {"partition-id": "0"}, {"partition-id": 3}, {"partition-id": -1}, {"num-partitions": None}, {"num-partitions": 2.0},
         {"simulated-alpha": "x"}, {"simulated-alpha": -1.0}, {"simulated-alpha": float("nan")}, {"simulated-seed": 1.5},
-        {"simulated-seed": -1}, {"simulated-embeddings": 5}, {"simulated-embeddings": "a\0b"},
+        {"simulated-seed": -1}, {"simulated-embeddings": 5}, {"simulated-embeddings": "a\0b"}, {"simulated-alph": 0.5},
     ],
     ids=str,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from ghofl.secure import (
     Participant,
     Plan,
     PlanError,
+    RefusedError,
     RoundFailedError,
     WireError,
     advance,
@@ -217,27 +218,57 @@ def test_a_dealer_whose_shares_are_of_another_key_is_named(table, monkeypatch):
         finish(laid.server)
 
 
-@pytest.mark.parametrize("kind", ["seed", "key"])
-def test_a_dealer_of_a_share_outside_the_field_is_named_and_ends_the_round(table, monkeypatch, kind):
-    """It fits its commitment, so no holder is at fault; 33 bytes hold numbers that the field does not."""
+class Outside:
+    """A share whose 33 bytes hold a number that the field does not."""
+
+    content = b"\xff" * 33
+
+
+def dealing_outside(monkeypatch, kind):
+    """Let the third client deal such a share to the first one."""
     from ghofl.secure import client
 
-    laid = table("share", clients=5)
     honest = client._shares
-
-    class Outside:
-        content = b"\xff" * 33
 
     def cheating(state, secret, what, holders):
         shares = honest(state, secret, what, holders)
         return (Outside(), *shares[1:]) if what == kind and state.seat == 2 else shares
 
     monkeypatch.setattr(client, "_shares", cheating)
+    return client
+
+
+@pytest.mark.parametrize("kind", ["seed", "key"])
+def test_a_dealer_of_a_share_outside_the_field_is_named_and_ends_the_round(table, monkeypatch, kind):
+    """It fits its commitment, so no holder is at fault, and this one does not look at what it was dealt."""
+    laid = table("share", clients=5)
+    client = dealing_outside(monkeypatch, kind)
+    monkeypatch.setattr(client, "is_share", lambda content: True)
     laid.play("share")
     laid.play("mask", absent=("site-02",) if kind == "key" else ())
     laid.play("endorse")
     laid.play("reveal")
     with pytest.raises(RoundFailedError, match="'site-02' dealt a share that is not a number of the field"):
+        finish(laid.server)
+
+
+@pytest.mark.parametrize("kind", ["seed", "key"])
+def test_whoever_is_dealt_something_else_than_a_share_sends_no_vector(table, monkeypatch, kind):
+    laid = table("share", clients=5)
+    dealing_outside(monkeypatch, kind)
+    laid.play("share")
+    with pytest.raises(RefusedError, match="'site-00' refuses, .* to mask beside 'site-02', who dealt it something"):
+        laid.answer("site-00", "mask")
+    for name in ("site-01", "site-03", "site-04"):
+        assert laid.answer(name, "mask")[1]
+
+
+def test_a_round_that_fails_at_unmasking_names_who_revealed(table):
+    laid = table("reveal", clients=5)
+    with pytest.raises(RoundFailedError, match="Nobody has revealed anything in it"):
+        finish(laid.server)
+    laid.play("reveal", absent=("site-01", "site-03", "site-04"))
+    with pytest.raises(RoundFailedError, match="revealed shares in it are site-00, site-02; all others may join"):
         finish(laid.server)
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import CliRunner
 
+from ghofl import Recipe
 from ghofl.cli import app
 from ghofl.errors import BusyError, MessageError, SiteError
 from ghofl.flower.server.asking import Answer
@@ -25,6 +26,7 @@ from ghofl.site.answers import answer
 from ghofl.site.keeper import Keeper, Rate, allowed_users
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
+from ghofl.site.memory import FolderMemory
 from ghofl.site.site import Site
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
 from users import GROUP, KEEPER, NODE, STRANGER, WHY_NOT, give, interpreter, run_as, shared_folder, start_as
@@ -129,6 +131,131 @@ def test_a_keeper_refuses_more_than_its_rate_in_words(folder):
     with running(with_keeper(make_sites(folder)[0]), rate=Rate(burst=1, per_minute=1)) as keeper:
         assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
         assert "ask again later" in post.ask(keeper.site.socket, "message", QUERY).fields["why"]
+
+
+def connected(path):
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.connect(path)
+    return link
+
+
+def drip(link, pieces):
+    """Send a letter byte by byte until the other side has had enough; whether it had."""
+    try:
+        for _ in range(pieces):
+            link.sendall(b"G")
+            time.sleep(0.02)
+    except OSError:
+        return True
+    return False
+
+
+def test_a_letter_has_one_deadline_however_many_bytes_of_it_came(folder, monkeypatch):
+    monkeypatch.setattr(room, "LETTER_TIME", 0.2)
+    with running(with_keeper(make_sites(folder, 1)[0])) as keeper:
+        with connected(keeper.site.socket) as slow:
+            slow.sendall(post.MAGIC + post.SIZES.pack(post.HEAD_BYTES, 0))
+            assert drip(slow, 500)
+        assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
+
+
+def test_an_answer_that_is_not_read_has_a_deadline_too():
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(TimeoutError):
+        post.send(ours, {}, bytes(2**24), time.monotonic() + 0.1)
+
+
+def test_connections_that_wait_give_way_to_a_new_one(folder):
+    with running(with_keeper(make_sites(folder, 1)[0])) as keeper:
+        idle = [connected(keeper.site.socket) for _ in range(room.AT_ONCE)]
+        try:
+            for link in idle:
+                link.sendall(post.MAGIC)
+            assert post.ask(keeper.site.socket, "message", QUERY, patience=0).fields["status"] == "sent"
+            idle[0].settimeout(30)
+            assert idle[0].recv(1) == b"", "the one that waited longest is closed"
+        finally:
+            for link in idle:
+                link.close()
+
+
+def test_a_question_that_is_being_answered_does_not_give_way():
+    links, pairs = room.Links(2), [socket.socketpair() for _ in range(3)]
+    ends = [ours for ours, _ in pairs]
+    try:
+        assert links.admit(ends[0])
+        assert links.admit(ends[1])
+        with links.answering(ends[0]), links.answering(ends[1]):
+            assert not links.admit(ends[2])
+        assert links.admit(ends[2])
+        links.leave(ends[2])
+        links.leave(ends[1])
+        assert all(links.admit(end) for end in ends[1:]), "what is over has left its place"
+    finally:
+        for end in (end for pair in pairs for end in pair):
+            end.close()
+
+
+class Watched(FolderMemory):
+    """A memory that knows whether it is locked."""
+
+    is_locked = False
+
+    @contextmanager
+    def alone(self):
+        with super().alone():
+            self.is_locked = True
+            yield
+            self.is_locked = False
+
+
+@pytest.mark.parametrize(
+    "text", [PLAIN.to_toml() + "\n# ours\n", "a." * 30_000 + "a = 1", "x = 3", "x ="], ids=range(4)
+)
+def test_a_recipe_is_read_before_the_site_is_locked(folder, monkeypatch, text):
+    site, read, states = Site.load(make_sites(folder, 1)[0]), Recipe.from_toml, []
+    memory = Watched(site.folder)
+
+    def parse(text, *more):
+        states.append(memory.is_locked)
+        return read(text, *more)
+
+    monkeypatch.setattr(Recipe, "from_toml", parse)
+    status = answer("message", Letter({"recipe": text}), site, memory).fields["status"]
+    assert status == ("sent" if "ours" in text else "refused")
+    assert states == [False]
+    assert Ledger.load(memory).lines[-1].what == ("answered" if status == "sent" else "refused")
+
+
+def test_a_recipe_that_is_the_site_s_own_copy_is_not_parsed_again(folder, monkeypatch):
+    path = make_sites(folder, 1)[0]
+    path.write_text(path.read_text() + 'recipe = "recipe.toml"\n')
+    site, own = Site.load(path), (folder / "recipe.toml").read_text()
+    monkeypatch.setattr(Recipe, "from_toml", lambda *_: pytest.fail("a text from outside was parsed"))
+    assert answer("message", Letter({"recipe": own}), site, site.memory()).fields["status"] == "sent"
+    longer = answer("message", Letter({"recipe": "#" * 10**6 + "\n" + own}), site, site.memory())
+    assert "much longer" in longer.fields["why"]
+
+
+FORGED = "\x1b[2J\n2026-01-01 INFO all is well"
+
+
+@pytest.mark.parametrize(
+    ("action", "query"),
+    [
+        ("message", Letter({"recipe": f'"key{FORGED}" = 1'.replace("\x1b", "\\u001b").replace("\n", "\\n")})),
+        ("message", Letter({"recipe": f"x = '{FORGED}'"})),
+        ("message", Letter({"recipe": PLAIN.to_toml(), "counted": 5})),
+    ],
+    ids=["a key of a recipe", "a broken recipe", "an unexpected error"],
+)
+def test_what_comes_from_outside_writes_no_lines_of_its_own_into_the_log(folder, caplog, action, query):
+    site = Site.load(make_sites(folder, 1)[0])
+    assert answer(action, query, site, site.memory()).fields["status"] == "refused"
+    first, *others = caplog.messages[-1].splitlines()
+    assert "does not answer" in first
+    assert all(line.startswith("  ") for line in others), "only the steps of a traceback"
+    assert "\x1b" not in caplog.messages[-1]
 
 
 @pytest.mark.slow
@@ -271,7 +398,8 @@ def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
         assert outcome.total.moments == exact_total(folder, paths)
         assert len(started) == 2
         ledger = Ledger.load(Site.load(paths[0]).memory())
-        assert [line.what for line in ledger.lines if line.what != "answered"] == ["masked", "endorsed", "revealed"]
+        kinds = [line.what for line in ledger.lines if line.what != "answered"]
+        assert kinds == ["packed", "joined", "masked", "endorsed", "revealed"]
     finally:
         for process in started:
             process.kill()

@@ -12,13 +12,15 @@ from typer.testing import CliRunner
 
 from ghofl.cli import app
 from ghofl.errors import SiteError
+from ghofl.flower.server.federation import run
 from ghofl.site.answers import answer
 from ghofl.site.history import History
+from ghofl.site.inspection import inspect
 from ghofl.site.ledger import HEAD, LEDGER, START, Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
 from ghofl.site.site import Site
-from sites import PLAIN, SECURE, make_sites
+from sites import PLAIN, SECURE, InProcess, make_sites, settings
 
 
 @pytest.fixture
@@ -113,11 +115,11 @@ def test_every_question_is_a_line_with_what_came_of_it(tmp_path):
     answer("join", Letter({"recipe": SECURE.to_toml(), "round": "no id \ud800"}), site, memory)
     answer("message", Letter({"recipe": "hostile [["}), site, memory)
     ledger = Ledger.load(memory)
-    assert [line.what for line in ledger.lines] == ["sent", "answered", "answered", "refused", "refused"]
-    first, again = ledger.lines[0].facts, ledger.lines[2].facts
+    assert [line.what for line in ledger.lines] == ["packed", "sent", "answered", "answered", "refused", "refused"]
+    first, again = ledger.lines[1].facts, ledger.lines[3].facts
     assert (first["recipe"], first["guarantee"]) == (PLAIN.fingerprint, None)
     assert (again["action"], again["status"], again["bytes"]) == ("message", "sent", len(sent.payload))
-    assert ledger.lines[3].facts["recipe"] == SECURE.fingerprint
+    assert ledger.lines[4].facts["recipe"] == SECURE.fingerprint
     assert len(History.of(ledger).releases) == 1, "the same message asked for again is no second release"
 
 
@@ -144,6 +146,146 @@ def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
     assert Ledger.from_bytes((tmp_path / "copy.jsonl").read_bytes()).head == head
     (tmp_path / "memory-0" / LEDGER).write_bytes(b"")
     assert "is damaged" in str(invoke("verify", path).exception)
+
+
+def lose(folder, how, copy):
+    """Take lines of a ledger away; `copy` has an earlier state of it."""
+    ledger, head = folder / LEDGER, folder / HEAD
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    if how in ("all", "head", "head and end", "all but one line"):
+        head.unlink()
+    if how == "all":
+        ledger.unlink()
+    elif how == "head and end":
+        ledger.write_bytes(b"".join(lines[:-3]))
+    elif how == "all but one line":
+        ledger.write_bytes(lines[0])
+    elif how == "an old copy":
+        for path, content in copy.items():
+            path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"),
+    [
+        ("all", "it is missing, and this site revealed in round"),
+        ("head", "ledger.head is missing"),
+        ("head and end", "ledger.head is missing"),
+        ("all but one line", "lines are missing, and this site revealed in round"),
+        ("an old copy", "lines are missing, and this site revealed in round"),
+    ],
+)
+def test_a_site_whose_ledger_lost_lines_that_its_folder_shows_stops(tmp_path, caplog, how, why):
+    paths = make_sites(tmp_path, 3, SECURE)
+    folder, site = tmp_path / "memory-0", Site.load(paths[0])
+    inspect(site, SECURE)
+    copy = {path: path.read_bytes() for path in (folder / LEDGER, folder / HEAD)}
+    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
+    lose(folder, how, copy)
+    left = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    for action in ("join", "message"):
+        query = Letter({"recipe": (SECURE if action == "join" else PLAIN).to_toml(), "round": "1" * 32})
+        reply = answer(action, query, site, site.memory())
+        assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert why in caplog.text
+    assert "Restore it from a copy" in caplog.text
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == left, "nothing starts afresh"
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        ("outbox/{}.bin", "packed what leaves under recipe"),
+        ("used-rounds", "joined round"),
+        ("round/{}/reply/mask", "sent its masked vector in round"),
+        ("round/{}/reply/endorse", "signed a survivor list of round"),
+        ("round/{}/reply/reveal", "revealed in round"),
+    ],
+)
+@pytest.mark.parametrize("lines", [0, 4])
+def test_every_file_that_shows_an_act_needs_its_line(tmp_path, memory, put, why, lines):
+    memory = memory if lines else FolderMemory(tmp_path / "empty")
+    memory.put(put.format("ab" * 16), b"ab" * 16)
+    with pytest.raises(SiteError, match=why):
+        Ledger.load(memory)
+
+
+def test_what_was_packed_for_an_administrator_has_its_line(tmp_path):
+    site = Site.load(make_sites(tmp_path, 3, SECURE)[0])
+    inspect(site, SECURE)
+    assert [line.what for line in Ledger.load(site.memory()).lines] == ["packed"]
+    for name in (LEDGER, HEAD):
+        (tmp_path / "memory-0" / name).unlink()
+    with pytest.raises(SiteError, match="it is missing, and this site packed"):
+        inspect(site, SECURE)
+
+
+def test_a_ledger_whose_first_line_was_written_before_its_head_counts(tmp_path):
+    memory = FolderMemory(tmp_path / "memory")
+    Ledger().write(memory, "refused", why="x")
+    (memory.folder / HEAD).unlink()
+    assert len(Ledger.load(memory).write(memory, "answered").lines) == 2
+    assert len(Ledger.load(memory).lines) == 2
+
+
+def test_a_site_whose_head_could_not_be_written_goes_on_when_it_can_be(tmp_path, monkeypatch):
+    memory, put = FolderMemory(tmp_path / "memory"), FolderMemory.put
+
+    def full(self, name, content):
+        if name == HEAD:
+            raise OSError(28, "No space left on device")
+        put(self, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderMemory, "put", full)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                Ledger.load(memory).write(memory, "refused", why="x")
+    assert len(Ledger.load(memory).write(memory, "answered").lines) == 2
+    assert len(Ledger.load(memory).lines) == 2
+
+
+class Killed(BaseException):
+    """The site's process ends here."""
+
+
+def dying(monkeypatch, at):
+    """Let a site die before its write number `at` (an even one), or after it (an odd one)."""
+    count = []
+
+    def wrap(act):
+        def dying_act(self, *what):
+            count.append(what)
+            if at == 2 * len(count):
+                raise Killed
+            act(self, *what)
+            if at == 2 * len(count) + 1:
+                raise Killed
+
+        return dying_act
+
+    for name in ("put", "append", "forget"):
+        monkeypatch.setattr(FolderMemory, name, wrap(getattr(FolderMemory, name)))
+
+
+@pytest.mark.slow
+def test_a_site_that_dies_at_any_write_is_not_taken_for_one_that_lost_its_ledger(tmp_path, monkeypatch):
+    query, later = (Letter({"recipe": SECURE.to_toml(), "round": digit * 32}) for digit in "01")
+    deaths = 0
+    for at in range(2, 60):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        site = Site.load(make_sites(folder, 3, SECURE)[0])
+        with monkeypatch.context() as patch:
+            dying(patch, at)
+            try:
+                assert answer("join", query, site, site.memory()).fields["status"] == "joined"
+            except Killed:
+                deaths += 1
+        assert answer("join", later, site, site.memory()).fields["status"] == "joined"
+        if deaths < at - 1:
+            break
+    assert deaths >= 20
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """What sums over overlapping cohorts show, by rational arithmetic and by trying every small combination."""
 
+import json
 from itertools import product
 
 import numpy as np
@@ -92,6 +93,13 @@ def test_what_sites_tell_each_other_is_put_together_by_round():
 def test_damaged_words_about_earlier_sums_are_refused(text):
     with pytest.raises(PolicyError, match="damaged"):
         Known.from_text(text)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2J", "a\nINFO forged", " a", "x" * 65])
+def test_a_name_that_no_site_may_have_is_not_taken_from_others(name):
+    for sums in ([["r1", ["b", name], 0]], [[name, ["b"], 0]]):
+        with pytest.raises(PolicyError, match="earlier sums is damaged"):
+            Known.from_text(json.dumps([0, sums]))
 
 
 def test_words_about_earlier_sums_come_back_as_they_were_told():

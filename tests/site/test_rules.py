@@ -12,11 +12,14 @@ from ghofl.errors import FederationError, PolicyError
 from ghofl.flower.server.federation import run
 from ghofl.privacy import epsilon_of
 from ghofl.recipe import Privacy
+from ghofl.secure.messages import Survivors
+from ghofl.secure.wire import from_bytes, to_bytes
 from ghofl.site.answers import answer
 from ghofl.site.budget import Release, check_budget, compose_releases, describe_releases, promise_of
 from ghofl.site.history import History
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
+from ghofl.site.memory import FolderMemory
 from ghofl.site.policy import Policy
 from ghofl.site.site import Site
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
@@ -153,6 +156,68 @@ def test_a_changed_field_of_the_recipe_is_a_second_look_at_the_same_rows(tmp_pat
     assert "is not the one agreed on here" in reply.fields["why"]
 
 
+def swapped(recipe):
+    """The recipe with its first two classes swapped: the same moments, in another order."""
+    first, second, *rest = recipe.classes
+    return replace(recipe, classes=(second, first, *rest))
+
+
+def named_sites(folder, count):
+    """Sites whose labels are class names, so that a recipe may list the classes in any order."""
+    paths = make_sites(folder, count, SECURE)
+    for i in range(count):
+        with np.load(folder / f"{i}.npz") as data:
+            x, y = data["x"], np.array(SECURE.classes)[data["y"]]
+        np.savez(folder / f"{i}.npz", x=x, y=y)
+    return paths
+
+
+def reopen_loosely(folder, paths, recipe_file, names):
+    """Re-open under a looser policy, so that the check in the round itself is seen."""
+    policy = folder / "policy.toml"
+    before = policy.read_text()
+    policy.write_text(before + "min_difference = 1\n")
+    for path in paths:
+        done = reopen(path, recipe_file, names)
+        assert done.exit_code == 0, done.output
+    policy.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "changed", [swapped, lambda recipe: recipes(recipe, 2)[1]], ids=["swapped classes", "another grid"]
+)
+def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path, changed):
+    """The difference of the two sums would be the exact moments of the fourth site."""
+    other = changed(SECURE)
+    paths, recipe_file = named_sites(tmp_path, 4), tmp_path / "other.toml"
+    other.save(recipe_file)
+    run(InProcess(paths[:3]), SECURE, settings(tmp_path / "1"))
+    reopen_loosely(tmp_path, paths[:3], recipe_file, names_of(paths))
+    with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
+        run(InProcess(paths), other, settings(tmp_path / "2"))
+    sites = json.loads((tmp_path / "2" / "report.json").read_text())["sites"]
+    assert all("would show site-3 by itself" in what for what in sites.values()), sites
+    assert all("It would be allowed without site-3." in sites[f"site-{i}"] for i in range(3)), sites
+    assert "No cohort close to this one was found that would be allowed." in sites["site-3"]
+    again = reopen(paths[0], recipe_file, [*names_of(paths[:2]), "site-3"])
+    assert "It would be allowed with site-2 as well and without site-3." in str(again.exception)
+
+
+@pytest.mark.parametrize("grown", [(0, 1, 2), ()], ids=["grown rows", "the same rows"])
+def test_the_same_sites_may_have_another_round_of_another_recipe_or_grown_rows(tmp_path, grown):
+    other = swapped(SECURE)
+    paths, recipe_file = named_sites(tmp_path, 3), tmp_path / "other.toml"
+    other.save(recipe_file)
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    for i in grown:
+        with np.load(tmp_path / f"{i}.npz") as data:
+            x, y = data["x"], data["y"]
+        np.savez(tmp_path / f"{i}.npz", x=np.vstack([x, x[:1] + 1]), y=np.append(y, y[0]))
+    reopen_loosely(tmp_path, paths, recipe_file, names_of(paths))
+    outcome = run(InProcess(paths), other, settings(tmp_path / "2"))
+    assert outcome.total.moments == exact_total(tmp_path, paths, other)
+
+
 def test_two_hundred_recipes_at_epsilon_one_are_one_answer_without_a_budget(tmp_path):
     path = make_sites(tmp_path, 2, LOCAL, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["local"]\n')[0]
     policy, releases = Site.load(path).conditions(), []
@@ -244,6 +309,21 @@ def test_an_exact_message_and_a_secure_sum_do_not_leave_one_folder(tmp_path):
         run(InProcess(paths), SECURE, settings(tmp_path / "2"))
 
 
+def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_saw(tmp_path):
+    """The vector of the site that was not asked to sign is in the sum all the same."""
+    paths = make_sites(tmp_path, 5, SECURE)
+    run(InProcess(paths, dead={101: "endorse"}), SECURE, settings(tmp_path / "1"))
+    history = history_of(paths[1])
+    assert (len(history.releases), history.lists, history.reveals) == (1, (), ())
+    reply = message(paths[1], PLAIN)
+    assert (reply.fields["status"], reply.payload) == ("refused", b"")
+    assert "would show site-1 by itself" in reply.fields["why"]
+    assert [release.is_message for release in history_of(paths[1]).releases] == [False]
+    policy = tmp_path / "policy.toml"
+    policy.write_text(policy.read_text() + "min_difference = 1\n")
+    assert message(paths[1], PLAIN).fields["status"] == "sent"
+
+
 @pytest.mark.parametrize("recipe", [LOCAL, SECURE], ids=["epsilon", "secure"])
 def test_a_recipe_with_a_promise_needs_the_site_s_own_copy_or_an_approval(tmp_path, recipe):
     path = make_sites(tmp_path, 3, recipe, "any_recipe = false\n")[0]
@@ -283,12 +363,63 @@ def test_an_approval_is_for_one_recipe_these_rows_one_cohort_and_so_many_rounds(
     assert "waits for --confirm" in invoke("check", paths[0], "--recipe", recipe_file).output
 
 
+class Faulty(InProcess):
+    """An engine whose first site fails between a line of its ledger and what it keeps, and is then asked `again`."""
+
+    def __init__(self, paths, monkeypatch, again):
+        super().__init__(paths)
+        self.monkeypatch, self.again, self.replies = monkeypatch, again, []
+
+    def ask(self, action, letters, seconds, size):
+        if action == "endorse" and 100 in letters and not self.replies:
+            site, letter = Site.load(self.paths[100]), letters[100]
+            with self.monkeypatch.context() as patch:
+                patch.setattr(FolderMemory, "put", self.failing(FolderMemory.put))
+                self.replies.append(answer(action, letter, site, site.memory()))
+            content = self.again(letter.content)
+            self.replies.append(answer(action, Letter(letter.fields, content), site, site.memory()))
+        yield from super().ask(action, letters, seconds, size)
+
+    @staticmethod
+    def failing(put):
+        def failing_put(memory, name, content):
+            if name.endswith("/endorse"):
+                raise OSError(28, "No space left on device")
+            put(memory, name, content)
+
+        return failing_put
+
+
+def without_the_last(letter):
+    """A survivor list on which the last site has vanished."""
+    shown = from_bytes(Survivors, letter, limit=2**20)
+    assert shown.survivors == bytes([0b1111])
+    return to_bytes(replace(shown, survivors=bytes([0b0111]), vanished=bytes([0b1000])))
+
+
+@pytest.mark.parametrize("again", [without_the_last, bytes], ids=["another list", "the same list"])
+def test_a_site_that_failed_after_it_recorded_a_list_signs_no_other(tmp_path, monkeypatch, again):
+    paths = make_sites(tmp_path, 4, SECURE)
+    engine = Faulty(paths, monkeypatch, again)
+    outcome = run(engine, SECURE, settings(tmp_path / "1", dropout=0.2))
+    fault, second = engine.replies
+    assert (fault.fields["status"], fault.payload) == ("refused", b"")
+    if again is without_the_last:
+        assert "names other survivors for round" in second.fields["why"]
+        assert second.payload == b""
+    else:
+        assert second.fields["status"] == "sent"
+    assert outcome.total.moments == exact_total(tmp_path, paths)
+    lists = history_of(paths[0]).lists
+    assert [listed.survivors for listed in lists] == [tuple(names_of(paths))]
+
+
 def test_the_ledger_of_a_round_names_its_cohort_survivors_and_guarantee(tmp_path):
     paths = make_sites(tmp_path, 3, SHARED, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["distributed"]\n')
     run(InProcess(paths), SHARED, settings(tmp_path / "1"))
     lines = Ledger.load(Site.load(paths[0]).memory()).lines
     kinds = [line.what for line in lines]
-    assert [kind for kind in kinds if kind != "answered"] == ["masked", "endorsed", "revealed"]
+    assert [kind for kind in kinds if kind != "answered"] == ["packed", "joined", "masked", "endorsed", "revealed"]
     assert kinds.count("answered") == 6
     for kind in ("endorsed", "revealed"):
         facts = lines[kinds.index(kind)].facts

@@ -190,6 +190,7 @@ def _caption(result: Simulation) -> str:
         )
     if result.total.small_classes is not None:
         lines.append(result.total.small_classes.revealed)
+    lines += result.notes
     return "\n".join(lines)
 
 

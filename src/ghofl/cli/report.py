@@ -11,6 +11,7 @@ from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.errors import EmbeddingsError
 from ghofl.flower.server.report import load_used_total
 from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message
@@ -51,6 +52,8 @@ def report(
     if rows is not None:
         loaded = load_rows(rows, split)
         assert loaded.y is not None
+        if not len(loaded.x):
+            raise EmbeddingsError(f"{rows} has no rows, and a head is judged on at least one; give rows with labels.")
         y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
         findings = findings.judge_heads([Classifier.load(path) for path in heads or ()], loaded.x, y)
     text = page(findings)

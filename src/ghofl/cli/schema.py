@@ -18,7 +18,9 @@ def schema(
     output: Annotated[Path, typer.Option("--output", "-o", help="The schema file to write (TOML).")],
     label: Annotated[str, typer.Option(help="For rows: the column of labels, which is not a feature.")] = "",
     without: Annotated[str, typer.Option(help="For rows: columns to leave out, separated by commas.")] = "",
-    rare: Annotated[int, typer.Option(min=2, help="For rows: leave out levels with fewer rows than this.")] = RARE,
+    rare: Annotated[
+        int, typer.Option(min=2, help="For rows: levels with fewer rows than this share one level.")
+    ] = RARE,
     source: Annotated[
         str | None, typer.Option("--as", help="'dictionary' or 'rows'; recognised by the column names unless given.")
     ] = None,
@@ -28,7 +30,7 @@ def schema(
     """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
 
     A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
-    ranges outwards and leaves rare levels out; a recipe with an epsilon refuses it all the same, because a minimum or
+    ranges outwards and puts rare levels into one; a recipe with an epsilon refuses it all the same, because a minimum or
     maximum is somebody's value.
 
     Example: ghofl schema dictionary.csv -o schema.toml

@@ -104,7 +104,7 @@ def finish(
 
     Example: ghofl secure finish round north-reveal.letter south-reveal.letter west-reveal.letter -o total.ghofl
     """
-    console.check_outputs(json, True if output.exists() else force)
+    console.check_outputs(json, force)
     standing = RoundFolder(folder).take(came or [], ACTIONS[-1] if close else "", is_last=True)
     if standing.total is None:
         console.say(_result(standing), _sentence(standing, folder), json)

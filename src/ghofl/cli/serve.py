@@ -9,6 +9,8 @@ import typer
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
 
+CONNECTIONS = 128  # open at once, most of them idle
+
 
 def serve(
     model: Annotated[Path, typer.Argument(help="An ONNX file written by 'ghofl export'.")],
@@ -24,7 +26,14 @@ def serve(
     ] = None,
     max_samples: Annotated[int, typer.Option(help="The most samples per request.", min=1)] = 256,
     max_body: Annotated[str, typer.Option(help="The most bytes per request, e.g. 16MB.")] = "16MB",
-    at_once: Annotated[int, typer.Option(help="The most requests at once; others are told to wait.", min=1)] = 32,
+    max_pixels: Annotated[int, typer.Option(help="The most pixels of all images of a request.", min=1)] = 160_000_000,
+    at_once: Annotated[
+        int, typer.Option(help="The most requests that are answered at once; others are told to come back.", min=1)
+    ] = 32,
+    deadline: Annotated[
+        float,
+        typer.Option(help="The seconds that a whole request may take to arrive, and its answer to be read.", min=0.1),
+    ] = 30.0,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -40,10 +49,11 @@ def serve(
 
     import uvicorn  # isort: skip
 
+    from ghofl.export.connections import connections
     from ghofl.export.exported import Exported
 
     exported = Exported.load(model)
-    app = service(exported, reject, ServiceLimits(max_samples, limit))
+    app = service(exported, reject, ServiceLimits(max_samples, limit, max_pixels, at_once))
     try:
         listening = socket.create_server((host, port))
     except OSError as error:
@@ -55,7 +65,8 @@ def serve(
             f"Serving {model} at {url}: POST {url}/predict, and {url}/docs says how. Ctrl-C ends it.",
             json,
         )
+        protocol = connections(deadline, max(CONNECTIONS, 4 * at_once))
         settings = uvicorn.Config(
-            app, log_level="warning", access_log=False, limit_concurrency=at_once, server_header=False
+            app, log_level="warning", access_log=False, http=protocol, ws="none", server_header=False
         )
         uvicorn.Server(settings).run(sockets=[listening])

@@ -100,7 +100,7 @@ def _add(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total
                 holders[c] = None if c in holders else names[i]
     if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
-    return replace(aggregator.finish(), quarantined=() if start is None else start.quarantined)
+    return aggregator.finish()
 
 
 def _add_some(aggregator: Aggregator, paths: Sequence[Path], recipe: Recipe) -> tuple[list[str], np.ndarray]:

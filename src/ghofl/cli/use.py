@@ -1,6 +1,5 @@
 """Commands for judging a finished head: `evaluate`, `select` and `calibrate`."""
 
-import hashlib
 from dataclasses import replace
 from json import dumps, loads
 from pathlib import Path
@@ -103,6 +102,7 @@ def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray,
     """The report under the site's own name, after its policy has allowed it and its ledger has recorded it."""
     from ghofl.site.reports import record_report
     from ghofl.site.site import Site
+    from ghofl.site.version import version_of
 
     site = Site.load(path)
     if report.sites not in (("",), (site.name,)):
@@ -110,7 +110,7 @@ def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray,
             f"--site is {report.sites[0]!r}, and the site of {path} is {site.name!r}; leave --site out."
         )
     report = replace(report, sites=(site.name,))
-    version = hashlib.sha256(np.ascontiguousarray(x).tobytes() + y.tobytes()).hexdigest()
+    version = version_of(x, y, classifier.recipe.classes)
     content = dumps(report.to_dict(), sort_keys=True).encode()
     record_report(site, classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
     return report

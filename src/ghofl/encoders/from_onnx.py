@@ -1,7 +1,9 @@
 """Encoders that run in ONNX Runtime, without torch."""
 
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
 from ghofl.encoders.views import Views
-from ghofl.errors import EncoderError
+from ghofl.errors import EncoderError, GhoflError
+from ghofl.names import shown
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # Images that one core resizes and encodes at once, so few that their activations stay in its cache.
@@ -34,7 +37,8 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     data = path.read_bytes()
     name, described = f"onnx:{path.name}", description_of(data, path)
     if described is not None and described.kind == "text":
-        tokens = Tokens.of(described.tokenizer, described.longest)
+        with unusable(path):
+            tokens = Tokens.of(described.tokenizer, described.longest)
         forward = _TokenForward(open_session(data, path, runtime))
         return TextEncoder(name, described.dim, described.fingerprint, described.pooling, tokens, forward)
     session = open_session(data, path, runtime, threads=1)
@@ -44,8 +48,33 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     preprocessing = described.preprocessing
     assert preprocessing is not None  # as `Description` has checked
     views = Views.parse(described.views)
-    forward = _ImageForward(session, preprocessing, workers, views)
+    with unusable(path):
+        forward = _ImageForward(session, preprocessing, workers, views)
     return ImageEncoder(name, described.dim, described.fingerprint, preprocessing, forward, views=views)
+
+
+@contextmanager
+def unusable(path: Path) -> Iterator[None]:
+    """Inside the block, what ONNX Runtime or a tokenizer raises about a file is an `EncoderError`.
+
+    Both raise plain exceptions, and whatever Python makes of names that are not text, of a network without inputs or of
+    one whose output is not rows.
+    """
+    try:
+        yield
+    except GhoflError:
+        raise
+    except Exception as error:
+        reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0], 160)
+        raise EncoderError(
+            f"{path} is not an ONNX file that ONNX Runtime can run ({reason}); export the encoder again."
+        ) from None
+
+
+def metadata_of(session: Any, path: Path) -> dict[str, str]:
+    """The metadata in the file of a network."""
+    with unusable(path):
+        return session.get_modelmeta().custom_metadata_map
 
 
 class _ImageForward:
@@ -93,17 +122,17 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     options.intra_op_num_threads = threads  # 0: all
     # Neither checksum nor fingerprint would cover weights in separate files, so they are not loaded.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
-    try:
-        return onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0]
-        raise EncoderError(
-            f"{path} is not an ONNX file that ONNX Runtime can run ({reason[:160]}); export the encoder again."
-        ) from None
+    with unusable(path):
+        session = onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
+        if session.get_inputs() and session.get_outputs():
+            return session
+    raise EncoderError(
+        f"{path} is not an ONNX file that ONNX Runtime can run (it has no input or no output); export the encoder again."
+    )
 
 
 def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> ImageEncoder:
-    if DESCRIPTION in session.get_modelmeta().custom_metadata_map:
+    if DESCRIPTION in metadata_of(session, path):
         raise EncoderError(f"{path} was changed after 'ghofl export-encoder' wrote it; export it again.")
     inputs = session.get_inputs()
     shape = list(inputs[0].shape)
@@ -112,8 +141,9 @@ def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> 
             f"{path} takes {', '.join(f'{i.name} {i.shape}' for i in inputs)}; expected one input (n, 3, size, size), or "
             "a file written by 'ghofl export-encoder'."
         )
-    preprocessing = Preprocessing(size=shape[2])
-    forward = _ImageForward(session, preprocessing, workers)
-    dim = forward(np.zeros((1, 8, 8, 3), dtype=np.uint8)).shape[1]
+    with unusable(path):
+        preprocessing = Preprocessing(size=shape[2])
+        forward = _ImageForward(session, preprocessing, workers)
+        dim = forward(np.zeros((1, 8, 8, 3), dtype=np.uint8)).shape[1]
     mark = fingerprint({"file": np.frombuffer(data, np.uint8)}, {"preprocessing": preprocessing.settings()})
     return ImageEncoder(name, dim, mark, preprocessing, forward)

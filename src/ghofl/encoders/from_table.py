@@ -118,7 +118,7 @@ def _embed(
     parsed, is_missing, wrong = parse(column, values, words)
     if column.kind == "category":
         beyond = np.flatnonzero(parsed < 0)
-        numbers = (parsed[:, None] == np.arange(len(column.levels))).astype(np.float64)
+        numbers = (parsed[:, None] == np.arange(len(column.all_levels))).astype(np.float64)
     elif column.kind == "yes/no":
         beyond, numbers = np.zeros(0, dtype=np.int64), parsed[:, None]
     else:
@@ -180,13 +180,14 @@ def _numbers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tu
 
 
 def _levels(column: Column, values: Sequence[Any], words: frozenset[str]) -> tuple[Parsed, np.ndarray, Wrong]:
-    place = {level: float(i) for i, level in enumerate(column.levels)}
+    place = {level: float(i) for i, level in enumerate(column.all_levels)}
+    unlisted = place.get(column.rest, -1.0)
 
     def level(value: Any) -> float:
         text = text_of(value)
         if text in place:
             return place[text]
-        return math.nan if text in words else -1.0
+        return math.nan if text in words else unlisted
 
     parsed, wrong = _parse(values, level, 0.0, "it is not a level")
     is_missing = np.isnan(parsed)

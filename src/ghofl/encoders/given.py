@@ -1,13 +1,12 @@
 """Rows given in Python: arrays, lists, DataFrames, and tables with a recipe's schema."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ghofl.encoders.from_table import TableEncoder
-from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError
+from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError, warn_once
 from ghofl.names import shown
 from ghofl.recipe import Table
 from ghofl.shapes import Num
@@ -74,11 +73,12 @@ def column_of(data: Data, name: str) -> list[Any]:
     return columns[name].to_list() if hasattr(columns[name], "to_list") else list(columns[name])
 
 
-def warn_of_outside(outside: Mapping[str, int], where: str) -> None:
-    """Warn about values outside their column's range or levels, with their number by column."""
+def warn_of_outside(outside: Mapping[str, int], where: str, table: str = "") -> None:
+    """Warn about values outside their column's range or levels, with their number by column, once per source and table."""
     if outside:
         some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
-        warnings.warn(
+        warn_once(
+            ("outside", where, table),
             f"{where}: {sum(outside.values())} values are outside their column's range or levels and count as "
             f"its nearest end or as none of the levels: {some}.",
             ClippingWarning,
@@ -94,7 +94,7 @@ def _encode_table(columns: Mapping[str, Sequence[Any]], table: Table, row_by_row
         i, why = encoded.bad[0]
         more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
         raise SampleError(f"row {i}: {why}{more}")
-    warn_of_outside(encoded.outside, "the table")
+    warn_of_outside(encoded.outside, "the table", table.fingerprint)
     return encoded.x
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.views import Views
-from ghofl.errors import EncoderError, RecipeError
+from ghofl.errors import EncoderError
+from ghofl.names import shown
 from ghofl.recipe.schema import build
 
 DESCRIPTION, SEAL = "ghofl", "ghofl.seal"
@@ -66,5 +67,7 @@ def description_of(data: bytes, path: Path) -> Description | None:
     try:
         # The bytes before the JSON may contain a brace, but never one followed by a quote.
         return build(Description, json.loads(body[body.index(b'{"', int(seal[:16], 16)) :]), "")
-    except (ValueError, RecipeError, EncoderError) as error:
-        raise EncoderError(f"{path} has a description that cannot be read ({error}); export it again.") from None
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:  # GhoflErrors about its values among them
+        raise EncoderError(
+            f"{path} has a description that cannot be read ({shown(error, 160)}); export it again."
+        ) from None

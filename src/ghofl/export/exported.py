@@ -12,8 +12,9 @@ from ghofl.encoders import Runtime
 from ghofl.encoders.base import doorway
 from ghofl.encoders.onnx_file import DESCRIPTION, Description
 from ghofl.encoders.tokens import Tokens, pad
-from ghofl.errors import EncoderError, HeadError, MessageError, RecipeError
+from ghofl.errors import HeadError, MessageError
 from ghofl.heads.novelty import threshold_of
+from ghofl.names import shown
 from ghofl.recipe.schema import build
 from ghofl.shapes import Float, Shaped
 
@@ -52,7 +53,7 @@ class Exported:
         path = Path(path)
         from_onnx = doorway("ghofl.encoders.from_onnx", "a file of 'ghofl export'", "onnx")
         session = from_onnx.open_session(path.read_bytes(), path, Runtime())
-        metadata = session.get_modelmeta().custom_metadata_map
+        metadata = from_onnx.metadata_of(session, path)
         if METADATA not in metadata:
             raise MessageError(
                 f"{path} was not written by 'ghofl export', so its classes are not known; export the head."
@@ -63,9 +64,11 @@ class Exported:
             levels = about.get("novelty_levels")
             described = build(Description, json.loads(metadata[DESCRIPTION]), "") if DESCRIPTION in metadata else None
             levels = None if levels is None else np.asarray(levels, dtype=np.float64).reshape(-1)
-        except (ValueError, KeyError, TypeError, RecipeError, EncoderError) as error:
-            raise MessageError(f"{path} has metadata that cannot be read ({error}); export it again.") from None
-        names, convert = [given.name for given in session.get_inputs()], _converter(described)
+        # GhoflErrors about the values are among them, as is a number beyond the floats.
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise MessageError(f"{path} has metadata that cannot be read ({shown(error)}); export it again.") from None
+        with from_onnx.unusable(path):
+            names, convert = [given.name for given in session.get_inputs()], _converter(described)
 
         def run(samples: Sequence[Any]) -> list[np.ndarray]:
             return session.run(None, dict(zip(names, convert(samples), strict=True)))

@@ -1,21 +1,27 @@
 """A file of ``ghofl export`` behind HTTP: POST /predict, and no state between requests."""
 
+import asyncio
 import base64
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ghofl import __version__
+from ghofl.encoders.base import cores
 from ghofl.errors import MissingExtraError, SampleError
 from ghofl.export.exported import KINDS, Exported, Predictions
 from ghofl.names import shown
-from ghofl.samples.images import decode
+from ghofl.samples.images import decode, pixels_of
 
 try:
     from fastapi import FastAPI, HTTPException, Request
+    from fastapi.concurrency import run_in_threadpool
     from fastapi.exceptions import RequestValidationError
     from fastapi.responses import JSONResponse
-    from pydantic import BaseModel, ConfigDict, Field, create_model
+    from fastapi.routing import APIRoute
+    from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
+    from pydantic_core import from_json
 except ImportError:
     raise MissingExtraError("a service needs fastapi and uvicorn: pip install 'ghofl[serve]'") from None
 
@@ -23,14 +29,22 @@ FLOAT = Annotated[float, Field(allow_inf_nan=False)]
 LONGEST_TEXT = 100_000
 MOST_PIXELS = 40_000_000
 MOST_NAMED = 5  # wrong fields that an answer names
+BODIES = 8  # the largest bodies that may be arriving at once
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """The most that one request may hold."""
+    """The most samples, bytes and pixels of one request, and the most requests whose answers are computed at once."""
 
     samples: int = 256
     body: int = 16 * 2**20
+    pixels: int = 160_000_000
+    at_once: int = 32
+
+    def of_kind(self, kind: str) -> dict[str, int]:
+        """What clients should know of the limits where samples are of this kind."""
+        pixels = {"pixels": self.pixels} if kind == "image" else {}
+        return {"samples": self.samples, "body": self.body, **pixels}
 
 
 class Prediction(BaseModel):
@@ -61,41 +75,41 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     Guarantees
     ----------
     A request beyond `limits` is refused before it is read whole (413) or before anything is computed (422), and the
-    answer to an invalid one says what is wrong without repeating it. Requests are neither kept nor logged.
+    answer to an invalid one says what is wrong without repeating it. Only requests that have arrived count as being at
+    once; more of them than `limits.at_once` are told to come back (503). Bodies are parsed and images decoded by as many
+    threads as there are cores, whatever the number of requests. Requests are neither kept nor logged.
     """
     limits, plural = limits or ServiceLimits(), KINDS[model.kind]
     limit = None if reject is None else model.novelty_threshold(reject)
-    app = FastAPI(
-        title="ghofl",
-        version=__version__,
-        description=f"Predictions of {model.about.get('head')!r} for {plural}: {len(model.classes)} classes.",
-    )
-    app.add_middleware(_Limited, most=limits.body)
+    words = f"Predictions of {model.about.get('head')!r} for {plural}: {len(model.classes)} classes."
+    app = FastAPI(title="ghofl", version=__version__, description=words)
+    app.add_middleware(_Limited, limits=limits)
     app.add_exception_handler(RequestValidationError, _wrong_fields)
-    body = _body_of(model, limits)
+    body, gate = _body_of(model, limits), threading.BoundedSemaphore(cores())
+    app.router.route_class = _route(lambda data: _parse(data, plural, limits.samples), gate)
 
     @app.post("/predict", responses={413: {"description": "The body is too large."}})
     def predict(samples: body) -> Answer:  # type: ignore[valid-type]
         """Labels and probabilities of samples."""
         given = getattr(samples, plural)
         try:
-            found = model.predict(_Images(list(enumerate(given))) if model.kind == "image" else given)
+            found = model.predict(_images(given, limits.pixels, gate) if model.kind == "image" else given)
         except SampleError as error:
             raise HTTPException(422, str(error)) from None
         return Answer(classes=list(model.classes), predictions=_predictions(found, limit), novelty_threshold=limit)
 
     @app.get("/model")
-    def about() -> dict[str, Any]:
+    async def about() -> dict[str, Any]:
         """What is served: the head, its classes, its recipe and its guarantee."""
         return {
             **{key: value for key, value in model.about.items() if key != "novelty_levels"},
             "takes": plural,
             "novelty_threshold": limit,
-            "limits": {"samples": limits.samples, "body": limits.body},
+            "limits": limits.of_kind(model.kind),
         }
 
     @app.get("/health")
-    def health() -> dict[str, str]:
+    async def health() -> dict[str, str]:
         """Whether the service answers."""
         return {"status": "ok"}
 
@@ -107,38 +121,91 @@ def _body_of(model: Exported, limits: ServiceLimits) -> type[BaseModel]:
     plural = KINDS[model.kind]
     one, words = {
         "row": (
-            Annotated[list[FLOAT], Field(min_length=model.dim, max_length=model.dim)],
+            Annotated[list[FLOAT], Field(min_length=model.dim, max_length=model.dim), FailFast()],
             f"Embeddings of {model.about.get('encoder')!r}: {model.dim} numbers each.",
         ),
         "image": (str, "Image files (JPEG, PNG, …) in base64."),
         "text": (Annotated[str, Field(max_length=LONGEST_TEXT)], "Texts."),
     }[model.kind]
-    several = Annotated[list[one], Field(min_length=1, max_length=limits.samples, description=words)]
+    several = Annotated[list[one], Field(min_length=1, max_length=limits.samples, description=words), FailFast()]
     return create_model("Samples", __config__=ConfigDict(extra="forbid"), **{plural: (several, ...)})  # type: ignore[call-overload]
 
 
-class _Images(Sequence[Any]):
-    """Numbered images in base64, decoded one at a time: a small file may hold many pixels."""
+def _route(parse: Callable[[bytes], Any], gate: threading.BoundedSemaphore) -> type[APIRoute]:
+    """Routes whose JSON bodies are parsed in a thread, a few at a time, so that a large one holds up nobody."""
 
-    def __init__(self, given: list[tuple[int, str]]) -> None:
-        self._given = given
+    def at_the_gate(data: bytes) -> Any:
+        with gate:
+            return parse(data)
+
+    class Body(Request):
+        async def json(self) -> Any:
+            return await run_in_threadpool(at_the_gate, await self.body())
+
+    class Route(APIRoute):
+        def get_route_handler(self) -> Callable[..., Any]:
+            handle = super().get_route_handler()
+
+            async def handle_body(request: Request) -> Any:
+                return await handle(Body(request.scope, request.receive))
+
+            return handle_body
+
+    return Route
+
+
+def _parse(data: bytes, key: str, samples: int) -> Any:
+    """The values of a body, which has one key; one list too long is cut, as it is refused anyway."""
+    try:
+        values = from_json(data)
+    except ValueError as error:
+        raise HTTPException(422, f"the body is not JSON: {shown(error)}.") from None
+    if not isinstance(values, dict):
+        return []
+    others = [name for name in values if name != key]
+    if others:
+        named = [f"body.{shown(name, 40)}: Extra inputs are not permitted" for name in others[:MOST_NAMED]]
+        missing = [] if key in values else [f"body.{key}: Field required"]
+        raise HTTPException(422, _joined([*missing, *named], len(missing) + len(others)))
+    given = values.get(key)
+    return {key: given[: samples + 1]} if isinstance(given, list) else values
+
+
+def _images(given: Sequence[str], most: int, gate: threading.BoundedSemaphore) -> "_Images":
+    """The images of a request, of at most `most` pixels together by what their headers say."""
+    files = [(f"image {number}", _unpacked(text, f"image {number}")) for number, text in enumerate(given)]
+    pixels = 0
+    for name, data in files:
+        pixels += pixels_of(data, name, MOST_PIXELS)
+        if pixels > most:
+            raise SampleError(
+                f"{name} and those before it have {pixels:,} pixels, and {most:,} are allowed; send fewer."
+            )
+    return _Images(files, gate)
+
+
+def _unpacked(text: str, name: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise SampleError(f"{name} is not base64; send the bytes of an image file, encoded.") from None
+
+
+class _Images(Sequence[Any]):
+    """Files of images by name, decoded one at a time and a few at once: a small file may hold many pixels."""
+
+    def __init__(self, files: list[tuple[str, bytes]], gate: threading.BoundedSemaphore) -> None:
+        self._files, self._gate = files, gate
 
     def __len__(self) -> int:
-        return len(self._given)
+        return len(self._files)
 
     def __getitem__(self, where: Any) -> Any:
         if isinstance(where, slice):
-            return _Images(self._given[where])
-        number, text = self._given[where]
-        return _image(text, f"image {number}")
-
-
-def _image(text: str, name: str) -> Any:
-    try:
-        data = base64.b64decode(text, validate=True)
-    except ValueError:
-        raise SampleError(f"{name} is not base64; send the bytes of an image file, encoded.") from None
-    return decode(data, name, MOST_PIXELS)
+            return _Images(self._files[where], self._gate)
+        name, data = self._files[where]
+        with self._gate:
+            return decode(data, name, MOST_PIXELS)
 
 
 def _predictions(found: Predictions, limit: float | None) -> list[Prediction]:
@@ -159,34 +226,99 @@ async def _wrong_fields(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
     named = [f"{'.'.join(shown(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:MOST_NAMED]]
-    more = [f"and {len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
-    return JSONResponse({"detail": "; ".join([*named, *more])}, status_code=422)
+    return JSONResponse({"detail": _joined(named, len(found))}, status_code=422)
+
+
+def _joined(named: list[str], count: int) -> str:
+    return "; ".join([*named, *([f"and {count - len(named)} more"] if count > len(named) else [])])
 
 
 class _Limited:
-    """An app whose requests have bodies of at most `most` bytes, whatever their headers say."""
+    """An app that gets requests whole: bodies of at most so many bytes, whatever headers say, and so many at once.
 
-    def __init__(self, app: Any, most: int) -> None:
-        self.app, self.most = app, most
+    The bodies that are arriving have at most `BODIES` times the largest body together: beyond that, the one that began
+    first is given up, so that slow ones keep nobody out.
+    """
+
+    def __init__(self, app: Any, limits: ServiceLimits) -> None:
+        self.app, self.most, self.at_once = app, limits.body, limits.at_once
+        self.arriving: dict[asyncio.Timeout, int] = {}
+        self.busy = 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        headers = dict(scope.get("headers", ()))
-        declared = headers.get(b"content-length", b"0")
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        try:
+            async with asyncio.timeout(None) as patience:
+                body = await self._arrive(scope, receive, patience)
+        except TimeoutError:
+            return await _refuse(503, "other requests are waiting for this one's body; send it again.")(
+                scope, receive, send
+            )
+        if body is None:
+            return await _refuse(413, self._too_large)(scope, receive, send)
+        if scope["method"] != "POST":
+            return await self.app(scope, _once(body, receive), send)
+        if self.busy >= self.at_once:
+            return await _refuse(503, f"{self.at_once} requests are being answered; try again.")(scope, receive, send)
+        return await self._answer(scope, _once(body, receive), send)
+
+    async def _arrive(self, scope: Any, receive: Any, patience: asyncio.Timeout) -> bytes | None:
+        """The body of a request, or None where it is too large."""
+        declared = dict(scope.get("headers", ())).get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > self.most:
-            await JSONResponse({"detail": self._refusal}, status_code=413)(scope, receive, send)
-            return
-        seen = 0
+            return None
+        body, is_more = bytearray(), True
+        try:
+            while is_more:
+                message = await receive()
+                body += message.get("body", b"")
+                is_more = message.get("more_body", False)
+                if len(body) > self.most or message["type"] != "http.request":  # or the other side has gone
+                    return None
+                self._count(patience, len(body))
+        finally:
+            self.arriving.pop(patience, None)
+        return bytes(body)
 
-        async def counted() -> Any:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self.most:
-                raise HTTPException(413, self._refusal)
-            return message
+    def _count(self, patience: asyncio.Timeout, size: int) -> None:
+        self.arriving[patience] = size
+        if sum(self.arriving.values()) > BODIES * self.most:
+            oldest = next(iter(self.arriving))
+            del self.arriving[oldest]
+            oldest.reschedule(asyncio.get_running_loop().time())
 
-        await self.app(scope, counted, send)
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, which counts until its answer is computed, not until the answer is read."""
+        self.busy += 1
+        is_counted = True
+
+        async def send_on(message: Any) -> None:
+            nonlocal is_counted
+            self.busy, is_counted = self.busy - is_counted, False
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_on)
+        finally:
+            self.busy -= is_counted
 
     @property
-    def _refusal(self) -> str:
+    def _too_large(self) -> str:
         return f"the body is larger than {self.most:,} bytes; send fewer samples at once."
+
+
+def _once(body: bytes, receive: Any) -> Any:
+    """What an app receives: the whole body, and after it what comes from the connection."""
+    messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def next_message() -> Any:
+        return messages.pop() if messages else await receive()
+
+    return next_message
+
+
+def _refuse(status: int, detail: str) -> JSONResponse:
+    """An answer after which the connection ends, as the rest of its body is of no use."""
+    headers = {"connection": "close"} | ({"retry-after": "1"} if status == 503 else {})
+    return JSONResponse({"detail": detail}, status_code=status, headers=headers)

@@ -27,7 +27,6 @@ from ghofl.recipe import Recipe
 from ghofl.shapes import Float, Int, Int16, Num
 from ghofl.workers import each
 
-BLOCK = 4096  # rows that a grid is fitted to
 PIECE = 512  # rows that one thread takes at a time
 IN_CACHE = 2**16  # entries that go to the grid at a time: half a megabyte of float64
 

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ghofl.features.features import BLOCK, Features, check_rows, transform
+from ghofl.features.features import Features, check_rows, transform
 from ghofl.features.grid import round_down, unit_of
 from ghofl.recipe import Recipe
 from ghofl.shapes import Num
 
 HEADROOM = 0.75
+FITTED_ROWS = 4096  # of all rows: enough for the size of entries
 
 
 def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4, fit_scale: bool = True) -> Recipe:
@@ -17,9 +18,10 @@ def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4,
 
     The remaining quarter is headroom for other sites, whose entries may be larger. This is meant for public rows, or for
     a site that proposes a recipe: the scale is rounded to two digits, so it reveals only the rough size of the entries.
-    Without `fit_scale` only the shift is fitted. Without rows nothing changes.
+    Without `fit_scale` only the shift is fitted. Without rows nothing changes. Of more than 4,096 rows so many are used,
+    spread over all of them, since files may be sorted by class.
     """
-    x = check_rows(x[:BLOCK], recipe.encoder.dim)
+    x = check_rows(_spread(x), recipe.encoder.dim)
     if len(x) == 0:
         return recipe
     size = float(np.quantile(np.abs(transform(x, recipe)), 1.0 - clipped)) if fit_scale else 0.0
@@ -49,7 +51,7 @@ def flat_features(recipe: Recipe, x: Num[np.ndarray, "n dim"]) -> float:
     >>> flat_features(recipe, np.array([[0.01, 50.0], [0.02, 60.0]]))
     0.5
     """
-    x = check_rows(x[:BLOCK], recipe.encoder.dim)
+    x = check_rows(_spread(x), recipe.encoder.dim)
     if len(x) < 2:
         return 0.0
     q, _ = Features.of(replace(recipe, projection=None, lift=None, sketch=None)).on_grid(transform(x, recipe))
@@ -74,3 +76,14 @@ def usual_length(recipe: Recipe) -> float:
         return size
     kept = unit_of(recipe) * recipe.grid.scale if recipe.lift.keep else 0.0
     return float(np.hypot(size / np.sqrt(2.0), kept))
+
+
+def _spread(x: Num[np.ndarray, "n dim"]) -> Num[np.ndarray, "m dim"]:
+    """At most `FITTED_ROWS` rows: one out of each of as many equal slices, at a place drawn by a fixed seed.
+
+    Equal steps would see one class only where the classes of a file take turns.
+    """
+    if len(x) <= FITTED_ROWS:
+        return x
+    places = np.arange(FITTED_ROWS) + np.random.default_rng(0).random(FITTED_ROWS)
+    return x[(places * (len(x) / FITTED_ROWS)).astype(np.int64)]

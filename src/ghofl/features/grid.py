@@ -1,11 +1,10 @@
 """The grid: the worth of one step, and how many entries of some rows fell outside it."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-from ghofl.errors import ClippingWarning
+from ghofl.errors import ClippingWarning, warn_once
 from ghofl.features.radius import grid_radius
 from ghofl.recipe import Grid, Lift, Projection, Recipe
 
@@ -99,9 +98,10 @@ class Clipping:
         return f"{self.space}.shift = {shift_of(space, recipe.encoder.dim) + more} clips none of these rows"
 
     def warn(self, recipe: Recipe) -> None:
-        """Issue a `ClippingWarning` when more than one entry in a thousand was clipped."""
+        """Issue a `ClippingWarning`, once per recipe, when more than one entry in a thousand was clipped."""
         if self.share > TOLERATED_CLIPPING:
-            warnings.warn(
+            warn_once(
+                ("clipped", recipe.fingerprint),
                 f"{self.share:.2%} of the entries fell outside the {recipe.grid.bits}-bit {self.space} "
                 f"(up to {TOLERATED_CLIPPING:.1%} is harmless); {self.advice(recipe)}.",
                 ClippingWarning,

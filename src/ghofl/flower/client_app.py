@@ -17,6 +17,7 @@ from ghofl.flower.engine import STYPE, from_records, to_records
 from ghofl.simulation.site import SimulatedSite
 from ghofl.site import post
 from ghofl.site.answers import ACTIONS, answer, refusal
+from ghofl.site.configuration import check_alone
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.site import Site
@@ -51,8 +52,12 @@ class ContextMemory:
 
     def forget(self, prefix: str) -> None:
         """Forget every name below a prefix."""
-        for name in [name for name in self._records if name.startswith(prefix + "/")]:
+        for name in self.names(prefix):
             del self._records[name]
+
+    def names(self, prefix: str) -> list[str]:
+        """Every name below a prefix."""
+        return [name for name in self._records if name.startswith(prefix + "/")]
 
 
 def make_app() -> ClientApp:
@@ -90,11 +95,8 @@ def keeper_of(node: Mapping[str, Any]) -> str | None:
     """The socket of the site's keeper, if the node's configuration names one; then it must say nothing else about it."""
     if "keeper" not in node:
         return None
-    path, other = node["keeper"], sorted({"site", "name", "embeddings", "folder", "simulate"} & set(node))
-    if other:
-        raise SiteError(
-            f"--node-config has a keeper and {', '.join(other)}; leave those out, as only the keeper knows the site."
-        )
+    check_alone("keeper", node)
+    path = node["keeper"]
     if not isinstance(path, str):
         raise SiteError(f'keeper is {path!r} in --node-config; write keeper="/run/ghofl/north.sock".')
     return post.check_socket_path(path)
@@ -115,6 +117,7 @@ def is_simulated(node: Mapping[str, Any]) -> bool:
     if has_site:
         return False
     if wish or ("partition-id" in node and os.environ.get(SIMULATION) == "1"):
+        check_alone("simulate", node)
         return True
     if "partition-id" in node:
         raise PolicyError(

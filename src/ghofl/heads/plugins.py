@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ghofl.errors import HeadError
+from ghofl.errors import HeadError, MessageError
 from ghofl.heads.base import Head
 
 GROUP = "ghofl.heads"
@@ -57,6 +57,18 @@ class Heads(MutableMapping[str, Kind]):
 
     def __len__(self) -> int:
         return len(self._known.keys() | self._offered.keys())
+
+    def check_usable(self, name: str) -> None:
+        """Raise `MessageError` where this installation cannot use the head that a file names; the file is not damaged."""
+        if name not in self:
+            raise MessageError(
+                f"head {name[:40]!r} is unknown; known here are {', '.join(self)}; for a head of another distribution, "
+                "install that distribution."
+            )
+        try:
+            self[name]
+        except HeadError as error:
+            raise MessageError(str(error)) from error
 
     @cached_property
     def _offered(self) -> dict[str, list[Any]]:

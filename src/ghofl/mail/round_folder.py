@@ -91,8 +91,11 @@ class RoundFolder:
         if not (self.path / ROUND).exists():
             raise FederationError(f"{path} holds no round; 'ghofl secure open {path} --recipe recipe.toml' opens one.")
         self.recipe = Recipe.load(self.path / "recipe.toml")
-        saved = json.loads((self.path / ROUND).read_text(encoding="utf-8"))
-        self.round_id, self.options = str(saved["round"]), Options(**saved["options"])
+        saved = self._read(ROUND)
+        try:
+            self.round_id, self.options = str(saved["round"]), Options(**saved["options"])
+        except (KeyError, TypeError):
+            raise FederationError(_damaged(self.path / ROUND)) from None
         self._loaded: ServerState | None = None
 
     @classmethod
@@ -303,4 +306,14 @@ class RoundFolder:
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.path / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        try:
+            values = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except (ValueError, RecursionError):
+            values = None
+        if not isinstance(values, dict):
+            raise FederationError(_damaged(path))
+        return values
+
+
+def _damaged(path: Path) -> str:
+    return f"{path} is damaged; restore it from a backup, or open a new round in another folder."

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import fit_grid, flat_features, unit_scale, usual_length
+from ghofl.features import TOLERATED_CLIPPING, fit_grid, flat_features, shift_of, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
@@ -18,7 +18,6 @@ from ghofl.shapes import Num
 DELTA = 1e-5
 TOLERATED_FLAT = 0.1  # share of columns; a few dead entries of an encoder are normal
 SITE_ROWS = 5000
-GRID_ROWS = 4096
 TABLE_BITS = 12  # tables have few numbers per row, and ranges much wider than most values
 
 
@@ -99,9 +98,9 @@ def assemble(
 ) -> Assembly:
     """The recipe that these options ask for.
 
-    The grid is the given one, or fitted to `public` rows, or to `protected` ones where no epsilon is promised. Without
-    such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
-    projection and a radius.
+    The grid is the given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon
+    is promised. Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also
+    give a centre, a projection and a radius.
 
     Guarantees
     ----------
@@ -115,8 +114,8 @@ def assemble(
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
-    learnt, fitting = (public, public.sample(GRID_ROWS)) if isinstance(public, PublicRows) else (None, public)
-    options, notes = _with_unit_length(_with_table(options, learnt), learnt)
+    learnt, fitting = (public, public.x) if isinstance(public, PublicRows) else (None, public)
+    options, notes = _with_unit_length(_with_table(options), learnt)
     space, proposal = _space(options, classes, encoder, learnt)
     transform = Transform(
         power=space.transform.power if options.power is None else options.power,
@@ -135,24 +134,19 @@ def assemble(
     return Assembly(replace(recipe, privacy=promise, limits=options.limits), proposal, notes)
 
 
-def _with_table(options: RecipeOptions, learnt: PublicRows | None) -> RecipeOptions:
-    """The options with the grid of a table: its embeddings are in [−1, 1], and no square root is taken.
-
-    Around a public centre they are in [−2, 2].
-    """
+def _with_table(options: RecipeOptions) -> RecipeOptions:
+    """The options with the bits of a table's grid; no square root of its embeddings, which are in [−1, 1], is taken."""
     if options.table is None:
         return options
     bits = TABLE_BITS if options.bits is None else options.bits
-    reach = 1 if learnt is None else 2
-    scale = float(Grid(bits=bits).bound // reach) if options.scale is None else options.scale
-    return replace(options, bits=bits, scale=scale, power=1.0 if options.power is None else options.power)
+    return replace(options, bits=bits, power=1.0 if options.power is None else options.power)
 
 
 def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tuple[RecipeOptions, tuple[str, ...]]:
     """Under a budget and an epsilon, rows of unit length unless their length is bounded in another way."""
     is_open = learnt is None and options.privacy.radius is None and options.scale is None and not options.unit_length
     # The grid of a table has a scale, and its rows a greatest length, so neither is open there.
-    if options.budget is None or options.privacy.epsilon is None or not is_open:
+    if options.budget is None or options.privacy.epsilon is None or not is_open or options.table is not None:
         return options, ()
     note = (
         "Rows are scaled to length 1, which bounds what one row can change without looking at any row; "
@@ -174,6 +168,7 @@ def _space(
             epsilon=options.privacy.epsilon,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder, table=options.table), proposal
+    _check_keep(options)
     project, seed = options.project, options.seed
     sketch = None if options.sketch is None else Sketch(dim=options.sketch, seed=seed)
     recipe = Recipe(
@@ -189,11 +184,22 @@ def _space(
     return recipe, None
 
 
+def _check_keep(options: RecipeOptions) -> None:
+    if options.keep and options.lift is None:
+        raise RecipeError("keep puts the original features in front of lifted ones, and there is no lift; give it too.")
+    if options.keep and options.sketch is not None:
+        raise RecipeError(
+            f"keep sends the class covariances of the original features, and sketch = {options.sketch} those of a sketch; "
+            "a recipe has one of them: leave the other out."
+        )
+
+
 def _check_budget(options: RecipeOptions) -> None:
     chosen = {name: getattr(options, name) for name in ("statistics", "project", "lift", "sketch")}
-    given = [name for name, value in chosen.items() if value is not None]
+    given = [f"{name} (--{name})" for name, value in chosen.items() if value is not None]
+    given += ["keep"] if options.keep else []
     if given:
-        names = " and ".join(f"{name} (--{name})" for name in given)
+        names = " and ".join(given)
         raise RecipeError(
             f"a budget (--budget) chooses what sites send and in which space, and {names} was given too; "
             "leave one of them out."
@@ -208,6 +214,10 @@ def _with_grid(
 ) -> Recipe:
     """The recipe with the scale of its grid; under an epsilon `rows` are public, and no protected row is used."""
     is_private, scale = options.privacy.epsilon is not None, options.scale
+    if scale is None and recipe.table is not None:
+        recipe = replace(recipe, grid=replace(recipe.grid, scale=_table_scale(recipe, recipe.table)))
+        has_matrix = recipe.projection is not None and bool(recipe.projection.matrix)
+        return fit_grid(recipe, rows, fit_scale=False) if has_matrix and rows is not None else recipe
     if scale is not None:
         recipe = replace(recipe, grid=replace(recipe.grid, scale=scale))
     if rows is not None:
@@ -224,6 +234,22 @@ def _with_grid(
             "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
     return recipe
+
+
+def _table_scale(recipe: Recipe, table: Table) -> float:
+    """The scale of a table's grid, which follows from the schema alone: the grid ends at ±1, or ±2 around a centre.
+
+    Beside a random projection or lift it is so much smaller that these clip next to nothing. For x no longer than l and
+    signs R, an entry of xR is above t·l with a probability of at most exp(−t²/2) (Hoeffding 1963, theorem 2). A larger shift
+    would clip as little, but make lifted features small beside the kept ones, which shrinkage then favours.
+    """
+    reach = 2 if recipe.transform.centre else 1
+    widest, space = recipe.grid.bound // reach, recipe.projection or recipe.lift
+    if space is None or (recipe.projection is not None and recipe.projection.matrix):
+        return float(widest)
+    longest = 1.0 if recipe.transform.unit_length else reach * table.longest
+    times = float(np.sqrt(2.0 * np.log(1.0 / TOLERATED_CLIPPING)))
+    return float(min(widest, recipe.grid.bound * 2 ** shift_of(space, recipe.encoder.dim) // (times * longest)))
 
 
 def _notes_on_grid(recipe: Recipe, rows: Num[np.ndarray, "p dim"] | None) -> tuple[str, ...]:

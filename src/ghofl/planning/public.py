@@ -39,10 +39,6 @@ class PublicRows:
             object.__setattr__(self, "x", self.x[keep])
             object.__setattr__(self, "y", None if self.y is None else self.y[keep])
 
-    def sample(self, count: int) -> Num[np.ndarray, "m dim"]:
-        """About `count` of the rows, spread evenly over the whole file."""
-        return self.x[:: max(1, len(self.x) // count)]
-
     @property
     def has_metric(self) -> bool:
         """Whether labels show how rows of one class vary: on average a class has two rows or more."""

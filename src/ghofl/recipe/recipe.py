@@ -6,7 +6,6 @@ fingerprint travels in every message and every head: moments with different fing
 
 import hashlib
 import json
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ import tomli_w
 
 from ghofl import files
 from ghofl.errors import RecipeError
-from ghofl.names import NAMES_ARE, is_name
+from ghofl.names import NAMES_ARE, is_name, shown
 from ghofl.notebook import Shown, some
+from ghofl.recipe import toml
 from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
@@ -27,7 +27,6 @@ from ghofl.statistics import INT64_MAX, STATISTICS, statistics_to_store
 
 SCHEMA = 1
 MAX_CLASSES = 100_000
-MAX_TOML_BYTES = 256 * 2**20
 MAX_MATRIX = 2**28  # entries of a public matrix: 256 MB
 MAX_ROWS = 1_000_000  # per site, where the recipe does not say
 
@@ -226,34 +225,25 @@ class Recipe(_Remembered, Shown):
         schema = values.pop("schema", SCHEMA)
         _check(
             type(schema) is int and schema == SCHEMA,
-            f"this recipe has schema {schema!r} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
+            f"this recipe has schema {shown(repr(schema))} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
         )
         return build(cls, values, where="")
 
     @classmethod
-    def from_toml(cls, text: str) -> "Recipe":
-        """A recipe from a TOML text."""
+    def from_toml(cls, text: str, most: int = toml.MOST_BYTES) -> "Recipe":
+        """A recipe from a TOML text of at most `most` characters."""
         try:
-            values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise RecipeError(f"the recipe is not TOML: {error}. 'ghofl recipe' writes a valid one.") from None
-        except (ValueError, RecursionError):  # a number of thousands of digits, lists in lists in lists
-            raise RecipeError(
-                "the recipe is nested too deeply or has a number that is too long. 'ghofl recipe' writes a valid one."
-            ) from None
+            values = toml.parse(text, most)
+        except toml.NotTomlError as error:
+            raise RecipeError(f"the recipe {error}. 'ghofl recipe' writes a valid one.") from None
         return cls.from_dict(values)
 
     @classmethod
     def load(cls, path: str | Path) -> "Recipe":
         """A recipe from a TOML file."""
-        path = Path(path)
-        _check(
-            path.stat().st_size <= MAX_TOML_BYTES,
-            f"{path} has {path.stat().st_size} bytes, and a recipe has at most {MAX_TOML_BYTES}; give the right file.",
-        )
         try:
-            return cls.from_toml(path.read_text(encoding="utf-8"))
-        except UnicodeDecodeError:
-            raise RecipeError(f"{path} is not a text file; a recipe is TOML. 'ghofl recipe' writes one.") from None
+            return cls.from_dict(toml.read(path))
+        except toml.NotTomlError as error:
+            raise RecipeError(f"{path} {error}. 'ghofl recipe' writes a valid one.") from None
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}") from None

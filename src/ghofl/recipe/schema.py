@@ -10,6 +10,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from ghofl.errors import RecipeError
+from ghofl.names import shown
 
 
 def check(claim: bool, otherwise: str) -> None:
@@ -67,7 +68,7 @@ def build(cls: type, values: Mapping[str, Any], where: str) -> Any:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(fields)}."
-            raise RecipeError(f"unknown key {where}{key}; {hint}")
+            raise RecipeError(f"unknown key {where}{shown(key)}; {hint}")
     for name, f in fields.items():
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         check(name in values or not required, f"{where}{name} is missing; {_EXPECTED.get(name, 'it must be given')}.")
@@ -89,16 +90,21 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if type(value) is hint:
             return value
-        check(isinstance(value, dict), f"{key} is {value!r}; write it as a section [{key}].")
+        _check_kind(isinstance(value, dict), value, key, f"write it as a section [{key}]")
         return build(hint, value, f"{key}.")  # type: ignore[arg-type]
     value = _without_numpy(value)
     if get_args(hint):  # tuple[item, ...]
-        check(isinstance(value, list | tuple), f"{key} is {value!r}; write a list.")
+        _check_kind(isinstance(value, list | tuple), value, key, "write a list")
         return tuple(_convert(item, get_args(hint)[0], key) for item in value)
     if hint is float and type(value) is int:
         return float(value)
-    check(type(value) is hint, f"{key} is {value!r}; it must be {_WORDS[hint]}.")
+    _check_kind(type(value) is hint, value, key, f"it must be {_WORDS[hint]}")
     return value
+
+
+def _check_kind(claim: bool, value: Any, key: str, expected: str) -> None:
+    if not claim:  # only then is the value written out, which may be a matrix
+        raise RecipeError(f"{key} is {shown(repr(value))}; {expected}.")
 
 
 def _without_numpy(value: Any) -> Any:

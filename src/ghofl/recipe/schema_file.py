@@ -1,6 +1,5 @@
 """Schema files, which `ghofl schema` drafts, people correct, and `ghofl recipe` puts into a recipe."""
 
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import tomli_w
 from ghofl import files
 from ghofl.errors import RecipeError
 from ghofl.names import shown
+from ghofl.recipe import toml
 from ghofl.recipe.schema import plain
 from ghofl.recipe.table import Table
 
@@ -31,14 +31,14 @@ class Schema:
     def load(cls, path: str | Path) -> "Schema":
         """Read a schema file."""
         try:
-            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            values = toml.read(path)
             classes = values.pop("classes", [])
             if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
                 raise RecipeError(
                     f"classes is {shown(classes, 60)}; write a list of names, e.g. classes = ['ill', 'well']."
                 )
             return cls(Table.from_dict(values), tuple(classes))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise RecipeError(f"{path} is not TOML ({shown(error, 100)}); 'ghofl schema' writes a valid one.") from None
+        except toml.NotTomlError as error:
+            raise RecipeError(f"{path} {error}; 'ghofl schema' writes a valid one.") from None
         except RecipeError as error:
             raise RecipeError(f"{path}: {error}") from None

@@ -40,7 +40,8 @@ class Column:
     `unit` is for people. Numbers and logarithms have `low` and `high`, quantiles have `breaks`, categories `levels`.
     A `missing` value is refused, or becomes the `neutral` one (by default the middle of the range, no level, or neither
     yes nor no); with ``indicator`` an extra number is 1 where it was missing and 0 in other rows. A value `outside`
-    is moved to the nearest end of the range, or counts as none of the levels, or is refused.
+    is moved to the nearest end of the range, or counts as none of the levels, or is refused. A category with a `rest` has
+    one more level of that name, unless it is listed, for everything that is not: no level is outside then.
 
     >>> Column("age", "number", unit="years", low=0, high=120).width
     1
@@ -56,6 +57,7 @@ class Column:
     missing: str = "refuse"
     neutral: float | None = None
     outside: str = "clip"
+    rest: str = ""
 
     def __post_init__(self) -> None:
         coerce(self, "table.columns.")
@@ -96,15 +98,20 @@ class Column:
     @property
     def width(self) -> int:
         """How many numbers of the embedding come from it."""
-        return (len(self.levels) if self.kind == "category" else 1) + (self.missing == "indicator")
+        return (len(self.all_levels) if self.kind == "category" else 1) + (self.missing == "indicator")
+
+    @property
+    def all_levels(self) -> tuple[str, ...]:
+        """The levels of a category, with the one for the rest."""
+        return (*self.levels, self.rest) if self.rest and self.rest not in self.levels else self.levels
 
     def _check_only_own(self) -> None:
         """Raise for fields of other kinds, which would silently have no effect."""
         own = {"number": ("low", "high", "neutral"), "log": ("low", "high", "neutral"),
-               "quantiles": ("breaks", "neutral"), "category": ("levels",), "yes/no": ()}[self.kind]  # fmt: skip
-        for field in ("low", "high", "breaks", "levels", "neutral"):
+               "quantiles": ("breaks", "neutral"), "category": ("levels", "rest"), "yes/no": ()}[self.kind]  # fmt: skip
+        for field in ("low", "high", "breaks", "levels", "rest", "neutral"):
             _check(
-                field in own or getattr(self, field) in (None, ()),
+                field in own or getattr(self, field) in (None, (), ""),
                 f"{self._where} is of kind {self.kind!r}, which has no {field}; leave it out.",
             )
 
@@ -129,10 +136,14 @@ class Column:
 
     def _check_levels(self) -> None:
         _check(len(self.levels) >= 1, f"{self._where} is a category without levels; write levels = ['a', 'b'].")
-        for level in self.levels:
+        for level in self.all_levels:
             _check(bool(level) and is_name(level), f"{self._where} has the level {level[:80]!r}; {NAMES_ARE}")
         twice = [level for level, count in Counter(self.levels).items() if count > 1]
         _check(not twice, f"{self._where} lists {twice[:3]} more than once; every level is listed once.")
+        _check(
+            not self.rest or self.outside != "refuse",
+            f"{self._where} has a level for the rest, so no level is outside; leave out rest, or outside = 'refuse'.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +195,7 @@ class Table:
         """The name of each number of an embedding."""
         names: list[str] = []
         for column in self.columns:
-            names += [f"{column.name}={level}" for level in column.levels] or [column.name]
+            names += [f"{column.name}={level}" for level in column.all_levels] or [column.name]
             names += [f"{column.name} is missing"] if column.missing == "indicator" else []
         return tuple(names)
 

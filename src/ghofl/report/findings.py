@@ -13,6 +13,7 @@ from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
 from ghofl.heads.spec import HeadSpec
 from ghofl.shapes import Int64, Num
+from ghofl.simulation.needs import total_for
 from ghofl.simulation.partition import Parts
 from ghofl.simulation.simulate import Dataset, Simulation, client_name
 from ghofl.wire.message import Message
@@ -126,7 +127,9 @@ class Findings:
         )
         best = max(result.heads, key=lambda name: result.heads[name].accuracy)
         judged = cls.of_total(result.total, title).judge_heads(
-            [Classifier.fit(result.total, specs[best], warn=lambda _: None)], data.x_test, data.y_test
+            [Classifier.fit(total_for(result.total, specs[best]), specs[best], warn=lambda _: None)],
+            data.x_test,
+            data.y_test,
         )
         assert judged.judged is not None
         return replace(judged, sites=sites, heads=lines, judged=replace(judged.judged, head=best))

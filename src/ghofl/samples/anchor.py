@@ -1,12 +1,12 @@
 """A public anchor from a file: a vector, or the mean of public rows."""
 
 import re
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from ghofl.errors import EmbeddingsError
+from ghofl.samples.damage import damage_as
 from ghofl.samples.rows import load_rows
 from ghofl.shapes import Num
 
@@ -25,14 +25,13 @@ def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p
 
 
 def _read(path: Path) -> tuple[float, ...]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            anchor = archive["anchor"]
-    except (ValueError, KeyError, AttributeError, TypeError, zipfile.BadZipFile, EOFError):
-        raise EmbeddingsError(
-            f"{path} is not an .npz with an array 'anchor'; write one with numpy.savez(path, anchor=vector), "
-            f"or write mean-of:{path} for the mean of its rows."
-        ) from None
+    words = (
+        f"{path} is not an .npz with an array 'anchor'; write one with numpy.savez(path, anchor=vector), "
+        f"or write mean-of:{path} for the mean of its rows."
+    )
+    # numpy would not close a damaged archive that it opened itself
+    with path.open("rb") as file, damage_as(words), np.load(file, allow_pickle=False) as archive:
+        anchor = archive["anchor"]
     if anchor.ndim != 1 or anchor.dtype.kind not in "fiu":
         raise EmbeddingsError(
             f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; give one vector of numbers."

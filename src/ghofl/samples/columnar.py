@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ghofl.errors import EmbeddingsError, MissingExtraError
-from ghofl.samples.tables import pick
+from ghofl.names import shown
+from ghofl.recipe.labels import each_label
+from ghofl.samples.tables import cells, name_array, pick, text_columns
 from ghofl.statistics import arrays
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 IN_MEMORY = 2**28
 BATCH = 4096
+BATCH_BYTES = 2**26  # of the numbers of a batch
 
 
 class _File(NamedTuple):
@@ -38,18 +41,20 @@ def read_columns(path: Path, column: str, label: str, row_by_row: int | None = N
         x, y = pick(file.names, column, ("x", "embedding")), pick(file.names, label, ("y", "label"))
         if x is None or (label and y is None):
             raise EmbeddingsError(
-                f"{path} has the columns {', '.join(sorted(file.names)) or 'nothing'}; expected a column "
+                f"{path} has the columns {shown(', '.join(sorted(file.names)), 200) or 'nothing'}; expected a column "
                 f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
             )
         found = {"x": _rows(file, x, path, row_by_row)}
         if y is not None:
-            labels = [value for batch in file.batches([y]) for value in batch.column(0).to_pylist()]
+            where = f"{path}, column {y!r}"
+            labels = [value for batch in file.batches([y]) for value in cells(batch.column(0), where)]
             if row_by_row is not None:
-                found["y"] = np.array([None, *labels], dtype=object)[1:]  # of any types, and never read as a matrix
+                found["y"] = each_label(labels)
                 return found
             if None in labels:
                 raise EmbeddingsError(f"{path}: row {labels.index(None)} has no {y!r}; every row needs a label.")
-            found["y"] = np.array(labels)
+            is_text = all(isinstance(value, str) for value in labels)
+            found["y"] = name_array(labels, where) if is_text else np.array(labels)
         return found
 
 
@@ -66,9 +71,12 @@ def open_columns(path: Path, size: int = BATCH) -> Iterator[_File]:
     kind = "a parquet" if path.suffix == ".parquet" else "an Arrow"
     try:
         if path.suffix == ".parquet":
-            with parquet.ParquetFile(path, memory_map=True) as file:
+            with parquet.ParquetFile(path) as file:
+                texts = text_columns(file.schema_arrow)
+            with parquet.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
                 names, rows = file.schema_arrow.names, file.metadata.num_rows
-                yield _File(names, rows, lambda wanted: file.iter_batches(size, columns=wanted))
+                few = min(size, _rows_at_once(file.metadata))
+                yield _File(names, rows, lambda wanted: file.iter_batches(few, columns=wanted))
         else:
             with pyarrow.memory_map(str(path)) as source, ipc.open_file(source) as file:
                 count = file.num_record_batches
@@ -78,10 +86,21 @@ def open_columns(path: Path, size: int = BATCH) -> Iterator[_File]:
                 )
     except FileNotFoundError:
         raise
-    except (pyarrow.ArrowException, OSError) as damage:  # pyarrow reports a damaged page as an OSError
+    # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as damage:
         raise EmbeddingsError(
-            f"{path} is not {kind} file that can be read ({str(damage).splitlines()[0]}); write it again."
+            f"{path} is not {kind} file that can be read ({shown(str(damage).partition(chr(10))[0], 160)}); write it again."
         ) from None
+
+
+def _rows_at_once(metadata: Any) -> int:
+    """How many rows of a parquet file are decoded at once, as a few bytes may stand for many equal numbers."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    values = [
+        max(group.column(j).num_values for j in range(group.num_columns)) for group in groups if group.num_columns
+    ]
+    widest = max((count / max(1, group.num_rows) for count, group in zip(values, groups, strict=False)), default=1)
+    return max(1, int(BATCH_BYTES // (8 * max(1, widest))))
 
 
 def _read_batch(file: Any, number: int, wanted: list[str]) -> Any:

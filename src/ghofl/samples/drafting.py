@@ -9,13 +9,15 @@ import numpy as np
 
 from ghofl.encoders.from_table import text_of
 from ghofl.errors import DatasetError
-from ghofl.names import is_name
+from ghofl.names import NAMES_ARE, is_name, shown
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
 from ghofl.shapes import Float64
 
 RARE = 10  # rows that a level needs to be drafted
+REST = "other levels"  # the name of the level of all rare ones
 MOST_LEVELS = 50
+WIDEST = 1e100  # ranges wider than this, or narrower than its inverse, are beyond what floats can be rounded in
 LEANING = 1.0  # the skewness above which a logarithm is tried; an exponential distribution has 2
 # Names of the columns of a data dictionary, by their meaning.
 SAYS = {
@@ -25,6 +27,7 @@ SAYS = {
     "low": ("low", "min", "minimum", "lower"),
     "high": ("high", "max", "maximum", "upper"),
     "levels": ("levels", "values", "categories", "codes", "options"),
+    "rest": ("rest",),
     "breaks": ("breaks", "quantiles"),
     "missing": ("missing",),
 }
@@ -92,6 +95,7 @@ def _column_of(facts: Mapping[str, str]) -> Column | tuple[str, ...]:
     return Column(
         facts["name"], kind, facts["unit"], **ends,
         breaks=breaks if kind == "quantiles" else (), levels=levels if kind == "category" else (),
+        rest=facts["rest"] if kind == "category" else "",
         missing={"": "refuse", "no": "refuse", "yes": "indicator", "allowed": "indicator"}.get(missing, missing),
     )  # fmt: skip
 
@@ -105,20 +109,27 @@ def schema_of_rows(
     label: str = "",
     without: Iterable[str] = (),
     rare: int = RARE,
-    may_be_missing: Iterable[str] = (),
+    beside: Mapping[str, Sequence[Any]] | None = None,
 ) -> Schema:
     """A draft of the schema from one site's rows, for somebody who knows the columns to correct.
 
-    Ranges are rounded outwards to one digit of their width, and levels of fewer than `rare` rows are left out, so that
-    the draft reveals as little about single rows as possible; it is marked `from_rows` and refused under ε all the
-    same. Positive columns that are skewed to the right become logarithmic. Identifiers and constants are left out. Columns
-    in which values are missing, and those that `may_be_missing`, get an indicator.
+    Ranges are rounded outwards to one digit of their width, and levels of fewer than `rare` rows share one level for the
+    rest, so that the draft reveals as little about single rows as possible; it is marked `from_rows` and refused under
+    ε all the same. Positive columns that are skewed to the right become logarithmic. Identifiers and constants are left
+    out. Columns in which values are missing get an indicator. Rows `beside` those decide with them what kind a column is
+    and whether values are missing, but neither ranges nor levels.
 
-    >>> schema = schema_of_rows({"age": list(range(17, 78)), "sex": ["f", "m"] * 30 + ["m"]})
-    >>> schema.table.columns[0].low, schema.table.columns[0].high, schema.table.columns[1].levels
-    (10.0, 80.0, ('f', 'm'))
+    Guarantees
+    ----------
+    The schema takes every row that it was drafted from, and those beside: none is refused.
+
+    Examples
+    --------
+    >>> schema = schema_of_rows({"age": list(range(17, 78)), "sex": ["f", "m"] * 30 + ["d"]})
+    >>> schema.table.columns[0].low, schema.table.columns[0].high, schema.table.columns[1].all_levels
+    (10.0, 80.0, ('f', 'm', 'other levels'))
     """
-    without, may_be_missing = set(without), set(may_be_missing)
+    without, beside = set(without), beside or {}
     unknown = (without | ({label} if label else set())) - set(columns)
     if unknown:
         raise DatasetError(
@@ -127,45 +138,51 @@ def schema_of_rows(
     out: list[Column] = []
     left_out: list[tuple[str, str]] = []
     for name, values in columns.items():
-        if name == label or name in without:
+        if (label and name == label) or name in without:
             continue
-        column = _draft(name, [text_of(value) for value in values], rare, name in may_be_missing)
+        column = _draft(name, list(map(text_of, values)), rare, set(map(text_of, beside.get(name, ()))))
         if isinstance(column, Column):
             out.append(column)
         else:
-            left_out.append((name, column))
+            left_out.append((shown(name, 80), column))
     if not out:
         raise DatasetError("no column could be drafted: " + "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]))
     classes = tuple(sorted({text_of(value) for value in columns[label]} - {""})) if label else ()
     return Schema(Table(tuple(out), label, from_rows=True), classes, tuple(left_out))
 
 
-def _draft(name: str, texts: list[str], rare: int, may_be_missing: bool) -> Column | str:
+def _draft(name: str, texts: list[str], rare: int, beside: set[str]) -> Column | str:
     """A column, or why it is left out."""
+    if not name or not is_name(name):
+        return f"{NAMES_ARE[:-1]}, and not empty"
     present = [text for text in texts if text not in MISSING_WORDS]
     counts = Counter(present)
-    missing = "indicator" if may_be_missing or len(present) < len(texts) else "refuse"
+    kinds = set(counts) | (beside - set(MISSING_WORDS))
+    missing = "indicator" if not beside.isdisjoint(MISSING_WORDS) or len(present) < len(texts) else "refuse"
     if len(counts) < 2:
         return "all values are the same"
-    numbers = _all_numbers(counts)
-    if numbers is not None:
-        low, high = round_outwards(min(numbers), max(numbers))
-        if _is_logarithmic([float(text) for text in present]):
-            return Column(name, "log", low=_first_digit(min(numbers)), high=high, missing=missing)
-        return Column(name, "number", low=low, high=high, missing=missing)
-    if {text.lower() for text in counts} <= {*YES, *NO}:
+    if _all_numbers(kinds) is not None:
+        return _draft_number(name, [float(text) for text in present], missing)
+    if {text.lower() for text in kinds} <= {*YES, *NO}:
         return Column(name, "yes/no", missing=missing)
     levels = tuple(sorted(text for text, count in counts.items() if count >= rare and is_name(text)))
     if not levels:
         return f"no level has {rare} rows; it may be an identifier or free text"
     if len(levels) > MOST_LEVELS:
         return f"it has {len(levels)} levels, more than {MOST_LEVELS}; group them first"
-    return Column(name, "category", levels=levels, missing=missing)
+    return Column(name, "category", levels=levels, missing=missing, rest=REST if len(levels) < len(counts) else "")
 
 
-def columns_with_missing(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """The columns in which a value is missing."""
-    return [name for name, values in columns.items() if any(text_of(value) in MISSING_WORDS for value in values)]
+def _draft_number(name: str, numbers: list[float], missing: str) -> Column | str:
+    least, most = min(numbers), max(numbers)
+    if least == most:
+        return "all values are the same"
+    if not 1.0 / WIDEST < most - least < WIDEST:
+        return f"its values go from {least:g} to {most:g}, too wide or too narrow for a range; give them another unit"
+    low, high = round_outwards(least, most)
+    if _is_logarithmic(numbers):
+        return Column(name, "log", low=_first_digit(least), high=high, missing=missing)
+    return Column(name, "number", low=low, high=high, missing=missing)
 
 
 def _all_numbers(texts: Iterable[str]) -> list[float] | None:
@@ -186,13 +203,15 @@ def _is_logarithmic(numbers: list[float]) -> bool:
 
 def _skewness(values: Float64[np.ndarray, " n"]) -> float:
     away = values - values.mean()
+    away /= np.abs(away).max()
     return float((away**3).mean() / (away**2).mean() ** 1.5)
 
 
 def _first_digit(value: float) -> float:
     """A positive number rounded down to its first digit."""
     power = 10.0 ** math.floor(math.log10(value))
-    return float(f"{max(1, math.floor(value / power)) * power:.12g}")
+    down = float(f"{math.floor(value / power) * power:.12g}") if power else 0.0
+    return down if 0.0 < down <= value else value  # the smallest floats have no powers of ten to round to
 
 
 def round_outwards(low: float, high: float) -> tuple[float, float]:
@@ -203,9 +222,10 @@ def round_outwards(low: float, high: float) -> tuple[float, float]:
     """
     step = 10.0 ** math.floor(math.log10(high - low))
     down, up = _multiple(math.floor(low / step), step), _multiple(math.ceil(high / step), step)
-    # A value that a division by the step rounds away, or twelve digits do, is still inside.
+    # A value that a division by the step rounds away is still inside, and so is one that has more than twelve digits.
     down = down if down <= low else _multiple(math.floor(low / step) - 1, step)
-    return down, up if up >= high else _multiple(math.ceil(high / step) + 1, step)
+    up = up if up >= high else _multiple(math.ceil(high / step) + 1, step)
+    return min(down, low), max(up, high)
 
 
 def _multiple(times: int, step: float) -> float:

@@ -12,6 +12,7 @@ from ghofl.encoders import given
 from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
 from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
+from ghofl.recipe.labels import each_label
 from ghofl.samples.rows import Rows, load_rows
 from ghofl.samples.tables import LABEL, pick, read_table
 from ghofl.shapes import Shaped
@@ -128,7 +129,7 @@ def labels_of(
     empty = next((i for i, text in enumerate(labels) if not text), None)
     if empty is not None and not row_by_row:
         raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
-    return np.array(labels, dtype=np.str_)
+    return each_label(labels) if row_by_row else np.array(labels, dtype=np.str_)
 
 
 def _broken(data: Any, encoded: EncodedTable) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 from ghofl import encoders
 from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, Wanted
 from ghofl.errors import DatasetError
+from ghofl.names import shown
 from ghofl.samples import base, huggingface, tables
 from ghofl.samples.base import Samples
 from ghofl.samples.rows import load_rows
@@ -168,7 +169,7 @@ def samples_in(
         return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
     asked = columns.text or columns.path
     raise DatasetError(
-        f"{path} has the columns {', '.join(table)}"
+        f"{path} has the columns {shown(', '.join(table), 200)}"
         + (f" but not {asked!r}" if asked else "")
         + "; name the one to read with --text-column or --path-column."
     )

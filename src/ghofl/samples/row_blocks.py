@@ -2,20 +2,22 @@
 
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from ghofl.errors import EmbeddingsError
+from ghofl.names import shown
 from ghofl.recipe import Encoder
 from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
+from ghofl.samples.damage import damage_as
 from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
-from ghofl.samples.tables import open_parquet, pick
+from ghofl.samples.tables import cells, open_parquet, pick
 from ghofl.shapes import Num, Shaped
 
 EMBEDDING = ("x", "embedding")
@@ -44,13 +46,16 @@ def open_rows(path: Path, size: int, split: str = "", column: str = "", ids: str
     A damaged file raises `EmbeddingsError`, here or while its blocks are read.
     """
     opened = {".npz": _npz, ".safetensors": _safetensors, **dict.fromkeys(SUFFIXES, _columns)}.get(path.suffix, _npy)
-    try:
-        with opened(path, size, split, column, ids) as found:
-            yield found
-    except EmbeddingsError:
-        raise
-    except (zipfile.BadZipFile, EOFError, SafetensorError):
-        raise EmbeddingsError(f"{path} is damaged, or not a file of embeddings; write it again.") from None
+    words = f"{path} is damaged, or not a file of embeddings; write it again."
+    with ExitStack() as stack:
+        with damage_as(words):
+            found = stack.enter_context(opened(path, size, split, column, ids))
+        yield replace(found, blocks=_undamaged(found.blocks, words))
+
+
+def _undamaged(blocks: Iterator[Any], words: str) -> Iterator[Any]:
+    with damage_as(words):
+        yield from blocks
 
 
 def holds_rows(path: Path, column: str) -> bool:
@@ -159,8 +164,8 @@ def _columns(path: Path, size: int, split: str, column: str, ids: str) -> Iterat
     name = pick(names, column, EMBEDDING)
     if name is None or split or (ids and ids not in names):
         raise EmbeddingsError(
-            f"{path} has the columns {', '.join(names)} and no splits; expected a column {column or 'embedding'!r} of "
-            "lists" + (f" and a column {ids!r} of ids." if ids else ".")
+            f"{path} has the columns {shown(', '.join(names), 200)} and no splits; expected a column {column or 'embedding'!r} "
+            "of lists" + (f" and a column {ids!r} of ids." if ids else ".")
         )
     yield RowFile(rows, None, None, _column_blocks(path, size, name, ids))
 
@@ -175,14 +180,16 @@ def _column_blocks(path: Path, size: int, name: str, ids: str):
                     raise EmbeddingsError(
                         f"{path}: column {name!r} does not hold lists of one length; repair its rows."
                     )
-                yield x, np.array(some.column(ids).to_pylist()) if ids else None
+                yield x, np.array(cells(some.column(ids), f"{path}, column {ids!r}")) if ids else None
 
 
 def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:
     """The name of the array of ids: that of the split, or the one without a split."""
     found = next((name for name in (ids + suffix, ids) if ids and name in names), "")
     if ids and not found:
-        raise EmbeddingsError(f"{path} holds {', '.join(sorted(names))} but no ids {ids!r}; check --id-column.")
+        raise EmbeddingsError(
+            f"{path} holds {shown(', '.join(sorted(names)), 200)} but no ids {ids!r}; check --id-column."
+        )
     return found
 
 

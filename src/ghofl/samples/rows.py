@@ -1,6 +1,5 @@
 """Files of embeddings and labels."""
 
-import zipfile
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -8,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ghofl import files
 from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
+from ghofl.names import shown
 from ghofl.recipe import Encoder, Recipe
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.samples.columnar import SUFFIXES, read_columns
+from ghofl.samples.damage import damage_as
 from ghofl.shapes import Int64, Num, Shaped
 
 _NUMERIC = "fiu"
@@ -59,28 +59,16 @@ def load_rows(
     have, rows of another length or without a label are not refused: they are not finite, or have no label.
     """
     path = Path(path)
-    try:
-        with ExitStack() as opened:
-            arrays = _read(path, column, label, opened, row_by_row)
-            suffix = suffix_in(list(arrays), split, path)
-            has_labels = "y" + suffix in arrays
-            if labelled and not has_labels:
-                raise EmbeddingsError(_without_labels(path, suffix))
-            x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
-            if not (
-                isinstance(x, np.ndarray) and isinstance(y, np.ndarray | None)
-            ):  # numpy returns other members as bytes
-                raise EmbeddingsError(_not_arrays(path))
-            encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
-    except EmbeddingsError:
-        raise
-    except MemoryError as error:
-        raise EmbeddingsError(
-            f"{path} claims more than fits into memory ({error}); check how it was written, or save the rows as an .npy, "
-            "which is read a few at a time."
-        ) from None
-    except (ValueError, OverflowError, zipfile.BadZipFile, EOFError, SafetensorError):
-        raise EmbeddingsError(_not_arrays(path)) from None
+    with damage_as(_not_arrays(path)), ExitStack() as opened:
+        arrays = _read(path, column, label, opened, row_by_row)
+        suffix = suffix_in(list(arrays), split, path)
+        has_labels = "y" + suffix in arrays
+        if labelled and not has_labels:
+            raise EmbeddingsError(_without_labels(path, suffix))
+        x, y = arrays["x" + suffix], arrays["y" + suffix] if has_labels and labelled is not False else None
+        if not (isinstance(x, np.ndarray) and isinstance(y, np.ndarray | None)):  # numpy returns other members as bytes
+            raise EmbeddingsError(_not_arrays(path))
+        encoder = encoder_in(arrays, x.shape[1]) if x.ndim == 2 else None
     check_shapes(x, y, path)
     return Rows(x, y, encoder)
 
@@ -181,7 +169,7 @@ def suffix_in(names: list[str], split: str, path: Path) -> str:
         if "x" + suffix in names:
             return suffix
     raise EmbeddingsError(
-        f"{path} holds {', '.join(sorted(names)) or 'nothing'}; expected an array x{wanted[0]}. "
+        f"{path} holds {shown(', '.join(sorted(names)), 200) or 'nothing'}; expected an array x{wanted[0]}. "
         f"numpy.savez(path, x{wanted[0]}=embeddings, y{wanted[0]}=labels) writes one."
     )
 

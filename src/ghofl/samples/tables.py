@@ -6,11 +6,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ghofl.errors import DatasetError, GhoflError, MissingExtraError
+from ghofl.names import shown
 from ghofl.recipe.labels import each_label
 from ghofl.shapes import Shaped
 
@@ -18,6 +19,8 @@ TEXT = ("text", "sentence", "content", "utterance")
 PATHS = ("path", "file", "filename", "file_name", "image")
 LABEL = ("label", "class", "intent", "y")
 BLOCK = 8192  # rows of a table at a time
+LONGEST_CELL = 2**24  # bytes
+MOST_NAMES = 2**30  # bytes of an array of names, all as wide as the longest one
 
 
 def read_table(path: Path) -> dict[str, list[Any]]:
@@ -42,8 +45,12 @@ def table_blocks(path: Path, rows: int = BLOCK) -> Iterator[dict[str, list[Any]]
 
 def parquet_columns(path: Path, error: type[GhoflError]) -> dict[str, list[Any]]:
     """The columns of a parquet file by name; raises `error` for a file that cannot be read."""
+    columns: dict[str, list[Any]] = {}
     with open_parquet(path, error) as file:
-        return file.read().to_pydict()
+        for block in _file_blocks(file, path, BLOCK):
+            for name, values in block.items():
+                columns.setdefault(name, []).extend(values)
+    return columns
 
 
 @contextmanager
@@ -57,20 +64,72 @@ def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator
         ) from None
     try:
         with parquet.ParquetFile(path) as file:
+            texts = text_columns(file.schema_arrow)
+        with parquet.ParquetFile(path, read_dictionary=texts) as file:
             yield file
     except FileNotFoundError:
         raise
-    except (ArrowException, OSError) as damage:  # pyarrow reports a damaged page as an OSError
+    # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
+    except (ArrowException, OSError, UnicodeDecodeError) as damage:
         raise error(
-            f"{path} is not a parquet file that can be read ({str(damage).splitlines()[0]}); write it again."
+            f"{path} is not a parquet file that can be read ({shown(str(damage).partition(chr(10))[0], 160)}); write it again."
         ) from None
 
 
 def _parquet_blocks(path: Path, rows: int) -> Iterator[dict[str, list[Any]]]:
     with open_parquet(path) as file:
-        yield {name: [] for name in file.schema_arrow.names}
-        for batch in file.iter_batches(rows):
-            yield batch.to_pydict()
+        yield from _file_blocks(file, path, rows)
+
+
+def _file_blocks(file: Any, path: Path, rows: int) -> Iterator[dict[str, list[Any]]]:
+    """The columns of a parquet file of texts, numbers and the like; lists and records are no cells of a table."""
+    from pyarrow import types
+
+    names = [field.name for field in file.schema_arrow if not types.is_nested(field.type)]
+    yield {name: [] for name in names}
+    for batch in file.iter_batches(rows, columns=names):
+        yield {
+            name: cells(column, f"{path}, column {name!r}")
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
+
+
+def text_columns(schema: Any) -> list[str]:
+    """The columns of texts, to be read as a list of different texts and their numbers, as they are in the file."""
+    from pyarrow import types
+
+    kinds = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
+    return [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]
+
+
+def cells(column: Any, where: str) -> list[Any]:
+    """The values of a column; equal texts of a file that lists them once are one text, however many rows have it."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type):
+        column.validate(full=True)  # pyarrow would take a number that stands for no text
+        values = cells(column.dictionary, where)
+        return [None if number is None else values[number] for number in column.indices.to_pylist()]
+    if text_columns([_Typed("", column.type)]):
+        longest = compute.max(compute.binary_length(column)).as_py() or 0  # type: ignore[attr-defined]
+        if longest > LONGEST_CELL:
+            raise DatasetError(f"{where} has a cell of {longest:,} bytes, and at most {LONGEST_CELL:,} are read.")
+    return column.to_pylist()
+
+
+class _Typed(NamedTuple):
+    name: str
+    type: Any
+
+
+def name_array(values: list[str], where: str) -> Shaped[np.ndarray, " n"]:
+    """Names as an array, in which each is as wide as the longest one."""
+    longest = max(map(len, values), default=0)
+    if 4 * longest * len(values) > MOST_NAMES:
+        raise DatasetError(
+            f"{where}: the longest of {len(values):,} names has {longest:,} characters, too many to keep; use short names."
+        )
+    return np.array(values)
 
 
 def pick(columns: Any, asked: str, usual: tuple[str, ...]) -> str | None:
@@ -98,7 +157,7 @@ def read_labels(
             raise DatasetError(f"{path}, row {i + 1} has the label {value!r}; expected a class name or number.")
     if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
         return np.array(values, dtype=np.int64)
-    return np.array([str(value) for value in values])
+    return name_array([str(value) for value in values], f"{path}, column {name!r}")
 
 
 def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:

@@ -36,7 +36,7 @@ from ghofl.secure.messages import (
 )
 from ghofl.secure.refusals import RoundRules, refuse
 from ghofl.secure.rounds import Agreement
-from ghofl.secure.sharing import SHARE_BYTES, Share, split
+from ghofl.secure.sharing import SHARE_BYTES, Share, is_share, split
 from ghofl.secure.wire import from_bytes, to_bytes
 from ghofl.shapes import Int64
 
@@ -120,11 +120,13 @@ def share(state: ClientState, key_list: bytes) -> tuple[ClientState, bytes]:
 def mask(state: ClientState, inbox: bytes, vector: Int64[np.ndarray, " entries"]) -> tuple[ClientState, bytes]:
     """Stage 3: hide the vector under its own mask and one mask for every neighbour that shared.
 
-    Refuses boxes of clients that are not on the signed key list, too few boxes, and entries beyond the bound.
+    Refuses boxes of clients that are not on the signed key list, boxes whose dealer sealed something else than shares,
+    too few boxes, and entries beyond the bound.
     """
     _expect(state, "shared")
     agreement, boxes = state.agreement, _read_letter(Inbox, state, inbox).boxes
     refusals.check_inbox(agreement, state.seat, {peer.seat for peer in state.peers}, boxes)
+    _check_boxes(state, boxes)
     if len(vector) != agreement.entries:
         refuse(agreement, state.seat, f"mask {len(vector)} entries where {agreement.entries} were agreed on")
     pairs = _pair_seeds(state, [box.seat for box in boxes])
@@ -205,18 +207,41 @@ def _box(
     return replace(box, sealed=keys.seal(box_key, seed + key, context + box.commitments))
 
 
-def _open(state: ClientState, private: X25519PrivateKey, box: Box) -> tuple[bytes, bytes] | None:
-    """The seed share and the key share in a box, or None when they are not what their dealer committed to."""
+def _check_boxes(state: ClientState, boxes: Sequence[Box]) -> None:
+    """Refuse a box that its dealer sealed around something else than shares; a box damaged on its way is tolerated.
+
+    Later, such a dealer would make the round fail when everybody has revealed; now, nothing of this client's has left.
+    """
+    private = keys.private_key(state.secrets.cipher_key)
+    for box in boxes:
+        content = _unseal(state, private, box)
+        if content is not None and not _are_shares(state, box, content):
+            dealer = state.agreement.name_of(box.seat)
+            refuse(state.agreement, state.seat, f"mask beside {dealer}, who dealt it something that is not a share")
+
+
+def _unseal(state: ClientState, private: X25519PrivateKey, box: Box) -> bytes | None:
+    """What a dealer sealed for this client, or None when the box cannot be opened."""
+    public = next(peer.cipher_key for peer in state.peers if peer.seat == box.seat)
+    context = state.agreement.context("box", box.seat, state.seat)
+    return keys.unseal(keys.pair_key(private, public, context), box.sealed, context + box.commitments)
+
+
+def _are_shares(state: ClientState, box: Box, content: bytes) -> bool:
+    """Whether what a dealer sealed is a seed share and a key share, both numbers of the field that it committed to."""
     agreement, dealer, holder = state.agreement, box.seat, state.seat
-    public = next(peer.cipher_key for peer in state.peers if peer.seat == dealer)
-    context = agreement.context("box", dealer, holder)
-    content = keys.unseal(keys.pair_key(private, public, context), box.sealed, context + box.commitments)
-    if content is None:
-        return None
     seed, key = content[:SHARE_BYTES], content[SHARE_BYTES:]
     is_seed = keys.is_committed(box.seed_commitment, agreement.context("seed share", dealer, holder), seed)
     is_key = keys.is_committed(box.key_commitment, agreement.context("key share", dealer, holder), key)
-    return (seed, key) if is_seed and is_key else None
+    return is_seed and is_key and is_share(seed) and is_share(key)
+
+
+def _open(state: ClientState, private: X25519PrivateKey, box: Box) -> tuple[bytes, bytes] | None:
+    """The seed share and the key share in a box, or None when they are not what their dealer committed to."""
+    content = _unseal(state, private, box)
+    if content is None or not _are_shares(state, box, content):
+        return None
+    return content[:SHARE_BYTES], content[SHARE_BYTES:]
 
 
 def _own_seed_share(state: ClientState) -> bytes:

@@ -39,6 +39,7 @@ from ghofl.shapes import Int64
 Sender = Advertisement | Shares | MaskedVector | Endorsement | Reveal | Opened
 SERVER_STAGES = ("advertising", "sharing", "masking", "endorsing", "revealing")
 MAX_STATE_BYTES = 2**36
+MOST_NAMED = 20  # clients in an error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,16 +129,28 @@ def finish(state: ServerState) -> Release:
     ----------
     Every rebuilt secret is the one that its owner committed to in stage 1, and every share used is the one that its
     dealer committed to in stage 2. Otherwise, and when fewer than the threshold of any circle answered,
-    `RoundFailedError` is raised and nothing is released.
+    `RoundFailedError` is raised and nothing is released; it names the clients that have revealed.
     """
     if state.stage != "revealing":
         raise RoundFailedError(f"round {state.agreement.round_id!r} is still {state.stage}; `advance` it to the end.")
     agreement = state.agreement
-    _check_enough(state, len(state.reveals), "revealed their shares", agreement.plan.threshold)
-    secrets = recover(agreement, state.advertisements, state.shares, state.reveals, set(state.masked))
+    try:
+        _check_enough(state, len(state.reveals), "revealed their shares", agreement.plan.threshold)
+        secrets = recover(agreement, state.advertisements, state.shares, state.reveals, set(state.masked))
+    except RoundFailedError as error:
+        raise RoundFailedError(f"{error} {_who_revealed(state)}") from None
     plus, minus = masks_left(agreement, state.advertisements, secrets)
     total = agreement.plan.ring.unmask(state.total, plus, minus)
     return Release(total, agreement.names_of(sorted(state.masked)), secrets.blamed)
+
+
+def _who_revealed(state: ServerState) -> str:
+    """Which clients a failed round cost their reveal, in a sentence."""
+    names = sorted(state.senders())
+    if not names:
+        return "Nobody has revealed anything in it, so every client may join another round."
+    listed = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED))
+    return f"Those that revealed shares in it are {listed}; all others may join another round as they are."
 
 
 def _accept_advertisement(state: ServerState, message: Advertisement) -> ServerState:

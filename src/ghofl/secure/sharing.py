@@ -49,6 +49,15 @@ class Share:
         return cls(holder, int.from_bytes(content, "little"))
 
 
+def is_share(content: bytes) -> bool:
+    """Whether some bytes are the content of a share: a number of the field.
+
+    >>> is_share(bytes(33)), is_share(b"\\xff" * 33)
+    (True, False)
+    """
+    return len(content) == SHARE_BYTES and int.from_bytes(content, "little") < PRIME
+
+
 def split(
     secret: bytes, holders: Sequence[int], threshold: int, entropy: Callable[[int], bytes] = os.urandom
 ) -> tuple[Share, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.errors import EmbeddingsError, HeadError
+from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
@@ -26,6 +26,7 @@ from ghofl.recipe import Encoder, Privacy, Recipe
 from ghofl.samples import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
+from ghofl.simulation.needs import need_of, needing, notes_on, total_for
 from ghofl.simulation.partition import Parts, count_empty
 from ghofl.site.cohorts import check_cohort
 from ghofl.site.outgoing import Embedded, Outgoing, outgoing
@@ -92,6 +93,7 @@ class Simulation:
     clipping: Clipping
     heads: dict[str, HeadResult]
     secure_round: SecureRound | None = None
+    notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The results as plain values."""
@@ -106,6 +108,7 @@ class Simulation:
             "guarantee": None if self.total.guarantee is None else self.total.guarantee.to_dict(),
             "small_classes": None if self.total.small_classes is None else self.total.small_classes.revealed,
             "secure": None if self.secure_round is None else self.secure_round.to_dict(),
+            "notes": list(self.notes),
             "heads": {
                 name: {
                     **result.metrics.to_dict(),
@@ -134,6 +137,13 @@ def simulate(
     the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
     `judge_head`.
 
+    Guarantees
+    ----------
+    A head is fitted to what it would ask for alone, so which heads are beside it changes nothing; where that cannot be
+    (noise, rounding, 'best', or a head that takes what others need), `notes` say so.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(0)
     >>> y = np.arange(60, dtype=np.int64) % 3
     >>> x = rng.normal(size=(60, 4)) + 3.0 * np.eye(3, 4)[y]
@@ -155,9 +165,10 @@ def simulate(
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
         payload = sites.payload(need_of(spec, recipe), secure_round)
-        results[name] = replace((judge or judge_head)(total, spec, data), payload_bytes=payload)
+        results[name] = replace((judge or judge_head)(total_for(total, spec), spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
-    return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round)
+    notes = notes_on(total, specs)
+    return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round, notes)
 
 
 class _Sites:
@@ -169,7 +180,7 @@ class _Sites:
         self._data, self._parts, self._recipe, self._report = data, parts, recipe, report
         self._features = Features.of(recipe)
         self._sizes: dict[tuple[str, ...], list[int]] = {need: [] for need in needs}
-        self._alone = {need: _needing(recipe, need) for need in self._sizes}
+        self._alone = {need: needing(recipe, need) for need in self._sizes}
         self.clipping = Clipping()
 
     def total(self, stream: NoiseStream | None) -> Total:
@@ -298,15 +309,6 @@ def all_heads(preset: str = "default", lift: bool = False, sketch: bool = False)
     }
 
 
-def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
-    """The statistics a client would send for this head alone."""
-    layout = Layout.of(recipe)
-    spec = spec.choose(layout, recipe)
-    if not spec.is_possible(layout, recipe):
-        raise HeadError(f"head {spec.name!r} needs {' and '.join(spec.needs[0])}, which this recipe does not ask for.")
-    return next(need for need in spec.needs if all(layout.has(s) for s in need))
-
-
 def _statistics(specs: Sequence[HeadSpec], beside_sketch: bool = False) -> tuple[str, ...]:
     first = {"B"} if beside_sketch else set()
     first |= {s for spec in specs if len(spec.needs) == 1 for s in spec.needs[0] if s != "Z"}
@@ -324,12 +326,6 @@ def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
     part = round_moments(message.moments.restrict(layout, features.sketch), shifts_of(own))
     header = {"kind": "message", "recipe": message.fingerprint, "id": message.id, "site": message.site}
     return len(encode(part, header | {"clipped": message.clipped}))
-
-
-def _needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
-    """The recipe that asks for these statistics only."""
-    statistics = statistics_to_store(tuple(s for s in need if s != "Z"))
-    return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
 
 
 def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:

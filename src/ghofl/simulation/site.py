@@ -9,11 +9,14 @@ import numpy as np
 
 from ghofl.errors import SiteError
 from ghofl.features import Features
+from ghofl.names import shown
 from ghofl.recipe import Recipe
 from ghofl.samples import load_rows
 from ghofl.simulation import partition
 from ghofl.site.outgoing import Counted, Embedded, Outgoing, count
 from ghofl.site.policy import Policy
+
+RUN_KEYS = ("simulated-embeddings", "simulated-alpha", "simulated-seed")  # of a run's configuration
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class SimulatedSite:
     @classmethod
     def of_config(cls, node: Mapping[str, Any], run: Mapping[str, Any]) -> "SimulatedSite":
         """The site with a node's partition number, with its part of the run's rows."""
+        unknown = sorted(key for key in run if key.startswith("simulated-") and key not in RUN_KEYS)
+        if unknown:
+            raise SiteError(f"unknown run-config key {shown(unknown[0], 40)}; known are {', '.join(RUN_KEYS)}.")
         path = run.get("simulated-embeddings", "")
         if not isinstance(path, str) or not path or "\0" in path:
             raise SiteError(

@@ -5,7 +5,6 @@ import itertools
 import json
 import platform
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from ghofl.classifier import HeadSpec
 from ghofl.errors import HeadError, RecipeError
 from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
 from ghofl.planning.public import PublicRows
-from ghofl.recipe import Table
+from ghofl.recipe import Table, toml
 from ghofl.recipe.schema import build
 from ghofl.shapes import Num
 from ghofl.simulation.cohort import Cohort
@@ -177,10 +176,9 @@ def read_axes(path: str | Path) -> dict[str, Any]:
     """The settings of a sweep from a TOML file: a value or a list for each; the text "none" leaves a setting out."""
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            found = tomllib.load(file)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} is not TOML ({error}); write e.g. clients = [10, 50].") from None
+        found = toml.read(path)
+    except toml.NotTomlError as error:
+        raise RecipeError(f"{path} {error}; write e.g. clients = [10, 50].") from None
     return {
         key.replace("-", "_"): [None if v == "none" else v for v in _several(value)] for key, value in found.items()
     }

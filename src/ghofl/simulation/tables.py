@@ -7,7 +7,7 @@ import numpy as np
 from ghofl.errors import DatasetError, RecipeError
 from ghofl.recipe import Schema, Table
 from ghofl.recipe.labels import class_numbers
-from ghofl.samples.drafting import columns_with_missing, schema_of_rows
+from ghofl.samples.drafting import schema_of_rows
 from ghofl.samples.from_schema import columns_of, labels_of, table_rows
 from ghofl.shapes import Int64
 from ghofl.simulation.simulate import Dataset
@@ -46,7 +46,7 @@ def table_dataset(
     train, test = _split(y, test_share, np.random.default_rng(seed))
     if schema is None:
         of_train = {name: [values[i] for i in train] for name, values in columns.items()}
-        table = schema_of_rows(of_train, label, may_be_missing=columns_with_missing(columns)).table
+        table = schema_of_rows(of_train, label, beside=columns).table
     else:
         table = Schema.load(schema).table
     x = table_rows(path, table, label).x

@@ -15,12 +15,14 @@ is written there.
 import hashlib
 import logging
 import os
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
 from ghofl.moments import Layout
+from ghofl.names import shown
 from ghofl.privacy import NoiseStream, entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
@@ -28,6 +30,7 @@ from ghofl.site import binding
 from ghofl.site.counting import (
     check_round,
     load_known,
+    record_join,
     record_list,
     record_message,
     record_question,
@@ -37,18 +40,22 @@ from ghofl.site.counting import (
 )
 from ghofl.site.history import History
 from ghofl.site.known import Known
+from ghofl.site.ledger import USED
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
-from ghofl.site.parcel import bytes_leaving, prepare_parcel
+from ghofl.site.parcel import fewest_bytes, prepare_parcel
+from ghofl.site.questions import recipe_of, with_recipe
 from ghofl.site.site import Custodian
 
+LONGEST_SHOWN = 2000  # characters of an error in the log
 log = logging.getLogger("flwr")
 
 
 def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
     """A site's answer to a query; a refusal names the site and says nothing about its rows."""
     try:
+        query = with_recipe(query, site)  # before anybody has to wait for it
         with memory.alone():
             try:
                 reply = _ANSWERS[action](query, site, memory)
@@ -63,8 +70,8 @@ def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Lette
 def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
     if memory.is_lasting:
         about: dict[str, str] = {}
-        with suppress(GhoflError, KeyError, ValueError):
-            about["recipe"] = _recipe(query).fingerprint
+        with suppress(GhoflError, KeyError, ValueError, OSError):
+            about["recipe"] = recipe_of(query).fingerprint
         with suppress(PolicyError):
             about["round"] = _round_id(query)
         record_question(action, query, about, reply, memory)
@@ -73,7 +80,9 @@ def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
 def refusal(error: Exception, name: str = "") -> Letter:
     """What leaves a site when something went wrong; the details go to the site's own log."""
     is_expected = isinstance(error, GhoflError | OSError)
-    log.error("%s does not answer: %s", name or "This node", error, exc_info=None if is_expected else error)
+    steps = "" if is_expected else "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
+    # An error may quote what somebody else wrote, which must not look like lines of this log.
+    log.error("%s does not answer: %s%s", name or "This node", shown(error, LONGEST_SHOWN) or repr(error), steps)
     return Letter({"status": "refused", "why": text_for_outside(error)} | ({"site": name} if name else {}))
 
 
@@ -91,7 +100,7 @@ def text_for_outside(error: Exception) -> str:
 
 
 def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe = _recipe(query)
+    recipe = recipe_of(query)
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; under it, moments leave in secure rounds only.")
     parcel = prepare_parcel(site, recipe, memory)
@@ -104,7 +113,7 @@ def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
 
 def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe, round_id = _recipe(query), _round_id(query)
+    recipe, round_id = recipe_of(query), _round_id(query)
     if not recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = false; it is not for secure rounds.")
     site.check_recipe(recipe)
@@ -119,11 +128,12 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         parcel = prepare_parcel(site, recipe, memory, round_id=round_id)
         data = parcel.data
         History.load(memory).check_reveal(round_id, recipe.fingerprint, data)
-        fewest = site.conditions().round_rules(recipe).min_survivors
-        _log_sentences(site, parcel.sentences, bytes_leaving(parcel, recipe, fewest))
+        _log_sentences(site, parcel.sentences, fewest_bytes(parcel, recipe, site))
     identity = Identity(kept) if kept else Identity.fresh()
     if kept is None:
-        memory.put("used-rounds", "\n".join([*_used_rounds(memory), round_id]).encode())
+        if memory.is_lasting:  # before any file shows the round, so that a ledger without the line is a damaged one
+            record_join(round_id, recipe, data, memory)
+        memory.put(USED, "\n".join([*_used_rounds(memory), round_id]).encode())
         memory.forget("round")  # an older round is over when a new one begins
         memory.put(f"round/{round_id}/recipe", recipe.to_toml().encode())
         memory.put(f"round/{round_id}/data", data.encode())
@@ -288,10 +298,6 @@ def _once(
     return Letter({"status": "sent"}, reply)
 
 
-def _recipe(query: Letter) -> Recipe:
-    return Recipe.from_toml(str(query.fields["recipe"]))
-
-
 def _round_id(query: Letter) -> str:
     return _checked_id(str(query.fields.get("round", "")))
 
@@ -322,7 +328,7 @@ def _kept_data(memory: Memory, round_id: str) -> str:
 
 
 def _used_rounds(memory: Memory) -> tuple[str, ...]:
-    return tuple((memory.get("used-rounds") or b"").decode().split())
+    return tuple((memory.get(USED) or b"").decode().split())
 
 
 def _log_sentences(site: Custodian, sentences: tuple[str, ...], size: int) -> None:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ghofl.errors import SiteError
+from ghofl.names import shown
 from ghofl.secure import Participant
 
 
@@ -35,7 +36,7 @@ def sign(key_file: str | Path, content: bytes) -> bytes:
     """The signature of a node's private key, an OpenSSH file, on some content."""
     try:
         key = load_ssh_private_key(Path(key_file).read_bytes(), password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except (ValueError, TypeError, NotImplementedError, UnsupportedAlgorithm) as error:
         raise SiteError(
             f"{key_file} is not an OpenSSH private key without a passphrase ({error}); give the file that the "
             "SuperNode has as --auth-supernode-private-key."
@@ -59,8 +60,10 @@ def load_public_key(content: bytes, where: str) -> EllipticCurvePublicKey:
     try:
         is_pem = content.lstrip().startswith(b"-----BEGIN")
         key = load_pem_public_key(content) if is_pem else load_ssh_public_key(content.strip())
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise SiteError(f"{where}: not a public key ({error}); write the line of the node's .pub file.") from None
+    except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:  # compressed points are not implemented
+        raise SiteError(
+            f"{where}: not a public key ({shown(error)}); write the line of the node's .pub file."
+        ) from None
     if not isinstance(key, EllipticCurvePublicKey):
         raise SiteError(f"{where}: not an elliptic-curve key; make nodes' keys with ssh-keygen -t ecdsa -b 384.")
     return key

@@ -31,17 +31,25 @@ def record_question(action: str, query: Letter, about: Mapping[str, str], reply:
 def record_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memory) -> None:
     """Record that a message leaves, the first time that it does.
 
-    An exact message must not leave beside a secure sum that this site was in: subtracted, it shows the others' sum.
+    An exact message must not leave beside a secure sum that this site may be in: subtracted, it shows the others' sum. It
+    may be in one as soon as its masked vector has left, whether it was asked to sign a survivor list or not.
     """
     history = History.load(memory)
     if any(release.key == parcel.message_id for release in history.releases):
         return
     promised = promise_of(recipe)
     is_exact = promised is None or promised.mechanism == "central"
-    if is_exact and (history.lists or history.reveals):
-        history.check_sum(site.name, [site.name], parcel.data, site.conditions().min_difference)
+    if is_exact:
+        history.check_message(site.name, parcel.data, site.conditions().min_difference)
     facts = {"id": parcel.message_id, "recipe": recipe.fingerprint, "data": parcel.data, "rows": parcel.rows}
     Ledger.load(memory).write(memory, "sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
+
+
+def record_join(round_id: str, recipe: Recipe, data: str, memory: Memory) -> None:
+    """Record that the site joins a round."""
+    ledger = Ledger.load(memory)
+    if all(line.facts["round"] != round_id for line in ledger.of("joined")):
+        ledger.write(memory, "joined", round=round_id, recipe=recipe.fingerprint, data=data)
 
 
 def record_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
@@ -52,8 +60,12 @@ def record_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memor
 
 
 def record_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Record that a survivor list is signed; raises where its sum, with earlier ones, would show too few sites."""
+    """Record that a survivor list is signed; raises where its sum, with earlier ones, would show too few sites.
+
+    A round has one list: another one than the ledger names is refused, also where the reply to the first was lost.
+    """
     history, facts = History.load(memory), _facts(state, recipe, data)
+    history.check_list(facts["round"], facts["survivors"])
     fewest, others = site.conditions().min_difference, load_known(facts["round"], memory)
     history.check_sum(site.name, facts["survivors"], data, fewest, facts["round"], others)
     if all(listed.round != facts["round"] for listed in history.lists):
@@ -61,9 +73,10 @@ def record_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, 
 
 
 def record_reveal(state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Record that shares are revealed."""
-    facts = _facts(state, recipe, data)
-    if all(reveal.round != facts["round"] for reveal in History.load(memory).reveals):
+    """Record that shares are revealed; raises unless the ledger names the same survivors for this round."""
+    history, facts = History.load(memory), _facts(state, recipe, data)
+    history.check_list(facts["round"], facts["survivors"])
+    if all(reveal.round != facts["round"] for reveal in history.reveals):
         Ledger.load(memory).write(memory, "revealed", **facts)
 
 

@@ -6,7 +6,8 @@ once, whatever the recipe or the rows, unless its administrator re-opens it; and
 sum, combined with those it knows of, would show fewer sites than its policy's `min_difference`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,10 @@ from ghofl.site.budget import Release
 from ghofl.site.known import Known, sum_over, sums_of
 from ghofl.site.ledger import Ledger, Line
 from ghofl.site.memory import Memory
-from ghofl.site.overlap import find_isolated
+from ghofl.site.overlap import FEW_LOOKS, MOST_LOOKS, Sum, find_isolated, nearest_cohort, without_versions
+
+FEWEST_SITES = 3  # of a secure round
+MOST_KNOWN = 8  # sums, up to which another cohort is searched for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Permit:
         names = tuple(sorted({name.strip() for name in cohort if name.strip()}))
         if names and not recipe.privacy.secure:
             raise SiteError("the recipe has privacy.secure = false; only secure rounds have a cohort.")
-        if names and (site not in names or len(names) < 3):
+        if names and (site not in names or len(names) < FEWEST_SITES):
             raise SiteError(
                 f"the cohort is {', '.join(names) or 'empty'}; name all sites of the round, {site!r} among them and "
                 "three at least, e.g. --cohort north,south,west."
@@ -127,8 +131,8 @@ class History:
         if self.allows(recipe, data, cohort) or any(reveal.round == round_id for reveal in self.reveals):
             return
         raise PolicyError(
-            "this site has already revealed in a round, and does so only once; its administrator may re-open it for one "
-            "recipe, its rows and one cohort: ghofl flower reopen."
+            f"this site has already revealed in a round ({', '.join(each.round[:8] for each in self.reveals[-3:])}), and does "
+            "so only once; its administrator may re-open it for one recipe, its rows and one cohort: ghofl flower reopen."
         )
 
     def allows(self, recipe: str, data: str, cohort: Iterable[str] | None = None) -> bool:
@@ -155,17 +159,41 @@ class History:
     ) -> None:  # fmt: skip
         """Raise `PolicyError` when a sum over these sites, with those already known, shows fewer than `fewest` of them.
 
-        `others` is what the other sites of the round know.
+        `others` is what the other sites of the round know. It is checked twice: a site whose rows changed is another
+        one, and then it is the same one, because sums under other recipes are about the same rows.
         """
         if fewest <= 1:
             return
         by_site = {**(others or {}), site: self.known(site, data, round_id)}
-        known = sums_of(by_site)
-        shown = find_isolated([*known, sum_over(survivors, by_site)], fewest) if known else ()
-        if shown:
+        cohort, known = frozenset(survivors), sums_of(by_site)
+        if shown := _shown([*known, sum_over(cohort, by_site)], fewest) if known else ():
             raise PolicyError(
                 f"with the sums that this site knows of, a sum over these sites would show {', '.join(shown)} by "
                 f"{'itself' if len(shown) == 1 else 'themselves'}; its policy's min_difference is {fewest}."
+                + (_advice(known, cohort, shown, by_site, fewest, site) if len(cohort) > 1 else "")
+            )
+
+    def check_list(self, round_id: str, survivors: Iterable[str]) -> None:
+        """Raise `PolicyError` where the ledger names other survivors for this round."""
+        names = tuple(sorted(survivors))
+        if any(each.round == round_id and each.survivors != names for each in (*self.lists, *self.reveals)):
+            raise PolicyError(
+                f"this site's ledger names other survivors for round {round_id!r}, and a round has one list; start another "
+                "round."
+            )
+
+    def check_message(self, site: str, data: str, fewest: int) -> None:
+        """Raise `PolicyError` when an exact message would show fewer than `fewest` sites beside a secure sum.
+
+        A masked vector counts as a sum: once it has left, the others can finish the round without this site.
+        """
+        masked = [release.key for release in self.releases if not release.is_message and not release.is_report]
+        if self.lists or self.reveals:
+            self.check_sum(site, [site], data, fewest)
+        if masked and fewest > 1:
+            raise PolicyError(
+                f"a masked vector of this site left in round {masked[-1][:8]}, and beside the sum of that round an exact "
+                f"message would show {site} by itself; its policy's min_difference is {fewest}."
             )
 
     def check_approval(
@@ -189,6 +217,37 @@ class History:
     def risks(self, opening: Permit) -> tuple[str, ...]:
         """What the sum of a new round would show with the sums of earlier ones, one sentence for each of those."""
         return tuple(_risk(earlier, opening) for earlier in self.reveals)
+
+
+def _shown(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS) -> tuple[str, ...]:
+    """The sites that some sums show, by versions of rows or by names alone."""
+    by_names = without_versions(sums)
+    return find_isolated(sums, fewest, most_looks) or find_isolated(by_names, fewest, most_looks)
+
+
+def _advice(
+    known: Sequence[Sum],
+    cohort: frozenset[str],
+    shown: Sequence[str],
+    by_site: Mapping[str, Known],
+    fewest: int,
+    site: str,
+) -> str:
+    """What to change so that a round of these sites would be allowed, in a sentence after the refusal."""
+
+    def passes(names: frozenset[str]) -> bool:
+        if site not in names or len(names) < FEWEST_SITES or len(known) > MOST_KNOWN:
+            return False
+        with suppress(PolicyError):  # too much to check
+            return not _shown([*known, sum_over(names, by_site)], fewest, FEW_LOOKS)
+        return False
+
+    found = nearest_cohort(cohort, {name for each in known for name, _ in each}, shown, passes)
+    if found is None:
+        return " No cohort close to this one was found that would be allowed."
+    more, less = sorted(found - cohort), sorted(cohort - found)
+    words = [f"with {' and '.join(more)} as well"] * bool(more) + [f"without {' and '.join(less)}"] * bool(less)
+    return f" It would be allowed {' and '.join(words)}."
 
 
 def approval_error(recipe: Recipe) -> PolicyError:

@@ -175,7 +175,10 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
     with memory.alone():
         history, parcel = History.load(memory), recall(memory, recipe)
         if not history.reveals:
-            raise SiteError("nothing was revealed from this folder yet; join its first round without re-opening.")
+            raise SiteError(
+                "nothing was revealed from this folder yet; join its first round without re-opening. "
+                + _rounds(history)
+            )
         if parcel is None:
             parcel = pack(site, recipe)
             remember(memory, recipe, parcel)
@@ -187,3 +190,13 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
             Ledger.load(memory).write(memory, "reopened", **facts)
         known = doubts(parcel, recipe, rows_now(site, recipe))
         return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), known)
+
+
+def _rounds(history: History) -> str:
+    """Which rounds a folder was in without revealing, in a sentence."""
+    masked = [release.key for release in history.releases if not release.is_message and not release.is_report]
+    if not masked:
+        return "It was in no round."
+    signed = {listed.round for listed in history.lists}
+    said = [f"{key[:8]} (it {'signed the list of sites' if key in signed else 'sent its vector'})" for key in masked]
+    return f"It revealed in none of its rounds: {', '.join(said)}."

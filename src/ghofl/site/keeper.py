@@ -27,6 +27,7 @@ from typing import BinaryIO
 
 from ghofl import files
 from ghofl.errors import BusyError, MessageError, PolicyError, SiteError
+from ghofl.names import shown
 from ghofl.site import post
 from ghofl.site.answers import ACTIONS, answer, refusal
 from ghofl.site.history import History
@@ -36,7 +37,7 @@ from ghofl.site.site import Site
 LOCK = ".keeper"  # in the site's folder, locked as long as the keeper lives
 SOCKET_MODE = 0o660
 AT_ONCE = 16  # connections
-LETTER_TIME = 30.0  # seconds that a letter may take to arrive, and its answer to be read
+LETTER_TIME = 30.0  # seconds that a whole letter may take to arrive, and its whole answer to be read
 BURST, PER_MINUTE = 120, 240  # questions that may come at once, and per minute after that
 LOOK = 0.25  # seconds between two checks whether to end
 
@@ -64,6 +65,52 @@ class Rate:
             return True
 
 
+class Links:
+    """Open connections, at most `most`: a new one takes the place of the one that has kept the keeper waiting longest.
+
+    So nobody keeps others out by connections whose letters do not come, or whose answers are not read. A connection
+    whose question is being answered stays.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._waiting: dict[socket.socket, None] = {}  # in the order in which they began to wait
+        self._answered: set[socket.socket] = set()
+
+    def admit(self, link: socket.socket) -> bool:
+        """Whether there is room for a new connection, if need be in the place of one that waits."""
+        with self._lock:
+            if len(self._waiting) + len(self._answered) >= self._most:
+                if not self._waiting:
+                    return False
+                oldest = next(iter(self._waiting))
+                del self._waiting[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # wakes the thread that reads from it or writes to it
+            self._waiting[link] = None
+            return True
+
+    @contextmanager
+    def answering(self, link: socket.socket) -> Iterator[None]:
+        """While the block runs, the other side of a connection waits for the keeper."""
+        with self._lock:
+            if link in self._waiting:
+                del self._waiting[link]
+                self._answered.add(link)
+        try:
+            yield
+        finally:
+            with self._lock:
+                if link in self._answered:
+                    self._answered.remove(link)
+                    self._waiting[link] = None
+
+    def leave(self, link: socket.socket) -> None:
+        """The connection is over."""
+        with self._lock:
+            self._waiting.pop(link, None)
+
+
 class Keeper:
     """A site's keeper, once its folder is locked and its socket is open.
 
@@ -80,7 +127,7 @@ class Keeper:
         post.check_socket_path(self.site.socket)
         self.allowed = allowed_users(self.site.allow)
         self.site.conditions().peer_keys()
-        self._stop, self._slots = threading.Event(), threading.Semaphore(AT_ONCE)
+        self._stop, self._links = threading.Event(), Links(AT_ONCE)
 
     def stop(self) -> None:
         """Answer the questions that have come, then end."""
@@ -105,8 +152,8 @@ class Keeper:
                 except TimeoutError:
                     continue
                 threads = [thread for thread in threads if thread.is_alive()]
-                if not self._slots.acquire(blocking=False):
-                    log.warning("More than %d connections at once; one is closed", AT_ONCE)
+                if not self._links.admit(link):
+                    log.warning("More than %d questions at once; a connection is closed", AT_ONCE)
                     link.close()
                     continue
                 threads.append(threading.Thread(target=self._serve_one, args=(link,), daemon=True))
@@ -117,26 +164,27 @@ class Keeper:
     def _serve_one(self, link: socket.socket) -> None:
         try:
             with link:
-                link.settimeout(LETTER_TIME)
                 self._converse(link)
         except (OSError, MessageError) as error:
-            log.warning("A connection was closed: %s", error)
+            log.warning("A connection was closed: %s", shown(error))
         except Exception:
             log.exception("A connection was closed")
         finally:
-            self._slots.release()
+            self._links.leave(link)
 
     def _converse(self, link: socket.socket) -> None:
         user = peer_of(link)
         if user not in self.allowed:
             log.warning("User %d is not in `allow` of the site file; the connection gets no answer", user)
             return
-        head, payload = post.receive(link, post.QUESTION_BYTES)
-        if self.rate.allows():
-            reply = self._answer(head, payload)
-        else:
-            reply = refusal(PolicyError("this site gets more questions than it answers per minute; ask again later."))
-        post.send(link, {"fields": reply.fields}, reply.content)
+        head, payload = post.receive(link, post.QUESTION_BYTES, time.monotonic() + LETTER_TIME)
+        with self._links.answering(link):
+            if self.rate.allows():
+                reply = self._answer(head, payload)
+            else:
+                busy = "this site gets more questions than it answers per minute; ask again later."
+                reply = refusal(PolicyError(busy))
+        post.send(link, {"fields": reply.fields}, reply.content, time.monotonic() + LETTER_TIME)
 
     def _answer(self, head: dict[str, object], payload: bytes) -> Letter:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ghofl.errors import PolicyError
+from ghofl.names import is_site_name
 from ghofl.site.overlap import Sum
 
 MOST_BYTES = 32 * 2**10  # of one site's statement
@@ -53,6 +54,8 @@ class Known:
             raise damaged from None
         if not all(type(number) is int for number in (now, *(version for *_, version in known))):
             raise damaged
+        if not all(all(map(is_site_name, (of, *names))) for of, names, _ in known):
+            raise damaged  # rounds and sites are named in refusals and logs
         return cls(now, known)
 
 

@@ -2,7 +2,8 @@
 
 A line is JSON with its number, the time, what happened, and the sha256 of the line before it, so that a line cannot
 be changed, moved or left out without changing all that follow. `ledger.head` beside it names the last line, so that a
-ledger that lost its end, or all of it, is recognised too. A line is on disk before the thing it records leaves.
+ledger that lost its end, or all of it, is recognised too. A line is on disk before the thing it records leaves, and
+before any other file that shows it: so a ledger without the lines of those files has lost them, too.
 
 ::
 
@@ -13,14 +14,14 @@ ledger that lost its end, or all of it, is recognised too. A line is on disk bef
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from ghofl.errors import SiteError
 from ghofl.site.memory import Memory
 
-LEDGER, HEAD = "ledger.jsonl", "ledger.head"
+LEDGER, HEAD, USED = "ledger.jsonl", "ledger.head", "used-rounds"
 START = "0" * 64  # stands for the line before the first
 OWN_KEYS = ("number", "time", "what", "before")
 LONGEST = 2**24  # bytes of a line
@@ -64,10 +65,9 @@ class Ledger:
     def load(cls, memory: Memory) -> "Ledger":
         """The ledger of a site's folder; raises where it is damaged or was taken away."""
         content, head = memory.get(LEDGER), memory.get(HEAD)
-        if content is None and head is None:
-            _check_unrevealed(memory)
-            return cls()
         ledger = cls.from_bytes(content or b"")
+        if head is None and len(ledger.lines) > 1:  # after the first line, it is there before the second one
+            raise _damaged(f"{HEAD} is missing, and it names the last of the lines; some may be missing, too")
         if head is not None:
             number, _, sha256 = head.decode(errors="replace").strip().partition(" ")
             at = int(number) if number.isdecimal() and len(number) < 12 else 0
@@ -75,6 +75,7 @@ class Ledger:
                 raise _damaged(
                     f"line {number[:12]} is not the one that {HEAD} names; lines are missing or were changed"
                 )
+        _check_complete(ledger, memory)
         return ledger
 
     @classmethod
@@ -97,6 +98,8 @@ class Ledger:
             memory.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
             return Ledger(self.lines).write(memory, "torn", bytes=self.torn).write(memory, what, **facts)
         assert not set(facts) & set(OWN_KEYS)
+        if self.lines and memory.get(HEAD) is None:  # it could not be written after the first line
+            self._name_last(memory)
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         line = Line(len(self.lines) + 1, time, what, self.head, _plain(facts))
         raw = _raw(line)
@@ -105,9 +108,12 @@ class Ledger:
                 f"a line of the ledger would have {len(raw):,} bytes, and {LONGEST:,} are allowed; use shorter names."
             )
         memory.append(LEDGER, raw + b"\n")
-        done = Line(line.number, time, what, self.head, line.facts, hashlib.sha256(raw).hexdigest())
-        memory.put(HEAD, f"{done.number} {done.sha256}\n".encode())
-        return Ledger((*self.lines, done))
+        done = Ledger((*self.lines, replace(line, sha256=hashlib.sha256(raw).hexdigest())))
+        done._name_last(memory)
+        return done
+
+    def _name_last(self, memory: Memory) -> None:
+        memory.put(HEAD, f"{len(self.lines)} {self.head}\n".encode())
 
     def of(self, *kinds: str) -> Iterator[Line]:
         """The lines of some kinds, in order."""
@@ -145,12 +151,34 @@ def _line(raw: bytes, number: int, before: str) -> Line:
 def _damaged(why: str) -> SiteError:
     return SiteError(
         f"{LEDGER} in the site's folder is damaged: {why}. It says what has left this site, and without it nothing "
-        "leaves. Restore it from a copy; 'ghofl ledger verify' checks it."
+        "leaves. Restore it from a copy; 'ghofl ledger verify' checks it. Where there is no copy, nobody knows what has left: "
+        "start a new folder, with other rows."
     )
 
 
-def _check_unrevealed(memory: Memory) -> None:
-    """Raise where a folder without a ledger holds the reply of a reveal, whose line was written before it."""
-    for round_id in (memory.get("used-rounds") or b"").decode().split():
-        if memory.get(f"round/{round_id}/reply/reveal") is not None:
-            raise _damaged(f"it is missing, and this site revealed in round {round_id[:8]}…")
+def _check_complete(ledger: Ledger, memory: Memory) -> None:
+    """Raise where another file of the folder shows something that the ledger has no line of."""
+    for kind, key, value, what in _shown_by(memory):
+        if all(line.facts.get(key) != value for line in ledger.of(kind)):
+            raise _damaged(f"{'lines are' if ledger.lines else 'it is'} missing, and this site {what}")
+
+
+def _shown_by(memory: Memory) -> Iterator[tuple[str, str, str, str]]:
+    """What files beside the ledger show: the kind of line, one of its fields with its value, and the act in words."""
+    for name in sorted(memory.names("round"), reverse=True):
+        _, round_id, folder, *rest = [*name.split("/"), "", ""]
+        if folder == "reply" and rest[0] in _REPLIES:
+            kind, what = _REPLIES[rest[0]]
+            yield kind, "round", round_id, f"{what} round {round_id[:8]}…"
+    for round_id in (memory.get(USED) or b"").decode(errors="replace").split():
+        yield "joined", "round", round_id, f"joined round {round_id[:8]}…"
+    for name in memory.names("outbox"):
+        recipe = name.partition("/")[2].partition(".")[0]
+        yield "packed", "recipe", recipe, f"packed what leaves under recipe {recipe[:12]}…"
+
+
+_REPLIES = {
+    "reveal": ("revealed", "revealed in"),
+    "endorse": ("endorsed", "signed a survivor list of"),
+    "mask": ("masked", "sent its masked vector in"),
+}

@@ -37,6 +37,10 @@ class Memory(Protocol):
         """Forget every name below a prefix."""
         ...
 
+    def names(self, prefix: str) -> list[str]:
+        """Every name below a prefix."""
+        ...
+
 
 class FolderMemory:
     """A folder of files that only their owner can read, because round secrets are among them."""
@@ -74,3 +78,8 @@ class FolderMemory:
     def forget(self, prefix: str) -> None:
         """Remove the folder of this prefix."""
         shutil.rmtree(self.folder / prefix, ignore_errors=True)
+
+    def names(self, prefix: str) -> list[str]:
+        """The files in the folder of this prefix, and in those below it; half-written ones are not among them."""
+        found = (path for path in (self.folder / prefix).rglob("*") if path.is_file() and not path.name.startswith("."))
+        return sorted(path.relative_to(self.folder).as_posix() for path in found)

@@ -18,6 +18,7 @@ from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Bool, Int64, Num, Shaped
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
+from ghofl.site.version import RowVersion
 from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
 from ghofl.workers import prefetch
@@ -53,12 +54,14 @@ class Encodable:
 class Counted:
     """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read.
 
-    `left_out` is how many further rows were not counted under an epsilon, because they do not fit the recipe.
+    `version` names the rows (see `version`); it is empty where nobody asked for it. `left_out` is how many further rows were
+    not counted under an epsilon, because they do not fit the recipe.
     """
 
     moments: Moments
     clipping: Clipping = field(default_factory=Clipping)
     bad: tuple[Bad, ...] = field(default=(), repr=False)
+    version: str = ""
     left_out: int = 0
 
     @property
@@ -120,14 +123,18 @@ def outgoing(
     return Outgoing(recipe, left, counted)
 
 
-def count(features: Features, rows: Embedded | Encodable, progress: Progress | None = None) -> Counted:
-    """The exact moments of a site's rows, a block of them at a time.
+def count(
+    features: Features, rows: Embedded | Encodable, progress: Progress | None = None, version: RowVersion | None = None
+) -> Counted:
+    """The exact moments of a site's rows, a block of them at a time; a `version` is told every row on the way.
 
     Under an epsilon nothing is refused because of rows, which would be an answer without noise: a row that is not finite, or
     whose label is not a class, is left out, and sums that would leave the 64-bit integers stay at their ends.
     """
     recipe = features.recipe
     check_persons(recipe, rows.rows_per_person)
+    if version is not None and isinstance(rows, Encodable):
+        rows = replace(rows, samples=version.watch(rows.samples))
     layout, is_private = Layout.of(recipe), recipe.privacy.epsilon is not None
     sums = CutBuilder if is_private else MomentsBuilder
     builder, clipping, bad = sums(layout, features.sketch if layout.sketch else None), Clipping(), []
@@ -136,10 +143,12 @@ def count(features: Features, rows: Embedded | Encodable, progress: Progress | N
         if is_private:
             fits = _fits(x, y, len(recipe.classes))
             x, y, left_out = x[fits], y[fits], left_out + int(np.sum(~fits))
+        if version is not None and isinstance(rows, Embedded):
+            version.add(x, y)
         q, clipped = features.rows(x)
         builder.add(q, y)
         clipping += clipped
-    return Counted(builder.moments(), clipping, tuple(bad), left_out)
+    return Counted(builder.moments(), clipping, tuple(bad), "" if version is None else version.text, left_out)
 
 
 def _fits(x: np.ndarray, y: np.ndarray, classes: int) -> Bool[np.ndarray, " n"]:

@@ -10,8 +10,9 @@ a vector that is zero everywhere but at a few sites? With the matrix reduced to 
 exists if and only if the rows whose pivots lie in T depend on each other outside T, so every small T is checked, exactly.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from fractions import Fraction
+from itertools import combinations
 
 from ghofl.errors import PolicyError
 
@@ -19,9 +20,10 @@ Part = tuple[str, str]  # a site, and the version of its rows where that is know
 Sum = frozenset[Part]
 MOST_SUMS = 64
 MOST_LOOKS = 100_000
+MOST_CHANGED, MOST_TRIES, MOST_SITES, FEW_LOOKS = 3, 100, 64, 2500  # of a search for another cohort
 
 
-def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
+def find_isolated(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS) -> tuple[str, ...]:
     """Fewer than `fewest` sites whose own sum follows from some sums; empty when no combination shows so few.
 
     A site whose rows changed between two sums is two parts of one site: their difference is what changed at that site.
@@ -52,7 +54,7 @@ def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
     groups = [frozenset(site for site, _ in parts) for parts in columns.values()]
     at = {pivot: row for row, pivot in zip(rows, pivots, strict=True)}
     for looks, inside in enumerate(_small(groups, fewest)):
-        if looks >= MOST_LOOKS:
+        if looks >= most_looks:
             raise PolicyError(
                 f"this site knows of {len(distinct)} sums over {len(groups)} groups of sites, too many to check for what "
                 "they reveal; start a new folder with new rows."
@@ -61,6 +63,32 @@ def find_isolated(sums: Sequence[Sum], fewest: int) -> tuple[str, ...]:
         if held and not _are_independent(held, inside):
             return tuple(sorted(frozenset().union(*(groups[i] for i in inside))))
     return ()
+
+
+def without_versions(sums: Sequence[Sum]) -> list[Sum]:
+    """The sums by the names of their sites alone, as if no site's rows had ever changed.
+
+    Rows that another recipe sees with other eyes have another version, but what a sum says about them may be the same.
+    """
+    return [frozenset((site, "") for site, _ in each) for each in sums]
+
+
+def nearest_cohort(
+    cohort: Collection[str], sites: Collection[str], first: Collection[str], passes: Callable[[frozenset[str]], bool]
+) -> frozenset[str] | None:
+    """The cohort with the fewest changes that passes: more of the `sites`, or fewer; None where the search finds none.
+
+    Of as many changes, those of the sites that are named `first` are tried first, and more sites before fewer.
+
+    >>> nearest_cohort("123", "123456", "5", lambda names: {"5", "6"} <= names) == frozenset("12356")
+    True
+    """
+    here, every = frozenset(cohort), sorted({*cohort, *sites})
+    if len(every) > MOST_SITES:
+        return None
+    changes = [frozenset(some) for size in range(1, MOST_CHANGED + 1) for some in combinations(every, size)]
+    changes.sort(key=lambda some: (len(some), len(some.difference(first)), len(some & here)))
+    return next((here ^ some for some in changes[:MOST_TRIES] if passes(here ^ some)), None)
 
 
 def _columns(sums: Sequence[Sum]) -> dict[tuple[int, ...], list[Part]]:

@@ -32,9 +32,9 @@ _TO_REPAIR = (
 class Parcel:
     """What would leave a site under one recipe: a message, or the vector that a secure round hides.
 
-    `sentences` say what it would reveal to someone who reads it. `data` is the version of the rows it was made from,
-    the sha256 of their exact moments; it never leaves the site. `clipped` is the share of entries outside the grid, and
-    `left_out` how many rows are not in it because they do not fit a recipe with an epsilon.
+    `sentences` say what it would reveal to someone who reads it. `data` is the version of the rows it was made from
+    (see `RowVersion`); it never leaves the site. `clipped` is the share of entries outside the grid, and `left_out` how many
+    rows are not in it because they do not fit a recipe with an epsilon.
     """
 
     content: bytes = field(repr=False)
@@ -83,7 +83,7 @@ def pack(site: Custodian, recipe: Recipe, counted: Counted | None = None) -> Par
     if is_secure:
         sentences += (site.conditions().describe_rounds(),)
     return Parcel(
-        content, not is_secure, moments.rows, sentences, moments.sha256, counted.clipping.share, counted.not_counted
+        content, not is_secure, moments.rows, sentences, counted.version, counted.clipping.share, counted.not_counted
     )
 
 
@@ -92,6 +92,11 @@ def bytes_leaving(parcel: Parcel, recipe: Recipe, sites: int) -> int:
     if parcel.is_message:
         return len(parcel.content)
     return masked_bytes(len(parcel.vector), sites, entry_bound(recipe))
+
+
+def fewest_bytes(parcel: Parcel, recipe: Recipe, site: Custodian) -> int:
+    """How many bytes leave in the smallest round that the site joins."""
+    return bytes_leaving(parcel, recipe, site.conditions().round_rules(recipe).min_survivors)
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:
@@ -146,7 +151,7 @@ def doubts(parcel: Parcel, recipe: Recipe, rows: Counted | None) -> tuple[str, .
 
 def is_outdated(parcel: Parcel, rows: Counted | None) -> bool | None:
     """Whether a parcel was made of other rows than there are now; None when that cannot be known."""
-    return None if rows is None or not parcel.data else rows.moments.sha256 != parcel.data
+    return None if rows is None or not parcel.data else rows.version != parcel.data
 
 
 def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
@@ -162,7 +167,7 @@ def recall(memory: Memory, recipe: Recipe) -> Parcel | None:
 
 
 def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
-    """Keep a parcel, so that a second query gets the same bytes: same id, same noise."""
+    """Keep a parcel, so that a second query gets the same bytes: same id, same noise; a line of the ledger says so."""
     values = {
         "is_message": parcel.is_message,
         "rows": parcel.rows,
@@ -172,6 +177,7 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
         "clipped": parcel.clipped,
         "left_out": parcel.left_out,
     }
+    Ledger.load(memory).write(memory, "packed", recipe=recipe.fingerprint, sha256=parcel.sha256, data=parcel.data)
     memory.put(_key(recipe, "bin"), parcel.content)
     memory.put(_key(recipe, "json"), json.dumps(values, indent=1, ensure_ascii=False).encode())
 

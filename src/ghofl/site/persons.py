@@ -1,5 +1,6 @@
 """A limit on the rows per person, which turns a promise about single rows into one about persons."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 from ghofl.encoders.from_table import text_of
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
-from ghofl.samples.tables import read_table
+from ghofl.samples.damage import damage_as
+from ghofl.samples.tables import name_array, read_table
 from ghofl.shapes import Int64, Shaped
 
 ARRAYS = ".npz"
@@ -42,13 +44,18 @@ def load_persons(
     """
     path = Path(path)
     if path.suffix == ARRAYS:
-        with np.load(path, allow_pickle=False) as arrays:
+        words = f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=…, y=…, {column}=…)."
+        # numpy would not close a damaged archive that it opened itself
+        with path.open("rb") as file, damage_as(words), np.load(file, allow_pickle=False) as arrays:
             names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
             found = next((arrays[name] for name in names if name in arrays.files), None)
     elif path.is_file():
         table = read_table(path)  # a file of JSON lines without a line does not name its columns
         values: list[Any] | None = table.get(column, [] if row_by_row and not table else None)
-        found = None if values is None else np.array(list(map(text_of, values)), dtype=np.str_)
+        names = None if values is None else list(map(text_of, values))
+        if names is not None and row_by_row:
+            names = [name and hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] for name in names]
+        found = None if names is None else name_array(names, f"{path}, column {column!r}").astype(np.str_)
     else:
         raise EmbeddingsError(
             f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."

@@ -73,42 +73,54 @@ def _ask_once(path: str, action: str, query: Letter) -> Letter:
     return Letter(fields_of(head), payload)
 
 
-def send(link: socket.socket, head: Mapping[str, Any], payload: bytes) -> None:
-    """Write a letter to a socket."""
+def send(link: socket.socket, head: Mapping[str, Any], payload: bytes, deadline: float | None = None) -> None:
+    """Write a letter to a socket; the whole of it until `deadline` on the clock of `time.monotonic`, or `TimeoutError`."""
     text = json.dumps({key: _written(value) for key, value in head.items()}).encode()
-    link.sendall(MAGIC + SIZES.pack(len(text), len(payload)) + text)
-    link.sendall(payload)
+    for part in (MAGIC + SIZES.pack(len(text), len(payload)) + text, payload):
+        _hurry(link, deadline)
+        link.sendall(part)  # its time limit is for the whole part
 
 
-def receive(link: socket.socket, most: int) -> tuple[dict[str, Any], bytes]:
+def receive(link: socket.socket, most: int, deadline: float | None = None) -> tuple[dict[str, Any], bytes]:
     """The head and payload of a letter from a socket; raises `MessageError` for anything else before reading it.
 
-    `ConnectionError` is raised when the other side has gone.
+    `ConnectionError` is raised when the other side has gone, and `TimeoutError` when the whole letter is not there at the
+    `deadline`, however many bytes of it came.
     """
-    start = read(link, len(MAGIC) + SIZES.size)
+    start = read(link, len(MAGIC) + SIZES.size, deadline)
     size, length = SIZES.unpack(start[len(MAGIC) :])
     if start[: len(MAGIC)] != MAGIC:
         raise MessageError("what came is not a letter, and this socket takes nothing else.")
     if size > HEAD_BYTES or length > most:
         raise MessageError(f"a letter of {size:,} and {length:,} bytes came; {HEAD_BYTES:,} and {most:,} are allowed.")
     try:
-        head = json.loads(read(link, size))
+        head = json.loads(read(link, size, deadline))
     except (ValueError, RecursionError):
         head = None
     if not isinstance(head, dict):
         raise MessageError("the head of a letter is not a JSON object.")
-    return head, read(link, length)
+    return head, read(link, length, deadline)
 
 
-def read(link: socket.socket, size: int) -> bytes:
+def read(link: socket.socket, size: int, deadline: float | None = None) -> bytes:
     """Exactly `size` bytes from a socket."""
     out = bytearray()
     while len(out) < size:
+        _hurry(link, deadline)
         piece = link.recv(min(size - len(out), 2**20))
         if not piece:
             raise ConnectionResetError("the other side of a socket closed it in the middle of a letter")
         out += piece
     return bytes(out)
+
+
+def _hurry(link: socket.socket, deadline: float | None) -> None:
+    """Let the next operation on a socket wait until the deadline at most."""
+    if deadline is not None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("a letter took longer than it may")
+        link.settimeout(left)
 
 
 def fields_of(head: Mapping[str, Any]) -> dict[str, Any]:

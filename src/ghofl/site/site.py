@@ -20,11 +20,12 @@ from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import Columns
 from ghofl.site.audit import audit
-from ghofl.site.configuration import build_from, read_toml
+from ghofl.site.configuration import build_from, check_alone, own_keys, read_toml
 from ghofl.site.memory import FolderMemory, Memory
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limit_persons
 from ghofl.site.policy import Policy
 from ghofl.site.rows import load_embedded, load_encodable
+from ghofl.site.version import RowVersion
 
 
 @runtime_checkable
@@ -118,15 +119,15 @@ class Site:
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any]) -> "Site":
-        """The site of a SuperNode's configuration."""
-        if "site" in config:
-            path = config["site"]
+        """The site of a SuperNode's configuration; a key that is neither the site's nor Flower's own is refused."""
+        own = own_keys(config)
+        if "site" in own:
+            check_alone("site", own)
+            path = own["site"]
             if not isinstance(path, str) or not path or "\0" in path:
                 raise SiteError(f'site is {path!r} in --node-config; write site="/etc/ghofl/site.toml".')
             return cls.load(path)
-        known = {f.name for f in dataclasses.fields(cls)}
-        values = {key.replace("-", "_"): value for key, value in config.items()}
-        return build_from(cls, {key: value for key, value in values.items() if key in known}, "--node-config")
+        return build_from(cls, own, "--node-config")
 
     def memory(self) -> Memory:
         """The site's memory, on disk."""
@@ -152,8 +153,8 @@ class Site:
         self.conditions().check_recipe(recipe)
 
     def count(self, recipe: Recipe) -> Counted:
-        """The exact moments of this site's rows."""
-        return count(Features.of(recipe), self._rows(recipe))
+        """The exact moments of this site's rows, with the version of those rows."""
+        return count(Features.of(recipe), self._rows(recipe), version=RowVersion(recipe.classes))
 
     def audit(self, left: Outgoing) -> tuple[str, ...]:
         """What leaves, in sentences about what it would reveal to someone who reads it."""

@@ -33,6 +33,12 @@ from ghofl.wire import container, packing
 SCHEMA = 1
 HASHED = 4 * 2**20  # bytes to hash at a time
 NO_DIGEST = 64 * "0"
+AGAIN = {  # where another copy of a damaged file comes from
+    "message": "ask the site to send it again",
+    "total": "copy it again, or make it again from its messages",
+    "head": "copy it again, or make it again with 'ghofl head'",
+    "part": "make it again with 'ghofl moments --part'",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,9 +87,13 @@ def check_seal(header: Mapping[str, Any], data: bytes | FileBytes) -> None:
             piece[low - start : high - start] = b"0" * (high - low)
         digest.update(piece)
     if at < 0 or digest.hexdigest() != given:
-        raise MessageError(
-            "the bytes do not match the header's sha256: damaged on the way, ask the site to send it again."
-        )
+        raise MessageError(_damaged(header))
+
+
+def _damaged(header: Mapping[str, Any]) -> str:
+    """What to say of a file whose bytes are not those of its header, and where to get another one."""
+    kind = header["kind"]
+    return f"the bytes do not match the header's sha256: the {kind} was damaged after it was written; {AGAIN[kind]}."
 
 
 def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = 0o666) -> None:

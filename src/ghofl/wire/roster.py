@@ -45,14 +45,16 @@ class Entry:
 class Sites:
     """Who is in a total that grows: each message and each site once."""
 
-    def __init__(self, roster: Iterable[Entry] = ()) -> None:
+    def __init__(self, roster: Iterable[Entry] = (), quarantined: tuple["Aside", ...] = ()) -> None:
         self._roster: dict[str, Entry] = {}
+        self._quarantined, self._is_closed = quarantined, False
         self._names: set[str] = set()
         for entry in roster:
             self.enter(entry)
 
     def check(self, message_id: str, site: str) -> None:
         """Raise when a message, or its site, is inside already."""
+        self._check_open()
         if message_id in self._roster:
             raise RosterError(
                 f"message {site or message_id[:8]!r} (id {message_id[:8]}…) is already in the total; each is counted once."
@@ -67,9 +69,19 @@ class Sites:
         self._roster[entry.id] = entry
         self._names.add(entry.site)
 
-    def roster(self) -> tuple[Entry, ...]:
-        """Everybody inside, by name."""
-        return tuple(sorted(self._roster.values(), key=lambda entry: (entry.site, entry.id)))
+    def lines(self) -> dict[str, Any]:
+        """Everybody inside, by name, and whose messages were left out, under the names of the fields of `Total`."""
+        self._check_open()
+        inside = tuple(sorted(self._roster.values(), key=lambda entry: (entry.site, entry.id)))
+        return {"roster": inside, "quarantined": self._quarantined}
+
+    def close(self) -> None:
+        """Let nobody in any more: the sum was given away."""
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise MessageError("this sum is finished and was given away; add to its total: Aggregator(recipe, total).")
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,7 @@ class Total(Shown):
                 f"message {message.name!r} has the id of one that was added and other moments; "
                 "subtract the very message that was added."
             )
-        roster = tuple(e for e in self.roster if e != entry)
-        return replace(self, moments=self.moments - message.moments, roster=roster)
+        return replace(self, moments=self.moments - message.moments, roster=tuple(e for e in self.roster if e != entry))
 
     def to_bytes(self) -> bytes:
         """The total as bytes, with its recipe and roster in the header."""
@@ -259,7 +258,7 @@ class Aggregator:
         self.recipe, plan = recipe, plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
         self._layout, self._blocks = Layout.of(recipe), None if start is None else arrays.copies(start.moments.blocks)
-        self._sites = Sites(() if start is None else start.roster)
+        self._sites = Sites() if start is None else Sites(start.roster, start.quarantined)
         self._rows = 0 if start is None else start.moments.rows
 
     def add(self, message: Message, is_given: bool = False) -> None:
@@ -335,12 +334,13 @@ class Aggregator:
 
     def finish(self) -> Total:
         """The total, without a copy of it; nothing can be added any more."""
-        blocks, self._blocks = self._blocks, {}
-        return self._total(blocks)
+        total, self._blocks = self._total(self._blocks), None
+        self._sites.close()
+        return total
 
     def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
         moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
-        return Total(self.recipe, moments, self._sites.roster(), self._guarantee)
+        return Total(self.recipe, moments, guarantee=self._guarantee, **self._sites.lines())
 
     def _enter(self, entry: Entry) -> None:
         self._sites.enter(entry)
