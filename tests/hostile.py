@@ -30,7 +30,7 @@ from ghofl.encoders import Runtime, from_onnx
 from ghofl.errors import GhoflError
 from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
-from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.federation.round import Options, Round
 from ghofl.recipe import Privacy
 from ghofl.samples import row_blocks
 from ghofl.samples.anchor import load_anchor
@@ -40,6 +40,7 @@ from ghofl.samples.tables import read_table
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.site import binding
+from ghofl.site.letter import Letter
 from ghofl.site.persons import load_persons
 from ghofl.site.site import Site
 from ghofl.wire.envelope import seal
@@ -270,13 +271,16 @@ def rounds():
     recipe = replace(next(iter(golden_files.RECIPES.values())), privacy=Privacy(secure=True))
     folder = Path(tempfile.mkdtemp(prefix="ghofl-hostile-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    content = (RoundFolder.open(folder, recipe, Options()).path / "round.json").read_bytes()
+    Round.open(folder, recipe, Options()).receive("a", "join", Letter({"key": bytes(32)}))
+    names = ("round.json", "joined.json", "came.json", "recipe.toml")
 
     def read(path: Path) -> object:
-        (path.parent / "recipe.toml").write_text(recipe.to_toml())
-        return RoundFolder(path.parent)
+        for name in set(names) - {path.name}:
+            shutil.copy(folder / name, path.parent / name)
+        (path.parent / "peers.toml").touch()
+        return Round(path.parent)
 
-    return readers(("round/round.json", content, read))
+    return readers(*((f"round/{name}", (folder / name).read_bytes(), read) for name in names))
 
 
 def texts():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from ghofl import Encoder, Layout, Message, Moments, Recipe
 from ghofl.errors import MessageError, RecipeError, SiteError
 from ghofl.names import is_hex, is_name, is_site_name, shown
+from ghofl.secure import Participant, PlanError
 from ghofl.site.site import Site
 
 HOSTILE = {
@@ -65,6 +66,8 @@ def test_a_site_whose_name_is_a_path_is_refused_by_every_door(name):
         Site(name, embeddings="x.npz")
     with pytest.raises(MessageError, match="free of /"):
         Message.of(Moments.zeros(Layout.of(recipe)), recipe, name)
+    with pytest.raises(PlanError, match="free of /"):
+        Participant(name, bytes(32))
 
 
 @given(st.text(max_size=200), st.integers(0, 100))

@@ -48,9 +48,8 @@ def test_large_payloads_go_through_a_file(tmp_path):
 def test_records_of_another_app_are_an_empty_letter():
     assert from_records(RecordDict()) == Letter()
     assert from_records(RecordDict({"ghofl": ArrayRecord()})) == Letter()
-    assert from_records(RecordDict({"ghofl": ConfigRecord({"a": 1}), "ghofl.payload": ConfigRecord()})) == Letter(
-        {"a": 1}
-    )
+    assert from_records(RecordDict({"ghofl": ConfigRecord({"a": 1}), "ghofl.letter": ConfigRecord()})) == Letter()
+    assert from_records(RecordDict({"ghofl.letter": ArrayRecord()})) == Letter()
 
 
 @pytest.fixture(autouse=True)
@@ -299,9 +298,9 @@ def test_a_query_that_is_not_ours_is_answered_with_a_kind(tmp_path):
 
 
 def hostile(fields=None, pieces=()):
-    records = RecordDict({"ghofl": ConfigRecord(fields or {"status": "sent", "site": "a"})})
-    records["ghofl.payload"] = ArrayRecord({f"{i:06d}": engine._array(piece) for i, piece in enumerate(pieces)})
-    return records
+    head = Letter(fields or {"status": "sent", "site": "a"}, b"".join(pieces)).head
+    arrays = {f"{i:06d}": engine._array(piece) for i, piece in enumerate((head, *pieces))}
+    return RecordDict({"ghofl.letter": ArrayRecord(arrays)})
 
 
 @pytest.mark.parametrize(
@@ -309,7 +308,7 @@ def hostile(fields=None, pieces=()):
     [
         (hostile(pieces=[bytes(2**20)] * 3), "a payload of over 2,097,152 bytes came"),
         (hostile(pieces=[b"x"] * 5000), "a payload in 5,000 pieces came"),
-        (hostile({f"key-{i}": 1 for i in range(1000)}), "an answer with 1000 fields came"),
+        (hostile({f"key-{i}": 1 for i in range(1000)}), "a letter with 1000 fields came"),
         (hostile({"site": "x" * 10**6}), "bytes in its fields"),
         (hostile({"x" * 10**6: 1}), "bytes in its fields"),
         (hostile({"signature": bytes(10**6)}), "bytes in its fields"),

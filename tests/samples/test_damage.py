@@ -16,7 +16,8 @@ from federations import blobs, recipe_of
 from ghofl import Message, Moments, Total
 from ghofl.cli import app
 from ghofl.errors import DatasetError, EmbeddingsError, FederationError, SiteError
-from ghofl.mail.round_folder import Options, RoundFolder
+from ghofl.federation.round import Options, Round
+from ghofl.mail.round_folder import RoundFolder
 from ghofl.moments import Layout
 from ghofl.recipe import Privacy
 from ghofl.samples import columnar, tables
@@ -186,7 +187,7 @@ def test_a_damaged_state_of_a_round_is_named(content, tmp_path):
     RoundFolder.open(tmp_path / "r", recipe_of(privacy=Privacy(secure=True)), Options())
     (tmp_path / "r" / "round.json").write_bytes(content)
     with pytest.raises(FederationError, match=r"round.json is damaged; restore it"):
-        RoundFolder(tmp_path / "r")
+        Round(tmp_path / "r")
 
 
 @pytest.mark.parametrize("content", BROKEN, ids=range(6))

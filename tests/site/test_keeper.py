@@ -21,7 +21,7 @@ from ghofl.errors import BusyError, MessageError, SiteError
 from ghofl.flower.server.asking import Answer
 from ghofl.flower.server.federation import run
 from ghofl.site import keeper as room
-from ghofl.site import post
+from ghofl.site import letter, post
 from ghofl.site.answers import answer
 from ghofl.site.keeper import Keeper, Rate, allowed_users
 from ghofl.site.ledger import Ledger
@@ -90,18 +90,17 @@ def raw(path, content):
 
 def framed(head, payload=b"", size=None, length=None):
     text = head if isinstance(head, bytes) else json.dumps(head).encode()
-    lengths = post.SIZES.pack(len(text) if size is None else size, len(payload) if length is None else length)
-    return post.MAGIC + lengths + text + payload
+    lengths = letter.SIZES.pack(len(text) if size is None else size, len(payload) if length is None else length)
+    return letter.MAGIC + lengths + text + payload
 
 
 @pytest.mark.parametrize(
     "content",
     [
         b"", b"GET / HTTP/1.1\r\n\r\n", pickle.dumps({"action": "message"}), framed({"action": "message"}, size=2**31),
-        framed({"action": "message"}, length=2**40), framed(b"[1, 2]"), framed(b"{"), framed(b"[" * 100_000),
-        framed({"action": "message", "fields": {}}, b"x", length=10), b"\0" * 100,
+        framed({"action": "message"}, length=2**40), framed({"action": "message"}, b"x", length=10), b"\0" * 100,
     ],
-    ids=range(10),
+    ids=range(7),
 )  # fmt: skip
 def test_what_is_not_a_letter_gets_no_word(folder, content):
     with running(with_keeper(make_sites(folder)[0])) as keeper:
@@ -110,11 +109,17 @@ def test_what_is_not_a_letter_gets_no_word(folder, content):
 
 
 @pytest.mark.parametrize(
-    "fields", [{"recipe": {"a": 1}}, {"recipe": [[1]]}, {"recipe": {"hex": "zz"}}, {"recipe": None}, 5]
-)
+    "fields",
+    [
+        {"recipe": {"a": 1}}, {"recipe": [[1]]}, {"recipe": {"bytes": "z"}}, {"recipe": {"bytes": 5}}, {"recipe": None},
+        {"recipe": 1.5}, 5, b"[1, 2]", b"{", b"[" * 100_000, {str(i): 1 for i in range(1000)},
+    ],
+    ids=range(11),
+)  # fmt: skip
 def test_fields_of_another_kind_are_refused_by_kind(folder, fields):
+    fields = {"action": "message", **fields} if isinstance(fields, dict) else fields
     with running(with_keeper(make_sites(folder)[0])) as keeper:
-        said = raw(keeper.site.socket, framed({"action": "message", "fields": fields}))
+        said = raw(keeper.site.socket, framed(fields))
         assert b'"refused"' in said
         assert b"MessageError" in said
 
@@ -154,7 +159,7 @@ def test_a_letter_has_one_deadline_however_many_bytes_of_it_came(folder, monkeyp
     monkeypatch.setattr(room, "LETTER_TIME", 0.2)
     with running(with_keeper(make_sites(folder, 1)[0])) as keeper:
         with connected(keeper.site.socket) as slow:
-            slow.sendall(post.MAGIC + post.SIZES.pack(post.HEAD_BYTES, 0))
+            slow.sendall(letter.MAGIC + letter.SIZES.pack(post.FIELD_BYTES, 0))
             assert drip(slow, 500)
         assert post.ask(keeper.site.socket, "message", QUERY).fields["status"] == "sent"
 
@@ -162,7 +167,7 @@ def test_a_letter_has_one_deadline_however_many_bytes_of_it_came(folder, monkeyp
 def test_an_answer_that_is_not_read_has_a_deadline_too():
     ours, theirs = socket.socketpair()
     with ours, theirs, pytest.raises(TimeoutError):
-        post.send(ours, {}, bytes(2**24), time.monotonic() + 0.1)
+        post.send(ours, Letter({}, bytes(2**24)), time.monotonic() + 0.1)
 
 
 def test_connections_that_wait_give_way_to_a_new_one(folder):
@@ -170,7 +175,7 @@ def test_connections_that_wait_give_way_to_a_new_one(folder):
         idle = [connected(keeper.site.socket) for _ in range(room.AT_ONCE)]
         try:
             for link in idle:
-                link.sendall(post.MAGIC)
+                link.sendall(letter.MAGIC)
             assert post.ask(keeper.site.socket, "message", QUERY, patience=0).fields["status"] == "sent"
             idle[0].settimeout(30)
             assert idle[0].recv(1) == b"", "the one that waited longest is closed"
@@ -408,7 +413,7 @@ def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
 
 ASK = """
 import sys
-from ghofl.site import post
+from ghofl.site import letter, post
 from ghofl.site.letter import Letter
 reply = post.ask(sys.argv[1], "message", Letter({"recipe": open(sys.argv[2]).read()}), patience=float(sys.argv[3]))
 print(reply.fields["status"], len(reply.content))

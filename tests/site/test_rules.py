@@ -57,64 +57,6 @@ def history_of(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [False, True], ids=["any peers", "peers with keys"])
-def test_three_cohorts_of_which_every_site_knows_two_do_not_show_two_sites(tmp_path, keys):
-    """{0,1,2,3} + {0,1,4,5} − {2,3,4,5} is twice {0,1}; administrators re-open, each for what seems harmless."""
-    policy = 'peers = "peers.toml"\n' if keys else ""
-    paths, recipe_file = make_sites(tmp_path, 6, SECURE, policy, keys), tmp_path / "recipe.toml"
-    if keys:
-        lines = [f'site-{i} = "{(tmp_path / f"key-{i}.pub").read_text()}"' for i in range(6)]
-        (tmp_path / "peers.toml").write_text("\n".join(lines))
-    first, second, third = ([paths[i] for i in cohort] for cohort in ((0, 1, 2, 3), (0, 1, 4, 5), (2, 3, 4, 5)))
-    assert len(run(InProcess(first), SECURE, settings(tmp_path / "1")).total.roster) == 4
-    for path in first[:2]:
-        assert reopen(path, recipe_file, names_of(second)).exit_code == 0
-    assert len(run(InProcess(second), SECURE, settings(tmp_path / "2")).total.roster) == 4
-    for path in third:
-        assert reopen(path, recipe_file, names_of(third)).exit_code == 0
-    with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
-        run(InProcess(third), SECURE, settings(tmp_path / "3"))
-    sites = json.loads((tmp_path / "3" / "report.json").read_text())["sites"]
-    assert all("would show site-0, site-1 by themselves" in what for what in sites.values()), sites
-
-
-@pytest.mark.slow
-def test_a_server_that_leaves_out_what_sites_know_is_refused_by_peers_with_keys(tmp_path, monkeypatch):
-    paths, recipe_file = make_sites(tmp_path, 3, SECURE, 'peers = "peers.toml"\n', keys=True), tmp_path / "recipe.toml"
-    lines = [f'site-{i} = "{(tmp_path / f"key-{i}.pub").read_text()}"' for i in range(3)]
-    (tmp_path / "peers.toml").write_text("\n".join(lines))
-    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
-    for path in paths:
-        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
-
-    class Forgetful(InProcess):
-        def ask(self, action, letters, seconds, size):
-            def without(letter):
-                return Letter({key: value for key, value in letter.fields.items() if key != "known"}, letter.payload)
-
-            yield from super().ask(action, {node: without(letter) for node, letter in letters.items()}, seconds, size)
-
-    with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
-        run(Forgetful(paths), SECURE, settings(tmp_path / "2"))
-    assert "did not sign its key" in (tmp_path / "2" / "report.json").read_text()
-    assert len(run(InProcess(paths), SECURE, settings(tmp_path / "3")).total.roster) == 3
-
-
-@pytest.mark.slow
-def test_a_site_that_vanishes_on_purpose_is_not_what_the_others_show(tmp_path):
-    """Re-opened for all five, one vanishes: the others' sum would be that one's, by difference, so they do not sign."""
-    paths, recipe_file = make_sites(tmp_path, 5, SECURE, "corruption = 0.0\n"), tmp_path / "recipe.toml"
-    plan = {"dropout": 0.2, "corruption": 0.0}
-    run(InProcess(paths), SECURE, settings(tmp_path / "1", **plan))
-    for path in paths:
-        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
-    with pytest.raises(FederationError, match="0 of 5 clients signed"):
-        run(InProcess(paths, dead={104: "mask"}), SECURE, settings(tmp_path / "2", **plan))
-    assert "would show site-4 by itself" in (tmp_path / "2" / "report.json").read_text()
-    assert [len(history_of(path).reveals) for path in paths] == [1] * 5
-
-
-@pytest.mark.slow
 def test_one_row_more_is_not_shown_by_a_second_sum_of_the_same_sites(tmp_path):
     paths, recipe_file = make_sites(tmp_path, 3, SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths), SECURE, settings(tmp_path / "1"))

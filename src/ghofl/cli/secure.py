@@ -9,9 +9,10 @@ import typer
 from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile, TotalOutput
+from ghofl.federation.round import ACTIONS, LEAST, Options
 from ghofl.mail import letters
-from ghofl.mail.at_site import ACTIONS, answer_letter
-from ghofl.mail.round_folder import LEAST, Options, RoundFolder, Standing
+from ghofl.mail.at_site import answer_letter
+from ghofl.mail.round_folder import RoundFolder, Standing
 from ghofl.recipe import Recipe
 from ghofl.site.site import Site
 from ghofl.wire.total import Total
@@ -59,7 +60,7 @@ def open_round(
         raise typer.BadParameter(
             "--dropout and --corruption are shares from 0 to below 1, and --min-sites is 1 or more."
         )
-    named = "" if peers is None else peers.read_text(encoding="utf-8")
+    named = None if peers is None else peers.read_text(encoding="utf-8")
     opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_sites, named))
     invitation = opened.invite()
     result = {"round": opened.round_id, "letters": [str(invitation)]}
@@ -134,7 +135,7 @@ def _command(action: str) -> Callable[..., None]:
         """Answer one kind of letter."""
         _answer(action, site, letter, output, force, json)
 
-    asked = f"{1 + ACTIONS.index(action)}-{action}/{'invitation' if action == 'join' else 'north'}.letter"
+    asked = f"{1 + ACTIONS.index(action)}-{action}/{'invitation' if action == 'join' else '1-north'}.letter"
     command.__doc__ = (
         f"At a site: answer the server's letter with {WHAT[action]}.\n\n"
         f"Example: ghofl secure {action} site.toml {asked} -o north-{action}.letter"

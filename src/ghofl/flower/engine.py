@@ -6,22 +6,21 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.serverapp import Grid
 
 from ghofl import files
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.server.asking import Answer, Node
-from ghofl.site.letter import Letter
+from ghofl.site.letter import Letter, fields_of
 
-FIELDS, PAYLOAD = "ghofl", "ghofl.payload"
+LETTER = "ghofl.letter"
 STYPE = "ghofl.bytes"
 BATCH_BYTES = 32 * 2**20  # about how much is pulled or pushed at once
 MAX_BATCH = 256
-MAX_FIELDS, FIELD_BYTES = 32, 64 * 2**10  # of a node's answer
+FIELD_BYTES = 128 * 2**10  # of a node's answer, which may say much about earlier sums
 SMALL_PIECE = 2**18  # bytes: on average, the pieces of a payload may not be smaller
 LARGE = 2**20  # bytes from which a payload is put into a file
 PIECE = 4 * 2**20  # bytes of a payload per array: Flower holds an array three times while it assembles it
@@ -30,12 +29,10 @@ SOON, LATER = 0.1, 1.0  # seconds between two looks for answers, at first and la
 
 
 def to_records(letter: Letter) -> RecordDict:
-    """A letter as Flower carries it: bytes travel as an array, which Flower sends in chunks."""
-    records = RecordDict({FIELDS: ConfigRecord(dict(letter.fields))})
-    if letter.payload:
-        pieces = [letter.content[start : start + PIECE] for start in range(0, len(letter.payload), PIECE)]
-        records[PAYLOAD] = ArrayRecord({f"{i:06d}": _array(piece) for i, piece in enumerate(pieces)})
-    return records
+    """A letter as Flower carries it: its head and the pieces of its payload as arrays, which Flower sends in chunks."""
+    content = letter.content
+    pieces = [letter.head, *(content[start : start + PIECE] for start in range(0, len(content), PIECE))]
+    return RecordDict({LETTER: ArrayRecord({f"{i:06d}": _array(piece) for i, piece in enumerate(pieces)})})
 
 
 def from_records(records: RecordDict, spool: Path | None = None, limit: int | None = None) -> Letter:
@@ -45,46 +42,31 @@ def from_records(records: RecordDict, spool: Path | None = None, limit: int | No
     raised for a payload of more bytes, for one in too many pieces, and for more fields than an answer has, before
     anything is assembled or written.
     """
-    fields, payload = records.get(FIELDS), records.get(PAYLOAD)
-    if not isinstance(fields, ConfigRecord):
+    arrays = records.get(LETTER)
+    if not isinstance(arrays, ArrayRecord) or not arrays:
         return Letter()
-    arrays = payload if isinstance(payload, ArrayRecord) else ArrayRecord()
+    head, *pieces = [array.data for _, array in sorted(arrays.items())]
     if limit is not None:
-        _check_fields(fields)
-        _check_pieces(arrays, limit)
-    pieces = [array.data for _, array in sorted(arrays.items())]
-    if spool is None or sum(map(len, pieces)) < LARGE:
-        return Letter(dict(fields), b"".join(pieces))
+        _check_answer(head, pieces, limit)
+    size = sum(map(len, pieces))
+    fields = fields_of(head, size)
+    if spool is None or size < LARGE:
+        return Letter(fields, b"".join(pieces))
     path = spool / secrets.token_hex(16)
     with files.replacing(path, files.PRIVATE) as file:
         for piece in pieces:
             file.write(piece)
-    return Letter(dict(fields), FileBytes(path))
+    return Letter(fields, FileBytes(path))
 
 
-def _check_fields(fields: ConfigRecord) -> None:
-    if len(fields) > MAX_FIELDS:
-        raise MessageError(f"an answer with {len(fields)} fields came, and at most {MAX_FIELDS} are allowed.")
-    if sum(len(key) + _size_of(value) for key, value in fields.items()) > FIELD_BYTES:
+def _check_answer(head: bytes, pieces: Sequence[bytes], limit: int) -> None:
+    most, came = 16 + limit // min(PIECE, SMALL_PIECE), sum(map(len, pieces))
+    if len(head) > FIELD_BYTES:
         raise MessageError(f"an answer with over {FIELD_BYTES:,} bytes in its fields came; the node runs another app.")
-
-
-def _size_of(value: Any) -> int:
-    """The approximate bytes of a value that Flower allows in a configuration record."""
-    if isinstance(value, list):
-        return sum(map(_size_of, value))
-    return len(value) if isinstance(value, str | bytes) else 8
-
-
-def _check_pieces(arrays: ArrayRecord, limit: int) -> None:
-    most = 16 + limit // min(PIECE, SMALL_PIECE)
-    if len(arrays) > most:
-        raise MessageError(f"a payload in {len(arrays):,} pieces came, and this query allows {most:,}.")
-    came = 0
-    for array in arrays.values():
-        came += len(array.data)
-        if came > limit:
-            raise MessageError(f"a payload of over {limit:,} bytes came, which is more than this query allows.")
+    if len(pieces) > most:
+        raise MessageError(f"a payload in {len(pieces):,} pieces came, and this query allows {most:,}.")
+    if came > limit:
+        raise MessageError(f"a payload of over {limit:,} bytes came, which is more than this query allows.")
 
 
 def _array(content: bytes) -> Array:

@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ghofl.names import WHY_NO_SITE_NAME, is_site_name
 from ghofl.secure.errors import PlanError, WireError
 from ghofl.secure.graph import Graph, Plan, arrange
 from ghofl.secure.keys import KEY_BYTES, commitment, pair_key
@@ -52,6 +53,8 @@ class Participant:
 
     def __post_init__(self) -> None:
         _check_text("a participant's name", self.name)
+        if not is_site_name(self.name):
+            raise PlanError(f"a participant is called {self.name!r}, which is {WHY_NO_SITE_NAME}")
         if len(self.key) != KEY_BYTES:
             raise PlanError(f"the identity key of {self.name!r} has {len(self.key)} bytes; keys have {KEY_BYTES}.")
 

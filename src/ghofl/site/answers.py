@@ -143,7 +143,9 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         fields["known"] = known
     if site.auth_key:
         content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public, known)
-        fields["signature"] = binding.sign(site.auth_key, content)
+        first = memory.get(f"round/{round_id}/signature") or b""
+        fields["signature"] = binding.sign(site.auth_key, content, first)
+        memory.put(f"round/{round_id}/signature", fields["signature"])
     return Letter(fields)
 
 

@@ -32,8 +32,11 @@ def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def sign(key_file: str | Path, content: bytes) -> bytes:
-    """The signature of a node's private key, an OpenSSH file, on some content."""
+def sign(key_file: str | Path, content: bytes, first: bytes = b"") -> bytes:
+    """The signature of a node's private key, an OpenSSH file, on some content.
+
+    No two of them are the same: `first` is returned where it is one, so that asking twice gives the same bytes.
+    """
     try:
         key = load_ssh_private_key(Path(key_file).read_bytes(), password=None)
     except (ValueError, TypeError, NotImplementedError, UnsupportedAlgorithm) as error:
@@ -43,7 +46,7 @@ def sign(key_file: str | Path, content: bytes) -> bytes:
         ) from None
     if not isinstance(key, EllipticCurvePrivateKey):
         raise SiteError(f"{key_file} is not an elliptic-curve key; make one with ssh-keygen -t ecdsa -b 384.")
-    return key.sign(content, ECDSA(SHA384()))
+    return first if is_signed(key.public_key(), first, content) else key.sign(content, ECDSA(SHA384()))
 
 
 def is_signed(key: EllipticCurvePublicKey, signature: bytes, content: bytes) -> bool:

@@ -184,19 +184,20 @@ class Keeper:
             else:
                 busy = "this site gets more questions than it answers per minute; ask again later."
                 reply = refusal(PolicyError(busy))
-        post.send(link, {"fields": reply.fields}, reply.content, time.monotonic() + LETTER_TIME)
+        post.send(link, reply, time.monotonic() + LETTER_TIME)
 
-    def _answer(self, head: dict[str, object], payload: bytes) -> Letter:
+    def _answer(self, head: bytes, payload: bytes) -> Letter:
         try:
-            action = head.get("action")
-            if action not in ACTIONS or set(head) != {"action", "fields"}:
+            query = Letter.of(head, payload)
+            action = query.fields.get("action")
+            if action not in ACTIONS:
                 raise PolicyError(f"this site answers only {', '.join(ACTIONS)}.")
             site = Site.load(self.path)
             if (site.name, site.folder) != (self.site.name, self.site.folder):
                 raise SiteError(
                     f"{self.path} names another site or folder than when this keeper started; restart the keeper."
                 )
-            return answer(str(action), Letter(post.fields_of(head), payload), site, site.memory())
+            return answer(str(action), query, site, site.memory())
         except Exception as error:
             return refusal(error, self.site.name)
 

@@ -1,15 +1,42 @@
-"""Letters between server and sites, whatever carries them."""
+"""Letters between server and sites, and their bytes, which are the same on a network, on a socket and in a file::
 
+    "ghofl letter 1\\n"   4 bytes: length of the fields   8 bytes: length of the payload   fields, JSON   payload
+
+Lengths are big-endian. Fields are texts, whole numbers, truth values, bytes (``{"bytes": base64}``) and lists of these.
+Nothing else is understood, and nothing is ever unpickled or run.
+"""
+
+import base64
+import hashlib
+import json
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ghofl.errors import MessageError
 from ghofl.files import FileBytes
+
+MAGIC, SIZES = b"ghofl letter 1\n", struct.Struct(">IQ")
+START = len(MAGIC) + SIZES.size
+MOST_FIELDS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A question or an answer: a few named values, and bytes of any size, in memory or in a file."""
+    """A question or an answer: a few named values, and bytes of any size, in memory or in a file.
+
+    Guarantees
+    ----------
+    ``Letter.from_bytes(letter.to_bytes()) == letter``; bytes that are not a letter's, no more and no less, raise
+    `MessageError`.
+
+    Examples
+    --------
+    >>> letter = Letter({"status": "sent", "signatures": [b"1", b"2"]}, b"moments")
+    >>> Letter.from_bytes(letter.to_bytes()) == letter
+    True
+    """
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     payload: bytes | FileBytes = field(default=b"", repr=False)
@@ -18,3 +45,84 @@ class Letter:
     def content(self) -> bytes:
         """The payload in memory."""
         return self.payload if isinstance(self.payload, bytes) else self.payload[:].tobytes()
+
+    @property
+    def head(self) -> bytes:
+        """All bytes before the payload; whoever carries a large one writes it after them, without a copy of both."""
+        text = json.dumps({key: _plain(value) for key, value in self.fields.items()}, sort_keys=True).encode()
+        return MAGIC + SIZES.pack(len(text), len(self.payload)) + text
+
+    @property
+    def sha256(self) -> bytes:
+        """The hash of its bytes."""
+        digest = hashlib.sha256(self.head)
+        digest.update(self.content)
+        return digest.digest()
+
+    def to_bytes(self) -> bytes:
+        """The letter as bytes."""
+        return b"".join((self.head, self.content))
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview) -> "Letter":
+        """The letter in some bytes, which may come from anyone."""
+        end = START + sizes_of(bytes(data[:START]))[0]
+        return cls.of(bytes(data[:end]), bytes(data[end:]))
+
+    @classmethod
+    def of(cls, head: bytes, payload: bytes | FileBytes) -> "Letter":
+        """The letter with this head, which may come from anyone, and the payload that came after it."""
+        return cls(fields_of(head, len(payload)), payload)
+
+
+def sizes_of(start: bytes) -> tuple[int, int]:
+    """The lengths of fields and payload in a letter's first `START` bytes; raises where they begin something else."""
+    if len(start) != START or not start.startswith(MAGIC):
+        raise MessageError("what came is not a letter; give what the other side of the federation wrote.")
+    size, length = SIZES.unpack(start[len(MAGIC) :])
+    return size, length
+
+
+def text_of(letter: Letter, name: str) -> str:
+    """The text in a field; raises where there is none."""
+    value = letter.fields.get(name)
+    if not isinstance(value, str):
+        raise MessageError(f"the letter has no {name!r}; it was not written by this version of ghofl.")
+    return value
+
+
+def fields_of(head: bytes, length: int) -> dict[str, Any]:
+    """The fields in a letter's head, which may come from anyone and was followed by a payload of this length."""
+    size, announced = sizes_of(head[:START])
+    if (len(head), length) != (START + size, announced):
+        raise MessageError(
+            f"a letter of {len(head):,} and {length:,} bytes came where {START + size:,} and {announced:,} were "
+            "announced; ask for it again."
+        )
+    try:
+        values = json.loads(head[START:])
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, dict):
+        raise MessageError("the fields of a letter are not a JSON object; it was not written by ghofl.")
+    if len(values) > MOST_FIELDS:
+        raise MessageError(f"a letter with {len(values)} fields came, and at most {MOST_FIELDS} are allowed.")
+    return {key: list(map(_value, each)) if isinstance(each, list) else _value(each) for key, each in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, str | int):
+        return value
+    text = value.get("bytes") if isinstance(value, dict) and len(value) == 1 else None
+    try:
+        return base64.b64decode(text, validate=True)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise MessageError(
+            "a field of a letter is neither a text, a whole number, bytes, nor a list of those."
+        ) from None

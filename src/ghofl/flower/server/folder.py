@@ -6,7 +6,7 @@
     messages/ID.ghofl     every accepted message, as it came: the journal of the plain mode
     removed/ID.ghofl      messages that were taken out again; ID.json where the message was forgotten too
     incoming/             answers that are being checked
-    round/                a secure round in progress: its state, so that it can continue
+    round/                a secure round in progress, so that it can continue: see `federation.round`
     total.ghofl           the exact total
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts
     heads/NAME.ghofl      classifiers of that total
@@ -24,7 +24,6 @@ import json
 import logging
 import secrets
 import shutil
-import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +33,6 @@ from ghofl import files
 from ghofl.errors import BusyError, FederationError, GhoflError
 from ghofl.files import FileBytes
 from ghofl.recipe import Recipe
-from ghofl.secure import ServerState
 from ghofl.wire.envelope import peek
 from ghofl.wire.releases import Releases, copies_folder
 from ghofl.wire.total import Total
@@ -47,7 +45,6 @@ ROSTER, GUARANTEE = "roster.json", "guarantee.json"
 FOLDERS = ("messages", "removed", "heads", "old-heads")
 FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, HTML, REFUSED)
 MOMENT = 0.2  # seconds for which a process that only checks for a server may hold the lock
-IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 
 
 class RunFolder:
@@ -78,7 +75,6 @@ class RunFolder:
         except BaseException:
             self._lock.close()
             raise
-        self._next_save = 0.0
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -214,36 +210,14 @@ class RunFolder:
             return self.releases.count(released)
         return self.releases.count(released, exact)
 
-    def save_stage(self, closed: ServerState | None, state: ServerState) -> None:
-        """Save a round between two stages: its state, and the state in which its last stage was closed."""
-        folder = self.path / "round"
-        files.private_folder(folder)
-        if closed is not None:
-            files.write(folder / f"closed-{state.stage}", closed.to_bytes(), files.PRIVATE)
-        files.write(folder / "state", state.to_bytes(), files.PRIVATE)
-        for path in folder.glob("closed-*"):
-            if path.name != f"closed-{state.stage}":
-                path.unlink()
-
-    def save_progress(self, state: ServerState) -> None:
-        """Save the progress of a stage, as often as possible without slowing the round down."""
-        started = time.monotonic()
-        if started >= self._next_save:
-            files.write(self.path / "round" / "state", state.to_bytes(), files.PRIVATE)
-            self._next_save = time.monotonic() + IDLE_SHARE * (time.monotonic() - started)
-
-    def round(self) -> tuple[ServerState | None, ServerState] | None:
-        """The round in progress: the state in which its last stage was closed, and its current state."""
-        folder = self.path / "round"
-        if not (folder / "state").exists():
-            return None
-        state = ServerState.from_bytes((folder / "state").read_bytes())
-        closed = folder / f"closed-{state.stage}"
-        return (ServerState.from_bytes(closed.read_bytes()) if closed.exists() else None), state
+    @property
+    def round(self) -> Path:
+        """Where a secure round in progress is kept."""
+        return self.path / "round"
 
     def end_round(self) -> None:
         """Forget the round."""
-        shutil.rmtree(self.path / "round", ignore_errors=True)
+        shutil.rmtree(self.round, ignore_errors=True)
 
     def write(self, name: str, content: str | dict[str, Any] | list[Any]) -> None:
         """Write a text, or values as JSON."""

@@ -1,0 +1,1 @@
+"""One secure round at the server, whatever carries its letters."""
