@@ -17,6 +17,7 @@ SECONDS = {
     "tests/flower/test_walk_through.py": 70,
     "tests/test_installed.py": 60,
     "tests/flower/test_simulation.py": 50,
+    "tests/federation/test_rounds.py": 50,
     "tests/secure/test_rounds.py": 40,
     "tests/samples/test_embed.py": 40,
     "tests/test_aggregation.py": 35,

@@ -151,9 +151,11 @@ def test_a_round_counts_every_answer_once_and_takes_none_too_early_or_too_late(t
         here.receive("a", "mask", Letter())
     with pytest.raises(PolicyError, match="what a participant says about earlier sums is damaged"):
         here.receive("d", "join", Letter({"key": bytes(32), "known": "nonsense"}))
+    with pytest.raises(PolicyError, match="what a participant says about earlier sums is damaged"):
+        here.receive("d", "join", Letter({"key": bytes(32), "known": b"nonsense"}))
     with pytest.raises(PlanError, match="keys have 32"):
         here.receive("d", "join", Letter({"key": b"short"}))
-    for odd in ({"key": "text"}, {"key": bytes(32), "known": b"x"}, {"key": bytes(32), "signature": 5}):
+    for odd in ({"key": "text"}, {}, {"key": bytes(32), "signature": 5}):
         with pytest.raises(MessageError, match="is not bytes"):
             here.receive("d", "join", Letter(odd))
     here.close()

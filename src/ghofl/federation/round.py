@@ -24,13 +24,13 @@ from typing import Any, TypeVar
 
 from ghofl import files, secure
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
+from ghofl.federation.joining import check_join, check_peer, check_registered
 from ghofl.moments import Layout
-from ghofl.names import WHY_NO_SITE_NAME, is_site_name, shown
+from ghofl.names import shown
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.site import binding
 from ghofl.site.cohorts import round_plan
-from ghofl.site.known import Known
 from ghofl.site.letter import Letter
 from ghofl.site.policy import load_peers
 from ghofl.wire.total import Total
@@ -40,9 +40,8 @@ LEAST = 3  # sites of a round
 UNKNOWN = ""  # the hash of an answer that was saved before its hash was
 CONTROL = 64 * 2**10  # the most bytes of an answer to "join", which has a key and a signature
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
-RECIPE, ROUND, PEERS, JOINED, CAME, STATE = (
-    "recipe.toml", "round.json", "peers.toml", "joined.json", "came.json", "state",
-)  # fmt: skip
+RECIPE, ROUND, PEERS = "recipe.toml", "round.json", "peers.toml"
+JOINED, CAME, STATE = "joined.json", "came.json", "state"
 log = logging.getLogger("flwr")
 
 T = TypeVar("T")
@@ -76,7 +75,8 @@ class Round:
         self.path = Path(path)
         self.recipe = self._kept(RECIPE, lambda data: Recipe.from_toml(data.decode()))
         self.round_id, self.options = self._kept(ROUND, _read_round)
-        self._joined, self._came = self._kept(JOINED, _read_joined), self._kept(CAME, _read_came)
+        self._joined = self._kept(JOINED, _read_joined)
+        self._came = self._kept(CAME, lambda data: {action: dict(each) for action, each in json.loads(data).items()})
         self._peers = load_peers(self.path / PEERS)
         self._state, self._payloads = self._load_state()
         for name in self.came:
@@ -151,10 +151,10 @@ class Round:
         """
         content = letter.content
         digest, first = _digest(action, letter, content), self._came.get(action, {}).get(name)
-        if first is not None and first not in (UNKNOWN, digest):
-            raise RosterError(f"a second, different {action!r} of {name!r} came; the first one counts. Leave it out.")
-        if first is not None:
+        if first in (UNKNOWN, digest):
             return False
+        if first is not None:
+            raise RosterError(f"a second, different {action!r} of {name!r} came; the first one counts. Leave it out.")
         if action != self.action:
             raise MessageError(
                 f"this is the answer to {shown(action, 20)!r}, and the round is at {self.action!r}: it came too late or "
@@ -225,39 +225,14 @@ class Round:
             self._next_save = time.monotonic() + IDLE_SHARE * (time.monotonic() - started)
 
     def _join(self, name: str, letter: Letter, registered: bytes) -> None:
-        key, signature = letter.fields.get("key", b""), letter.fields.get("signature", b"")
-        known = letter.fields.get("known", "")
-        if not isinstance(key, bytes) or not isinstance(signature, bytes) or not isinstance(known, str):
-            raise MessageError("its key or signature is not bytes, or what it knows of earlier sums is not a text.")
-        if not is_site_name(name):
-            raise MessageError(f"it calls itself {shown(name)!r}, which is {WHY_NO_SITE_NAME}")
-        Participant(name, key)
-        Known.from_text(known)  # what sites could not read would end the round for all of them
-        if any(other.fields["key"] == key for other in self._joined.values()):
+        check_join(name, letter)
+        if any(other.fields["key"] == letter.fields["key"] for other in self._joined.values()):
             raise RosterError(f"{name!r} uses the key of another site; let it join from its own folder.")
-        content = binding.statement(self.recipe.fingerprint, self.round_id, name, key, known)
-        self._check_signature(name, signature, content, registered)
-        self._joined[name] = letter
-
-    def _check_signature(self, name: str, signature: bytes, content: bytes, registered: bytes) -> None:
-        """Raise unless the site's key of this round is signed by a key that was known before.
-
-        That is the key of this name in the file of peers, if there is one: a site's keeper has its own key, which its
-        node, and whatever app runs there, cannot read. Without the file it is the key that the node is registered with.
-        """
         if self.options.peers is not None:
-            if name not in self._peers or not binding.is_signed(self._peers[name], signature, content):
-                raise MessageError(
-                    f"{name!r} is not in the file of peers, or its key there did not sign its round key; check its "
-                    "auth_key, and that file."
-                )
+            check_peer(name, letter, self.recipe.fingerprint, self.round_id, self._peers)
         elif self.options.authenticated:
-            key = binding.load_public_key(registered, name) if registered else None
-            if key is None or not binding.is_signed(key, signature, content):
-                raise MessageError(
-                    "its round key is not signed by the key that its node is registered with, or is signed by another key; "
-                    "give the site that auth_key, or run with authenticated=false where nodes have no keys."
-                )
+            check_registered(name, letter, self.recipe.fingerprint, self.round_id, registered)
+        self._joined[name] = letter
 
     def _begin(self) -> tuple[ServerState, dict[str, bytes]]:
         least, participants = max(LEAST, self.options.min_sites), self.participants
@@ -321,9 +296,8 @@ class Round:
 
 def after_failure(path: str | Path) -> str:
     """What sites need before another round, if the one in this folder cannot be completed."""
-    if not (Path(path) / f"closed-{secure.SERVER_STAGES[-1]}").exists():
-        return ""
-    return (
+    is_revealing = (Path(path) / f"closed-{secure.SERVER_STAGES[-1]}").exists()
+    return is_revealing * (
         "Sites that revealed their shares in this round join another when their administrators re-open them "
         "(ghofl flower reopen)."
     )
@@ -346,10 +320,6 @@ def _read_round(data: bytes) -> tuple[str, Options]:
 
 def _read_joined(data: bytes) -> dict[str, Letter]:
     return {name: Letter.from_bytes(bytes.fromhex(text)) for name, text in json.loads(data).items()}
-
-
-def _read_came(data: bytes) -> dict[str, dict[str, str]]:
-    return {action: dict(answers) for action, answers in json.loads(data).items()}
 
 
 def _write(path: Path, values: dict[str, Any]) -> None:
