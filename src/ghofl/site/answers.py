@@ -143,9 +143,7 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
         fields["known"] = known
     if site.auth_key:
         content = binding.statement(recipe.fingerprint, round_id, site.name, identity.public, known)
-        first = memory.get(f"round/{round_id}/signature") or b""
-        fields["signature"] = binding.sign(site.auth_key, content, first)
-        memory.put(f"round/{round_id}/signature", fields["signature"])
+        fields["signature"] = binding.sign_once(site.auth_key, content, f"round/{round_id}/signature", memory)
     return Letter(fields)
 
 

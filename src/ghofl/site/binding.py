@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from ghofl.errors import SiteError
 from ghofl.names import shown
 from ghofl.secure import Participant
+from ghofl.site.memory import Memory
 
 
 def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known: str = "") -> bytes:
@@ -32,11 +33,15 @@ def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-def sign(key_file: str | Path, content: bytes, first: bytes = b"") -> bytes:
-    """The signature of a node's private key, an OpenSSH file, on some content.
+def sign_once(key_file: str | Path, content: bytes, place: str, memory: Memory) -> bytes:
+    """A node's signature on some content; no two are the same, so the first is kept, and given again while it is true."""
+    signature = sign(key_file, content, memory.get(place) or b"")
+    memory.put(place, signature)
+    return signature
 
-    No two of them are the same: `first` is returned where it is one, so that asking twice gives the same bytes.
-    """
+
+def sign(key_file: str | Path, content: bytes, first: bytes = b"") -> bytes:
+    """The signature of a node's private key, an OpenSSH file, on some content: `first`, where that is one."""
     try:
         key = load_ssh_private_key(Path(key_file).read_bytes(), password=None)
     except (ValueError, TypeError, NotImplementedError, UnsupportedAlgorithm) as error:
