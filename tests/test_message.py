@@ -127,7 +127,7 @@ HOSTILE_HEADERS = [
     ("path as id", {"id": "../../etc/passwd"}, "not 32 hexadecimal digits"),
     ("id of another type", {"id": 3}, "not 32 hexadecimal digits"),
     ("control characters in the site", {"site": "a\x1b[2J"}, "names are printable"),
-    ("long site", {"site": "a" * 65}, "not up to 64 characters"),
+    ("long site", {"site": "a" * 65}, "names of up to 64 characters"),
     ("other layout", {"layout": {"classes": 3}}, "form 'None'"),
     ("square matrices", {"layout": {"matrices": "full"}}, "travel as their 'upper triangle'"),
     ("wrong row count", {"rows": 10**9}, "header counts 1000000000 rows"),

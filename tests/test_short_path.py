@@ -466,7 +466,7 @@ def test_every_head_shows_itself_on_one_line(name, rng):
 def test_names_of_strangers_are_text_in_a_notebook_and_nothing_else():
     odd = ("<script>alert(1)</script>", "b'\"&", "c")
     recipe = Recipe(classes=odd, encoder=Encoder(dim=2, name="<b>x</b>"))
-    message = ghofl.message(recipe, "<i>site</i>", [[1.0, 2.0], [2.0, 1.0], [0.0, 1.0]], list(odd))
+    message = ghofl.message(recipe, "<i>site<i>", [[1.0, 2.0], [2.0, 1.0], [0.0, 1.0]], list(odd))
     total = ghofl.total([message])
     for value in (recipe, message, total):
         shown = value._repr_html_()

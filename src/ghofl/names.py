@@ -12,7 +12,7 @@ _HEX = frozenset("0123456789abcdef")
 NAMES_ARE = (
     "names are printable texts in Unicode's normal form C, without control, bidirectional or invisible characters."
 )
-WHY_NO_SITE_NAME = f"not up to {SITE_LENGTH} characters and free of / and \\; {NAMES_ARE}"
+WHY_NO_SITE_NAME = f"sites have names of up to {SITE_LENGTH} characters, without / and \\; {NAMES_ARE}"
 # Characters that Python calls printable although they show nothing: Unicode's Default_Ignorable_Code_Point, and blanks.
 _INVISIBLE = (
     (0x034F, 0x034F), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x2800, 0x2800), (0x3164, 0x3164),

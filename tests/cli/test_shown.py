@@ -164,11 +164,17 @@ def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
 
 
 def test_bars_of_a_chart_reach_to_the_ends_of_the_interval(folder):
-    from ghofl.report.charts import charts_of
+    from ghofl.report.charts import BLUE, charts_of
     from ghofl.report.findings import HeadLine
 
     found = Findings.of_total(ghofl.Total.load("total.ghofl"), "A run")
     lines = (HeadLine("lda", 0.9, 1000, {"accuracy_interval": [0.8, 0.95]}), HeadLine("nb", 0.7, 500))
-    bars = charts_of(replace(found, heads=lines))["payload"]["data"][0]["error_y"]
-    assert bars["array"] == pytest.approx([5.0, 0.0])
-    assert bars["arrayminus"] == pytest.approx([10.0, 0.0])
+    drawn = charts_of(replace(found, heads=lines))["payload"]
+    number = r"(-?[\d.]+)"
+    points = [float(y) for y in re.findall(rf'<use [^>]*y="{number}"[^>]*{BLUE}', drawn)]
+    bars = re.findall(rf'd="M {number} {number}\s+L {number} {number}\s+"[^>]*stroke: {BLUE}', drawn)
+    unit = (points[1] - points[0]) / 20  # pixels of one per cent: 90 stands above 70
+    ends = [
+        ((float(low) - y) / unit, (y - float(high)) / unit) for (_, low, _, high), y in zip(bars, points, strict=True)
+    ]
+    assert ends == [pytest.approx((10.0, 5.0)), pytest.approx((0.0, 0.0))]

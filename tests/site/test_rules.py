@@ -63,7 +63,7 @@ def test_one_row_more_is_not_shown_by_a_second_sum_of_the_same_sites(tmp_path):
     with np.load(tmp_path / "2.npz") as data:
         x, y = data["x"], data["y"]
     np.savez(tmp_path / "2.npz", x=np.vstack([x, x[:1] + 1]), y=np.append(y, y[0]))
-    assert invoke("check", paths[2], "--recipe", recipe_file, "--again").exit_code == 0
+    assert invoke("check", paths[2], "--recipe", recipe_file, "--again").exit_code == 4
     for path in paths[:2]:
         assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
     assert "would show site-2 by itself" in str(reopen(paths[2], recipe_file, names_of(paths)).exception)

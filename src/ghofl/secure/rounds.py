@@ -54,7 +54,7 @@ class Participant:
     def __post_init__(self) -> None:
         _check_text("a participant's name", self.name)
         if not is_site_name(self.name):
-            raise PlanError(f"a participant is called {self.name!r}, which is {WHY_NO_SITE_NAME}")
+            raise PlanError(f"a participant is called {self.name!r}, which is not allowed: {WHY_NO_SITE_NAME}")
         if len(self.key) != KEY_BYTES:
             raise PlanError(f"the identity key of {self.name!r} has {len(self.key)} bytes; keys have {KEY_BYTES}.")
 

@@ -193,7 +193,7 @@ def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
     if not is_hex(header.get("id"), ID_DIGITS):
         raise MessageError(f"the message id {shown(header.get('id'), 40)!r} is not 32 hexadecimal digits.")
     if not is_site_name(header.get("site")):
-        raise MessageError(f"the site name {shown(header.get('site'), 64)!r} is {WHY_NO_SITE_NAME}")
+        raise MessageError(f"the site name {shown(header.get('site'), 64)!r} is not allowed: {WHY_NO_SITE_NAME}")
     if not is_share(header["clipped"]):
         raise MessageError(
             f"the share of clipped entries is {shown(header['clipped'], 20)}; it is from 0 to 1, or null."
