@@ -40,7 +40,7 @@ def test_on_rows_of_its_own_gaussians_the_log_loss_is_the_true_posterior_s(name,
         head = HEADS["rda"].fit(gaussians, blended)
     else:
         head = HEADS[name].fit(gaussians)
-    found = calibrate(head, gaussians, HEADS[name].fit)
+    found = calibrate(HEADS[name], head, gaussians)
     drawn = draw(gaussians, 20_000, np.random.default_rng(9), 1.0, 0.0)
     z, priors = drawn.z.astype(float), gaussians.counts / gaussians.rows
     truth = np.stack(
@@ -62,7 +62,7 @@ def test_calibration_never_makes_a_head_worse_on_its_own_synthetic_rows(name, ro
     x, y = blobs(rng, rows=rows, spread=0.7)
     gaussians = gaussians_of(recipe_of(), x, y)
     head = HEADS[name].fit(gaussians)
-    found = calibrate(head, gaussians, HEADS[name].fit)
+    found = calibrate(HEADS[name], head, gaussians)
     own = rows >= 10 * 6 * (4 if HEADS[name].needs[0] == ("S",) else 1)
     truth = gaussians if own else denoise(gaussians, own=True)
     judged = head if own else HEADS[name].fit(redraw(truth, gaussians, np.random.default_rng(2)))
@@ -189,7 +189,7 @@ def test_a_student_heads_temperature_does_not_depend_on_its_tails(rng):
     student = HEADS["student"]
     heavy = student.fit(gaussians, student.Options(dof=5.0))
     light = replace(heavy, dof=np.asarray(1e9))
-    one, other = (calibrate(head, gaussians, student.fit, dispersion=1.7) for head in (heavy, light))
+    one, other = (calibrate(student, head, gaussians, dispersion=1.7) for head in (heavy, light))
     assert one.temperature == pytest.approx(other.temperature)
 
 
@@ -254,8 +254,8 @@ def test_a_head_of_class_covariances_is_not_taken_for_one_that_knows_nothing(rng
     gaussians = gaussians_of(recipe, x[:4000], y[:4000])
     head = HEADS["qda"].fit(gaussians)
     scores = head.scores(Features.of(recipe).values(x[4000:]))
-    found = calibrate(head, gaussians, HEADS["qda"].fit)
-    linear = calibrate(HEADS["lda"].fit(gaussians), gaussians, HEADS["lda"].fit)
+    found = calibrate(HEADS["qda"], head, gaussians)
+    linear = calibrate(HEADS["lda"], HEADS["lda"].fit(gaussians), gaussians)
     assert found.temperature <= 4.5 * max(linear.temperature, 1.0)
     right = [np.mean(p.argmax(axis=1) == y[4000:]) for p in (scores, found.probabilities(scores))]
     assert right[1] >= right[0] - 0.01

@@ -46,7 +46,7 @@ class Fit:
         return max(self.epochs, -(-self.least_steps // max(1, -(-rows // self.batch))))
 
 
-def train_head(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit = Fit()) -> LinearHead:  # noqa: B008
+def train_head(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit = Fit()) -> LinearHead:
     """The head that minimises cross-entropy on these rows."""
     centre, scale = x.mean(axis=0), x.std(axis=0) + np.float32(1e-6)
     w, b = np.zeros((x.shape[1], classes), np.float32), np.zeros(classes, np.float32)
@@ -78,7 +78,7 @@ def _adam(p: np.ndarray, g: np.ndarray, first: np.ndarray, second: np.ndarray, r
     p -= size * first / (np.sqrt(second / np.float32(1 - 0.999**step)) + np.float32(1e-8))
 
 
-def probe(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit = Fit()) -> tuple[LinearHead, float]:  # noqa: B008
+def probe(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit = Fit()) -> tuple[LinearHead, float]:
     """The ceiling: a head trained on everybody's rows, its decay chosen on a fifth of them held out; and that decay."""
     out = rng.permutation(len(x)) < len(x) // 5
     tried = [replace(fit, epochs=max(3, fit.epochs // 2), decay=decay) for decay in DECAYS]
