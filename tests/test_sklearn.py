@@ -113,7 +113,9 @@ def test_it_scores_and_predicts_as_scikit_learn_does(load, head, oracle):
     train, test, labels, _ = train_test_split(x, y, test_size=0.4, random_state=0, stratify=y)
     ours = make_pipeline(StandardScaler(), GaussianHeadClassifier(head)).fit(train, labels)
     theirs = make_pipeline(StandardScaler(), clone(oracle)).fit(train, labels)
-    scores = ours[-1].classifier_.scores(ours[-1]._rows(ours[0].transform(test)))  # calibration moves rows at the margins
+    scores = ours[-1].classifier_.scores(
+        ours[-1]._rows(ours[0].transform(test))
+    )  # calibration moves rows at the margins
     assert (scores.argmax(axis=1) == theirs.predict(test)).mean() >= 0.99
     assert (ours.predict(test) == theirs.predict(test)).mean() >= 0.98
 

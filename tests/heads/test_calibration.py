@@ -11,6 +11,7 @@ from ghofl.errors import HeadError, MessageError
 from ghofl.evaluation import Metrics
 from ghofl.gaussians import Gaussians, draw
 from ghofl.gaussians.predictive import denoise, redraw
+from ghofl.heads import calibration
 from ghofl.heads.calibration import Calibration, calibrate, dispersion_for, log_loss
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import recipe_for, simulate
@@ -158,6 +159,9 @@ def test_a_calibrated_head_is_read_as_it_was_written(rng, tmp_path):
         {"calibration": 3}, {"calibration": {"source": "magic", "priors": [0.5, 0.5]}},
         {"calibration": {"source": "draws", "priors": [0.5]}}, {"calibration": {"source": "draws", "priors": [2.0, -1.0]}},
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "bias": [1.0, float("inf")]}}, {"temperature": 0.0},
+        {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": [0.5, 0.6]}},
+        {"calibration": {"source": "draws", "priors": [1.0, 0.0], "in_force": [0.5, 0.5]}},
+        {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": "uniform"}},
     ],
 )  # fmt: skip
 def test_a_hostile_calibration_is_refused(change):
@@ -181,6 +185,20 @@ def test_the_dispersion_can_be_set(rng):
     total = total_of(recipe_of(), x, y)
     wide, usual = (Classifier.fit(total, "lda", dispersion=tau) for tau in (2.0, None))
     assert wide.temperature > 1.5 > usual.temperature
+
+
+@pytest.mark.parametrize(
+    ("parts", "tau"), [("lda+ridge", 2.5), ("lda+nearest_mean", 2.5), ("lda+student", 1.7), ("nearest_mean+qda", 1.7)]
+)
+def test_a_blend_is_judged_on_draws_as_wide_as_its_least_linear_part_allows(parts, tau, rng, monkeypatch):
+    """Every blend once counted as linear."""
+    monkeypatch.setattr(calibration, "dispersion_for", lambda dim, classes: 2.5)
+    gaussians, blend = gaussians_of(recipe_of(), *blobs(rng, spread=1.0)), HEADS["blend"]
+    options = blend.Options(parts=parts)
+    rule = blend.fit(gaussians, options)
+    found = {t: calibrate(blend, rule, gaussians, options, t).temperature for t in (None, 1.7, 2.5)}
+    assert found[None] == found[tau]
+    assert found[1.7] != found[2.5]
 
 
 def test_a_student_heads_temperature_does_not_depend_on_its_tails(rng):

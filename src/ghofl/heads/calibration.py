@@ -13,7 +13,8 @@ Draws come from the total's own Gaussians. A head of few rows is overconfident, 
 estimate of the Gaussians behind the total, and the judged head is one of as many redrawn rows (`gaussians.predictive`).
 Embeddings of networks have heavier tails than Gaussian rows, and the more classes there are, the more of them an outlier
 can be mistaken for: from 128 dimensions on draws get wider, up to τ² = log₂ C (at most 7) from 512 on, where LDA has the least
-log loss on held-out training rows of seven sets and two encoders; heads that are not linear do better with τ ≤ 1.7.
+log loss on held-out training rows of seven sets and two encoders; heads that are not linear, or not of the shared
+covariance alone, do better with τ ≤ 1.7.
 """
 
 from collections.abc import Mapping, Sequence
@@ -199,7 +200,7 @@ def calibrate(
     try:
         judged, truth = _choose_truth(head, rule, gaussians, options, has_own)
         usual = dispersion_for(gaussians.means.shape[1], gaussians.present)
-        own = usual if rule.is_linear else min(usual, DISPERSION)
+        own = usual if rule.is_linear and needs == ("B",) else min(usual, DISPERSION)
         tau = own if dispersion is None else dispersion
         spread = _own_spread(gaussians, truth) if judged is rule and needs == ("D",) else None
         least = 1 if has_own and gaussians.means.shape[1] > NARROW else OF_EACH

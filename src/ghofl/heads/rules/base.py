@@ -46,7 +46,7 @@ class Rule(Protocol):
 
     @property
     def is_linear(self) -> bool:
-        """Whether every part of the rule is linear in the features."""
+        """Whether planes divide the classes, by every part of the rule."""
         return False
 
     @property

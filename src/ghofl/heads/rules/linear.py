@@ -96,6 +96,11 @@ class Cosine(Rule):
     directions: Float[np.ndarray, "classes dim"]
     offsets: Float[np.ndarray, " classes"]
 
+    @property
+    def is_linear(self) -> bool:
+        """It is: the length of a row is the same for all classes."""
+        return True
+
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """The cosine with every direction."""
         return unit_rows(x) @ self.directions.T + self.offsets
