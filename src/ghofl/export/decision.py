@@ -15,11 +15,11 @@ def add_decision(graph: Graph, calibrated: str, probabilities: str, classifier: 
     factors = graph.op("Div", probabilities, graph.constant(limits))
     highest = graph.op("ReduceMax", factors, graph.constant([1], np.int64), keepdims=0)
     is_reached = graph.op("GreaterOrEqual", highest, graph.constant(1.0))
-    rest = graph.constant(-1, np.int64)
-    if np.isinf(limits).any():
-        free = graph.op("Where", graph.constant(np.isinf(limits), np.bool_), probabilities, graph.constant(-1.0))
-        rest = graph.op("ArgMax", free, axis=1, keepdims=0)
-    return graph.op("Where", is_reached, graph.op("ArgMax", factors, axis=1, keepdims=0), rest)
+    best = graph.op("ArgMax", factors, axis=1, keepdims=0)
+    if not np.isinf(limits).any():
+        return graph.op("Where", is_reached, best, graph.constant(-1, np.int64))
+    free = graph.op("Where", graph.constant(np.isinf(limits), np.bool_), probabilities, graph.constant(-1.0))
+    return graph.op("Where", is_reached, best, graph.op("ArgMax", free, axis=1, keepdims=0))
 
 
 def add_novelty(graph: Graph, x: str, rule: Novelty) -> str:
