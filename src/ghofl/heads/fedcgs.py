@@ -30,6 +30,7 @@ def fit_fedcgs(gaussians: Gaussians, options: FedCGSOptions = FedCGSOptions()) -
 
     Examples
     --------
+    >>> import numpy as np
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
