@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,8 @@ from ghofl.features import Features
 from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS, Head, Rule
-from ghofl.heads.calibration import Calibration, calibrate, priors_of
+from ghofl.heads.calibration import Calibration, calibrate
+from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import HeadSpec
@@ -192,18 +192,8 @@ class Classifier(Shown):
         return self.novelty_rule
 
     def decide(self, probabilities: Float[np.ndarray, "n classes"]) -> Int64[np.ndarray, " n"]:
-        """The class of each row: the most probable one, unless classes have thresholds.
-
-        Of the classes whose probability reaches their threshold, it is the one that exceeds it by the largest factor.
-        Where none does, it is the most probable class without a threshold, or −1 if every class has one.
-        """
-        if not self.thresholds:
-            return probabilities.argmax(axis=1)
-        limits = np.array([self.thresholds.get(name, np.inf) for name in self.recipe.classes])
-        factors = probabilities / limits
-        free = np.where(np.isinf(limits), probabilities, -1.0)
-        rest = np.where(free.max(axis=1) >= 0, free.argmax(axis=1), -1)
-        return np.where(factors.max(axis=1) >= 1.0, factors.argmax(axis=1), rest)
+        """The class of each row by its probabilities and the thresholds in force (`ghofl.heads.decision.decide`)."""
+        return decide(probabilities, limits_of(self.thresholds, self.recipe.classes))
 
     def with_priors(self, priors: str | Mapping[str, float] | Sequence[float]) -> "Classifier":
         """The classifier for data in which classes have other shares than in the total.
@@ -215,13 +205,7 @@ class Classifier(Shown):
 
     def with_thresholds(self, thresholds: Mapping[str, float]) -> "Classifier":
         """The classifier that predicts these classes where they have at least these probabilities (see `decide`)."""
-        for name, value in thresholds.items():
-            if not _is_threshold(name, value, self.recipe.classes):
-                raise HeadError(
-                    f"threshold {shown(name, 40)}={value} does not name a class of the head and a probability above 0 and up "
-                    f"to 1; classes are {', '.join(map(repr, self.recipe.classes[:NAMED]))}, …"
-                )
-        return replace(self, thresholds={name: float(value) for name, value in thresholds.items()})
+        return replace(self, thresholds=check_thresholds(thresholds, self.recipe.classes))
 
     def _values(self, rows: Data) -> Float[np.ndarray, "n features"]:
         return self.features.values(embeddings_of(rows, self.recipe.table))
@@ -280,6 +264,7 @@ class Classifier(Shown):
             own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
             rule = read_rule(header.get("rule"), own, len(recipe.classes), recipe.dim)
             novelty = Novelty.from_arrays(arrays, recipe.dim)
+            thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
         except (SafetensorError, RecipeError, HeadError) as error:
             why = shown(error, 300).rstrip(".")
             raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
@@ -288,7 +273,6 @@ class Classifier(Shown):
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
         guarantee = guarantee_in(header, recipe)
-        thresholds = _read_thresholds(header.get("thresholds", {}), recipe.classes)
         return cls(
             recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty
         )  # fmt: skip
@@ -302,16 +286,6 @@ class Classifier(Shown):
         """Read a classifier from a file; matrices that are too large for memory stay there, so leave it in its place."""
         with FileBytes(path) as data:
             return cls.from_bytes(data if len(data) > limit() else bytes(data[:]))
-
-
-def _is_threshold(name: object, value: Any, classes: tuple[str, ...]) -> bool:
-    return name in classes and isinstance(value, Real) and 0 < float(value) <= 1
-
-
-def _read_thresholds(found: Any, classes: tuple[str, ...]) -> dict[str, float]:
-    if not isinstance(found, dict) or not all(_is_threshold(name, value, classes) for name, value in found.items()):
-        raise MessageError("the head file's thresholds are damaged; make the head again with 'ghofl head'.")
-    return {name: float(value) for name, value in found.items()}
 
 
 def _check_scores(rule: Rule, gaussians: Gaussians, spec: HeadSpec) -> None:

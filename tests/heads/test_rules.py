@@ -85,9 +85,9 @@ def test_a_sum_has_the_weighted_scores_of_its_rules_and_what_was_there_before(rn
     (_, linear), (_, of_columns) = rule.parts
     expected = linear.scores(x) + 0.65 * of_columns.rule.scores(x[:, [3, 0]])
     assert rule.scores(x) == pytest.approx(expected)
-    assert rule.added_to(base, x) == pytest.approx(base + expected)
+    assert rule.scores(x, base) == pytest.approx(base + expected)
     nested = Mapped(np.eye(DIM), rule, np.zeros(DIM))
-    assert nested.added_to(base, x) == pytest.approx(base + expected)
+    assert nested.scores(x, base) == pytest.approx(base + expected)
 
 
 def test_the_highest_sum_is_that_of_float64_although_far_classes_are_rounded(rng):

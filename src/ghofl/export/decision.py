@@ -4,14 +4,15 @@ import numpy as np
 
 from ghofl.classifier import Classifier
 from ghofl.export.graph import Graph
+from ghofl.heads.decision import limits_of
 from ghofl.heads.novelty import Novelty
 
 
 def add_decision(graph: Graph, calibrated: str, probabilities: str, classifier: Classifier) -> str:
-    """The number of each row's class, as in `Classifier.decide`; −1 where no class reaches its threshold."""
+    """The number of each row's class, as in `ghofl.heads.decision.decide`; −1 where no class reaches its threshold."""
     if not classifier.thresholds:
         return graph.op("ArgMax", calibrated, axis=1, keepdims=0)
-    limits = np.array([classifier.thresholds.get(name, np.inf) for name in classifier.recipe.classes])
+    limits = limits_of(classifier.thresholds, classifier.recipe.classes)
     factors = graph.op("Div", probabilities, graph.constant(limits))
     highest = graph.op("ReduceMax", factors, graph.constant([1], np.int64), keepdims=0)
     is_reached = graph.op("GreaterOrEqual", highest, graph.constant(1.0))

@@ -17,7 +17,7 @@ log loss on held-out training rows of seven sets and two encoders; heads that ar
 covariance alone, do better with τ ≤ 1.7.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -104,10 +104,9 @@ class Calibration:
         priors = _shares(told.get("priors"), classes, "priors")
         bias = _numbers(told["bias"], classes, "bias") if "bias" in told else None
         in_force = _shares(told["in_force"], classes, "priors in force") if "in_force" in told else None
-        if in_force is not None and (in_force[priors == 0] > 0).any():
+        if in_force is not None and in_force[priors == 0].any():
             raise MessageError(
-                "the head's priors in force are above 0 for a class that it does not know; "
-                "make the head again with 'ghofl head'."
+                "the head's priors in force are of unknown classes; make the head again with 'ghofl head'."
             )
         return cls(temperature, bias, priors, told["source"], in_force)
 
@@ -185,18 +184,15 @@ def calibrate(
 ) -> Calibration:
     """The calibration of a rule that a head made of these Gaussians, with these options.
 
-    Its source is "none" where the total does not show how rows vary. `dispersion` is τ; by default it follows from the
-    dimension and the number of classes.
+    Its source is "none" where the total does not show how rows vary. `dispersion` is τ, by default `dispersion_for`.
     """
     priors = gaussians.counts / gaussians.rows
     plain = Calibration(priors=priors)
-    if not gaussians.has_shared_covariance and gaussians.own_variances is None:
-        return plain
-    if not gaussians.has_spread or gaussians.present < 2:
+    is_known = gaussians.has_shared_covariance or gaussians.own_variances is not None
+    if not is_known or not gaussians.has_spread or gaussians.present < 2:
         return plain
     options = head.Options() if options is None else options
-    needs = head.needs_with(options)[0]
-    has_own = "S" in needs  # every class has its own covariance
+    has_own = "S" in (needs := head.needs_with(options)[0])  # every class has its own covariance
     try:
         judged, truth = _choose_truth(head, rule, gaussians, options, has_own)
         usual = dispersion_for(gaussians.means.shape[1], gaussians.present)
@@ -352,22 +348,3 @@ def fit_temperature(
         return float(shares @ (scipy.special.logsumexp(scaled, axis=1) - scaled[np.arange(len(y)), y]))
 
     return float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-7.0, 7.0), method="bounded").x))
-
-
-def priors_of(
-    given: str | Mapping[str, float] | Sequence[float], classes: tuple[str, ...]
-) -> Float[np.ndarray, " classes"]:
-    """The priors that a user wrote, in the order of the classes."""
-    if isinstance(given, str):
-        if given != "uniform":
-            raise HeadError(f"priors {shown(given, 40)!r} are unknown; give 'uniform', or one number per class.")
-        return np.ones(len(classes))
-    if isinstance(given, Mapping):
-        strangers = [name for name in given if name not in classes]
-        if strangers:
-            raise HeadError(f"there is no class {shown(strangers[0], 40)!r} to give a prior to; see the head's recipe.")
-        given = [given.get(name, 0.0) for name in classes]
-    try:
-        return np.asarray(given, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise HeadError(f"priors are {shown(given, 60)}; give one number per class.") from None

@@ -11,6 +11,8 @@ from ghofl.errors import HeadError
 from ghofl.shapes import Float, Int64, axes_of
 from ghofl.statistics.arrays import pieces
 
+Base = Float[np.ndarray, "n classes"] | None  # scores that others are added to
+
 
 @runtime_checkable
 class Graph(Protocol):
@@ -44,25 +46,26 @@ class Rule(Protocol):
 
     kind: ClassVar[str]
 
+    has_planes: ClassVar[bool] = False  # between any two classes
+
+    @property
+    def inner(self) -> "tuple[Rule, ...]":
+        """The rules that it consists of."""
+        return ()
+
     @property
     def is_linear(self) -> bool:
         """Whether planes divide the classes, by every part of the rule."""
-        return False
+        return all(rule.is_linear for rule in self.inner) if self.inner else self.has_planes
 
     @property
     def form(self) -> Any:
         """The kind of the rule and of the rules in it, as a head file's header has it."""
         return self.kind
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """One number per row and class."""
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
+        """One number per row and class, added to `base` where it is given."""
         ...
-
-    def added_to(
-        self, base: Float[np.ndarray, "n classes"], x: Float[np.ndarray, "n dim"]
-    ) -> Float[np.ndarray, "n classes"]:
-        """`base` plus the scores."""
-        return base + self.scores(x)
 
     def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """The scores that a temperature is fitted to: `scores`, unless Gaussian draws make those misleading."""
@@ -118,6 +121,11 @@ def check_arrays(
         if array.ndim != len(names) or not all(same):
             raise HeadError(f"its {name} have shape {array.shape}, expected ({', '.join(names)}) with {sizes}")
     return sizes
+
+
+def add(base: Base, scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
+    """The sum of both, or the scores alone."""
+    return scores if base is None else base + scores
 
 
 def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:

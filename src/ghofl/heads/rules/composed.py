@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.heads.rules.base import Graph, Rule
+from ghofl.heads.rules.base import Base, Graph, Rule, add
 from ghofl.shapes import Float, Num
 from ghofl.statistics.triangles import apply
 
@@ -28,27 +28,18 @@ class Mapped(Rule):
     shift: Float[np.ndarray, " k"] | None = None
 
     @property
-    def is_linear(self) -> bool:
-        """Whether the inner rule is."""
-        return self.rule.is_linear
+    def inner(self) -> tuple[Rule, ...]:
+        """The rule of mapped rows."""
+        return (self.rule,)
 
     @property
     def form(self) -> Any:
         """The name of the matrix in a file, and the form of the inner rule."""
         return [self.kind, SKETCH if self.shift is None else "basis", self.rule.form]
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """The scores of the mapped rows."""
-        return self.rule.scores(self._map(x))
-
-    def added_to(
-        self, base: Float[np.ndarray, "n classes"], x: Float[np.ndarray, "n dim"]
-    ) -> Float[np.ndarray, "n classes"]:
-        """`base` plus the scores of the mapped rows."""
-        return self.rule.added_to(base, self._map(x))
-
-    def _map(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n k"]:
-        return apply(x, self.matrix) if self.shift is None else x @ self.matrix - self.shift
+        return self.rule.scores(apply(x, self.matrix) if self.shift is None else x @ self.matrix - self.shift, base)
 
     def write(self, graph: Graph, x: str) -> str:
         """A product, and what the inner rule writes."""
@@ -79,37 +70,28 @@ class Summed(Rule):
     weights: Float[np.ndarray, " parts"] | None = None
 
     @property
-    def is_linear(self) -> bool:
-        """Whether all its rules are."""
-        return all(rule.is_linear for _, rule in self.parts)
+    def inner(self) -> tuple[Rule, ...]:
+        """Its rules."""
+        return tuple(rule for _, rule in self.parts)
 
     @property
     def form(self) -> Any:
         """The names and forms of its rules."""
         return _form(self.kind, self.parts)
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """The weighted sum of the scores."""
-        return self._sum(x, None)
-
-    def added_to(
-        self, base: Float[np.ndarray, "n classes"], x: Float[np.ndarray, "n dim"]
-    ) -> Float[np.ndarray, "n classes"]:
-        """`base` plus the weighted sum."""
-        return self._sum(x, base)
-
-    def _sum(self, x: Float[np.ndarray, "n dim"], found: np.ndarray | None) -> Float[np.ndarray, "n classes"]:
-        weights = [1.0] * len(self.parts) if self.weights is None else self.weights.tolist()
-        for (_, rule), weight in zip(self.parts, weights, strict=True):
-            before = found if found is None or weight == 1 else found / weight
-            found = rule.scores(x) if before is None else rule.added_to(before, x)
-            found = found if weight == 1 else found * weight
-        assert found is not None, "a sum has a rule"
-        return found
+        for rule, weight in zip(
+            self.inner, np.ones(len(self.parts)) if self.weights is None else self.weights, strict=True
+        ):
+            found = rule.scores(x, base if base is None or weight == 1 else base / weight)
+            base = found if weight == 1 else found * weight
+        assert base is not None, "a sum has a rule"
+        return base
 
     def write(self, graph: Graph, x: str) -> str:
         """The sum of what its rules write."""
-        found = [rule.write(graph, x) for _, rule in self.parts]
+        found = [rule.write(graph, x) for rule in self.inner]
         if self.weights is not None:
             pairs = zip(found, self.weights.tolist(), strict=True)
             found = [graph.op("Mul", scores, graph.constant(weight)) for scores, weight in pairs]
@@ -141,27 +123,27 @@ class Standardised(Rule):
     spreads: Float[np.ndarray, " parts"] | None = None
 
     @property
-    def is_linear(self) -> bool:
-        """Whether all its rules are."""
-        return all(rule.is_linear for _, rule in self.parts)
+    def inner(self) -> tuple[Rule, ...]:
+        """Its rules."""
+        return tuple(rule for _, rule in self.parts)
 
     @property
     def form(self) -> Any:
         """The names and forms of its rules."""
         return _form(self.kind, self.parts)
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """The mean of the rules' standardised scores."""
-        found = (rule.scores(x) for _, rule in self.parts)
+        found = [rule.scores(x) for rule in self.inner]
         if self.spreads is None:
             same = [standardise(scores) for scores in found]
         else:
             same = [scores / spread for scores, spread in zip(found, self.spreads, strict=True)]
-        return np.sum(same, axis=0) / len(same)
+        return add(base, np.sum(same, axis=0) / len(same))
 
     def write(self, graph: Graph, x: str) -> str:
         """The mean of what its rules write, standardised in the same way."""
-        found = [rule.write(graph, x) for _, rule in self.parts]
+        found = [rule.write(graph, x) for rule in self.inner]
         if self.spreads is None:
             same = [_write_standardised(graph, scores) for scores in found]
         else:

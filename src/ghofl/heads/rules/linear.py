@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ghofl.heads.rules.base import Graph, Rule
+from ghofl.heads.rules.base import Base, Graph, Rule, add
 from ghofl.shapes import Float
 
 
@@ -27,6 +27,7 @@ class Linear(Rule):
     """
 
     kind = "linear"
+    has_planes = True
     weights: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
@@ -41,14 +42,9 @@ class Linear(Rule):
         weights = np.ascontiguousarray(weights)
         return cls(weights, log_priors - 0.5 * np.einsum("cd,cd->c", means, weights))
 
-    @property
-    def is_linear(self) -> bool:
-        """It is."""
-        return True
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """w_c·x + b_c for every row and class."""
-        return x @ self.weights.T + self.bias
+        return add(base, x @ self.weights.T + self.bias)
 
     def write(self, graph: Graph, x: str) -> str:
         """A product and a sum."""
@@ -64,17 +60,13 @@ class Factored(Rule):
     """
 
     kind = "factored"
+    has_planes = True
     inward: Float[np.ndarray, "dim rank"]
     outward: Float[np.ndarray, "rank classes"]
 
-    @property
-    def is_linear(self) -> bool:
-        """It is."""
-        return True
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """Both products."""
-        return (x @ self.inward) @ self.outward
+        return add(base, (x @ self.inward) @ self.outward)
 
     def write(self, graph: Graph, x: str) -> str:
         """Two products."""
@@ -93,17 +85,13 @@ class Cosine(Rule):
     """
 
     kind = "cosine"
+    has_planes = True
     directions: Float[np.ndarray, "classes dim"]
     offsets: Float[np.ndarray, " classes"]
 
-    @property
-    def is_linear(self) -> bool:
-        """It is: the length of a row is the same for all classes."""
-        return True
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """The cosine with every direction."""
-        return unit_rows(x) @ self.directions.T + self.offsets
+        return add(base, unit_rows(x) @ self.directions.T + self.offsets)
 
     def write(self, graph: Graph, x: str) -> str:
         """The rows over their lengths, and a product."""
@@ -126,9 +114,9 @@ class Diagonal(Rule):
     linear: Float[np.ndarray, "classes dim"]
     bias: Float[np.ndarray, " classes"]
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """Two products for all classes."""
-        return (x * x) @ self.squared.T + x @ self.linear.T + self.bias
+        return add(base, (x * x) @ self.squared.T + x @ self.linear.T + self.bias)
 
     def write(self, graph: Graph, x: str) -> str:
         """Two products and their sum."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ghofl.errors import HeadError
-from ghofl.heads.rules.base import Graph, Rule
+from ghofl.heads.rules.base import Base, Graph, Rule, add
 from ghofl.shapes import Bool, Float, Float32
 from ghofl.statistics import arrays
 from ghofl.workers import each
@@ -54,15 +54,10 @@ class Quadratic(Rule):
         if self.dof is not None and not 0 <= self.dof < np.inf:
             raise HeadError(f"dof is {self.dof}; give a positive finite number, e.g. 100, or 0 for Gaussian tails.")
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """Log densities and offsets, up to a term common to all classes."""
-        return quadratic_scores(x, self.means, self.whiteners, self.offsets, self._tails)
-
-    def added_to(
-        self, base: Float[np.ndarray, "n classes"], x: Float[np.ndarray, "n dim"]
-    ) -> Float[np.ndarray, "n classes"]:
-        """`base` plus the scores, as precise near the highest sum as `scores` are near the highest score."""
-        return quadratic_scores(x, self.means, self.whiteners, base + self.offsets, self._tails)
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
+        """Log densities and offsets, up to a term common to all classes; as precise near the highest sum with `base`."""
+        offsets = self.offsets if base is None else base + self.offsets
+        return quadratic_scores(x, self.means, self.whiteners, offsets, self._tails)
 
     def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
         """The scores of the Gaussian limit: wide draws lie in heavy tails, where the rule is never certain."""
@@ -105,7 +100,7 @@ class LowRank(Rule):
     directions: Float[np.ndarray, "classes dim rank"]
     offsets: Float[np.ndarray, " classes"]
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
+    def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """Log densities and offsets, up to a term common to all classes."""
         out = np.empty((len(x), len(self.means)))
 
@@ -116,7 +111,7 @@ class LowRank(Rule):
             out[:, c] = self.offsets[c] - 0.5 * distance
 
         each(fill, range(len(self.means)))
-        return out
+        return add(base, out)
 
     def write(self, graph: Graph, x: str) -> str:
         """One class after the other, so that memory stays small."""
