@@ -133,7 +133,7 @@ for _ in range(20):
         (["standardised", ["", "linear"]], {"spreads": np.array([np.inf])}),
         (["standardised", ["", "linear"]], {"spreads": np.array([1])}),
         (["standardised", ["", "linear"]], {"shares": np.array([1.0])}), ("quadratic", {}), ("cosine", {}),
-        ("linear", {"dof": np.asarray(1.0)}),
+        ("linear", {"dof": np.asarray(1.0)}), ("linear", {"bias": np.ones(CLASSES, dtype=np.int64)}),
     ],
 )  # fmt: skip
 def test_a_form_that_is_not_one_and_arrays_that_do_not_fit_are_refused(form, arrays):

@@ -1,7 +1,6 @@
 """What users set about a fitted head: priors and thresholds, and the class that follows from probabilities."""
 
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ def check_thresholds(given: Any, classes: tuple[str, ...]) -> dict[str, float]:
     if not isinstance(given, Mapping):
         raise HeadError(f"thresholds are {shown(given, 60)}; give a probability by class name.")
     for name, value in given.items():
-        if name not in classes or not isinstance(value, Real) or not 0 < float(value) <= 1:
+        if name not in classes or not isinstance(value, int | float | np.floating) or not 0 < value <= 1:
             raise HeadError(
                 f"threshold {shown(name, 40)}={shown(value, 40)} does not name a class of the head and a probability above "
                 f"0 and up to 1; classes are {', '.join(map(repr, classes[:NAMED]))}, …"

@@ -16,7 +16,7 @@ class FedCGSOptions(HeadOptions, head="fedcgs"):
 
 
 def fit_fedcgs(gaussians: Gaussians, options: FedCGSOptions = FedCGSOptions()) -> Linear:
-    """A linear head whose covariance is that of all rows, classes ignored, without shrinkage.
+    """FedCGS as published: a linear head whose covariance is that of all rows, classes ignored, without shrinkage.
 
     ::
 

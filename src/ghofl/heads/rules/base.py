@@ -114,7 +114,8 @@ def check_arrays(
         raise HeadError(f"it holds {sorted(arrays)}, and such a head has {sorted({*arrays, *missing})}")
     hints, sizes = get_type_hints(kind, include_extras=True), dict(axes)
     for name, array in arrays.items():
-        if array.dtype.kind not in "fi" or _has_nan(array):
+        kinds = "fi" if name == "matrix" else "f"  # a sketch is a matrix of whole numbers
+        if array.dtype.kind not in kinds or _has_nan(array):
             raise HeadError(f"its {name} hold something other than numbers")
         names = axes_of(hints[name])
         same = [sizes.setdefault(axis, n) == n for axis, n in zip(names, array.shape, strict=False)]
