@@ -256,7 +256,7 @@ def classifiers_of(spec, present, rng):
     )
     priors = one.with_priors([1.0 + c % 3 for c in range(present + 2)])
     some, every = ({f"class {c}": 0.6 for c in range(n)} for n in (1, present + 2))
-    return x, one, many, [one, priors, one.with_thresholds(some), priors.with_thresholds(every)]
+    return x, one, many, [one, priors.with_thresholds(some), one.with_thresholds(every)]
 
 
 @pytest.mark.parametrize("present", [1, 2, 3, 9])
