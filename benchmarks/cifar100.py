@@ -24,7 +24,7 @@ from timing import LAUNCHER, MB, cpu_seconds
 
 from ghofl import Encoder, Features, Gaussians, Grid, Layout, Moments, Recipe
 from ghofl.features import fit_grid
-from ghofl.heads import QDA
+from ghofl.heads.qda import QDAOptions, fit_qda
 
 SHRINKAGE = 0.1
 FASTER = 5.0  # promised
@@ -113,8 +113,8 @@ def ours(found: Rows, classes: int = 100) -> tuple[dict[str, float], np.ndarray]
     moments = _step(
         steps, "statistics", lambda: Moments.of(features.rows(found["x_train"])[0], found["y_train"], layout)
     )
-    options = QDA.Options(shrinkage=SHRINKAGE)
-    head = _step(steps, "fit", lambda: QDA.fit(Gaussians.estimate(moments, features.unit), options))
+    options = QDAOptions(shrinkage=SHRINKAGE)
+    head = _step(steps, "fit", lambda: fit_qda(Gaussians.estimate(moments, features.unit), options))
     values = features.values(found["x_test"])
     return steps, _step(steps, "score", lambda: head.scores(values)).argmax(axis=1)
 

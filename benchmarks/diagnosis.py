@@ -30,7 +30,7 @@ from sklearn.datasets import load_digits
 from ghofl.evaluation.diagnosis import Part, diagnose
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads import LDA
+from ghofl.heads.lda import fit_lda
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Grid, Projection, Recipe, Transform
 from ghofl.simulation.partition import dirichlet_by_class
@@ -103,7 +103,7 @@ def seeds_of(rows: Rows, alpha: float, seeds: int) -> Iterator[tuple[list[np.nda
 def accuracy(moments: list[Moments], test: Rows) -> float:
     """Accuracy in percent of LDA built from some sites' moments."""
     total = sum(moments[1:], start=moments[0])
-    head = LDA.fit(Gaussians.estimate(total))
+    head = fit_lda(Gaussians.estimate(total))
     return 100.0 * float(np.mean(head.predict(test[0].astype(np.float64)) == test[1]))
 
 

@@ -11,7 +11,7 @@ from speed.messages import aes_passes
 from timing import Work
 
 from ghofl import Aggregator, Encoder, Features, Gaussians, Layout, Message, Moments, Projection, Recipe
-from ghofl.heads import LDA, QDA
+from ghofl.heads import HEADS, Head
 from ghofl.secure import Ring
 from ghofl.wire.packing import pack, unpack
 
@@ -90,7 +90,7 @@ def _at_the_server(rng: Rng) -> Iterator[Curve]:
         "dimension",
         3,
         (256, 512, 1024, 2048),
-        lambda d: _fit(rng, LDA, d, 10, "B"),
+        lambda d: _fit(rng, HEADS["lda"], d, 10, "B"),
         factor,
         lambda d: _factors(d, 1),
     )
@@ -99,7 +99,7 @@ def _at_the_server(rng: Rng) -> Iterator[Curve]:
         "dimension",
         3,
         (64, 128, 256, 512),
-        lambda d: _fit(rng, QDA, d, 8, "S"),
+        lambda d: _fit(rng, HEADS["qda"], d, 8, "S"),
         f"{factor} per class",
         lambda d: _factors(d, 8),
     )
@@ -108,24 +108,24 @@ def _at_the_server(rng: Rng) -> Iterator[Curve]:
         "classes",
         1,
         few,
-        lambda c: _fit(rng, QDA, 128, c, "S"),
+        lambda c: _fit(rng, HEADS["qda"], 128, c, "S"),
         f"{factor} per class",
         lambda c: _factors(128, c),
     )
     yield Curve(
-        "LDA score", "classes", 1, (64, 128, 256, 512), lambda c: _score(rng, LDA, 256, c, "B"),
+        "LDA score", "classes", 1, (64, 128, 256, 512), lambda c: _score(rng, HEADS["lda"], 256, c, "B"),
         product, lambda c: _product(rng, 256, 256, c),
     )  # fmt: skip
     yield Curve(
-        "QDA score", "dimension", 2, (128, 256, 512, 1024), lambda d: _score(rng, QDA, d, 4, "S"),
+        "QDA score", "dimension", 2, (128, 256, 512, 1024), lambda d: _score(rng, HEADS["qda"], d, 4, "S"),
         f"{product} per class", lambda d: _product(rng, 256, d, d, times=4),
     )  # fmt: skip
     yield Curve(
-        "QDA score", "classes", 1, few, lambda c: _score(rng, QDA, 128, c, "S"),
+        "QDA score", "classes", 1, few, lambda c: _score(rng, HEADS["qda"], 128, c, "S"),
         f"{product} per class", lambda c: _product(rng, 256, 128, 128, times=c),
     )  # fmt: skip
     yield Curve(
-        "QDA score", "rows", 1, (512, 1024, 2048, 4096), lambda n: _score(rng, QDA, 128, 8, "S", n),
+        "QDA score", "rows", 1, (512, 1024, 2048, 4096), lambda n: _score(rng, HEADS["qda"], 128, 8, "S", n),
         f"{product} per class", lambda n: _product(rng, n, 128, 128, times=8),
     )  # fmt: skip
 
@@ -223,7 +223,7 @@ def _sums(rng: Rng, dim: int, classes: int, statistic: str) -> Moments:
     return Moments.of(*_rows(rng, max(2 * dim, 8 * classes), dim, classes), Layout(classes, dim, (statistic,)))
 
 
-def _fit(rng: Rng, head: type, dim: int, classes: int, statistic: str) -> Work:
+def _fit(rng: Rng, head: Head, dim: int, classes: int, statistic: str) -> Work:
     found = _sums(rng, dim, classes, statistic)
     return lambda: head.fit(Gaussians.estimate(found))  # new ones: they keep what they computed
 
@@ -233,6 +233,6 @@ def _factors(dim: int, times: int) -> Work:
     return lambda: [np.linalg.cholesky(square) for _ in range(times)]
 
 
-def _score(rng: Rng, head: type, dim: int, classes: int, statistic: str, rows: int = 256) -> Work:
+def _score(rng: Rng, head: Head, dim: int, classes: int, statistic: str, rows: int = 256) -> Work:
     fitted, x = head.fit(Gaussians.estimate(_sums(rng, dim, classes, statistic))), rng.normal(size=(rows, dim))
     return lambda: fitted.scores(x)

@@ -50,7 +50,7 @@ def accuracies(few: Dataset) -> dict[int, float]:
         for weight in WEIGHTS:
             naive_bayes.SHARED_ROWS = float(weight)
             options = naive_bayes.NaiveBayesOptions(shrinkage=None if weight else 0.0)
-            found[weight] = float(np.mean(naive_bayes.NaiveBayes.fit(gaussians, options).predict(x) == few.y_test))
+            found[weight] = float(np.mean(naive_bayes.fit_naive_bayes(gaussians, options).predict(x) == few.y_test))
     finally:
         naive_bayes.SHARED_ROWS = usual
     return found

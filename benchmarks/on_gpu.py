@@ -14,7 +14,7 @@ import torch
 
 from ghofl.features import Features
 from ghofl.gaussians import linalg
-from ghofl.heads import quadratic
+from ghofl.heads.rules import quadratic
 from ghofl.moments import Layout, Moments
 
 BLOCK = 2048

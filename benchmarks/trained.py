@@ -16,13 +16,16 @@ from ghofl import Encoder, Features, Gaussians, Grid, Lift, Recipe, Transform
 from ghofl.evaluation import expected_calibration_error
 from ghofl.features import fit_grid
 from ghofl.gaussians import METHODS, Draws, Fisher, draw
-from ghofl.heads import LDA, RDA, FisherMix, Head, ProtoHyper, Ridge, Student
+from ghofl.heads import HEADS, Head, Rule
 from ghofl.heads.calibration import calibrate
+from ghofl.heads.fisher_mix import FisherMixOptions, fit_fisher_mix
+from ghofl.heads.proto_hyper import ProtoHyperOptions, fit_proto_hyper
+from ghofl.heads.ridge import fit_ridge
 from ghofl.heads.training import default_draws
 from ghofl.site.outgoing import Embedded, count
 
 SEEDS = range(5)
-PAPER = {head.name: head.Options.preset("paper") for head in (FisherMix, ProtoHyper)}
+PAPER = {name: HEADS[name].Options.preset("paper") for name in ("fisher_mix", "proto_hyper")}
 
 
 def run() -> dict:
@@ -43,14 +46,14 @@ def run() -> dict:
 def accuracy_of(name: str, gaussians: Gaussians, values: np.ndarray, y: np.ndarray) -> list[dict]:
     """Closed-form heads, then the trained ones by preset."""
     rows = []
-    for head in (LDA, Ridge, RDA, Student, FisherMix, ProtoHyper):
-        is_trained = head in (FisherMix, ProtoHyper)
+    for head in (HEADS[own] for own in ("lda", "ridge", "rda", "student", *PAPER)):
+        is_trained = head.name in PAPER
         for preset, options in (("default", {}), ("paper", PAPER.get(head.name, {})))[: 1 + is_trained]:
             started = time.perf_counter()
             seeds = [{"seed": seed} for seed in SEEDS] if is_trained else [{}]
             fitted = [head.fit(gaussians, head.Options(**options, **seed)) for seed in seeds]
             seconds = (time.perf_counter() - started) / len(fitted)
-            errors = _calibration(fitted[0], gaussians, values, y)
+            errors = _calibration(head, fitted[0], gaussians, values, y)
             rows.append({**_row(name, 1.0, head.name, preset, fitted, values, y), "fit_seconds": seconds, **errors})
             print(rows[-1], flush=True)
     return rows
@@ -101,7 +104,7 @@ def ridge(dim: int = 8192) -> dict:
     recipe = Recipe(classes, Encoder(dim=1280), ("B",), Transform(power=0.5), lift=Lift(dim=dim))
     features = Features.of(fit_grid(recipe, arrays["x_train"]))
     moments = count(features, Embedded(arrays["x_train"], arrays["y_train"])).moments
-    seconds, head = _timed(lambda: Ridge.fit(Gaussians.estimate(moments, features.unit)))
+    seconds, head = _timed(lambda: fit_ridge(Gaussians.estimate(moments, features.unit)))
     right = float(np.mean(head.predict(features.values(arrays["x_test"])) == arrays["y_test"]))
     return {"dim": dim, "fit_seconds": seconds, "accuracy": right}
 
@@ -116,8 +119,8 @@ def _prepared(
     return Gaussians.estimate(moments, features.unit), features.values(arrays["x_test"]), arrays["y_test"]
 
 
-def _fisher_mix(gaussians: Gaussians, **options: Any) -> FisherMix:
-    return FisherMix.fit(gaussians, FisherMix.Options(**options))
+def _fisher_mix(gaussians: Gaussians, **options: Any) -> Rule:
+    return fit_fisher_mix(gaussians, FisherMixOptions(**options))
 
 
 def _row(name: str, power: float, head: str, preset: str, fitted: list, values: np.ndarray, y: np.ndarray) -> dict:
@@ -126,9 +129,9 @@ def _row(name: str, power: float, head: str, preset: str, fitted: list, values: 
     return {**row, "sd": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0, "seeds": len(found)}
 
 
-def _calibration(head: Head, gaussians: Gaussians, values: np.ndarray, y: np.ndarray) -> dict:
+def _calibration(head: Head, rule: Rule, gaussians: Gaussians, values: np.ndarray, y: np.ndarray) -> dict:
     """The expected calibration error of a head as it is, and calibrated on draws."""
-    scores, calibration = head.scores(values), calibrate(head, gaussians, type(head).fit)
+    scores, calibration = rule.scores(values), calibrate(head, rule, gaussians)
     before = expected_calibration_error(scipy.special.softmax(scores, axis=1), y)
     after = expected_calibration_error(calibration.probabilities(scores), y)
     return {"ece_before": before, "ece": after}
@@ -149,9 +152,9 @@ def timings(gaussians: Gaussians) -> dict:
     hyper = {**PAPER["proto_hyper"], "teacher": 0.0}
     calls = {
         "fisher_mix_released": lambda: _fisher_mix(gaussians, **PAPER["fisher_mix"]),
-        "proto_hyper_released": lambda: ProtoHyper.fit(gaussians, ProtoHyper.Options(**hyper)),
-        "fisher_mix_default": lambda: FisherMix.fit(gaussians),
-        "proto_hyper_default": lambda: ProtoHyper.fit(gaussians),
+        "proto_hyper_released": lambda: fit_proto_hyper(gaussians, ProtoHyperOptions(**hyper)),
+        "fisher_mix_default": lambda: fit_fisher_mix(gaussians),
+        "proto_hyper_default": lambda: fit_proto_hyper(gaussians),
     }
     a = np.ones((2048, 2048), np.float32)
     return {

@@ -28,10 +28,10 @@ from ghofl import encoders
 from ghofl.encoders import Runtime, Views
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads.blend import standardise
-from ghofl.heads.lda import LDA
-from ghofl.heads.quadratic import Student
+from ghofl.heads.lda import fit_lda
+from ghofl.heads.rules.composed import standardise
 from ghofl.heads.spec import HeadSpec
+from ghofl.heads.student import fit_student
 from ghofl.moments import Layout
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.wire.total import Total
@@ -118,7 +118,7 @@ def lda_of(data: Dataset, device: str) -> float:
     recipe = recipe_for(data, [HeadSpec.parse("lda")], power=0.5)
     features = Features.of(recipe)
     moments = on_gpu.moments_of(on_gpu.features_of(features, data.x_train), data.y_train, Layout.of(recipe), device)
-    head = LDA.fit(Gaussians.of_total(Total(recipe, moments), features))
+    head = fit_lda(Gaussians.of_total(Total(recipe, moments), features))
     x = on_gpu.features_of(features, data.x_test) * features.unit
     return float((head.scores(x).argmax(1) == data.y_test).mean())
 
@@ -137,9 +137,9 @@ def heads_of(data: Dataset, device: str, lift: int = LIFT) -> dict[str, float]:
     print(f"  moments {time.perf_counter() - started:.1f} s", flush=True)
     with on_gpu.faster(device):
         scores = {
-            "lda": LDA.fit(plain).scores(z),
-            "student": Student.fit(plain).scores(z),
-            "lifted lda": LDA.fit(gaussians).scores(x),
+            "lda": fit_lda(plain).scores(z),
+            "student": fit_student(plain).scores(z),
+            "lifted lda": fit_lda(gaussians).scores(x),
         }
     # The head that `best` chooses for this recipe: blend(parts=lda+z.student).
     scores["best"] = standardise(scores["lifted lda"]) + standardise(scores["student"])

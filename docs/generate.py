@@ -137,7 +137,7 @@ START, END = "<!-- heads: written by docs/generate.py -->", "<!-- end of heads -
 def heads() -> str:
     """The heads as a Markdown table: what each is, needs, costs and can be told."""
     rows = [
-        f"| `{name}` | {_cell((inspect.getdoc(head) or '').splitlines()[0])} "
+        f"| `{name}` | {_cell((inspect.getdoc(head.fit) or '').splitlines()[0])} "
         f"| {' or '.join(' and '.join(need) or 'nothing more' for need in head.needs)} "
         f"| {SIZES[head.needs[0]]} | {_head_options(name)} |"
         for name, head in HEADS.items()

@@ -200,6 +200,12 @@ def test_gaussians_are_equal_to_themselves_alone(rng):
     ("change", "says"),
     [
         ({"header": {"head": "svm"}}, "head 'svm' is unknown"),
+        ({"header": {"rule": "quadratic"}}, "such a head has"),
+        ({"header": {"rule": ["summed"]}}, "its rule is .*not known here"),
+        ({"header": {"thresholds": {"class 0": 0.0}}}, "threshold"),
+        ({"header": {"thresholds": {"class 9": 0.5}}}, "threshold"),
+        ({"header": {"thresholds": {"class 0": "0.5"}}}, "threshold"),
+        ({"header": {"thresholds": [0.5]}}, "threshold"),
         ({"header": {"kind": "total"}}, "this file is a 'total'"),
         ({"header": {"schema": 3}}, "newer"),
         ({"header": {"recipe_toml": "x"}}, "damaged"),

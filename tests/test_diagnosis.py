@@ -11,7 +11,7 @@ from ghofl import Features, Gaussians, Layout, Message, Moments, Privacy, Recipe
 from ghofl.errors import EmbeddingsError, MessageError, MissingStatisticError, PrivacyError, RosterError
 from ghofl.evaluation.agreement import Agreement
 from ghofl.evaluation.diagnosis import Part, diagnose
-from ghofl.heads import LDA
+from ghofl.heads.lda import fit_lda
 from ghofl.privacy import MinCount
 from ghofl.recipe import Encoder, Grid, Limits
 from ghofl.simulation.partition import dirichlet_by_class
@@ -135,8 +135,8 @@ def test_the_change_of_the_head_is_that_of_a_head_built_without_the_site():
     found = diagnose(parts, recipe)
     total = sum((p.moments for p in parts[1:]), start=parts[0].moments)
     z = np.random.default_rng(1).normal(size=(2000, 6)) * 64
-    heads = [LDA.fit(Gaussians.estimate(total - part.moments)) for part in parts]
-    whole = LDA.fit(Gaussians.estimate(total)).predict(z)
+    heads = [fit_lda(Gaussians.estimate(total - part.moments)) for part in parts]
+    whole = fit_lda(Gaussians.estimate(total)).predict(z)
     apart = [np.mean(head.predict(z) != whole) for head in heads]
     assert np.argmax(apart) == np.argmax([site.head_change for site in found.sites]) == 3
     assert all(0 < site.head_change < 0.5 for site in found.sites)

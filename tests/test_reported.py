@@ -14,14 +14,14 @@ from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis, diagnose
 from ghofl.evaluation.reported import with_reports
 from ghofl.evaluation.selection import Report
 from ghofl.features import Features
-from ghofl.heads import LDA
+from ghofl.heads.lda import fit_lda
 
 
 def reports_of(sites, labels):
     """What every site reports of the LDA of all messages, judged by the labels it has."""
     layout, features = Layout.of(DIGITS), Features.of(DIGITS)
     total = sum((Moments.of(x, y, layout) for x, y in sites), start=Moments.zeros(layout))
-    head = LDA.fit(Gaussians.of_total(Total(DIGITS, total), features))
+    head = fit_lda(Gaussians.of_total(Total(DIGITS, total), features))
     for s, ((x, _), y) in enumerate(zip(sites, labels, strict=True)):
         confusion = Confusion.of(y, head.scores(x * features.unit).argmax(axis=1), 10)
         yield Report("lda", "0" * 64, DIGITS.fingerprint, (str(s),), confusion)

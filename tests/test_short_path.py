@@ -456,11 +456,12 @@ def test_every_head_shows_itself_on_one_line(name, rng):
     parts = {"sketch": ghofl.Sketch(dim=3)} if name == "sketched_qda" else {}
     recipe = recipe_of(statistics=("B",) if parts else ("S",), **parts)
     quick = f"{name}(steps=5)" if "steps" in HEADS[name].Options.known() else name
-    head = ghofl.fit(ghofl.total([sent(x, NAMES[y], recipe)]), quick).head
-    assert repr(head).startswith(f"<{type(head).__name__}: ")
-    assert len(repr(head)) < 300
-    assert "\n" not in repr(head)
-    assert f"<td style='text-align:left'>{name}</td>" in head._repr_html_()
+    fitted = ghofl.fit(ghofl.total([sent(x, NAMES[y], recipe)]), quick)
+    for shown, title in ((fitted.head, name), (fitted.rule, fitted.rule.kind)):
+        assert repr(shown).startswith(f"<{type(shown).__name__}: ")
+        assert len(repr(shown)) < 300
+        assert "\n" not in repr(shown)
+        assert f"<td style='text-align:left'>{title}</td>" in shown._repr_html_()
 
 
 def test_names_of_strangers_are_text_in_a_notebook_and_nothing_else():

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from federations import integer_rows
-from ghofl import Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe, workers
-from ghofl.heads import QDA, LowRankQDA
+from ghofl import HEADS, Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe, workers
 from ghofl.site.outgoing import Embedded, count
 
 
@@ -138,7 +137,7 @@ def test_any_number_of_threads_gives_the_same_moments_of_a_site(on_threads, rng)
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("head", [QDA, LowRankQDA])
+@pytest.mark.parametrize("head", [HEADS["qda"], HEADS["low_rank_qda"]])
 def test_any_number_of_threads_gives_the_same_head_and_scores(on_threads, head, rng):
     layout = Layout(6, 12, ("S",))
     x, y = integer_rows(rng, layout, 600)

@@ -13,8 +13,9 @@ from timing import against
 
 from ghofl import HEADS, Classifier, Encoder, Features, Gaussians, Grid, Layout, Moments, Recipe, Sketch, Total
 from ghofl.features import fit_grid
-from ghofl.heads import LDA, QDA, FisherMix, Head, NaiveBayes, ProtoHyper
-from ghofl.heads.lda import LDAOptions
+from ghofl.heads import Head, Rule
+from ghofl.heads.lda import LDAOptions, fit_lda
+from ghofl.heads.qda import fit_qda
 from speed import described, made
 from speed.made import CLASSES, DIM
 
@@ -50,13 +51,13 @@ def _large(rng: np.random.Generator) -> Iterator[Measure]:
     yield against(
         "lda",
         "LDA fit and 10,000 predictions from moments, 100 classes, 1280-d",
-        lambda: LDA.fit(gaussians, LDAOptions(0.05)).predict(test),
+        lambda: fit_lda(gaussians, LDAOptions(0.05)).predict(test),
         "scikit-learn's LDA on 20,000 rows",
         lambda: model.fit(values, y).predict(test),
         repeats=3,
     )
     del x, values
-    head, some = QDA.fit(gaussians), test[:256]
+    head, some = fit_qda(gaussians), test[:256]
     # A whitener's transpose is triangular like a Cholesky factor, in the order of rows that numpy gives one in.
     factors = [np.ascontiguousarray(w.T) for w in head.whiteners]
     yield against(
@@ -108,7 +109,7 @@ def _all(rng: np.random.Generator) -> Iterator[Measure]:
         )
 
 
-def _fitting(head: type[Head], total: Total) -> Callable[[], Head]:
+def _fitting(head: Head, total: Total) -> Callable[[], Rule]:
     """A head's fit to a total, from sums to weights, without the calibration of a classifier."""
     features = Features.of(total.recipe)
     return lambda: head.fit(Gaussians.of_total(total, features))
@@ -144,16 +145,16 @@ def _closed(rng: np.random.Generator) -> Iterator[Measure]:
     """The paper's closed forms, fitted and scored, beside loops over classes (and, for QDA, over rows)."""
     x, y = made.rows(rng)
     sums, values = _described(x, y), rng.normal(size=(1000, DIM))
-    for head, statistic, loop, fewer in (
-        (NaiveBayes, "D", described.naive_bayes, 1),
-        (LDA, "B", described.lda, 1),
-        (QDA, "S", described.qda, 250),
+    for name, statistic, loop, fewer in (
+        ("nb", "D", described.naive_bayes, 1),
+        ("lda", "B", described.lda, 1),
+        ("qda", "S", described.qda, 250),
     ):
-        fit = _by_the_paper(head, statistic, x, y)
+        fit = _by_the_paper(HEADS[name], statistic, x, y)
         size = f"{CLASSES} classes, {DIM}-d"
         yield against(
-            f"described_fit_{head.name}",
-            f"{head.name} of the paper from sums, {size}",
+            f"described_fit_{name}",
+            f"{name} of the paper from sums, {size}",
             fit,
             "the paper's rule as a loop over classes",
             lambda loop=loop: loop(sums),
@@ -162,8 +163,8 @@ def _closed(rng: np.random.Generator) -> Iterator[Measure]:
         fitted, scores, some = fit(), loop(sums), values[: len(values) // fewer]
         over = "classes" if fewer == 1 else "rows and classes"
         yield against(
-            f"described_score_{head.name}",
-            f"{head.name} scores of {len(some):,} rows, 1,000 at a time",
+            f"described_score_{name}",
+            f"{name} scores of {len(some):,} rows, 1,000 at a time",
             lambda fitted=fitted: fitted.scores(values),
             f"{len(some):,} rows by the paper's rule, a loop over {over}",
             lambda scores=scores, some=some: scores(some),
@@ -179,11 +180,11 @@ def _trained(rng: np.random.Generator) -> Iterator[Measure]:
         return
     x, y = made.rows(rng)
     sums = _described(x, y)
-    for head, loop in ((FisherMix, described.train_fisher_mix), (ProtoHyper, described.train_proto_hyper)):
-        fit = _by_the_paper(head, "S", x, y, epochs=EPOCHS)
+    for name, loop in (("fisher_mix", described.train_fisher_mix), ("proto_hyper", described.train_proto_hyper)):
+        fit = _by_the_paper(HEADS[name], "S", x, y, epochs=EPOCHS)
         yield against(
-            f"described_fit_{head.name}",
-            f"{head.name} of the paper, {CLASSES} × 4,000 draws, {EPOCHS} of its 40 epochs",
+            f"described_fit_{name}",
+            f"{name} of the paper, {CLASSES} × 4,000 draws, {EPOCHS} of its 40 epochs",
             fit,
             "the same in torch: a DataLoader, a loss, AdamW",
             lambda loop=loop: loop(sums, EPOCHS),
@@ -192,7 +193,7 @@ def _trained(rng: np.random.Generator) -> Iterator[Measure]:
         )
 
 
-def _by_the_paper(head: type[Head], statistic: str, x: np.ndarray, y: np.ndarray, **more: Any) -> Callable[[], Head]:
+def _by_the_paper(head: Head, statistic: str, x: np.ndarray, y: np.ndarray, **more: Any) -> Callable[[], Rule]:
     """A head's fit to exact sums of rows with the paper's settings."""
     recipe = made.recipe((statistic,))
     moments, unit = made.moments(recipe, x, y), Features.of(recipe).unit

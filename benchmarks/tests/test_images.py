@@ -12,7 +12,7 @@ from ghofl_benchmarks import gpu_multiround  # noqa: E402
 from ghofl_benchmarks.one_message import lda_of_moments  # noqa: E402
 from ghofl_benchmarks.pixels import PixelsError, dirichlet_rows, look_at, read_pixels  # noqa: E402
 
-from ghofl.heads import LDA  # noqa: E402
+from ghofl.heads.lda import fit_lda  # noqa: E402
 from ghofl.simulation.partition import dirichlet_by_class  # noqa: E402
 
 
@@ -86,7 +86,7 @@ def test_lda_of_torch_moments_is_the_librarys():
     rng = np.random.default_rng(0)
     y = np.arange(200, dtype=np.int64) % 4
     x = np.rint(10 * rng.normal(size=(200, 6)) + 20 * np.eye(4, 6)[y]).astype(np.int64)
-    theirs = LDA.fit(Gaussians.estimate(Moments.of(x, y, Layout(4, 6, ("B",)))))
+    theirs = fit_lda(Gaussians.estimate(Moments.of(x, y, Layout(4, 6, ("B",)))))
     weights, bias = lda_of_moments(torch.from_numpy(x).float(), torch.from_numpy(y))
     own = (torch.from_numpy(x).double() @ weights + bias).numpy()
     np.testing.assert_array_equal(own.argmax(axis=1), theirs.predict(x.astype(np.float64)))

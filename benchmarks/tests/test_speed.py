@@ -13,9 +13,10 @@ from sklearn.metrics import log_loss
 from speed import described, images, made
 from timing import Command, against, peak_mb
 
-from ghofl import Features, Gaussians
+from ghofl import Features, Gaussians, HeadSpec
 from ghofl.gaussians import Fisher
-from ghofl.heads import LDA, QDA, NaiveBayes, ProtoHyper
+from ghofl.heads import HEADS
+from ghofl.heads.proto_hyper import ProtoHyperOptions, fit_proto_hyper
 
 SIZES = {"CLASSES": 4, "DIM": 12}
 
@@ -44,11 +45,11 @@ def test_the_loop_over_batches_adds_up_our_sums(small):
 
 @pytest.mark.parametrize(
     ("head", "statistic", "loop"),
-    [(NaiveBayes, "D", described.naive_bayes), (LDA, "B", described.lda), (QDA, "S", described.qda)],
+    [("nb", "D", described.naive_bayes), ("lda", "B", described.lda), ("qda", "S", described.qda)],
 )
 def test_the_paper_s_closed_forms_as_loops_score_as_ours_do(small, head, statistic, loop):
     gaussians, sums, x = small
-    ours = head.fit(gaussians[statistic], head.Options(**head.Options.preset("paper"))).scores(x)
+    ours = HEADS[head].fit(gaussians[statistic], HeadSpec.parse(head, "paper").record).scores(x)
     theirs = loop(sums)(x)
     # Scores may differ by a term common to all classes.
     assert ours - ours[:, :1] == pytest.approx(theirs - theirs[:, :1], abs=2e-3)
@@ -88,8 +89,8 @@ def test_the_paper_s_trained_heads_as_loops_learn_as_ours_do(monkeypatch):
         return student(torch.from_numpy((x @ basis).astype(np.float32))).detach().numpy()
 
     assert mix(20) < 0.9 * mix(0)
-    settings = {**ProtoHyper.Options.preset("paper"), "rank": 3, "per_class": 2000, "epochs": 5}
-    ours = ProtoHyper.fit(gaussians, ProtoHyper.Options(**settings)).scores(x.astype(np.float64))
+    settings = {**ProtoHyperOptions.preset("paper"), "rank": 3, "per_class": 2000, "epochs": 5}
+    ours = fit_proto_hyper(gaussians, ProtoHyperOptions(**settings)).scores(x.astype(np.float64))
     assert loss(hyper(0)) != loss(hyper(5)) == pytest.approx(loss(ours), rel=0.1)
     assert np.mean(hyper(5).argmax(axis=1) == ours.argmax(axis=1)) > 0.98
 

@@ -12,7 +12,7 @@ from PIL import Image
 from ghofl.encoders import Views
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads.blend import Blend, BlendOptions
+from ghofl.heads.blend import BlendOptions, fit_blend
 from ghofl.heads.spec import HeadSpec
 from ghofl.moments import Layout, Moments
 from ghofl.simulation.simulate import Dataset, recipe_for
@@ -41,7 +41,7 @@ def test_best_is_the_library_s_blend(data):
     features = Features.of(recipe)
     moments = Moments.of(features.rows(data.x_train)[0], data.y_train, Layout.of(recipe), features.sketch)
     gaussians = Gaussians.of_total(Total(recipe, moments), features)
-    head = Blend.fit(gaussians, BlendOptions(parts="lda+z.student"))
+    head = fit_blend(gaussians, BlendOptions(parts="lda+z.student"))
     expected = float((head.predict(features.values(data.x_test)) == data.y_test).mean())
     assert views.heads_of(data, "cpu", lift=32)["best"] == expected
 

@@ -23,9 +23,11 @@ from ghofl.errors import (
 from ghofl.features import Features
 from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
-from ghofl.heads import HEADS, Head
-from ghofl.heads.calibration import Calibration, calibrate, priors_of
+from ghofl.heads import HEADS, Head, Rule
+from ghofl.heads.calibration import Calibration, calibrate
+from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
 from ghofl.heads.novelty import PREFIX, Novelty
+from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import HeadSpec
 from ghofl.names import shown
 from ghofl.notebook import Shown, some
@@ -52,17 +54,18 @@ def _warn(warning: Warning) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Classifier(Shown):
-    """A head with its recipe: rows in, class names or probabilities out.
+    """A fitted head with its recipe: rows in, class names or probabilities out.
 
     Rows are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
-    with its columns.
+    with its columns. `head` says how the `rule` that scores them was fitted.
 
     Guarantees
     ----------
-    ``Classifier.load`` after ``save`` gives the same scores, to the bit. Fitted to a total, it is the same however
-    the rows were split over sites. `guarantee` is what the noise in that total promises, and `revealed` what its
-    minimum counts reveal, and why there is no guarantee after calibration on sites' rows. Two classifiers are equal when
-    recipe, head and everything recorded about them are.
+    The prediction is the most probable class, unless thresholds say otherwise. ``Classifier.load`` after ``save`` gives
+    the same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a
+    total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
+    and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. Two
+    classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class Classifier(Shown):
 
     recipe: Recipe
     head: Head
+    rule: Rule
     options: dict[str, Any] = field(default_factory=dict)
     sites: int = 0
     rows: int = 0
@@ -112,19 +116,19 @@ class Classifier(Shown):
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = Gaussians.of_total(total, features)
-        kind, record = HEADS[spec.name], spec.record
-        head = kind.fit(gaussians, record)
-        _check_scores(head, gaussians, spec)
+        head, record = HEADS[spec.name], spec.record
+        rule = head.fit(gaussians, record)
+        _check_scores(rule, gaussians, spec)
         empty = _empty_classes(total, gaussians)
         if empty:
             warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
-        calibration = calibrate(head, gaussians, lambda other: kind.fit(other, record), dispersion)
+        calibration = calibrate(head, rule, gaussians, record, dispersion)
         if calibration.source == "none" and gaussians.has_shared_covariance:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows = len(total.roster), total.moments.rows
         return cls(
-            total.recipe, head, spec.options, sites, rows, total.guarantee, revealed, calibration,
+            total.recipe, head, rule, spec.options, sites, rows, total.guarantee, revealed, calibration,
             {}, Novelty.of(gaussians) if novelty else None, features,
         )  # fmt: skip
 
@@ -134,8 +138,11 @@ class Classifier(Shown):
         return np.array(self.recipe.classes)
 
     def scores(self, rows: Data) -> Float[np.ndarray, "n classes"]:
-        """One number per row and class; the largest is the prediction."""
-        return self.head.scores(self._values(rows))
+        """The rule's numbers, one per row and class, before calibration and priors.
+
+        The prediction is the most probable class, whose score need not be the largest where some classes are rarer.
+        """
+        return self.rule.scores(self._values(rows))
 
     def predict(self, rows: Data, reject: float | None = None) -> Shaped[np.ndarray, " n"]:
         """The class name of each row, or an empty text for a row of none of the classes (see `predict_numbers`)."""
@@ -185,18 +192,8 @@ class Classifier(Shown):
         return self.novelty_rule
 
     def decide(self, probabilities: Float[np.ndarray, "n classes"]) -> Int64[np.ndarray, " n"]:
-        """The class of each row: the most probable one, unless classes have thresholds.
-
-        Of the classes whose probability reaches their threshold, it is the one that exceeds it by the largest factor.
-        Where none does, it is the most probable class without a threshold, or −1 if every class has one.
-        """
-        if not self.thresholds:
-            return probabilities.argmax(axis=1)
-        limits = np.array([self.thresholds.get(name, np.inf) for name in self.recipe.classes])
-        factors = probabilities / limits
-        free = np.where(np.isinf(limits), probabilities, -1.0)
-        rest = np.where(free.max(axis=1) >= 0, free.argmax(axis=1), -1)
-        return np.where(factors.max(axis=1) >= 1.0, factors.argmax(axis=1), rest)
+        """The class of each row by its probabilities and the thresholds in force (`ghofl.heads.decision.decide`)."""
+        return decide(probabilities, limits_of(self.thresholds, self.recipe.classes))
 
     def with_priors(self, priors: str | Mapping[str, float] | Sequence[float]) -> "Classifier":
         """The classifier for data in which classes have other shares than in the total.
@@ -208,13 +205,7 @@ class Classifier(Shown):
 
     def with_thresholds(self, thresholds: Mapping[str, float]) -> "Classifier":
         """The classifier that predicts these classes where they have at least these probabilities (see `decide`)."""
-        for name, value in thresholds.items():
-            if name not in self.recipe.classes or not 0 < value <= 1:
-                raise HeadError(
-                    f"threshold {shown(name, 40)}={value} does not name a class of the head and a probability above 0 and up "
-                    f"to 1; classes are {', '.join(map(repr, self.recipe.classes[:NAMED]))}, …"
-                )
-        return replace(self, thresholds=dict(thresholds))
+        return replace(self, thresholds=check_thresholds(thresholds, self.recipe.classes))
 
     def _values(self, rows: Data) -> Float[np.ndarray, "n features"]:
         return self.features.values(embeddings_of(rows, self.recipe.table))
@@ -248,14 +239,16 @@ class Classifier(Shown):
         return seal(self._arrays(), self._header())
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return self.head.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
+        return self.rule.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
 
     def _header(self) -> dict[str, Any]:
         return {
-            "kind": "head", "head": self.head.name, "options": self.options, "sites": self.sites, "rows": self.rows,
+            "kind": "head", "head": self.head.name, "rule": self.rule.form, "options": self.options,
+            "sites": self.sites, "rows": self.rows,
             "recipe": self.recipe.fingerprint, "recipe_toml": self.recipe.to_toml(),
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
+            **({"thresholds": self.thresholds} if self.thresholds else {}),
         }  # fmt: skip
 
     @classmethod
@@ -269,7 +262,9 @@ class Classifier(Shown):
             check_fingerprint(header, recipe)
             arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
             own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
-            head, rule = _read_head(str(header.get("head")), own, recipe), Novelty.from_arrays(arrays, recipe.dim)
+            rule = read_rule(header.get("rule"), own, len(recipe.classes), recipe.dim)
+            novelty = Novelty.from_arrays(arrays, recipe.dim)
+            thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
         except (SafetensorError, RecipeError, HeadError) as error:
             why = shown(error, 300).rstrip(".")
             raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
@@ -278,7 +273,9 @@ class Classifier(Shown):
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
         guarantee = guarantee_in(header, recipe)
-        return cls(recipe, head, options, sites, rows, guarantee, revealed, calibration, novelty_rule=rule)
+        return cls(
+            recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty
+        )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file, a piece at a time where it is larger than memory."""
@@ -291,12 +288,12 @@ class Classifier(Shown):
             return cls.from_bytes(data if len(data) > limit() else bytes(data[:]))
 
 
-def _check_scores(head: Head, gaussians: Gaussians, spec: HeadSpec) -> None:
+def _check_scores(rule: Rule, gaussians: Gaussians, spec: HeadSpec) -> None:
     """Raise where options give scores that are not finite, so that nothing could be predicted."""
     present = gaussians.counts > 0
     tried = np.vstack([gaussians.centre, gaussians.means[present][:TRIED]])
     with np.errstate(all="ignore"):
-        is_finite = bool(np.isfinite(head.scores(tried)[:, present]).all())
+        is_finite = bool(np.isfinite(rule.scores(tried)[:, present]).all())
     if not is_finite:
         options = ", ".join(f"{key}={value}" for key, value in spec.options.items())
         raise HeadError(
@@ -334,11 +331,3 @@ def check_statistics(spec: HeadSpec, total: Total) -> None:
             f"head {spec.name!r} needs {wish} in the recipe, and this total holds {', '.join(layout.shapes)}. "
             f"Possible from it: {', '.join(possible)}."
         )
-
-
-def _read_head(name: str, arrays: Mapping[str, np.ndarray], recipe: Recipe) -> Head:
-    """The head that these arrays make."""
-    try:
-        return HEADS[name].from_arrays(arrays, {"classes": len(recipe.classes), "dim": recipe.dim})
-    except ValueError as error:
-        raise HeadError(str(error)) from None

@@ -33,9 +33,11 @@ __all__ = [
 
 
 def axes_of(annotation: Any) -> list[str]:
-    """The names of an array's axes.
+    """The names of an array's axes; those of an optional array are the array's.
 
     >>> axes_of(Float[Any, "classes dim"])
     ['classes', 'dim']
     """
+    if type(None) in get_args(annotation):
+        annotation = get_args(annotation)[0]
     return (annotation.dim_str if hasattr(annotation, "dim_str") else get_args(annotation)[1]).split()

@@ -136,9 +136,9 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         return self._built[0]
 
     def predict(self, X: Any) -> np.ndarray:
-        """The class of each row."""
+        """The most probable class of each row, which is the argmax of `predict_proba`."""
         rows = self._rows(X)
-        return self.classes_[self.classifier_.scores(rows).argmax(axis=1)]
+        return self.classes_[self.classifier_.predict_numbers(rows)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """One probability per row and class, in the order of `classes_`."""
@@ -146,9 +146,9 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         return self.classifier_.predict_proba(rows)
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Scores per row and class; for two classes, how much the second is ahead."""
+        """Logarithms of the probabilities up to a term per row; for two classes, how much the second is ahead."""
         rows = self._rows(X)
-        scores = self.classifier_.scores(rows)
+        scores = self.classifier_.calibration.log_odds(self.classifier_.scores(rows))
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def _rows(self, X: Any) -> np.ndarray:

@@ -88,7 +88,7 @@ def test_an_option_is_honoured(name, option, rng):
     usual, changed = (
         Classifier.fit(total, HeadSpec(name, {**start, **given})) for given in ({}, {option.name: OTHER[option.name]})
     )
-    assert changed.head != usual.head
+    assert changed.rule != usual.rule
     assert changed.options[option.name] == OTHER[option.name]
 
 

@@ -8,8 +8,6 @@ import pytest
 
 from exported_heads import DIM, RECIPE, classifier_of, rows
 from ghofl import Classifier, Grid, Lift, Privacy, Projection, Total, Transform
-from ghofl.errors import HeadError
-from ghofl.export.heads import _SCORES
 from ghofl.export.model import export_head
 from ghofl.heads import HEADS
 from ghofl.site.outgoing import Embedded, outgoing
@@ -69,13 +67,6 @@ def test_every_space_gives_the_same_integers(space, rng):
     assert (labels == classifier.predict(x)).mean() >= 0.999
     apart = np.abs(probabilities - classifier.predict_proba(x)).max(axis=1)
     assert (apart <= 1e-7).mean() >= 0.999  # a power that is not a square root may round to the neighbouring step
-
-
-def test_a_head_without_a_formula_is_refused(monkeypatch, rng):
-    """As a plug-in's head would be."""
-    monkeypatch.delitem(_SCORES, "lda")
-    with pytest.raises(HeadError, match="'lda' cannot be written as ONNX"):
-        export_head(classifier_of("lda", RECIPE, rng))
 
 
 @pytest.mark.parametrize("head", ["lda", "ridge", "fisher_mix"])

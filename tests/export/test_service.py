@@ -199,6 +199,13 @@ def test_rejecting_needs_a_head_that_can_tell(classifier, tmp_path):
     assert answer["predictions"][0]["novelty"] is None
 
 
+def test_a_sample_that_reaches_no_threshold_has_no_label(classifier, tmp_path):
+    careful = classifier.with_thresholds(dict.fromkeys(classifier.recipe.classes, 1.0))
+    (path := tmp_path / "careful.onnx").write_bytes(export_head(careful).SerializeToString())
+    answer = TestClient(service(Exported.load(path))).post("/predict", json={"rows": [[0.0] * DIM]}).json()
+    assert answer["predictions"][0]["label"] is None
+
+
 def image_model() -> Exported:
     """A file that takes images, without its network: the mean of each colour is the answer."""
 

@@ -5,7 +5,7 @@ from federations import blobs, gaussians_of, recipe_of
 from ghofl import Features, Fisher
 from ghofl.gaussians.fisher import EPSILON
 from ghofl.gaussians.linalg import shrink
-from ghofl.heads import LDA
+from ghofl.heads.lda import LDAOptions, fit_lda
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_lda_in_all_fisher_directions_equals_lda_in_x(rng):
     # In z the shrunk covariance of x is the identity, so LDA there is the nearest mean with priors.
     z = values @ fisher.basis
     scores_z = z @ inside.means.T + inside.log_priors - 0.5 * (inside.means**2).sum(axis=1)
-    scores_x = LDA.fit(gaussians, LDA.Options(shrinkage=0.05)).scores(values)
+    scores_x = fit_lda(gaussians, LDAOptions(shrinkage=0.05)).scores(values)
     difference = (scores_z - scores_z[:, :1]) - (scores_x - scores_x[:, :1])
     assert np.abs(difference).max() < 1e-4 * np.abs(scores_x - scores_x[:, :1]).max()
     assert np.array_equal(scores_z.argmax(axis=1), scores_x.argmax(axis=1))

@@ -11,6 +11,7 @@ from ghofl.errors import HeadError, MessageError
 from ghofl.evaluation import Metrics
 from ghofl.gaussians import Gaussians, draw
 from ghofl.gaussians.predictive import denoise, redraw
+from ghofl.heads import calibration
 from ghofl.heads.calibration import Calibration, calibrate, dispersion_for, log_loss
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import recipe_for, simulate
@@ -40,7 +41,7 @@ def test_on_rows_of_its_own_gaussians_the_log_loss_is_the_true_posterior_s(name,
         head = HEADS["rda"].fit(gaussians, blended)
     else:
         head = HEADS[name].fit(gaussians)
-    found = calibrate(head, gaussians, HEADS[name].fit)
+    found = calibrate(HEADS[name], head, gaussians)
     drawn = draw(gaussians, 20_000, np.random.default_rng(9), 1.0, 0.0)
     z, priors = drawn.z.astype(float), gaussians.counts / gaussians.rows
     truth = np.stack(
@@ -62,7 +63,7 @@ def test_calibration_never_makes_a_head_worse_on_its_own_synthetic_rows(name, ro
     x, y = blobs(rng, rows=rows, spread=0.7)
     gaussians = gaussians_of(recipe_of(), x, y)
     head = HEADS[name].fit(gaussians)
-    found = calibrate(head, gaussians, HEADS[name].fit)
+    found = calibrate(HEADS[name], head, gaussians)
     own = rows >= 10 * 6 * (4 if HEADS[name].needs[0] == ("S",) else 1)
     truth = gaussians if own else denoise(gaussians, own=True)
     judged = head if own else HEADS[name].fit(redraw(truth, gaussians, np.random.default_rng(2)))
@@ -158,6 +159,9 @@ def test_a_calibrated_head_is_read_as_it_was_written(rng, tmp_path):
         {"calibration": 3}, {"calibration": {"source": "magic", "priors": [0.5, 0.5]}},
         {"calibration": {"source": "draws", "priors": [0.5]}}, {"calibration": {"source": "draws", "priors": [2.0, -1.0]}},
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "bias": [1.0, float("inf")]}}, {"temperature": 0.0},
+        {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": [0.5, 0.6]}},
+        {"calibration": {"source": "draws", "priors": [1.0, 0.0], "in_force": [0.5, 0.5]}},
+        {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": "uniform"}},
     ],
 )  # fmt: skip
 def test_a_hostile_calibration_is_refused(change):
@@ -183,13 +187,27 @@ def test_the_dispersion_can_be_set(rng):
     assert wide.temperature > 1.5 > usual.temperature
 
 
+@pytest.mark.parametrize(
+    ("parts", "tau"), [("lda+ridge", 2.5), ("lda+nearest_mean", 2.5), ("lda+student", 1.7), ("nearest_mean+qda", 1.7)]
+)
+def test_a_blend_is_judged_on_draws_as_wide_as_its_least_linear_part_allows(parts, tau, rng, monkeypatch):
+    """Every blend once counted as linear."""
+    monkeypatch.setattr(calibration, "dispersion_for", lambda dim, classes: 2.5)
+    gaussians, blend = gaussians_of(recipe_of(), *blobs(rng, spread=1.0)), HEADS["blend"]
+    options = blend.Options(parts=parts)
+    rule = blend.fit(gaussians, options)
+    found = {t: calibrate(blend, rule, gaussians, options, t).temperature for t in (None, 1.7, 2.5)}
+    assert found[None] == found[tau]
+    assert found[1.7] != found[2.5]
+
+
 def test_a_student_heads_temperature_does_not_depend_on_its_tails(rng):
     """Wide draws lie in heavy tails, where the head is never sure: T would come out too small, 2 instead of 9."""
     gaussians = gaussians_of(recipe_of(), *blobs(rng, spread=1.0))
     student = HEADS["student"]
     heavy = student.fit(gaussians, student.Options(dof=5.0))
     light = replace(heavy, dof=np.asarray(1e9))
-    one, other = (calibrate(head, gaussians, student.fit, dispersion=1.7) for head in (heavy, light))
+    one, other = (calibrate(student, head, gaussians, dispersion=1.7) for head in (heavy, light))
     assert one.temperature == pytest.approx(other.temperature)
 
 
@@ -254,8 +272,8 @@ def test_a_head_of_class_covariances_is_not_taken_for_one_that_knows_nothing(rng
     gaussians = gaussians_of(recipe, x[:4000], y[:4000])
     head = HEADS["qda"].fit(gaussians)
     scores = head.scores(Features.of(recipe).values(x[4000:]))
-    found = calibrate(head, gaussians, HEADS["qda"].fit)
-    linear = calibrate(HEADS["lda"].fit(gaussians), gaussians, HEADS["lda"].fit)
+    found = calibrate(HEADS["qda"], head, gaussians)
+    linear = calibrate(HEADS["lda"], HEADS["lda"].fit(gaussians), gaussians)
     assert found.temperature <= 4.5 * max(linear.temperature, 1.0)
     right = [np.mean(p.argmax(axis=1) == y[4000:]) for p in (scores, found.probabilities(scores))]
     assert right[1] >= right[0] - 0.01

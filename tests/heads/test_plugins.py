@@ -14,7 +14,7 @@ from ghofl.errors import HeadError
 from ghofl.heads.plugins import Heads
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to-new-head.md"
-DIAGONAL = "diagonal_lda = my_heads:DiagonalLDA"
+DIAGONAL = "diagonal_lda = my_heads:HEAD"
 
 
 def distribution(folder: Path, name: str, entries: str, code: str) -> None:
@@ -71,7 +71,7 @@ made = ghofl.Classifier.fit(total, "diagonal_lda(shrinkage=0.1)")
 made.save(sys.argv[1])
 again = ghofl.Classifier.load(sys.argv[1])
 assert again == made and again.head.name == "diagonal_lda" and "diagonal_lda" in all_heads()
-print(float(np.mean(again.head.predict(ghofl.Features.of(recipe).values(x)) == y)))
+print(float(np.mean(again.rule.predict(ghofl.Features.of(recipe).values(x)) == y)))
 """
 
 
@@ -101,10 +101,11 @@ def test_a_built_in_head_stays_and_who_offers_its_name_is_told(tmp_path: Path, m
 
 
 NOT_HEADS = {
-    "class Mine:\n    name = 'mine'\n": "is not a head: odd_heads:Mine must be a class with ghofl.Head as its base",
+    "class Mine:\n    name = 'mine'\n": "is not a head: odd_heads:Mine must be a ghofl.Head",
     "import nothing_of_that_name\n": "cannot be imported: ModuleNotFoundError",
     "x = 1\n": "cannot be imported: AttributeError",
-    "import ghofl\nclass Mine(ghofl.Head):\n    name = 'yours'\n": "calls itself 'yours'",
+    "import ghofl\nfrom ghofl.heads import HeadOptions\nclass Yours(HeadOptions, head='yours'): ...\n"
+    "Mine = ghofl.Head(Yours, print, needs=((),))\n": "calls itself 'yours'",
 }
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ghofl.heads import quadratic
-from ghofl.heads.quadratic import MANY, NEAR, SEVERAL, SMALL, WIDE, quadratic_scores
+from ghofl.heads.rules import quadratic
+from ghofl.heads.rules.quadratic import MANY, NEAR, SEVERAL, SMALL, WIDE, quadratic_scores
 
 
 def problem(seed: int, spread: float, smallest: float, shift: float, classes: int = SEVERAL + 1):

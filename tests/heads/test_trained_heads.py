@@ -2,11 +2,16 @@ import numpy as np
 import pytest
 
 from federations import blobs, gaussians_of, recipe_of, total_of
-from ghofl import Classifier, Features, Gaussians, Lift, Sketch
+from ghofl import HEADS, Classifier, Features, Gaussians, Lift, Sketch
 from ghofl.gaussians import Fisher
 from ghofl.gaussians.linalg import shrink
-from ghofl.heads import LDA, RDA, Blend, FisherMix, ProtoHyper, Student
-from ghofl.heads.blend import standardise
+from ghofl.heads.blend import BlendOptions, fit_blend
+from ghofl.heads.fisher_mix import FisherMixOptions, fit_fisher_mix
+from ghofl.heads.lda import LDAOptions, fit_lda
+from ghofl.heads.proto_hyper import ProtoHyperOptions, fit_proto_hyper
+from ghofl.heads.rda import RDAOptions, fit_rda
+from ghofl.heads.rules.composed import standardise
+from ghofl.heads.student import StudentOptions, fit_student
 from ghofl.heads.training import basis_for, widen_basis
 
 
@@ -20,23 +25,23 @@ def accuracy(head, values, y):
     return np.mean(head.predict(values) == y)
 
 
-@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+@pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)
 def test_defaults_do_not_fall_behind_lda(kind, data):
     values, y, gaussians = data
-    assert accuracy(kind.fit(gaussians), values, y) >= accuracy(LDA.fit(gaussians), values, y) - 0.01
+    assert accuracy(kind.fit(gaussians), values, y) >= accuracy(fit_lda(gaussians), values, y) - 0.01
 
 
-@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+@pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)
 def test_the_paper_preset_trains_a_working_head(kind, data):
     values, y, gaussians = data
     options = {**kind.Options.preset("paper"), "per_class": 500, "learning_rate": 0.02}
     assert (
         accuracy(kind.fit(gaussians, kind.Options(**options)), values, y)
-        > accuracy(LDA.fit(gaussians), values, y) - 0.03
+        > accuracy(fit_lda(gaussians), values, y) - 0.03
     )
 
 
-@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+@pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)
 def test_a_trained_head_is_a_function_of_its_seed(kind, data):
     values, _, gaussians = data
     one, two, other = (kind.fit(gaussians, kind.Options(steps=50, seed=s)).scores(values) for s in (1, 1, 2))
@@ -48,19 +53,18 @@ def test_a_trained_head_is_a_function_of_its_seed(kind, data):
 def test_proto_hyper_starts_at_its_base(base, data):
     """Without a step the residual is zero, and the scores are the base's in the Fisher space."""
     values, _, gaussians = data
-    head = ProtoHyper.fit(gaussians, ProtoHyper.Options(base=base, steps=0))
-    z = values @ head.basis - head.shift
-    assert head.scores(values) == pytest.approx(head.base.scores(z))
-    assert head.base.name == base
+    head = fit_proto_hyper(gaussians, ProtoHyperOptions(base=base, steps=0))
+    z = values @ head.matrix - head.shift
+    assert head.scores(values) == pytest.approx(dict(head.rule.parts)[base].scores(z))
 
 
-@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+@pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)
 def test_with_one_covariance_for_all_a_trained_head_stays_at_lda(kind, rng):
     """Draws of one covariance have LDA as their best linear rule; training on finitely many would only add noise."""
     x, y = blobs(rng)
     recipe = recipe_of(statistics=("B",))
     gaussians, values = gaussians_of(recipe, x, y), Features.of(recipe).values(x)
-    expected = LDA.fit(gaussians, LDA.Options(shrinkage=0.05)).predict(values)
+    expected = fit_lda(gaussians, LDAOptions(shrinkage=0.05)).predict(values)
     assert np.mean(kind.fit(gaussians).predict(values) == expected) > 0.99
     assert not np.array_equal(
         kind.fit(gaussians).scores(values), kind.fit(gaussians, kind.Options(steps=20)).scores(values)
@@ -68,23 +72,24 @@ def test_with_one_covariance_for_all_a_trained_head_stays_at_lda(kind, rng):
 
 
 def test_proto_hypers_residual_has_the_rank_asked_for(data):
-    head = ProtoHyper.fit(data[2], ProtoHyper.Options(rank=2, steps=30))
-    assert np.linalg.matrix_rank(head.inward @ head.outward) == 2
+    head = fit_proto_hyper(data[2], ProtoHyperOptions(rank=2, steps=30))
+    learned = dict(head.rule.parts)[""]
+    assert np.linalg.matrix_rank(learned.inward @ learned.outward) == 2
 
 
 def test_a_base_that_cannot_be_had_is_refused(rng, data):
     with pytest.raises(ValueError, match="option base of head 'proto_hyper' is one of nb, lda, qda"):
-        ProtoHyper.fit(data[2], ProtoHyper.Options(base="svm"))
+        fit_proto_hyper(data[2], ProtoHyperOptions(base="svm"))
     pooled_only = gaussians_of(recipe_of(statistics=("B",)), *blobs(rng))
     with pytest.raises(ValueError, match="write base=lda"):
-        ProtoHyper.fit(pooled_only, ProtoHyper.Options(base="qda"))
+        fit_proto_hyper(pooled_only, ProtoHyperOptions(base="qda"))
 
 
 def test_priors_are_put_back_into_fisher_mix(rng):
     x, y = blobs(rng, rows=2000, spread=0.7)
     keep = (y == 0) | (np.arange(len(y)) % 10 == 0)
     gaussians = gaussians_of(recipe_of(), x[keep], y[keep])
-    with_priors, without = FisherMix.fit(gaussians), FisherMix.fit(gaussians, FisherMix.Options(prior=0))
+    with_priors, without = fit_fisher_mix(gaussians), fit_fisher_mix(gaussians, FisherMixOptions(prior=0))
     assert with_priors.bias - without.bias == pytest.approx(gaussians.log_priors - np.log(0.25))
 
 
@@ -118,8 +123,8 @@ def test_extra_directions_are_never_fishers_again(classes, energy, seed):
 
 def test_student_with_many_degrees_of_freedom_is_rda(data):
     values, _, gaussians = data
-    student = Student.fit(gaussians, Student.Options(blend=0.5, shrinkage=0.1, dof=1e9))
-    rda = RDA.fit(gaussians, RDA.Options(blend=0.5, shrinkage=0.1))
+    student = fit_student(gaussians, StudentOptions(blend=0.5, shrinkage=0.1, dof=1e9))
+    rda = fit_rda(gaussians, RDAOptions(blend=0.5, shrinkage=0.1))
     difference = student.scores(values) - rda.scores(values)
     assert difference - difference[:, :1] == pytest.approx(np.zeros_like(difference), abs=1e-3)
 
@@ -128,7 +133,7 @@ def test_student_is_the_t_density(data):
     import scipy.stats
 
     values, _, gaussians = data
-    scores = Student.fit(gaussians, Student.Options(blend=1.0, shrinkage=0.0, dof=7)).scores(values)
+    scores = fit_student(gaussians, StudentOptions(blend=1.0, shrinkage=0.0, dof=7)).scores(values)
     for c in range(4):
         density = scipy.stats.multivariate_t(gaussians.means[c], gaussians.pooled(), df=7).logpdf(values)
         constant = scores[:, c] - density - gaussians.log_priors[c]
@@ -137,8 +142,8 @@ def test_student_is_the_t_density(data):
 
 def test_a_blend_of_one_head_predicts_as_that_head(data):
     values, _, gaussians = data
-    alone = LDA.fit(gaussians)
-    assert np.array_equal(Blend.fit(gaussians, Blend.Options(parts="lda")).predict(values), alone.predict(values))
+    alone = fit_lda(gaussians)
+    assert np.array_equal(fit_blend(gaussians, BlendOptions(parts="lda")).predict(values), alone.predict(values))
 
 
 def test_standardised_scores_have_mean_zero_and_deviation_one_over_possible_classes(rng):
@@ -154,9 +159,9 @@ def test_standardised_scores_have_mean_zero_and_deviation_one_over_possible_clas
 
 def test_a_blend_refuses_parts_it_cannot_have(data):
     with pytest.raises(ValueError, match="parts is nb; option parts of head 'blend' is one of lda, ridge"):
-        Blend.fit(data[2], Blend.Options(parts="nb"))
+        fit_blend(data[2], BlendOptions(parts="nb"))
     with pytest.raises(ValueError, match="no \\[sketch\\] section"):
-        Blend.fit(data[2], Blend.Options(parts="lda+z.student"))
+        fit_blend(data[2], BlendOptions(parts="lda+z.student"))
 
 
 def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
@@ -170,8 +175,8 @@ def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
     assert np.array_equal(inside.sums, plain.moments.sums)
     blend = Classifier.fit(total, "best")
     assert blend.head.name == "blend"
-    alone = Student.fit(Gaussians.estimate(plain.moments, Features.of(both).unit))
-    of_z = dict(blend.head.parts)["z.student"]
+    alone = fit_student(Gaussians.estimate(plain.moments, Features.of(both).unit))
+    of_z = dict(blend.rule.parts)["z.student"].rule
     assert of_z.whiteners == pytest.approx(alone.whiteners)
     assert np.mean(blend.predict_numbers(x) == y) > 0.9
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from federations import blobs, gaussians_of, recipe_of
-from ghofl.heads import FisherMix, ProtoHyper
+from ghofl import HEADS
 from ghofl.heads.training import AdamW, softmax, steps_for, subtract_labels
 
 
@@ -65,7 +65,7 @@ def test_labels_are_taken_off_their_own_class(rng):
     assert found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("kind", [FisherMix, ProtoHyper])
+@pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)
 def test_gradients_are_those_of_the_loss(kind, rng, monkeypatch):
     """The closed-form gradients against central differences of the loss they claim to be of."""
     caught = {}
@@ -81,7 +81,7 @@ def test_gradients_are_those_of_the_loss(kind, rng, monkeypatch):
     import ghofl.heads.fisher_mix as mix
     import ghofl.heads.proto_hyper as hyper
 
-    module = mix if kind is FisherMix else hyper
+    module = mix if kind.name == "fisher_mix" else hyper
     original = module.draw
 
     def remembered(*arguments, **options):
@@ -92,7 +92,7 @@ def test_gradients_are_those_of_the_loss(kind, rng, monkeypatch):
     kind.fit(gaussians_of(recipe_of(), x, y), kind.Options(per_class=10, extra=0))
     gradients, parameters = caught["gradients"], caught["parameters"]
     z, labels = drawn[0].z.astype(np.float64), drawn[0].y
-    if kind is FisherMix:
+    if kind.name == "fisher_mix":
 
         def loss(p):
             scores = z @ p[0] + p[1]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ghofl import Features, Gaussians, HeadSpec, Message, Privacy, Total
-from ghofl.heads import LDA
+from ghofl.heads.lda import fit_lda
 from ghofl.privacy import NoiseStream, as_vector, protect
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.site.outgoing import Embedded, count
@@ -137,7 +137,7 @@ def noisy_lda(real_data):
         privacy = Privacy(radius=1.0, epsilon=epsilon, delta=1e-5, **options)
         recipe = replace(plain, privacy=privacy)
         totals = (total(recipe, NoiseStream(b"draw %d" % seed)) for seed in range(NOISE_SEEDS))
-        heads = (LDA.fit(Gaussians.of_total(noisy.for_heads(), features)) for noisy in totals)
+        heads = (fit_lda(Gaussians.of_total(noisy.for_heads(), features)) for noisy in totals)
         return 100 * float(np.mean([head.predict(test) == data.y_test for head in heads]))
 
     return accuracy

@@ -106,7 +106,7 @@ def test_large_blocks_and_heads_lie_in_files_and_small_ones_do_not(tmp_path, rng
     assert {name: arrays.is_mapped(block) for name, block in blocks.items()} == {"N": False, "A": False, "S": True}
     classifier = Classifier.fit(total, "rda")
     classifier.save(tmp_path / "head")
-    for head in (classifier.head, Classifier.load(tmp_path / "head").head):
+    for head in (classifier.rule, Classifier.load(tmp_path / "head").rule):
         assert arrays.is_mapped(head.whiteners)
         assert not arrays.is_mapped(head.means)
 
@@ -215,14 +215,14 @@ def test_a_mapped_head_is_that_of_the_file_that_was_checked(tmp_path, rng, from_
     total = Total.of([message_of(rng, "x")], RECIPE)
     for name in ("qda", "rda"):
         Classifier.fit(total, name).save(tmp_path / name)
-    expected, check = Classifier.load(tmp_path / "qda").head.whiteners.copy(), classifier_module.check_seal
+    expected, check = Classifier.load(tmp_path / "qda").rule.whiteners.copy(), classifier_module.check_seal
 
     def checked(header, data):
         check(header, data)
         (tmp_path / "rda").replace(tmp_path / "qda")
 
     monkeypatch.setattr(classifier_module, "check_seal", checked)
-    head = Classifier.load(tmp_path / "qda").head
+    head = Classifier.load(tmp_path / "qda").rule
     assert arrays.is_mapped(head.whiteners)
     assert np.array_equal(head.whiteners, expected)
 

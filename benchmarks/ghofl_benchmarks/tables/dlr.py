@@ -48,9 +48,9 @@ def _cost(classifier: Classifier, rows: Dataset) -> tuple[float, float]:
     seconds = []
     for _ in range(3):
         started = time.perf_counter()
-        classifier.head.scores(x)
+        classifier.rule.scores(x)
         seconds.append(time.perf_counter() - started)
-    return float(sum(np.asarray(a).nbytes for a in classifier.head.arrays().values())), min(seconds)
+    return float(sum(np.asarray(a).nbytes for a in classifier.rule.arrays().values())), min(seconds)
 
 
 def draw(result: dict, path: Path) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from ghofl.classifier import HeadSpec
 from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
-from ghofl.heads import LDA
+from ghofl.heads.lda import LDAOptions, fit_lda
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -39,8 +39,8 @@ def _rows_of(result: dict, name: str, rows: Dataset, settings: Settings) -> None
     total = Total.of([Message.of(moments, recipe, "all")], recipe)
     gaussians = Gaussians.of_total(total, features)
     x = features.values(rows.x_test)
-    options = LDA.Options(shrinkage=0.05)
-    whole = float((LDA.fit(gaussians, options).predict(x) == rows.y_test).mean())
+    options = LDAOptions(shrinkage=0.05)
+    whole = float((fit_lda(gaussians, options).predict(x) == rows.y_test).mean())
     theirs = paper.FISHER.get(name)
     add_row(
         result,

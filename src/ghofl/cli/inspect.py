@@ -147,7 +147,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         "options": classifier.options,
         "sites": classifier.sites,
         "rows": classifier.rows,
-        "arrays": {name: list(a.shape) for name, a in classifier.head.arrays().items()},
+        "arrays": {name: list(a.shape) for name, a in classifier.rule.arrays().items()},
         **promise_result(classifier.guarantee),
         **({"revealed": classifier.revealed} if classifier.revealed else {}),
         **{f"recipe {key}": value for key, value in recipe_result(classifier.recipe).items() if key != "kind"},

@@ -20,7 +20,7 @@ from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError, R
 from ghofl.evaluation.agreement import CENTRE, Agreement
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.gaussians import Gaussians, draw, linalg
-from ghofl.heads import LDA
+from ghofl.heads.lda import fit_lda
 from ghofl.moments import Moments
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
@@ -273,10 +273,10 @@ def _head_changes(parts: Sequence[Part], recipe: Recipe) -> list[float]:
     whole = _gaussians(total)
     drawn = draw(whole, max(1, DRAWS // whole.present), np.random.default_rng(0), dispersion=1.0, by_prior=True)
     z, changes = drawn.z.astype(np.float64), []
-    before = LDA.fit(whole).predict(z)
+    before = fit_lda(whole).predict(z)
     for part in parts:
         rest = total - part.moments
-        changes.append(1.0 if not rest.rows else float(np.mean(LDA.fit(_gaussians(rest)).predict(z) != before)))
+        changes.append(1.0 if not rest.rows else float(np.mean(fit_lda(_gaussians(rest)).predict(z) != before)))
     return changes
 
 

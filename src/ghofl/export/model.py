@@ -9,10 +9,10 @@ import numpy as np
 from ghofl.classifier import Classifier
 from ghofl.encoders.onnx_file import DESCRIPTION, Description, description_of
 from ghofl.errors import EncoderError
+from ghofl.export.decision import add_decision, add_novelty
 from ghofl.export.exported import METADATA
 from ghofl.export.features import add_features
 from ghofl.export.graph import IR_VERSION, OPSET, Graph  # before onnx: its error has the install line
-from ghofl.export.heads import add_novelty, add_scores
 
 import onnx  # isort: skip
 from onnx import TensorProto, compose, helper, version_converter  # isort: skip
@@ -21,13 +21,14 @@ from onnx import TensorProto, compose, helper, version_converter  # isort: skip
 def export_head(classifier: Classifier) -> Any:
     """The ONNX model of a classifier, from embeddings (n, dim) in doubles.
 
-    Outputs: ``label`` (class names), ``probabilities`` and ``scores`` (n, classes), in the order of the classes, and
-    ``novelty`` (n) where the head can measure it. Thresholds of classes are left to whoever reads the probabilities.
+    Outputs: ``label`` (class names, as `Classifier.predict` gives them under the priors and thresholds in force),
+    ``probabilities`` and ``scores`` (n, classes), in the order of the classes, and ``novelty`` (n) where the head can
+    measure it.
 
     Guarantees
     ----------
     Features are the same integers as `Features.rows` gives, except for entries that a rounding of the last digit moves to
-    a neighbouring step; scores are the head's formula in doubles.
+    a neighbouring step; scores are the rule's formula in doubles.
     """
     graph = Graph()
     x = helper.make_tensor_value_info("embeddings", TensorProto.DOUBLE, ["n", classifier.recipe.encoder.dim])
@@ -76,13 +77,14 @@ def _opset(model: Any) -> Any:
 
 def _finish(graph: Graph, x: str, inputs: list[Any], classifier: Classifier) -> Any:
     features = add_features(graph, x, classifier.features)
-    scores = add_scores(graph, features, classifier.head)
+    scores = classifier.rule.write(graph, features)
     calibrated, shift = graph.op("Div", scores, graph.constant(classifier.temperature)), classifier.calibration.shift
     if shift is not None:
         calibrated = graph.op("Add", calibrated, graph.constant(shift))
-    names = graph.constant(list(classifier.recipe.classes))
-    graph.name(graph.op("Gather", names, graph.op("ArgMax", calibrated, axis=1, keepdims=0)), "label")
-    graph.name(graph.op("Softmax", calibrated, axis=1), "probabilities")
+    probabilities = graph.op("Softmax", calibrated, axis=1)
+    names = graph.constant([*classifier.recipe.classes, ""])
+    graph.name(graph.op("Gather", names, add_decision(graph, calibrated, probabilities, classifier)), "label")
+    graph.name(probabilities, "probabilities")
     graph.name(scores, "scores")
     classes = len(classifier.recipe.classes)
     outputs = [

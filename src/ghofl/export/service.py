@@ -212,7 +212,7 @@ def _predictions(found: Predictions, limit: float | None) -> list[Prediction]:
     novelty = [None] * len(found.label) if found.novelty is None else found.novelty.tolist()
     return [
         Prediction(
-            label=None if limit is not None and away is not None and away > limit else str(label),
+            label=None if limit is not None and away is not None and away > limit else str(label) or None,
             probability=max(row),
             probabilities=row,
             novelty=away,

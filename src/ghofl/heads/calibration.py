@@ -13,10 +13,11 @@ Draws come from the total's own Gaussians. A head of few rows is overconfident, 
 estimate of the Gaussians behind the total, and the judged head is one of as many redrawn rows (`gaussians.predictive`).
 Embeddings of networks have heavier tails than Gaussian rows, and the more classes there are, the more of them an outlier
 can be mistaken for: from 128 dimensions on draws get wider, up to τ² = log₂ C (at most 7) from 512 on, where LDA has the least
-log loss on held-out training rows of seven sets and two encoders; heads that are not linear do better with τ ≤ 1.7.
+log loss on held-out training rows of seven sets and two encoders; heads that are not linear, or not of the shared
+covariance alone, do better with τ ≤ 1.7.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,9 +27,11 @@ import scipy
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoise, redraw
-from ghofl.heads.base import Head
 from ghofl.heads.dispersion import DISPERSION, NARROW, dispersion_for
-from ghofl.heads.lda import LDA
+from ghofl.heads.head import Head
+from ghofl.heads.lda import fit_lda
+from ghofl.heads.options import HeadOptions
+from ghofl.heads.rules import Rule, Standardised
 from ghofl.names import shown
 from ghofl.shapes import Float, Integer
 
@@ -84,8 +87,9 @@ class Calibration:
         """What a head file says besides T; empty where only T is known."""
         if self.priors is None:
             return {}
-        known = {"source": self.source, "priors": self.priors.tolist()}
-        return {"calibration": known | ({} if self.bias is None else {"bias": self.bias.tolist()})}
+        known: dict[str, Any] = {"source": self.source, "priors": self.priors.tolist()}
+        more = {"bias": self.bias, "in_force": self.in_force}
+        return {"calibration": known | {name: array.tolist() for name, array in more.items() if array is not None}}
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any], classes: int) -> "Calibration":
@@ -97,16 +101,23 @@ class Calibration:
             return cls(temperature)
         if not isinstance(told, dict) or told.get("source") not in SOURCES:
             raise MessageError("the head's calibration is damaged; make the head again with 'ghofl head'.")
-        priors = _numbers(told.get("priors"), classes, "priors")
-        if (priors < 0).any() or not abs(priors.sum() - 1.0) < 1e-6:
-            raise MessageError("the head's priors are not shares of 1; make the head again with 'ghofl head'.")
+        priors = _shares(told.get("priors"), classes, "priors")
         bias = _numbers(told["bias"], classes, "bias") if "bias" in told else None
-        return cls(temperature, bias, priors, told["source"])
+        in_force = _shares(told["in_force"], classes, "priors in force") if "in_force" in told else None
+        if in_force is not None and in_force[priors == 0].any():
+            raise MessageError(
+                "the head's priors in force are of unknown classes; make the head again with 'ghofl head'."
+            )
+        return cls(temperature, bias, priors, told["source"], in_force)
 
     def probabilities(self, scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
         """The probabilities of rows with these scores."""
+        return scipy.special.softmax(self.log_odds(scores), axis=1)
+
+    def log_odds(self, scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
+        """The logarithms of the probabilities, up to a term common to all classes: the largest is the prediction."""
         found = scores / self.temperature
-        return scipy.special.softmax(found if self.shift is None else found + self.shift, axis=1)
+        return found if self.shift is None else found + self.shift
 
     @property
     def shift(self) -> Float[np.ndarray, " classes"] | None:
@@ -161,33 +172,41 @@ def _numbers(values: Any, count: int, name: str) -> Float[np.ndarray, " classes"
     return found
 
 
-def calibrate(
-    head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head], dispersion: float | None = None
-) -> Calibration:
-    """The calibration of a head built from these Gaussians; with source "none" where the total does not show how rows vary.
+def _shares(values: Any, count: int, name: str) -> Float[np.ndarray, " classes"]:
+    found = _numbers(values, count, name)
+    if (found < 0).any() or not abs(found.sum() - 1.0) < 1e-6:
+        raise MessageError(f"the head's {name} are not shares of 1; make the head again with 'ghofl head'.")
+    return found
 
-    `refit` builds the same kind of head from other Gaussians. `dispersion` is τ; by default it follows from the
-    dimension and the number of classes.
+
+def calibrate(
+    head: Head, rule: Rule, gaussians: Gaussians, options: HeadOptions | None = None, dispersion: float | None = None
+) -> Calibration:
+    """The calibration of a rule that a head made of these Gaussians, with these options.
+
+    Its source is "none" where the total does not show how rows vary. `dispersion` is τ, by default `dispersion_for`.
     """
     priors = gaussians.counts / gaussians.rows
     plain = Calibration(priors=priors)
-    if not gaussians.has_shared_covariance and gaussians.own_variances is None:
+    is_known = gaussians.has_shared_covariance or gaussians.own_variances is not None
+    if not is_known or not gaussians.has_spread or gaussians.present < 2:
         return plain
-    if not gaussians.has_spread or gaussians.present < 2:
-        return plain
+    options = head.Options() if options is None else options
+    has_own = "S" in (needs := head.needs_with(options)[0])  # every class has its own covariance
     try:
-        judged, truth = _choose_truth(head, gaussians, refit)
+        judged, truth = _choose_truth(head, rule, gaussians, options, has_own)
         usual = dispersion_for(gaussians.means.shape[1], gaussians.present)
-        own = usual if head.needs[0] == ("B",) else min(usual, DISPERSION)
+        own = usual if rule.is_linear and needs == ("B",) else min(usual, DISPERSION)
         tau = own if dispersion is None else dispersion
-        spread = _own_spread(judged, gaussians, truth) if judged is head else None
-        least = 1 if head.needs[0] == ("S",) and gaussians.means.shape[1] > NARROW else OF_EACH
+        spread = _own_spread(gaussians, truth) if judged is rule and needs == ("D",) else None
+        least = 1 if has_own and gaussians.means.shape[1] > NARROW else OF_EACH
         fitted, kept = (_score_draws(judged, truth, tau, seed, spread, least) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):
         return plain
-    found = _fit(*fitted, priors, judged.scores_are_log_posteriors)
-    if judged is head and head.needs[0] == ("S",) and not truth.has_class_covariances:
-        linear = _fit(*_score_draws(LDA.fit(truth), truth, tau, 0, None, least), priors, True).temperature
+    found = _fit(*fitted, priors, head.log_posteriors)
+    # Standardised scores have a scale of their own, of which LDA's temperature says nothing.
+    if judged is rule and has_own and not truth.has_class_covariances and not isinstance(rule, Standardised):
+        linear = _fit(*_score_draws(fit_lda(truth), truth, tau, 0, None, least), priors, True).temperature
         found = _of_log_posteriors(min(found.temperature, DOUBT * linear), priors)
     found = replace(found, priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))
@@ -204,33 +223,35 @@ def log_loss(
     return float(-weights @ np.log(of_label))
 
 
-def _choose_truth(head: Head, gaussians: Gaussians, refit: Callable[[Gaussians], Head]) -> tuple[Head, Gaussians]:
-    """The head to judge and the Gaussians to judge it on."""
+def _choose_truth(
+    head: Head, rule: Rule, gaussians: Gaussians, options: HeadOptions, has_own: bool
+) -> tuple[Rule, Gaussians]:
+    """The rule to judge and the Gaussians to judge it on."""
     known, dim = gaussians if gaussians.has_shared_covariance else gaussians.diagonal(), gaussians.means.shape[1]
-    has_own = head.needs[0] == ("S",) and dim <= NARROW  # every class has its own covariance, of few rows
-    is_few = gaussians.rows / (gaussians.present if has_own else 1) < FEW * dim
+    of_few = has_own and dim <= NARROW  # covariances of the rows of a class alone
+    is_few = gaussians.rows / (gaussians.present if of_few else 1) < FEW * dim
     if known is gaussians and is_few and dim <= REDRAWN:
         truth = denoise(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
-        return refit(redraw(truth, gaussians, np.random.default_rng(2))), truth
+        return head.fit(redraw(truth, gaussians, np.random.default_rng(2)), options), truth
     if known.has_class_covariances and dim <= NARROW:
-        return head, known
-    return head, Gaussians(known.counts, known.means, known.shared)
+        return rule, known
+    return rule, Gaussians(known.counts, known.means, known.shared)
 
 
-def _own_spread(head: Head, gaussians: Gaussians, truth: Gaussians) -> Float[np.ndarray, "classes dim"] | None:
+def _own_spread(gaussians: Gaussians, truth: Gaussians) -> Float[np.ndarray, "classes dim"] | None:
     """How much wider each feature of each class is than the shared covariance says, for a head of class variances.
 
     Draws of one width for all classes would lie infinitely far from a class in which a feature is constant, and the
     head would seem useless.
     """
-    if head.needs[0] != ("D",) or gaussians.own_variances is None or truth.has_class_covariances:
+    if gaussians.own_variances is None or truth.has_class_covariances:
         return None
     pooled = gaussians.pooled_variances()
     return np.sqrt(gaussians.own_variances / np.where(pooled > 0, pooled, 1.0))
 
 
 def _score_draws(
-    head: Head,
+    rule: Rule,
     truth: Gaussians,
     dispersion: float,
     seed: int,
@@ -242,7 +263,7 @@ def _score_draws(
     if spread is not None:
         centres = truth.means[drawn.y]
         z = centres + (z - centres) * spread[drawn.y]
-    return (head.scores_for_temperature(z) if dispersion > 1 else head.scores(z)), drawn.y
+    return (rule.scores_for_temperature(z) if dispersion > 1 else rule.scores(z)), drawn.y
 
 
 def _draws(truth: Gaussians, dispersion: float, seed: int, least: int) -> Draws:
@@ -327,22 +348,3 @@ def fit_temperature(
         return float(shares @ (scipy.special.logsumexp(scaled, axis=1) - scaled[np.arange(len(y)), y]))
 
     return float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-7.0, 7.0), method="bounded").x))
-
-
-def priors_of(
-    given: str | Mapping[str, float] | Sequence[float], classes: tuple[str, ...]
-) -> Float[np.ndarray, " classes"]:
-    """The priors that a user wrote, in the order of the classes."""
-    if isinstance(given, str):
-        if given != "uniform":
-            raise HeadError(f"priors {shown(given, 40)!r} are unknown; give 'uniform', or one number per class.")
-        return np.ones(len(classes))
-    if isinstance(given, Mapping):
-        strangers = [name for name in given if name not in classes]
-        if strangers:
-            raise HeadError(f"there is no class {shown(strangers[0], 40)!r} to give a prior to; see the head's recipe.")
-        given = [given.get(name, 0.0) for name in classes]
-    try:
-        return np.asarray(given, dtype=np.float64).reshape(-1)
-    except (TypeError, ValueError):
-        raise HeadError(f"priors are {shown(given, 60)}; give one number per class.") from None

@@ -9,8 +9,9 @@ import numpy as np
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
 from ghofl.heads import training
-from ghofl.heads.base import Head, linear_scores
+from ghofl.heads.head import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.heads.rules import Linear
 from ghofl.shapes import Float
 
 
@@ -48,8 +49,7 @@ class FisherMixOptions(HeadOptions, head="fisher_mix"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FisherMix(Head):
+def fit_fisher_mix(gaussians: Gaussians, options: FisherMixOptions = FisherMixOptions()) -> Linear:
     """A softmax head W z + b in the Fisher space z = Vᵀ(x − m), trained by cross-entropy on synthetic rows.
 
     ::
@@ -74,36 +74,25 @@ class FisherMix(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> FisherMix.fit(gaussians, FisherMixOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> fit_fisher_mix(gaussians, FisherMixOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
+    rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
+    basis = training.basis_for(gaussians, options.energy, options.extra)
+    amount = gaussians.ease_shrinkage(SHRINKAGE) if options.shrinkage is None else options.shrinkage
+    shift = gaussians.centre if options.centred else np.zeros_like(gaussians.centre)
+    inside = gaussians.shifted(shift).shrunk(amount).mapped(basis, np.float32)
+    per_class = options.per_class or training.default_draws(gaussians)
+    drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
+    warm = (0.15 if gaussians.has_class_covariances else 1.0) if options.warm is None else options.warm
+    steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+    w, b = _train(drawn, _start(inside, warm, rng), steps, options, rng)
+    correction = gaussians.log_priors - np.log(1.0 / gaussians.present) if options.prior else 0.0
+    bias = np.where(gaussians.counts > 0, b - shift @ basis @ w + correction, -np.inf)
+    return Linear(np.ascontiguousarray((basis @ w).T), bias)
 
-    name = "fisher_mix"
-    needs = (("S",), ("B",), ("D",))
-    Options = FisherMixOptions
-    weights: Float[np.ndarray, "classes dim"]
-    bias: Float[np.ndarray, " classes"]
 
-    @classmethod
-    def fit(cls, gaussians: Gaussians, options: FisherMixOptions = FisherMixOptions()) -> "FisherMix":
-        """The head that is trained on draws of these Gaussians."""
-        rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
-        basis = training.basis_for(gaussians, options.energy, options.extra)
-        amount = gaussians.ease_shrinkage(SHRINKAGE) if options.shrinkage is None else options.shrinkage
-        shift = gaussians.centre if options.centred else np.zeros_like(gaussians.centre)
-        inside = gaussians.shifted(shift).shrunk(amount).mapped(basis, np.float32)
-        per_class = options.per_class or training.default_draws(gaussians)
-        drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
-        warm = (0.15 if gaussians.has_class_covariances else 1.0) if options.warm is None else options.warm
-        steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
-        w, b = _train(drawn, _start(inside, warm, rng), steps, options, rng)
-        correction = gaussians.log_priors - np.log(1.0 / gaussians.present) if options.prior else 0.0
-        bias = np.where(gaussians.counts > 0, b - shift @ basis @ w + correction, -np.inf)
-        return cls(np.ascontiguousarray((basis @ w).T), bias)
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The trained logits."""
-        return linear_scores(x, self.weights, self.bias)
+HEAD = Head(FisherMixOptions, fit_fisher_mix, needs=(("S",), ("B",), ("D",)))
 
 
 def _train(

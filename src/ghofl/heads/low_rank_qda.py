@@ -7,10 +7,11 @@ import numpy as np
 import scipy
 
 from ghofl.gaussians import Gaussians
-from ghofl.heads.base import Head
+from ghofl.heads.head import Head
 from ghofl.heads.naive_bayes import FLOOR
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.quadratic import OWN
+from ghofl.heads.qda import OWN
+from ghofl.heads.rules import LowRank
 from ghofl.shapes import Float
 from ghofl.workers import each
 
@@ -25,8 +26,7 @@ class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LowRankQDA(Head):
+def fit_low_rank_qda(gaussians: Gaussians, options: LowRankQDAOptions = LowRankQDAOptions()) -> LowRank:
     """Diagonal plus low rank: Σ̃_c ≈ diag(v_c) + U_c U_cᵀ with U_c of rank r.
 
     U_c holds the r leading eigenvectors of (1 − a) Σ_c, scaled by the roots of their eigenvalues; v_c is the rest
@@ -36,58 +36,36 @@ class LowRankQDA(Head):
 
     Guarantees
     ----------
-    The diagonal of Σ̃_c is kept exactly. Rank 0 without shrinkage is `NaiveBayes` up to N_c/(N_c − 1); rank d is `QDA`
-    with the same shrinkage. It needs S in the total, but the head itself has O(C d r) numbers.
+    The diagonal of Σ̃_c is kept exactly. Rank 0 without shrinkage is `nb` up to N_c/(N_c − 1); rank d is `qda` with the
+    same shrinkage. It needs S in the total, but the rule itself has O(C d r) numbers.
 
     Examples
     --------
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> LowRankQDA.fit(gaussians, LowRankQDAOptions(rank=1)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> fit_low_rank_qda(gaussians, LowRankQDAOptions(rank=1)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
+    classes, dim = gaussians.means.shape
+    rank = min(options.rank, dim)
+    precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
+    offsets = gaussians.log_priors.copy()
+    amount = gaussians.ease_shrinkage(OWN) if options.shrinkage is None else options.shrinkage
 
-    name = "low_rank_qda"
-    needs = (("S",),)
-    Options = LowRankQDAOptions
-    means: Float[np.ndarray, "classes dim"]
-    precisions: Float[np.ndarray, "classes dim"]
-    directions: Float[np.ndarray, "classes dim rank"]
-    offsets: Float[np.ndarray, " classes"]
+    def fill(c: int) -> None:
+        v, u = _split(gaussians.by_class(c), rank, amount)
+        precisions[c] = 1.0 / v
+        scaled = u * precisions[c][:, None]
+        lower = np.linalg.cholesky(np.eye(rank) + u.T @ scaled)
+        directions[c] = scipy.linalg.solve_triangular(lower, scaled.T, lower=True, check_finite=False).T
+        offsets[c] -= 0.5 * (np.log(v).sum() + 2.0 * np.log(lower.diagonal()).sum())
 
-    @classmethod
-    def fit(cls, gaussians: Gaussians, options: LowRankQDAOptions = LowRankQDAOptions()) -> "LowRankQDA":
-        """The head of class covariances cut to few directions."""
-        classes, dim = gaussians.means.shape
-        rank = min(options.rank, dim)
-        precisions, directions = np.ones((classes, dim)), np.zeros((classes, dim, rank))
-        offsets = gaussians.log_priors.copy()
-        amount = gaussians.ease_shrinkage(OWN) if options.shrinkage is None else options.shrinkage
+    each(fill, np.flatnonzero(gaussians.counts).tolist())
+    return LowRank(gaussians.means, precisions, directions, offsets)
 
-        def fill(c: int) -> None:
-            v, u = _split(gaussians.by_class(c), rank, amount)
-            precisions[c] = 1.0 / v
-            scaled = u * precisions[c][:, None]
-            lower = np.linalg.cholesky(np.eye(rank) + u.T @ scaled)
-            directions[c] = scipy.linalg.solve_triangular(lower, scaled.T, lower=True, check_finite=False).T
-            offsets[c] -= 0.5 * (np.log(v).sum() + 2.0 * np.log(lower.diagonal()).sum())
 
-        each(fill, np.flatnonzero(gaussians.counts).tolist())
-        return cls(gaussians.means, precisions, directions, offsets)
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """Log posteriors up to a term common to all classes."""
-        out = np.empty((len(x), len(self.means)))
-
-        def fill(c: int) -> None:
-            shifted = x - self.means[c]
-            y = shifted @ self.directions[c]
-            distance = (shifted * shifted) @ self.precisions[c] - np.einsum("nr,nr->n", y, y)
-            out[:, c] = self.offsets[c] - 0.5 * distance
-
-        each(fill, range(len(self.means)))
-        return out
+HEAD = Head(LowRankQDAOptions, fit_low_rank_qda, needs=(("S",),))
 
 
 def _split(

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ghofl.gaussians import Gaussians
-from ghofl.heads.base import Head
+from ghofl.heads.head import Head
 from ghofl.heads.options import HeadOptions, option
-from ghofl.shapes import Float
+from ghofl.heads.rules import Diagonal
 
 FLOOR = 1e-6
 SHARED_ROWS = 10.0  # the shared variances count as this many rows of a class
@@ -23,8 +23,7 @@ class NaiveBayesOptions(HeadOptions, head="nb"):
     floor: float = option(FLOOR, "ε, which no variance lies below", above=0)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class NaiveBayes(Head):
+def fit_naive_bayes(gaussians: Gaussians, options: NaiveBayesOptions = NaiveBayesOptions()) -> Diagonal:
     """Gaussian naive Bayes: a mean and a variance per class and feature.
 
     ::
@@ -44,28 +43,16 @@ class NaiveBayes(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("D",))))
-    >>> NaiveBayes.fit(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> fit_naive_bayes(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
+    own, shared = gaussians.variances(), gaussians.pooled_variances()
+    by_rows = SHARED_ROWS / (np.maximum(gaussians.counts - 1.0, 0.0) + SHARED_ROWS)[:, None]
+    a = by_rows if options.shrinkage is None else options.shrinkage
+    v = np.maximum((1.0 - a) * own + a * shared, options.floor)
+    mu = gaussians.means
+    # Expanded into x², x and 1, so that scoring is two matrix products.
+    return Diagonal(-0.5 / v, mu / v, gaussians.log_priors - 0.5 * (np.log(v) + mu**2 / v).sum(axis=1))
 
-    name = "nb"
-    needs = (("D",),)
-    Options = NaiveBayesOptions
-    squared: Float[np.ndarray, "classes dim"]
-    linear: Float[np.ndarray, "classes dim"]
-    bias: Float[np.ndarray, " classes"]
 
-    @classmethod
-    def fit(cls, gaussians: Gaussians, options: NaiveBayesOptions = NaiveBayesOptions()) -> "NaiveBayes":
-        """The head of class variances."""
-        own, shared = gaussians.variances(), gaussians.pooled_variances()
-        by_rows = SHARED_ROWS / (np.maximum(gaussians.counts - 1.0, 0.0) + SHARED_ROWS)[:, None]
-        a = by_rows if options.shrinkage is None else options.shrinkage
-        v = np.maximum((1.0 - a) * own + a * shared, options.floor)
-        mu = gaussians.means
-        # Expanded into x², x and 1, so that scoring is two matrix products.
-        return cls(-0.5 / v, mu / v, gaussians.log_priors - 0.5 * (np.log(v) + mu**2 / v).sum(axis=1))
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """Log posteriors up to a term common to all classes."""
-        return (x * x) @ self.squared.T + x @ self.linear.T + self.bias
+HEAD = Head(NaiveBayesOptions, fit_naive_bayes, needs=(("D",),))

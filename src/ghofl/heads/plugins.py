@@ -1,31 +1,30 @@
-"""Heads by name: ghofl's own, and those that installed distributions offer by an entry point.
+"""Heads by name: the modules beside this one, and those that installed distributions offer by an entry point.
 
 ::
 
     [project.entry-points."ghofl.heads"]
-    diagonal_lda = "my_heads:DiagonalLDA"
+    diagonal_lda = "my_heads:HEAD"
 """
 
+import pkgutil
 import re
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import Any
 
 from ghofl.errors import HeadError, MessageError
-from ghofl.heads.base import Head
+from ghofl.heads.head import Head
 
 GROUP = "ghofl.heads"
 BEST = "best"
-if TYPE_CHECKING:
-    Kind = type[Head]
-else:  # beartype cannot check a class against a protocol
-    Kind = type
+SIZES = "DBZS"  # statistics, those of the smallest messages first
 _NAME = re.compile(r"[a-z_]{1,40}")
 
 
-class Heads(MutableMapping[str, Kind]):
-    """The class of every head by its name.
+class Heads(MutableMapping[str, Head]):
+    """Every head by its name; those of this package unless others are given.
 
     Guarantees
     ----------
@@ -35,15 +34,19 @@ class Heads(MutableMapping[str, Kind]):
     `HeadError` names its distribution.
     """
 
-    def __init__(self, own: Mapping[str, Kind]) -> None:
-        self._known = dict(own)
+    def __init__(self, own: Mapping[str, Head] | None = None) -> None:
+        self._own = own
 
-    def __getitem__(self, name: str) -> Kind:
+    @cached_property
+    def _known(self) -> dict[str, Head]:
+        return own_heads() if self._own is None else dict(self._own)
+
+    def __getitem__(self, name: str) -> Head:
         if name not in self._known:
             self._known[name] = _load(name, self._offered[name])
         return self._known[name]
 
-    def __setitem__(self, name: str, head: Kind) -> None:
+    def __setitem__(self, name: str, head: Head) -> None:
         self._known[name] = head
 
     def __delitem__(self, name: str) -> None:
@@ -88,8 +91,20 @@ class Heads(MutableMapping[str, Kind]):
         return offered
 
 
-def _load(name: str, entries: list[Any]) -> Kind:
-    """The class behind an entry point; raises `HeadError` unless it is a head of that name."""
+def own_heads() -> dict[str, Head]:
+    """The `HEAD` of every module of this package that has one, those that need least first."""
+    paths = import_module(GROUP).__path__
+    modules = [import_module(f"{GROUP}.{found.name}") for found in pkgutil.iter_modules(paths)]
+    heads = [module.HEAD for module in modules if hasattr(module, "HEAD")]
+    return {head.name: head for head in sorted(heads, key=_size)}
+
+
+def _size(head: Head) -> tuple[list[int], str]:
+    return sorted(map(SIZES.find, head.needs[0]), reverse=True), head.name
+
+
+def _load(name: str, entries: list[Any]) -> Head:
+    """The head behind an entry point; raises `HeadError` unless it is a head of that name."""
     by = " and ".join(map(_distribution, entries))
     if len(entries) > 1:
         raise HeadError(f"head {name[:40]!r} is offered by distributions {by}; uninstall all but one of them.")
@@ -100,8 +115,8 @@ def _load(name: str, entries: list[Any]) -> Kind:
         found = entries[0].load()
     except Exception as error:  # whatever another distribution's import raises
         raise HeadError(f"{whose} cannot be imported: {type(error).__name__}: {error}") from error
-    if not (isinstance(found, type) and Head in found.__mro__[1:]):
-        raise HeadError(f"{whose} is not a head: {entries[0].value} must be a class with ghofl.Head as its base.")
+    if not isinstance(found, Head):
+        raise HeadError(f"{whose} is not a head: {entries[0].value} must be a ghofl.Head.")
     if found.name != name:
         raise HeadError(f"{whose} calls itself {str(found.name)[:40]!r}; the two names must be the same.")
     return found

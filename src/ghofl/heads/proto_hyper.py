@@ -1,6 +1,6 @@
 """Proto-Hyper: a low-rank correction of a Gaussian head, distilled on samples drawn in the Fisher space."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -10,21 +10,22 @@ from ghofl.errors import HeadError
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
 from ghofl.heads import training
-from ghofl.heads.base import Head, check_arrays, group_by_prefix, with_prefix
-from ghofl.heads.lda import LDA, LDAOptions
-from ghofl.heads.naive_bayes import NaiveBayes, NaiveBayesOptions
+from ghofl.heads.head import Head
+from ghofl.heads.lda import LDAOptions, fit_lda
+from ghofl.heads.naive_bayes import NaiveBayesOptions, fit_naive_bayes
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.quadratic import QDA, QDAOptions
+from ghofl.heads.qda import QDAOptions, fit_qda
+from ghofl.heads.rules import Factored, Mapped, Rule, Summed
 from ghofl.shapes import Float, Int64
 
-BASES: dict[str, type[Head]] = {"nb": NaiveBayes, "lda": LDA, "qda": QDA}
+BASES = ("nb", "lda", "qda")
 
 
 @dataclass(frozen=True)
 class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
     """The base and what corrects it, the teacher, and (as for `FisherMix`) draws and training."""
 
-    base: str = option("lda", "the Gaussian head to correct", choices=tuple(BASES), paper="nb")
+    base: str = option("lda", "the Gaussian head to correct", choices=BASES, paper="nb")
     rank: int = option(64, "r, the rank of the correction", between=(0, inf), paper=16)
     teacher: float = option(0.0, "q, the share of QDA in the teacher, where S is there", between=(0, 1), paper=0.3)
     temperature: float = option(4.0, "T, what teacher and head are divided by", above=0, paper=4.0)
@@ -48,8 +49,7 @@ class ProtoHyperOptions(HeadOptions, head="proto_hyper"):
     seed: int = option(0, "what draws and batches follow from", between=(0, inf))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ProtoHyper(Head):
+def fit_proto_hyper(gaussians: Gaussians, options: ProtoHyperOptions = ProtoHyperOptions()) -> Mapped:
     """A Gaussian base in the Fisher space plus a residual of rank r, trained on labels and a teacher.
 
     ::
@@ -69,58 +69,27 @@ class ProtoHyper(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> ProtoHyper.fit(gaussians, ProtoHyperOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> fit_proto_hyper(gaussians, ProtoHyperOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
+    rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
+    basis = training.basis_for(gaussians, options.energy, options.extra)
+    amount = gaussians.ease_shrinkage(SHRINKAGE)
+    inside = gaussians.shifted(gaussians.centre).shrunk(amount).mapped(basis, np.float32)
+    base = _base(inside, options.base)
+    per_class = options.per_class or training.default_draws(gaussians)
+    drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
+    start = _start(inside, options.rank, rng)
+    loss = _Distillation.of(drawn, base, inside, options)
+    optimiser = training.AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
+    steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+    u, v = optimiser.minimise(start, loss.gradients, len(drawn.y), options.batch, steps, rng)
+    learned = Factored(u.astype(np.float64), v.astype(np.float64))
+    return Mapped(basis, Summed((("", learned), (options.base, base))), gaussians.centre @ basis)
 
-    name = "proto_hyper"
-    needs = (("S",), ("B",), ("D",))
-    Options = ProtoHyperOptions
-    scores_are_log_posteriors = False  # the correction is trained on equal classes, whatever priors the base has
-    basis: Float[np.ndarray, "dim k"]
-    shift: Float[np.ndarray, " k"]
-    inward: Float[np.ndarray, "k rank"]
-    outward: Float[np.ndarray, "rank classes"]
-    base: Head
 
-    @classmethod
-    def fit(cls, gaussians: Gaussians, options: ProtoHyperOptions = ProtoHyperOptions()) -> "ProtoHyper":
-        """The head whose correction is trained on draws of these Gaussians."""
-        rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
-        basis = training.basis_for(gaussians, options.energy, options.extra)
-        inside = (
-            gaussians.shifted(gaussians.centre).shrunk(gaussians.ease_shrinkage(SHRINKAGE)).mapped(basis, np.float32)
-        )
-        base = _base(inside, options.base)
-        per_class = options.per_class or training.default_draws(gaussians)
-        drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
-        start = _start(inside, options.rank, rng)
-        loss = _Distillation.of(drawn, base, inside, options)
-        optimiser = training.AdamW(options.learning_rate, options.weight_decay, falls=not options.epochs)
-        steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
-        u, v = optimiser.minimise(start, loss.gradients, len(drawn.y), options.batch, steps, rng)
-        return cls(basis, gaussians.centre @ basis, u.astype(np.float64), v.astype(np.float64), base)
-
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The base's log posteriors plus the learned correction."""
-        z = x @ self.basis - self.shift
-        return self.base.scores(z) + (z @ self.inward) @ self.outward
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        """The head as named arrays, those of its base under the base's name."""
-        own = {name: np.ascontiguousarray(getattr(self, name)) for name in ("basis", "shift", "inward", "outward")}
-        return own | with_prefix(self.base.name, self.base.arrays())
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], axes: Mapping[str, int]) -> "ProtoHyper":
-        """The head that `arrays` came from."""
-        parts = group_by_prefix(arrays)
-        own, sizes = check_arrays(cls, parts.pop("", {}), axes, left_out=("base",))
-        (name, of_base), *_ = [*parts.items(), ("", {})]
-        if len(parts) != 1 or name not in BASES:
-            raise HeadError(f"a proto_hyper head has one base of {', '.join(BASES)}, not {sorted(parts)}")
-        base = BASES[name].from_arrays(of_base, {"classes": axes["classes"], "dim": sizes["k"]})
-        return cls(**own, base=base)
+# The correction is trained on equal classes, whatever priors the base has.
+HEAD = Head(ProtoHyperOptions, fit_proto_hyper, needs=(("S",), ("B",), ("D",)), log_posteriors=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +107,7 @@ class _Distillation:
     alpha: float
 
     @classmethod
-    def of(cls, drawn: Draws, base: Head, inside: Gaussians, options: ProtoHyperOptions) -> "_Distillation":
+    def of(cls, drawn: Draws, base: Rule, inside: Gaussians, options: ProtoHyperOptions) -> "_Distillation":
         t, alpha = options.temperature, options.alpha
         taught = training.softmax(_teacher_scores(inside, drawn, options.teacher) / np.float32(t), alpha * t)
         return cls(drawn.z, drawn.y, _finite_scores(base, drawn), taught, t, alpha)
@@ -158,13 +127,13 @@ class _Distillation:
         return [z.T @ (error @ v.T) / len(z), hidden.T @ error / len(z)]
 
 
-def _base(inside: Gaussians, name: str) -> Head:
+def _base(inside: Gaussians, name: str) -> Rule:
     if name == "nb":
         variances = np.stack([inside.finest(c).diagonal() for c in range(len(inside.means))])
-        return NaiveBayes.fit(replace(inside, own_variances=variances), NaiveBayesOptions(shrinkage=0.0))
+        return fit_naive_bayes(replace(inside, own_variances=variances), NaiveBayesOptions(shrinkage=0.0))
     if name == "qda" and not inside.has_class_covariances:
         raise HeadError("base 'qda' needs class covariances (statistics = ['S']); write base=lda.")
-    return LDA.fit(inside, LDAOptions(0.0)) if name == "lda" else QDA.fit(inside, QDAOptions(0.0))
+    return fit_lda(inside, LDAOptions(0.0)) if name == "lda" else fit_qda(inside, QDAOptions(0.0))
 
 
 def _start(inside: Gaussians, rank: int, rng: np.random.Generator) -> list[np.ndarray]:
@@ -177,15 +146,15 @@ def _start(inside: Gaussians, rank: int, rng: np.random.Generator) -> list[np.nd
     ]
 
 
-def _finite_scores(head: Head, drawn: Draws) -> Float[np.ndarray, "n classes"]:
+def _finite_scores(rule: Rule, drawn: Draws) -> Float[np.ndarray, "n classes"]:
     """Scores of the draws in float32; a class nobody has keeps a very low score instead of −∞."""
-    single = type(head)(**{name: array.astype(np.float32) for name, array in head.arrays().items()})
+    single = type(rule)(**{name: array.astype(np.float32) for name, array in rule.arrays().items()})
     return np.maximum(single.scores(drawn.z), np.float32(-1e4)).astype(np.float32)
 
 
 def _teacher_scores(inside: Gaussians, drawn: Draws, share: float) -> Float[np.ndarray, "n classes"]:
-    linear = _finite_scores(LDA.fit(inside, LDAOptions(0.0)), drawn)
+    linear = _finite_scores(fit_lda(inside, LDAOptions(0.0)), drawn)
     if share == 0 or not inside.has_class_covariances:
         return linear
-    quadratic = _finite_scores(QDA.fit(inside, QDAOptions(0.0)), drawn)
+    quadratic = _finite_scores(fit_qda(inside, QDAOptions(0.0)), drawn)
     return np.float32(1.0 - share) * linear + np.float32(share) * quadratic

@@ -8,8 +8,9 @@ import scipy
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
-from ghofl.heads.base import Head, linear_scores
+from ghofl.heads.head import Head
 from ghofl.heads.options import HeadOptions, option
+from ghofl.heads.rules import Linear
 from ghofl.shapes import Float
 
 LARGEST = 1024  # dimensions that are decomposed into eigenvectors
@@ -28,8 +29,7 @@ class RidgeOptions(HeadOptions, head="ridge"):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Ridge(Head):
+def fit_ridge(gaussians: Gaussians, options: RidgeOptions = RidgeOptions()) -> Linear:
     """Ridge regression on one-hot labels. Fed3R (before its normalisation) and AFL are this head.
 
     With G = B − N m mᵀ, Q = Aᵀ − m nᵀ and n the counts::
@@ -54,39 +54,30 @@ class Ridge(Head):
     >>> from ghofl.moments import Layout, Moments
     >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
     >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
-    >>> Ridge.fit(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
+    >>> fit_ridge(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
     array([0, 1])
     """
+    n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
+    g, right = gaussians.total_covariance() * rows, (gaussians.means - m).T * n
+    found = (
+        _search_grid(g, right, n, options.penalty) if len(g) > LARGEST else _solve_whole(g, right, n, options.penalty)
+    )
+    return Linear(np.ascontiguousarray(found), np.where(n > 0, n / rows - found @ m, -np.inf))
 
-    name = "ridge"
-    needs = (("B",),)
-    Options = RidgeOptions
-    scores_are_log_posteriors = False
-    weights: Float[np.ndarray, "classes dim"]
-    bias: Float[np.ndarray, " classes"]
 
-    @classmethod
-    def fit(cls, gaussians: Gaussians, options: RidgeOptions = RidgeOptions()) -> "Ridge":
-        """The head of the given penalty, or of the one with the least GCV error."""
-        n, m, rows = gaussians.counts, gaussians.centre, gaussians.rows
-        g, right = gaussians.total_covariance() * rows, (gaussians.means - m).T * n
-        if len(g) > LARGEST:
-            weights = _search_grid(g, right, n, options.penalty)
-            return cls(weights, np.where(n > 0, n / rows - weights @ m, -np.inf))
-        values, vectors = scipy.linalg.eigh(g, check_finite=False)
-        values = np.maximum(values, 0.0)
-        q = vectors.T @ right
-        unit = max(float(values.mean()), np.finfo(float).tiny)
-        if options.penalty is None:
-            penalty = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows))
-        else:
-            penalty = options.penalty * unit
-        weights = (vectors @ (q / np.maximum(values + penalty, np.finfo(float).tiny)[:, None])).T
-        return cls(np.ascontiguousarray(weights), np.where(n > 0, n / rows - weights @ m, -np.inf))
+HEAD = Head(RidgeOptions, fit_ridge, needs=(("B",),), log_posteriors=False)
 
-    def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The regression's estimate of each one-hot label."""
-        return linear_scores(x, self.weights, self.bias)
+
+def _solve_whole(
+    g: Float[np.ndarray, "dim dim"], right: Float[np.ndarray, "dim classes"], n: np.ndarray, given: float | None
+) -> Float[np.ndarray, "classes dim"]:
+    """The weights of a given penalty, or of the best one of the grid, by eigenvectors."""
+    values, vectors = scipy.linalg.eigh(g, check_finite=False)
+    values, q = np.maximum(values, 0.0), vectors.T @ right
+    unit = max(float(values.mean()), np.finfo(float).tiny)
+    rows = float(n.sum())
+    penalty = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows)) if given is None else given * unit
+    return (vectors @ (q / np.maximum(values + penalty, np.finfo(float).tiny)[:, None])).T
 
 
 def _gcv(penalty: float, values: np.ndarray, q: np.ndarray, n: np.ndarray, rows: float) -> float:

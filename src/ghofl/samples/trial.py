@@ -12,7 +12,7 @@ from ghofl.encoders import Runtime, SampleEncoder, Views, identity
 from ghofl.errors import DatasetError, EncoderError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads import LDA
+from ghofl.heads.lda import fit_lda
 from ghofl.moments import Layout, Moments
 from ghofl.planning.assembly import RecipeOptions, assemble
 from ghofl.recipe import Encoder
@@ -134,7 +134,7 @@ def cross_validate(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], enco
     for k in range(FOLDS):
         out = fold == k
         rest = Gaussians.estimate(whole - Moments.of(q[out], y[out], layout), features.unit)
-        right[out] = LDA.fit(rest).predict(q[out] * features.unit) == y[out]
+        right[out] = fit_lda(rest).predict(q[out] * features.unit) == y[out]
     return right
 
 

@@ -1,0 +1,50 @@
+"""What a head is: a record of how to get from Gaussians to a rule."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ghofl.heads.options import HeadOptions
+from ghofl.heads.rules.base import Rule
+from ghofl.notebook import Shown
+
+Needs = tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Head(Shown):
+    """A way to get from Gaussians to a rule that scores features for every class; never from rows.
+
+    `fit(gaussians, options)` gives the rule; `Options` is the record of its options and has its name. `needs` lists, best
+    first, the sets of statistics that are enough; `needs_of` tells them from the options where they depend on those.
+    `log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
+
+    Guarantees
+    ----------
+    The rule fitted on a total is the same however the rows were split over sites.
+
+    Examples
+    --------
+    >>> from ghofl.heads.lda import HEAD
+    >>> HEAD
+    <Head: name lda; needs B; options shrinkage>
+    """
+
+    Options: type[HeadOptions]
+    fit: Callable[..., Rule]
+    needs: Needs
+    log_posteriors: bool = True
+    needs_of: Callable[[Any], Needs] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that users write."""
+        return self.Options.head
+
+    def needs_with(self, options: Any) -> Needs:
+        """What the head needs with these options, best first."""
+        return self.needs if self.needs_of is None else self.needs_of(options)
+
+    def _facts(self) -> dict[str, object]:
+        needs = ", or ".join(" and ".join(need) or "means" for need in self.needs)
+        return {"name": self.name, "needs": needs, "options": ", ".join(self.Options.known()) or "none"}
