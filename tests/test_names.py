@@ -62,11 +62,11 @@ def test_a_site_whose_name_is_a_path_is_refused_by_every_door(name):
     recipe = Recipe(("cat", name), Encoder(dim=2))
     assert recipe.classes[1] == name, "a class may be called as it is"
     assert not is_site_name(name)
-    with pytest.raises(SiteError, match="free of /"):
+    with pytest.raises(SiteError, match="without /"):
         Site(name, embeddings="x.npz")
-    with pytest.raises(MessageError, match="free of /"):
+    with pytest.raises(MessageError, match="without /"):
         Message.of(Moments.zeros(Layout.of(recipe)), recipe, name)
-    with pytest.raises(PlanError, match="free of /"):
+    with pytest.raises(PlanError, match="without /"):
         Participant(name, bytes(32))
 
 
