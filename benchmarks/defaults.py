@@ -22,6 +22,7 @@ from ghofl.simulation.partition import dirichlet_by_class
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
 SETS = ("banking77", "clinc150", "ag_news", "dbpedia14", "sst2")
+BUDGET = 256_000_000  # bytes per site
 WITHOUT = ("nb", "lda", "qda")
 WITH = ("nearest_mean", "lda", "ridge", "rda", "student")
 MEASURES = ("accuracy", "macro_f1", "log_loss", "brier", "ece")
@@ -56,7 +57,7 @@ def of_set(name: str, rows: Dataset) -> Iterator[dict]:
     for head in WITH:
         yield {**told, "defaults": True, "head": head, **measures(_probabilities(total, head, rows), rows)}
     specs = HeadSpec.parse_list("best")
-    found = simulate(rows, parts, recipe_for(rows, specs.values()), specs)
+    found = simulate(rows, parts, recipe_for(rows, specs.values(), budget=BUDGET), specs)
     size, chosen = (
         found.heads["best"].payload_bytes,
         specs["best"].choose(found.total.moments.layout, found.total.recipe),

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from ghofl.cli import PLACES, app, console, load
 from ghofl.heads import HEADS
+from ghofl.recipe import OPTIONS
 from ghofl.simulation import partition
 from ghofl.simulation.demo import ALPHA, CLIENTS, FEDAVG_BYTES, digits
 from ghofl.simulation.simulate import all_heads, recipe_for, simulate
@@ -53,7 +54,26 @@ def cli() -> str:
     if options:
         parts.append(_options(options, {}))
     parts += [_command(name, command) for name, command in commands().items()]
+    parts.append(recipe_options())
     return "\n\n".join(parts) + "\n"
+
+
+def recipe_options() -> str:
+    """Every option of a recipe as a Markdown table, from the record that declares it."""
+    rows = "\n".join(
+        f"| `{o.name}` | {f'`{o.key}`' if o.key else 'not in it'} | {_cell(o.allowed)} | {_shown_default(o.default)} "
+        f"| {_cell(o.about)} |"
+        for o in OPTIONS.values()
+    )
+    return (
+        "## The options of a recipe\n\nThese are parameters of `ghofl.recipe_for` and `ghofl.recipe.RecipeOptions`, settings of "
+        "a sweep, and options of `ghofl recipe` and `ghofl simulate`, where a name is written with dashes.\n\n"
+        f"| option | in the recipe file | what it can be | default | meaning |\n|---|---|---|---|---|\n{rows}"
+    )
+
+
+def _shown_default(value: object) -> str:
+    return "" if value in (None, "", False, ()) else f"`{value}`"
 
 
 def commands() -> dict[str, Any]:

@@ -5,19 +5,22 @@ import dataclasses
 import numpy as np
 import pytest
 
-from ghofl.cli.options import PRIVACY
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import Features, unit_scale
-from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
-from ghofl.recipe import Encoder, Limits, Privacy
+from ghofl.planning.assembly import assemble
+from ghofl.recipe import DEFAULT_BUDGET, OPTIONS, Encoder, Limits, Privacy, RecipeOptions
 
 CLASSES, ENCODER = tuple("abcdef"), Encoder(dim=96, name="mine", fingerprint="f" * 64)
 ANCHOR = tuple(np.linspace(0.0, 1.0, 96))
-EPSILON = PrivacyOptions(epsilon=1.0)
+EPSILON = {"epsilon": 1.0}
 
 
 def recipe_of(public=None, protected=None, **options):
-    return assemble(RecipeOptions(**options), CLASSES, ENCODER, public=public, protected=protected).recipe
+    """The recipe of these options; where they do not say what sites send, it is B."""
+    asked = RecipeOptions(**options)
+    if asked.budget is None and not asked.chosen_space:
+        asked = dataclasses.replace(asked, statistics=("B",))
+    return assemble(asked, CLASSES, ENCODER, public=public, protected=protected).recipe
 
 
 @pytest.mark.parametrize("budget", [None, 60_000, 400_000])
@@ -31,18 +34,18 @@ def recipe_of(public=None, protected=None, **options):
         ({"bits": 7}, "grid.bits", 7),
         ({"scale": 3.25}, "grid.scale", 3.25),
         ({}, "encoder.fingerprint", "f" * 64),
-        ({"unit_length": True, "privacy": EPSILON}, "privacy.epsilon", 1.0),
-        ({"unit_length": True, "privacy": EPSILON}, "privacy.delta", 1e-5),
-        ({"privacy": PrivacyOptions(epsilon=1.0, radius=5.0)}, "privacy.radius", 5.0),
-        ({"privacy": PrivacyOptions(epsilon=1.0, delta=1e-7, radius=5.0)}, "privacy.delta", 1e-7),
-        ({"privacy": PrivacyOptions(epsilon=1.0, radius=5.0, noise="local")}, "privacy.noise", "local"),
-        ({"privacy": PrivacyOptions(secure=True)}, "privacy.secure", True),
-        ({"privacy": PrivacyOptions(min_count=7)}, "privacy.min_count", 7),
-        ({"privacy": PrivacyOptions(min_count=7, merge_into="b")}, "privacy.merge_into", "b"),
-        ({"privacy": PrivacyOptions(min_cohort=4)}, "privacy.min_cohort", 4),
-        ({"privacy": PrivacyOptions(rounding=3)}, "privacy.rounding", 3),
-        ({"privacy": PrivacyOptions(neighbours="replace-one")}, "privacy.neighbours", "replace-one"),
-        ({"privacy": PrivacyOptions(unit="client", client_rows=9)}, "privacy.client_rows", 9),
+        ({"unit_length": True, **EPSILON}, "privacy.epsilon", 1.0),
+        ({"unit_length": True, **EPSILON}, "privacy.delta", 1e-5),
+        ({"epsilon": 1.0, "radius": 5.0}, "privacy.radius", 5.0),
+        ({"epsilon": 1.0, "delta": 1e-7, "radius": 5.0}, "privacy.delta", 1e-7),
+        ({"epsilon": 1.0, "radius": 5.0, "noise": "local"}, "privacy.noise", "local"),
+        ({"secure": True}, "privacy.secure", True),
+        ({"min_count": 7}, "privacy.min_count", 7),
+        ({"min_count": 7, "merge_into": "b"}, "privacy.merge_into", "b"),
+        ({"min_cohort": 4}, "privacy.min_cohort", 4),
+        ({"rounding": 3}, "privacy.rounding", 3),
+        ({"neighbours": "replace-one"}, "privacy.neighbours", "replace-one"),
+        ({"unit": "client", "client_rows": 9}, "privacy.client_rows", 9),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -71,22 +74,49 @@ def test_a_budget_and_what_it_chooses_are_not_given_together(given):
         recipe_of(budget=60_000, **given)
 
 
-def test_the_options_of_privacy_are_the_fields_of_a_recipe_s_section():
+@pytest.mark.parametrize("section", [Privacy, Limits])
+def test_the_options_of_a_section_are_its_fields(section):
     """A field that the commands cannot set, or an option that goes nowhere, is found here."""
-    fields = {f.name for f in dataclasses.fields(Privacy)}
-    assert {f.name for f in dataclasses.fields(PrivacyOptions)} == fields
-    assert set(PRIVACY) == fields
+    name = section.__name__.lower()
+    options = {o.name for o in OPTIONS.values() if o.key.startswith(f"{name}.")}
+    assert options == {f.name for f in dataclasses.fields(section)}
+
+
+def test_where_nothing_says_what_sites_send_it_is_the_best_that_fits_the_default_budget():
+    assert assemble(RecipeOptions(), CLASSES, ENCODER) == assemble(
+        RecipeOptions(budget=DEFAULT_BUDGET), CLASSES, ENCODER
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"keep": True}, r"keep \(--keep\) was given too"),
+        ({"keep": True, "statistics": ("B",)}, "there is no lift; give it too"),
+        ({"keep": True, "lift": 200, "sketch": 8}, "a recipe has one of them"),
+    ],
+)
+def test_what_keep_cannot_be_given_with_is_named(options, says):
+    with pytest.raises(RecipeError, match=says):
+        assemble(RecipeOptions(**options), CLASSES, ENCODER)
+
+
+def test_rows_per_site_are_for_a_budget():
+    few, many = (assemble(RecipeOptions(site_rows=n), CLASSES, ENCODER).proposal for n in (50, 10**6))
+    assert few.bytes < many.bytes
+    with pytest.raises(RecipeError, match=r"site_rows \(--site-rows\) is for a budget, and sketch already says"):
+        recipe_of(site_rows=50, sketch=8)
 
 
 BOUNDED = {
-    "unit length": {"unit_length": True, "privacy": EPSILON},
-    "radius": {"privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
-    "scale and radius": {"scale": 4.0, "privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
-    "projection": {"project": 16, "unit_length": True, "privacy": EPSILON},
-    "projection and radius": {"project": 16, "privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
-    "budget": {"budget": 60_000, "privacy": EPSILON},
-    "budget and radius": {"budget": 60_000, "privacy": PrivacyOptions(epsilon=1.0, radius=5.0)},
-    "whole section": {"privacy": Privacy(epsilon=1.0, delta=1e-5, radius=5.0)},
+    "unit length": {"unit_length": True, **EPSILON},
+    "radius": {"epsilon": 1.0, "radius": 5.0},
+    "scale and radius": {"scale": 4.0, "epsilon": 1.0, "radius": 5.0},
+    "projection": {"project": 16, "unit_length": True, **EPSILON},
+    "projection and radius": {"project": 16, "epsilon": 1.0, "radius": 5.0},
+    "budget": {"budget": 60_000, **EPSILON},
+    "budget and radius": {"budget": 60_000, "epsilon": 1.0, "radius": 5.0},
+    "whole section": vars(Privacy(epsilon=1.0, delta=1e-5, radius=5.0)),
 }
 
 
@@ -103,18 +133,18 @@ def test_under_epsilon_nothing_in_a_recipe_depends_on_protected_rows(rng, option
 
 def test_without_a_bound_on_rows_epsilon_says_what_to_give(rng):
     with pytest.raises(PrivacyError, match=r"would tell about them.*--unit-length.*--radius"):
-        recipe_of(protected=rng.normal(size=(50, 96)), privacy=EPSILON)
+        recipe_of(protected=rng.normal(size=(50, 96)), **EPSILON)
     for options in ({}, {"scale": 4.0}, {"budget": 60_000, "scale": 4.0}):
         with pytest.raises(PrivacyError, match="write --radius, or --unit-length"):
-            recipe_of(privacy=EPSILON, **options)
+            recipe_of(**EPSILON, **options)
 
 
 def test_a_budget_under_epsilon_scales_rows_to_unit_length_and_says_so():
-    found = assemble(RecipeOptions(budget=60_000, privacy=EPSILON), CLASSES, ENCODER)
+    found = assemble(RecipeOptions(budget=60_000, **EPSILON), CLASSES, ENCODER)
     assert found.recipe.transform.unit_length
     assert found.recipe.grid.scale == unit_scale(found.recipe.grid, 96)
     assert "Rows are scaled to length 1" in found.notes[0]
-    given = assemble(RecipeOptions(budget=60_000, privacy=PrivacyOptions(epsilon=1.0, radius=5.0)), CLASSES, ENCODER)
+    given = assemble(RecipeOptions(budget=60_000, epsilon=1.0, radius=5.0), CLASSES, ENCODER)
     assert not given.recipe.transform.unit_length
     assert given.notes == ()
 
@@ -122,7 +152,7 @@ def test_a_budget_under_epsilon_scales_rows_to_unit_length_and_says_so():
 def test_a_budget_under_epsilon_stays_with_statistics_of_all_classes():
     """Noise in the covariance of one class is as large as in the shared one, on a sixth of its rows here."""
     for budget in (60_000, 10**9):
-        recipe = recipe_of(budget=budget, privacy=EPSILON)
+        recipe = recipe_of(budget=budget, **EPSILON)
         assert recipe.statistics == ("N", "A", "B")
         assert (recipe.sketch, recipe.lift) == (None, None)
 
@@ -131,7 +161,7 @@ def test_a_budget_under_epsilon_stays_with_statistics_of_all_classes():
 @pytest.mark.parametrize("radius", [0.02, 1.0, 5.0, 700.0])
 def test_the_grid_for_a_radius_fits_rows_of_that_length(rng, radius, project):
     """Neither clipped nor lost between two steps, whatever the unit of the embedding."""
-    recipe = recipe_of(project=project, privacy=PrivacyOptions(epsilon=1.0, radius=radius))
+    recipe = recipe_of(project=project, epsilon=1.0, radius=radius)
     features = Features.of(recipe)
     rows = rng.normal(size=(400, 96))
     rows *= radius * (1.0 if project is None else 2.0) / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -142,7 +172,7 @@ def test_the_grid_for_a_radius_fits_rows_of_that_length(rng, radius, project):
 
 
 def test_limits_of_one_site_go_into_the_recipe():
-    wanted = RecipeOptions(limits=Limits(max_rows=20_000, max_share=0.4))
+    wanted = RecipeOptions(max_rows=20_000, max_share=0.4)
     recipe = assemble(wanted, ("cat", "dog"), Encoder(dim=4)).recipe
     assert (recipe.max_rows, recipe.limits.max_share) == (20_000, 0.4)
     assert assemble(RecipeOptions(), ("cat", "dog"), Encoder(dim=4)).recipe.max_rows == 1_000_000
@@ -152,12 +182,13 @@ def test_columns_that_vanish_on_the_grid_are_named_in_a_note():
     rng = np.random.default_rng(0)
     even = rng.normal(size=(200, 96))
     uneven = even * np.where(np.arange(96) < 24, 1e-4, 1.0)
-    notes = assemble(RecipeOptions(), CLASSES, ENCODER, protected=uneven).notes
+    plain = RecipeOptions(statistics=("B",))
+    notes = assemble(plain, CLASSES, ENCODER, protected=uneven).notes
     assert any("25% of the columns" in note and "schema" in note for note in notes), notes
-    assert not any("columns" in note for note in assemble(RecipeOptions(), CLASSES, ENCODER, protected=even).notes)
+    assert not any("columns" in note for note in assemble(plain, CLASSES, ENCODER, protected=even).notes)
 
 
 def test_under_an_epsilon_no_protected_row_makes_a_note():
     uneven = np.random.default_rng(0).normal(size=(200, 96)) * np.where(np.arange(96) < 24, 1e-4, 1.0)
-    options = RecipeOptions(privacy=PrivacyOptions(epsilon=1.0, radius=5.0))
+    options = RecipeOptions(epsilon=1.0, radius=5.0)
     assert assemble(options, CLASSES, ENCODER, protected=uneven).notes == assemble(options, CLASSES, ENCODER).notes

@@ -208,12 +208,12 @@ def test_the_command_and_the_site_file_count_at_most_so_many_rows_of_one_person(
     assert site.count(recipe_of(statistics=("B",))).moments.rows == 45
     words = ["moments", "rows.npz", "-r", "recipe.toml", "--labels-are-numbers"]
     ghofl(*words, "-o", "a.ghofl", "--person", "person")
-    ghofl(*words, "-o", "b.ghofl", "--person", "person", "--rows-per-person", "1")
+    ghofl(*words, "-o", "b.ghofl", "--person", "person", "--person-rows", "1")
     assert [Message.load(f"{name}.ghofl", recipe).rows for name in "ab"] == [30, 15]
     ghofl(*words, "-o", "c.ghofl", code=2)
     assert "--person COLUMN" in capsys.readouterr().err
     ghofl(*words, "-o", "c.ghofl", "--person", "nobody", code=2)
-    ghofl(*words, "-o", "c.ghofl", "--rows-per-person", "2", code=2)
+    ghofl(*words, "-o", "c.ghofl", "--person-rows", "2", code=2)
     assert isinstance(site.memory(), FolderMemory)
 
 

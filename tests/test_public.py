@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ghofl import Features, HeadSpec, Recipe
 from ghofl.cli import app
 from ghofl.errors import EmbeddingsError, RecipeError
-from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
+from ghofl.planning.assembly import assemble
 from ghofl.planning.propose import propose
 from ghofl.planning.public import (
     LARGEST,
@@ -21,7 +21,7 @@ from ghofl.planning.public import (
     public_projection,
     usual_public_length,
 )
-from ghofl.recipe import Column, Encoder, Projection, Table, Transform
+from ghofl.recipe import Column, Encoder, Projection, RecipeOptions, Table, Transform
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, assembly_for, simulate
 
@@ -152,7 +152,7 @@ def test_everything_taught_is_in_the_recipe_and_its_fingerprint(public, rng):
 
 
 def test_under_epsilon_the_radius_is_the_usual_length_of_public_rows(public, data):
-    options = RecipeOptions(statistics=(), project=12, privacy=PrivacyOptions(epsilon=1.0))
+    options = RecipeOptions(statistics=(), project=12, epsilon=1.0)
     recipe = assemble(options, data.classes, Encoder(dim=DIM), public=public, protected=data.x_train).recipe
     assert recipe.privacy.radius == usual_public_length(recipe, public)
     other = assemble(options, data.classes, Encoder(dim=DIM), public=public, protected=99 * data.x_train).recipe
@@ -164,7 +164,7 @@ def test_under_epsilon_the_radius_is_the_usual_length_of_public_rows(public, dat
 
 def test_a_given_projection_stays(public):
     given = Projection.of_matrix(np.eye(DIM, 5, dtype=np.int64))
-    recipe = assemble(RecipeOptions(project=given), ("a", "b"), Encoder(dim=DIM), public=public).recipe
+    recipe = assemble(RecipeOptions(), ("a", "b"), Encoder(dim=DIM), public=public, projection=given).recipe
     assert recipe.projection is not None
     assert recipe.projection.matrix == given.matrix
     assert recipe.transform.centre
@@ -208,7 +208,7 @@ def test_means_alone_get_every_direction_in_which_public_rows_vary(public):
 def test_a_table_can_have_public_rows_too(rng):
     table = Table(tuple(Column(f"c{j}", "number", low=-10, high=10) for j in range(4)))
     rows = PublicRows(rng.uniform(0.2, 0.9, size=(200, 4)))
-    recipe = assemble(RecipeOptions(table=table, project=2), ("a", "b"), table.encoder, public=rows).recipe
+    recipe = assemble(RecipeOptions(project=2), ("a", "b"), table.encoder, public=rows, table=table).recipe
     clipping = Features.of(recipe).rows(np.array([[-1.0, -1.0, 1.0, 1.0]]))[1]
     assert clipping.grid.clipped == 0
 
@@ -270,7 +270,7 @@ def test_under_noise_a_budget_sends_from_a_public_space_what_outlives_the_noise(
 
 
 def test_a_budget_with_public_rows_and_noise_makes_a_recipe_with_their_radius(public):
-    options = RecipeOptions(budget=10**5, privacy=PrivacyOptions(epsilon=1.0))
+    options = RecipeOptions(budget=10**5, epsilon=1.0)
     found = assemble(options, ("a", "b"), Encoder(dim=DIM), public=public)
     assert found.recipe.projection is not None
     assert found.recipe.projection.matrix

@@ -26,9 +26,9 @@ from ghofl.errors import (
     SampleError,
 )
 from ghofl.features import Features
-from ghofl.planning.assembly import RecipeOptions, assemble
+from ghofl.planning.assembly import assemble
 from ghofl.privacy import NoiseStream
-from ghofl.recipe import Column, Grid, Limits, Schema, Table
+from ghofl.recipe import Column, Grid, RecipeOptions, Schema, Table
 from ghofl.recipe.labels import labels_of
 
 CLASSES = ("class 0", "class 1", "class 2", "class 3")
@@ -204,7 +204,7 @@ def test_the_message_warns_of_rows_that_fall_outside_the_grid(rows):
     [
         ({"lift": 8, "keep": True, "sketch": 4}, "sketch = 4"),
         ({"statistics": ("B",), "keep": True}, "there is no lift"),
-        ({"budget": 100_000, "keep": True}, "keep was given too"),
+        ({"budget": 100_000, "keep": True}, r"keep \(--keep\) was given too"),
         ({"statistics": ("B",), "site_rows": 10}, "site_rows .* is for a budget"),
     ],
 )
@@ -381,9 +381,9 @@ def test_what_cannot_be_a_list_of_messages_is_refused(rows, tmp_path, as_users_r
 def test_a_recipe_in_one_line_is_the_one_that_assembly_makes(rows):
     x, y = rows
     expected = assemble(
-        RecipeOptions(statistics=("S",), power=0.5, limits=Limits(max_rows=1000)), CLASSES, Encoder(dim=6), protected=x
+        RecipeOptions(statistics=("S",), power=0.5, max_rows=1000), CLASSES, Encoder(dim=6), protected=x
     ).recipe
-    options = {"statistics": ("S",), "power": 0.5, "limits": Limits(max_rows=1000)}
+    options = {"statistics": ("S",), "power": 0.5, "max_rows": 1000}
     for classes in (CLASSES, list(CLASSES), NAMES[y], pandas.Series(NAMES[y])):
         assert ghofl.recipe_for(classes, pandas.DataFrame(x), **options) == expected
     assert ghofl.recipe_for(["b", "a"], x).classes == ("b", "a")  # names keep their order

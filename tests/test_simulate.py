@@ -4,7 +4,6 @@ import pytest
 from federations import blobs
 from ghofl import HeadSpec, Layout
 from ghofl.errors import EmbeddingsError, HeadError
-from ghofl.recipe import Privacy
 from ghofl.simulation import partition
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import Dataset, all_heads, need_of, recipe_for, simulate
@@ -88,8 +87,7 @@ def test_a_head_that_takes_what_others_need_is_named(uneven):
     assert run(uneven, parts, "lda,qda").notes == ()
     assert "fisher_mix (B)" in run(uneven, parts, "fisher_mix,lda").notes[0]
     assert "best (all there is)" in run(uneven, parts, "best,lda").to_dict()["notes"][0]
-    noisy = Privacy(epsilon=4.0, delta=1e-5, radius=3.0)
-    assert "share the noise" in run(uneven, parts, "lda,nb", privacy=noisy).notes[0]
+    assert "share the noise" in run(uneven, parts, "lda,nb", epsilon=4.0, delta=1e-5, radius=3.0).notes[0]
 
 
 def test_a_projection_and_a_lift_run(data):

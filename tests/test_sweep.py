@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 from federations import blobs
 from ghofl.cli import app
 from ghofl.errors import DatasetError, HeadError, PartitionError, RecipeError
+from ghofl.recipe import RecipeOptions
 from ghofl.simulation import sweep as module
 from ghofl.simulation.runs import FORMATS, Runs
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
-from ghofl.simulation.sweep import combinations, read_axes, sweep
+from ghofl.simulation.sweep import Experiment, combinations, read_axes, run_all, sweep
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_a_row_has_the_measures_of_a_simulation_alone(data):
     from ghofl import HeadSpec
     from ghofl.simulation.partition import split
 
-    (row,) = sweep(data, "lda", clients=3, alpha=0.5, seed=7, power=0.5).rows
+    (row,) = sweep(data, "lda", clients=3, alpha=0.5, seed=7, recipes=RecipeOptions(power=0.5)).rows
     specs = HeadSpec.parse_list("lda")
     recipe = recipe_for(data, specs.values(), power=0.5, seed=7)
     alone = simulate(data, split(data.y_train, 3, np.random.default_rng(7), 0.5), recipe, specs)
@@ -70,7 +71,7 @@ def test_a_head_of_equal_totals_is_fitted_once(data, monkeypatch):
     runs = sweep(data, "lda", clients=[2, 3, 4], seed=[0, 1])
     assert fitted == ["lda"]
     assert len({row["total_sha256"] for row in runs.rows}) == 1
-    sweep(data, "lda", clients=[2, 3], project=[2, 3])
+    sweep(data, "lda", clients=[2, 3], recipes=[RecipeOptions(project=k) for k in (2, 3)])
     assert fitted == ["lda"] * 3
 
 
@@ -124,6 +125,7 @@ def test_splits_by_alpha_and_by_classes_are_one_beside_the_other():
         ({"client": [3]}, RecipeError, "did you mean sweep.clients"),
         ({"clients": ["ten"]}, RecipeError, "sweep.clients is 'ten'; it must be a whole number"),
         ({"clients": []}, RecipeError, "sweep.clients has no values"),
+        ({"projct": [3]}, RecipeError, "did you mean sweep.project"),
         ({"clients": 0}, PartitionError, "0 clients"),
         ({"project": 500}, RecipeError, "500"),
         ({"heads": "sketched_qda"}, HeadError, "needs --sketch"),
@@ -131,7 +133,11 @@ def test_splits_by_alpha_and_by_classes_are_one_beside_the_other():
 )
 def test_a_setting_that_cannot_be_is_named(data, axes, error, text):
     with pytest.raises(error, match=text):
-        sweep(data, **axes)
+        run_all(
+            data,
+            list(combinations({k: v for k, v in axes.items() if k != "heads"})),
+            Experiment(axes.get("heads", "lda")),
+        )
 
 
 def test_a_file_of_settings_is_read_with_none_for_leaving_out(tmp_path):
@@ -217,6 +223,6 @@ def test_a_file_of_settings_and_options_make_one_sweep(folder):
 def test_a_sweep_of_a_table_splits_it_anew_for_every_seed(folder, data):
     lines = ["a,b,label", *(f"{x[0]},{x[1]},{'abcd'[y]}" for x, y in zip(data.x_train, data.y_train, strict=True))]
     (folder / "rows.csv").write_text("\n".join(lines) + "\n")
-    command = ["simulate", "--table", "rows.csv", "--label", "label", "--clients", 2, "--seed", 0, "--seed", 1]
+    command = ["simulate", "--table", "rows.csv", "--label-column", "label", "--clients", 2, "--seed", 0, "--seed", 1]
     rows = json.loads(ghofl(*command, "--json", "-"))["runs"]
     assert len({row["data_sha256"] for row in rows}) == 2

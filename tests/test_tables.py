@@ -16,8 +16,8 @@ from ghofl.encoders import SampleEncoder
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import ClippingWarning, DatasetError, RecipeError, SampleError
 from ghofl.features import Features
-from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
-from ghofl.recipe import Column, Schema, Table
+from ghofl.planning.assembly import assemble
+from ghofl.recipe import Column, RecipeOptions, Schema, Table
 from ghofl.recipe.schema import plain
 from ghofl.samples import rows_for, table_rows
 from ghofl.samples.drafting import is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
@@ -31,7 +31,8 @@ CSV = "age,ward,smoker,sick,note\n50,a,yes,no,x\n100,b,,yes,x\n25,a,no,no,x\n"
 
 
 def recipe_of(table: Table, **options: object) -> Recipe:
-    return assemble(RecipeOptions(table=table, **options), ("no", "yes"), table.encoder).recipe  # type: ignore[arg-type]
+    asked = RecipeOptions(**{"statistics": ("B",), **options})  # type: ignore[arg-type]
+    return assemble(asked, ("no", "yes"), table.encoder, table=table).recipe
 
 
 @pytest.fixture
@@ -194,7 +195,7 @@ def test_the_grid_of_a_lifted_table_follows_from_the_schema_and_clips_next_to_no
     recipe = recipe_of(table, **space)
     assert Features.of(recipe).rows(x)[1].share < 1e-3
     assert recipe.grid.scale > recipe.grid.bound / 8  # and the grid is not wasted
-    again = assemble(RecipeOptions(table=table, **space), ("no", "yes"), table.encoder, protected=x).recipe
+    again = assemble(RecipeOptions(**space), ("no", "yes"), table.encoder, protected=x, table=table).recipe
     assert again == recipe  # a simulation, which has rows, gets the same
 
 
@@ -232,10 +233,9 @@ def test_a_label_that_is_a_column_too_is_refused():
 
 
 def test_a_schema_read_off_rows_is_refused_under_epsilon_and_one_from_a_dictionary_is_not():
-    private = PrivacyOptions(epsilon=1.0)
     with pytest.raises(RecipeError, match="somebody's value"):
-        recipe_of(replace(TABLE, from_rows=True), privacy=private)
-    recipe = recipe_of(TABLE, privacy=private)
+        recipe_of(replace(TABLE, from_rows=True), epsilon=1.0)
+    recipe = recipe_of(TABLE, epsilon=1.0)
     assert recipe.privacy.radius == pytest.approx(np.sqrt(3))
     longest = np.array([[1.0, 1.0, 0.0, 1.0, 0.0]])
     kept, bound = Features.of(recipe).rows(longest)[0], recipe.grid.bound
@@ -335,8 +335,8 @@ def test_the_draft_of_every_real_table_takes_it_and_so_do_lifts_of_it(real_data:
         if path.stem in ("imports85", "car90", "scat"):  # these were refused
             assert len(table_dataset(path, "label")[0].x_train)
         if schema.table.dim >= 64:
-            wanted = RecipeOptions(table=schema.table, lift=2 * schema.table.dim, keep=True)
-            recipe = assemble(wanted, schema.classes, schema.table.encoder).recipe
+            wanted = RecipeOptions(lift=2 * schema.table.dim, keep=True)
+            recipe = assemble(wanted, schema.classes, schema.table.encoder, table=schema.table).recipe
             assert Features.of(recipe).rows(done.x)[1].share < 1e-3, path.name
             lifted += 1
     assert lifted > 3
@@ -433,7 +433,7 @@ def test_the_command_line_goes_from_a_table_to_predictions(tmp_path):
     assert json.loads(at("report.json").read_text())["accuracy"] > 0.75
     invoke("predict", at("head.safetensors"), at("south.csv"), "-o", at("predicted.csv"))
     assert len(at("predicted.csv").read_text().splitlines()) == 51
-    simulated = ("simulate", "--table", at("north.csv"), "--label", "sick", "--clients", 3)
+    simulated = ("simulate", "--table", at("north.csv"), "--label-column", "sick", "--clients", 3)
     invoke(*simulated, "--schema", at("schema.toml"), "--epsilon", 8, "--json", at("simulated.json"))
     assert json.loads(at("simulated.json").read_text())["guarantee"]["epsilon"] <= 8
     refused = CliRunner().invoke(app, [str(word) for word in (*simulated, "--epsilon", 8)])

@@ -83,7 +83,9 @@ def missing_of(name: str, encoder: str | None = None) -> Missing | None:
         "efficientnetlite0": "timm:tf_efficientnet_lite0",
     }  # fmt: skip
     model = models.get(encoder, f"torchvision:{encoder}")
-    command = f"ghofl embed --encoder {model} --weights FILE --data FOLDER --split train,test --quality paper -o {named(path)}"
+    command = (
+        f"ghofl embed --encoder {model} --weights FILE --data FOLDER --split train,test --views paper -o {named(path)}"
+    )
     return Missing(
         f"{TITLES[name]} by {encoder} ({named(path)})",
         f"With the images in FOLDER and the encoder's weights in FILE: {command}",

@@ -7,8 +7,8 @@ from typing import Any
 from ghofl.heads import best, dispersion, novelty
 from ghofl.heads.naive_bayes import SHARED_ROWS
 from ghofl.planning import assembly, public
-from ghofl.recipe import Grid
-from ghofl.simulation.simulate import BEST_BUDGET
+from ghofl.recipe import DEFAULT_BUDGET, Grid
+from ghofl.recipe.options import DELTA
 from ghofl_benchmarks import report
 from ghofl_benchmarks.data import ROOT
 
@@ -29,17 +29,17 @@ def lines() -> list[Line]:
     """What is chosen, its value in the code, the option beside it, the sentence of a measurement, and its file."""
     few = f"blend with angles below {best.FEW} rows per dimension or {best.LEAST + 1} rows per class"
     return [
-        ("views of photos", "flip and three sizes", "`--quality paper`, `quick`, `best`", _views, "views"),
+        ("views of photos", "flip and three sizes", "`--views paper`, `quick`, `best`", _views, "views"),
         ("grid", f"{Grid().bits} bits, scale fitted", "`--bits`, `--scale`", _grid, "grid"),
         ("grid of tables", f"{assembly.TABLE_BITS} bits, the schema's ranges", "`--bits`", lambda _: "", "grid"),
-        ("statistics and head", f"`best` within {BEST_BUDGET // 10**6} MB", "`--budget`, `--heads`", _best, "best"),
+        ("statistics and head", f"`best` within {DEFAULT_BUDGET // 10**6} MB", "`--budget`, `--heads`", _best, "best"),
         ("shrinkage of LDA, RDA, Student", "from rows and dimensions", "`--preset paper`", _shrinkage, "accuracy"),
         ("`best` of few rows", few, "`--heads`", _few, "few_shots"),
         (
             "shrinkage of naive Bayes", f"shared variances count as {SHARED_ROWS:g} rows", "`nb(shrinkage=0)`", _naive_bayes,
             "naive_bayes",
         ),
-        ("texts", "the same defaults", "`--preset paper`", _texts, "defaults"),
+        ("texts", "the same defaults, here within 256 MB", "`--preset paper`", _texts, "defaults"),
         (
             "probabilities", f"calibrated on draws, τ² = log₂ C from {dispersion.WIDE} dimensions, τ ≤ "
             f"{dispersion.DISPERSION:g} unless linear",
@@ -52,7 +52,7 @@ def lines() -> list[Line]:
         ),
         ("trained heads", "τ = 1.3, steps instead of epochs", "`--preset paper`", _trained, "trained"),
         ("public metric", f"shrunk by {public.SHRINKAGE:g}", "`--public`", _public, "public_rows"),
-        ("δ beside ε", f"{assembly.DELTA:g}", "`--delta`", _privacy, "privacy"),
+        ("δ beside ε", f"{DELTA:g}", "`--delta`", _privacy, "privacy"),
         ("ridge of many features", "penalties by Cholesky", "`ridge(penalty=…)`", _ridge, "heavy_heads"),
     ]  # fmt: skip
 

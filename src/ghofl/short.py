@@ -13,7 +13,7 @@ Every function calls the same code as the command line; nothing is decided here.
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import fields
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,13 @@ from ghofl.classifier import Classifier, HeadSpec
 from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
-from ghofl.planning.assembly import PrivacyOptions, RecipeOptions, assemble
+from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.planning.assembly import assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream
-from ghofl.recipe import Encoder, Recipe, Schema
+from ghofl.recipe import Encoder, Recipe, RecipeOptions, Schema
 from ghofl.recipe.labels import class_numbers, classes_of, labels_of, numbers_row_by_row
+from ghofl.recipe.option import takes
 from ghofl.samples.embed import encode_samples
 from ghofl.samples.given import samples_of
 from ghofl.shapes import Float32, Num
@@ -38,25 +40,26 @@ from ghofl.site.persons import rows_per_person
 from ghofl.wire.message import Message, check_not_secure
 from ghofl.wire.total import Total
 
-BUDGET = 5_000_000  # bytes per message of a proposed recipe, unless the caller says what sites send
-SPACE = ("statistics", "project", "lift", "sketch")
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecipeRequest(RecipeOptions):
+    """What `recipe_for` takes: every option of a recipe, and what the recipe is for."""
+
+    classes: Any = field(default=None, kw_only=False)
+    x: Data | None = field(default=None, kw_only=False)
+    encoder: str | Encoder | SampleEncoder | None = None
+    schema: Schema | str | Path | None = None
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None
 
 
-def recipe_for(
-    classes: Any = None,
-    x: Data | None = None,
-    *,
-    encoder: str | Encoder | SampleEncoder | None = None,
-    schema: Schema | str | Path | None = None,
-    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
-    **options: Any,
-) -> Recipe:
+@takes(RecipeRequest, RecipeError)
+def recipe_for(asked: RecipeRequest) -> Recipe:
     """The recipe for rows like `x`: the classes, what sites send, the grid and the privacy.
 
-    `classes` are names, or labels from which the names are taken. `options` are the fields of `RecipeOptions` and
-    `PrivacyOptions`, such as ``statistics=("S",)``, ``budget=800_000`` or ``epsilon=1.0, unit_length=True``; by default
-    sites send the best that fits messages of 5 MB. `encoder` is a name such as ``onnx:model.onnx``, which is loaded, or
-    an encoder that is already loaded; the recipe gets its fingerprint. A `schema` (or its file) is for rows of a table.
+    `classes` are names, or labels from which the names are taken. Every option of `ghofl.recipe.RecipeOptions` is a
+    parameter, such as ``statistics=("S",)``, ``budget=800_000`` or ``epsilon=1.0, unit_length=True``; by default sites
+    send the best that fits messages of 5 MB. `encoder` is a name such as ``onnx:model.onnx``, which is loaded, or an
+    encoder that is already loaded; the recipe gets its fingerprint. A `schema` (or its file) is for rows of a table.
 
     Guarantees
     ----------
@@ -68,24 +71,12 @@ def recipe_for(
     >>> recipe_for(["cat", "dog"], [[0.5, 1.0], [2.0, 0.0]], statistics=("B",)).statistics
     ('N', 'A', 'B')
     """
-    schema = Schema.load(schema) if isinstance(schema, str | Path) else schema
-    private = {f.name for f in fields(PrivacyOptions)}
-    privacy = PrivacyOptions(**{name: options.pop(name) for name in list(options) if name in private})
-    strange = sorted(set(options) - {f.name for f in fields(RecipeOptions)})
-    if strange:
-        known = ", ".join(sorted({f.name for f in fields(RecipeOptions)} | private))
-        raise RecipeError(f"a recipe has no option {strange[0]!r}; choose from {known}.")
-    if not any(options.get(name) is not None for name in SPACE):
-        options.setdefault("budget", BUDGET)
-    if "site_rows" in options and options.get("budget") is None:
-        given = " and ".join(name for name in SPACE if options.get(name) is not None)
-        raise RecipeError(
-            f"site_rows (--site-rows) is for a budget, and {given} already says what sites send; leave one of them out."
-        )
-    options = {"privacy": privacy, **options, **({} if schema is None else {"table": schema.table})}
-    rows = None if x is None or schema is not None else embeddings_of(x)
-    made_by = schema.table.encoder if schema is not None else _identity(encoder, rows)
-    return assemble(RecipeOptions(**options), _classes(classes, schema), made_by, public=public, protected=rows).recipe
+    schema = Schema.load(asked.schema) if isinstance(asked.schema, str | Path) else asked.schema
+    table = None if schema is None else schema.table
+    rows = None if asked.x is None or table is not None else embeddings_of(asked.x)
+    made_by = _identity(asked.encoder, rows) if table is None else table.encoder
+    classes = _classes(asked.classes, schema)
+    return assemble(asked, classes, made_by, public=asked.public, protected=rows, table=table).recipe
 
 
 def message(
@@ -165,7 +156,7 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     return Total.of((_read(each, recipe) for each in chain(() if first is None else (first,), coming)), recipe)
 
 
-def fit(total: Total, head: str | HeadSpec = "best") -> Classifier:
+def fit(total: Total, head: str | HeadSpec = DEFAULT_HEAD) -> Classifier:
     """The classifier of a total: the strongest head that it allows, or the one that `head` names, with options.
 
     Where the recipe promises central noise, `Total.release` adds it, and `fit` takes the released total.
@@ -186,17 +177,19 @@ def encode(
     samples: Any,
     encoder: str | SampleEncoder,
     *,
+    weights: str | Path | None = None,
+    pooling: str | None = None,
+    fit: str | None = None,
     views: Views | Wanted | str | None = None,
     device: str = "cpu",
     precision: str = "fp32",
     batch_size: int = 0,
-    **options: Any,
 ) -> Float32[np.ndarray, "n dim"]:
     """The embeddings of images or texts, one row per sample.
 
     `samples` are a list of texts, or of images (files, Pillow images, arrays of bytes), or a `Path` that ``ghofl embed
     --data`` would take. `encoder` is a name as there (``torchvision:resnet18``, ``hf:FOLDER``, ``onnx:FILE``), with
-    its `options` (weights, pooling, fit) and `views`, or one that `ghofl.encoders.load` has loaded.
+    its `weights`, `pooling`, `fit` and `views`, or one that `ghofl.encoders.load` has loaded.
 
     Guarantees
     ----------
@@ -204,20 +197,17 @@ def encode(
     raises an error that names it.
     """
     runtime = Runtime(device, precision)
-    loaded = _load_encoder(encoder, runtime, views, options)
+    loaded = _load_encoder(encoder, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     found = encode_samples(samples_of(samples, loaded), loaded, runtime=runtime, batch_size=batch_size)
     return np.concatenate([np.zeros((0, loaded.dim), dtype=np.float32), *(x for x, _ in found)])
 
 
-def _load_encoder(
-    encoder: str | SampleEncoder, runtime: Runtime | None = None, views: Any = None, options: Any = None
-) -> SampleEncoder:
+def _load_encoder(encoder: str | SampleEncoder, runtime: Runtime | None = None, **options: Any) -> SampleEncoder:
+    given = {name: value for name, value in options.items() if value is not None}
     if isinstance(encoder, str):
-        return encoders.load(encoder, runtime, views=Wanted() if views is None else views, **(options or {}))
-    if views is not None or options:
-        raise RecipeError(
-            f"{encoder.name} is already loaded; give views and {', '.join(options or ['options'])} when loading it."
-        )
+        return encoders.load(encoder, runtime, **{"views": Wanted(), **given})
+    if given:
+        raise RecipeError(f"{encoder.name} is already loaded; give {' and '.join(given)} when loading it.")
     return encoder
 
 

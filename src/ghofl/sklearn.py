@@ -12,6 +12,7 @@ import numpy as np
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.errors import CalibrationWarning, EmbeddingsError, EmptyClassWarning, MissingExtraError
 from ghofl.features import Features
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Grid, Recipe
 from ghofl.site.outgoing import Embedded, count
@@ -63,7 +64,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        head: Any = "best",
+        head: Any = DEFAULT_HEAD,
         *,
         bits: Any = 16,
         center: Any = None,

@@ -119,7 +119,7 @@ def test_what_cannot_be_encoded_is_refused(language_model):
         ghofl.encode(["cat", " "], spec)
     with pytest.raises(EncoderError, match="encoder 'cats' is unknown"):
         ghofl.encode(["cat"], "cats")
-    with pytest.raises(RecipeError, match="is already loaded; give views and pooling when loading it"):
+    with pytest.raises(RecipeError, match="is already loaded; give pooling when loading it"):
         ghofl.encode(["cat"], encoders.load(spec), pooling="cls")
 
 

@@ -1,6 +1,7 @@
 """Views from the command line: what is written, what a recipe keeps, and what sites then do without being told."""
 
 import json
+import shlex
 import shutil
 
 import numpy as np
@@ -69,7 +70,7 @@ def test_flip_and_three_sizes_are_the_default_for_photos(weights, photos):
 
 
 def test_one_view_writes_the_file_it_always_wrote(weights, photos):
-    result = embedded(photos, weights, "--quality", "paper")
+    result = embedded(photos, weights, "--views", "paper")
     assert result["views"] == ""
     assert result["fingerprint"] == encoders.load(NETWORK, weights=weights).fingerprint
     with np.load("rows.npz") as archive:
@@ -79,22 +80,22 @@ def test_one_view_writes_the_file_it_always_wrote(weights, photos):
 @pytest.mark.parametrize(
     ("options", "views"),
     [
-        (("--views", "flip", "--scales", "64,96"), "flip 64,96"),
-        (("--quality", "quick"), "flip"),
-        (("--views", "none", "--scales", "none", "--pool", "mean+std"), "mean+std"),
-        (("--quality", "best", "--scales", "64", "--no-stages", "--kernel", "bicubic"), "flip 64 mean+std bicubic"),
+        (("--views", "flip 64,96"), "flip 64,96"),
+        (("--views", "quick"), "flip"),
+        (("--views", "mean+std"), "mean+std"),
+        (("--views", "flip 64 mean+std bicubic"), "flip 64 mean+std bicubic"),
     ],
 )
 def test_options_are_what_the_file_says(weights, photos, options, views):
     result = embedded(photos, weights, *options)
     assert result["views"] == views
-    again = embedded(photos, weights, *Views.parse(views).options.split(), output="again.npz")
+    again = embedded(photos, weights, *shlex.split(Views.parse(views).options), output="again.npz")
     assert again["fingerprint"] == result["fingerprint"]
 
 
 def test_a_site_takes_the_views_from_the_recipe(weights, photos):
-    embedded(photos, weights, "--views", "flip", "--scales", "64")
-    ghofl("recipe", "recipe.toml", "--from-embeddings", "rows.npz")
+    embedded(photos, weights, "--views", "flip 64")
+    ghofl("recipe", "recipe.toml", "--embeddings", "rows.npz")
     recipe = Recipe.load("recipe.toml")
     assert recipe.encoder.views == "flip 64"
     ghofl("moments", "rows.npz", "--recipe", "recipe.toml", "-o", "rows.ghofl", "--site", "a")
@@ -111,22 +112,22 @@ def test_a_site_takes_the_views_from_the_recipe(weights, photos):
 
 
 def test_rows_of_other_views_are_refused_with_the_options_that_give_the_recipe_s(weights, photos, capsys):
-    embedded(photos, weights, "--quality", "paper")
-    ghofl("recipe", "old.toml", "--from-embeddings", "rows.npz")
+    embedded(photos, weights, "--views", "paper")
+    ghofl("recipe", "old.toml", "--embeddings", "rows.npz")
     assert "views" not in Recipe.load("old.toml").to_toml()
-    embedded(photos, weights, "--views", "flip", "--scales", "64", output="flip.npz")
+    embedded(photos, weights, "--views", "flip 64", output="flip.npz")
     said = ghofl("moments", "flip.npz", "--recipe", "old.toml", "-o", "m.ghofl", code=2) + capsys.readouterr().err
     assert "the recipe's has one view and this has the views 'flip 64'" in " ".join(said.split())
-    assert "ghofl embed --quality paper" in " ".join(said.split())
-    ghofl("recipe", "new.toml", "--from-embeddings", "flip.npz")
+    assert "ghofl embed --views paper" in " ".join(said.split())
+    ghofl("recipe", "new.toml", "--embeddings", "flip.npz")
     said = ghofl("moments", "rows.npz", "--recipe", "new.toml", "-o", "m.ghofl", code=2) + capsys.readouterr().err
-    assert "ghofl embed --views flip --scales 64" in " ".join(said.split())
+    assert "ghofl embed --views 'flip 64'" in " ".join(said.split())
 
 
 def test_a_recipe_without_views_still_means_one_view(weights, photos):
     """Recipes of before views name the fingerprint of one view, and sites go on with it without a word."""
-    embedded(photos, weights, "--quality", "paper")
-    ghofl("recipe", "old.toml", "--from-embeddings", "rows.npz")
+    embedded(photos, weights, "--views", "paper")
+    ghofl("recipe", "old.toml", "--embeddings", "rows.npz")
     ghofl(
         "moments", "--encoder", NETWORK, "--weights", weights, "--data", photos, "--recipe", "old.toml", "-o", "m.ghofl"
     )
@@ -135,17 +136,17 @@ def test_a_recipe_without_views_still_means_one_view(weights, photos):
 def test_from_encoder_writes_the_views_into_the_recipe(weights):
     arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights, "--from-encoder")
     ghofl("recipe", "default.toml", *arguments)
-    ghofl("recipe", "best.toml", *arguments, "--quality", "best")
-    ghofl("recipe", "paper.toml", *arguments, "--quality", "paper")
+    ghofl("recipe", "best.toml", *arguments, "--views", "best")
+    ghofl("recipe", "paper.toml", *arguments, "--views", "paper")
     found = {name: Recipe.load(f"{name}.toml").encoder for name in ("default", "best", "paper")}
     assert [one.views for one in found.values()] == ["flip 160,224,288", "flip 160,224,288 mean+std stages", ""]
     assert found["best"].dim > found["default"].dim == found["paper"].dim
-    said = ghofl("recipe", "x.toml", "--classes", "a,b", "--dim", "3", "--quality", "best", code=2)
+    said = ghofl("recipe", "x.toml", "--classes", "a,b", "--dim", "3", "--views", "best", code=2)
     assert "views are for --from-encoder" in said
 
 
 @pytest.mark.parametrize(
-    "options", [("--views", "flop"), ("--scales", "big"), ("--quality", "good"), ("--pool", "max")]
+    "options", [("--views", "flop"), ("--views", "flip big"), ("--views", "good"), ("--views", "max")]
 )
 def test_options_that_name_no_views_are_refused(weights, photos, options, capsys):
     said = ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", photos, "-o", "x.npz", *options, code=2)
@@ -179,13 +180,10 @@ def test_views_are_tried_and_the_cheapest_that_is_good_enough_is_named(tmp_path,
     assert result["rows"] == 24
     assert result["chosen"] == result["tried"][0]  # bright and dark are told apart by any view
     assert all(one["images_per_second"] > 0 for one in result["tried"])
-    assert "--quality paper" in said + capsys.readouterr().err
-    for wrong in (("-o", "x.npz"), ("--quality", "best")):
+    assert "--views paper" in said + capsys.readouterr().err
+    for wrong in (("-o", "x.npz"), ("--views", "best")):
         ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-views", *wrong, code=2)
     ghofl("embed", "--encoder", "onnx:m.onnx", "--data", folder, "--try-views", code=2)
-    ghofl(
-        "embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-rows", "50", "-o", "x.npz", code=2
-    )
     ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, code=2)
 
 

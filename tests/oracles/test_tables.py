@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from ghofl import HeadSpec
-from ghofl.planning.assembly import RecipeOptions, assemble
+from ghofl.planning.assembly import assemble
+from ghofl.recipe import RecipeOptions
 from ghofl.samples import table_rows
 from ghofl.samples.drafting import schema_of_rows
 from ghofl.simulation.simulate import Dataset, simulate
@@ -68,7 +69,7 @@ def test_heads_of_a_drafted_table_are_within_a_point_of_scikit_learn(name):
         table = schema_of_rows({key: values[train].tolist() for key, values in columns.items()}).table
         x = table_rows({key: values.tolist() for key, values in columns.items()}, table, labelled=False).x
         classes = tuple(map(str, range(int(y.max()) + 1)))
-        recipe = assemble(RecipeOptions(table=table, statistics=("S",)), classes, table.encoder).recipe
+        recipe = assemble(RecipeOptions(statistics=("S",)), classes, table.encoder, table=table).recipe
         data = Dataset(x[train], y[train].astype(np.int64), x[test], y[test].astype(np.int64), classes)
         sites = [np.arange(0, len(train), 2), np.arange(1, len(train), 2)]
         for head, result in simulate(data, sites, recipe, HeadSpec.parse_list(",".join(rules))).heads.items():

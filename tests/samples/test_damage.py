@@ -204,6 +204,6 @@ def test_a_report_on_a_file_without_rows_says_so(tmp_path, rng):
     Total.of([message], recipe).save(tmp_path / "t.ghofl")
     np.savez(tmp_path / "none.npz", x=x[:0], y=y[:0])
     files = [str(tmp_path / name) for name in ("t.ghofl", "none.npz", "r.html")]
-    done = CliRunner().invoke(app, ["report", files[0], "--rows", files[1], "-o", files[2]])
+    done = CliRunner().invoke(app, ["report", files[0], "--embeddings", files[1], "-o", files[2]])
     assert isinstance(done.exception, EmbeddingsError)
     assert "none.npz has no rows" in str(done.exception)

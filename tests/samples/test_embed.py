@@ -277,7 +277,7 @@ def network(tmp_path_factory):
 def command(photos, network, cache, output, *more):
     return [
         sys.executable, "-m", "ghofl", "embed", "--encoder", "torchvision:mobilenet_v2", "--weights", str(network),
-        "--data", str(photos), "--cache", str(cache), "--batch-size", "2", "--quality", "quick", "-o", str(output), *more,
+        "--data", str(photos), "--cache", str(cache), "--batch-size", "2", "--views", "quick", "-o", str(output), *more,
     ]  # fmt: skip
 
 
@@ -318,7 +318,7 @@ def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(netw
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", network]
     ghofl("embed", *encoder, "--data", photos, "--cache", "cache", "-o", "photos.npz")
     ghofl(
-        "recipe", "recipe.toml", *encoder, "--from-encoder", "--project", 16, "--from-embeddings", "photos.npz",
+        "recipe", "recipe.toml", *encoder, "--from-encoder", "--project", 16, "--embeddings", "photos.npz",
         "--statistics", "S",
     )  # fmt: skip
     recipe = Recipe.load("recipe.toml")

@@ -142,7 +142,7 @@ def test_parts_with_files_of_their_own_are_refused_where_persons_are_counted():
 
 
 def test_the_commands_give_the_message_of_one_process(folder, capsys):  # noqa: F811
-    ghofl("recipe", "r.toml", "--from-embeddings", "all.npz", "--statistics", "S")
+    ghofl("recipe", "r.toml", "--embeddings", "all.npz", "--statistics", "S")
     ghofl("moments", "all.npz", "-r", "r.toml", "-o", "whole.ghofl", "--site", "north")
     for number in (1, 2, 3):
         said = ghofl("moments", "all.npz", "-r", "r.toml", "--part", f"{number}/3", "-o", f"part-{number}.ghofl")
@@ -159,7 +159,7 @@ def test_the_commands_give_the_message_of_one_process(folder, capsys):  # noqa: 
 
 
 def test_parts_with_files_of_their_own_give_the_message_of_all_files(folder):  # noqa: F811
-    ghofl("recipe", "r.toml", "--from-embeddings", "all.npz")
+    ghofl("recipe", "r.toml", "--embeddings", "all.npz")
     ghofl("moments", "all.npz", "-r", "r.toml", "-o", "whole.ghofl")
     ghofl("moments", "north.npz", "-r", "r.toml", "--part", "1/2", "--own-file", "-o", "1.ghofl")
     ghofl("moments", "south.npz", "-r", "r.toml", "--part", "2/2", "--own-file", "-o", "2.ghofl")
@@ -170,7 +170,7 @@ def test_parts_with_files_of_their_own_give_the_message_of_all_files(folder):  #
 
 
 def test_noise_is_drawn_when_the_message_is_made_and_not_for_its_parts(folder):  # noqa: F811
-    common = ("--from-embeddings", "all.npz", "--epsilon", "1", "--noise", "local", "--radius", "1", "--unit-length")
+    common = ("--embeddings", "all.npz", "--epsilon", "1", "--noise", "local", "--radius", "1", "--unit-length")
     ghofl("recipe", "r.toml", *common)
     for number in (1, 2):
         ghofl("moments", "all.npz", "-r", "r.toml", "--part", f"{number}/2", "-o", f"{number}.ghofl")
@@ -207,6 +207,6 @@ def test_parts_with_rows_of_their_own_are_not_merged_where_persons_are_counted(r
 
 @pytest.mark.parametrize("option", [("--site", "north"), ("--zstd",)])
 def test_what_is_about_the_message_is_not_taken_for_a_part(folder, option):  # noqa: F811
-    ghofl("recipe", "r.toml", "--from-embeddings", "all.npz")
+    ghofl("recipe", "r.toml", "--embeddings", "all.npz")
     ghofl("moments", "all.npz", "-r", "r.toml", "--part", "1/2", *option, "-o", "1.ghofl", code=2)
     assert not os.path.exists("1.ghofl")

@@ -65,6 +65,18 @@ LabelsAreNumbers = Annotated[
         "--labels-are-numbers", help="Whole-number labels are positions in the recipe's list of classes, from 0."
     ),
 ]
+VIEWS = "Views of images"
+ViewsText = Annotated[
+    str | None,
+    typer.Option(
+        "--views",
+        rich_help_panel=VIEWS,
+        help="paper: one view; quick: also its mirror image, half as fast; default: also three sizes, a sixth as fast; best: "
+        "also deviations and earlier stages, rows 2.5 times as long. Or what to average and append, in words: 'flip "
+        "160,224,288 mean+std stages bicubic'. Unless given, 'default' for torchvision: and timm:, 'paper' for others.",
+        autocompletion=_completer(lambda: ("paper", "quick", "default", "best")),
+    ),
+]
 EncoderName = Annotated[
     str,
     typer.Option(

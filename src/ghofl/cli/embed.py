@@ -8,9 +8,8 @@ from rich.table import Table
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli.arguments import EncoderName, Force, Json
+from ghofl.cli.arguments import VIEWS, EncoderName, Force, Json, ViewsText
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
-from ghofl.cli.views import PANEL, ViewOptions
 from ghofl.encoders.base import doorway
 from ghofl.samples import embed as embedding
 from ghofl.samples import load_samples
@@ -31,18 +30,15 @@ def embed(
         str, typer.Option(help="A split; several, as in train,test, are written as x_train, y_train, x_test, y_test.")
     ] = "",
     model: EncoderOptions,
-    views: ViewOptions,
+    views: ViewsText = None,
     try_views: Annotated[
         bool,
         typer.Option(
             "--try-views",
             help="Write nothing: measure views on labelled images (LDA on held-out rows) and recommend one.",
-            rich_help_panel=PANEL,
+            rich_help_panel=VIEWS,
         ),
     ] = False,
-    try_rows: Annotated[
-        int, typer.Option(min=trials.FEWEST_ROWS, help="With --try-views: how many images.", rich_help_panel=PANEL)
-    ] = trials.TRIED_ROWS,
     samples: SampleOptions,
     cache: Annotated[
         Path | None, typer.Option(help="Where finished batches are kept (default: ~/.cache/ghofl).")
@@ -53,20 +49,18 @@ def embed(
     """At a site: turn samples into a file of embeddings. A run that was stopped continues where it left off.
 
     The embedding of a photo is the mean over several views of it, about six times the work of one view, which is
-    --quality paper.
+    --views paper.
 
     Example: ghofl embed --encoder torchvision:mobilenet_v2 --data photos --split train,test -o photos.npz
     """
     cache = cache or embedding.default_cache()
-    if try_rows != trials.TRIED_ROWS and not try_views:
-        raise typer.BadParameter("--try-rows is for --try-views; give that too.")
     if try_views:
-        if output is not None or views != ViewOptions():
+        if output is not None or views is not None:
             raise typer.BadParameter(
                 "--try-views writes no rows and tries its own list of views; leave out -o and options about views."
             )
         console.check_outputs(json, force)
-        _show_trial(_try(encoder, model, data, split, samples, try_rows, cache), json)
+        _show_trial(_try(encoder, model, data, split, samples, cache), json)
         return
     if output is None:
         raise typer.BadParameter("name the file to write: -o photos.npz.")
@@ -76,7 +70,7 @@ def embed(
         found = embedding.embed_file(
             encoder, data, output, [part.strip() for part in split.split(",")], cache, columns=samples.columns,
             runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
-            views=views.wanted, **vars(model),
+            views=encoders.Wanted.parse(views), **vars(model),
         )  # fmt: skip
     console.list_bad(found.bad)
     seen = encoders.identity(found.encoder).views
@@ -92,7 +86,7 @@ def embed(
 
 
 def _try(
-    encoder: str, model: EncoderOptions, data: str, split: str, samples: SampleOptions, rows: int, cache: Path
+    encoder: str, model: EncoderOptions, data: str, split: str, samples: SampleOptions, cache: Path
 ) -> trials.Trial:
     """Measure candidates of views on labelled images."""
     if not encoders.takes_views(encoder):
@@ -101,7 +95,7 @@ def _try(
         return trials.try_views(
             load_samples(data, split, samples.columns),
             lambda views: encoders.load(encoder, samples.runtime, views=views, **vars(model)), cache,
-            runtime=samples.runtime, rows=rows, skip_bad=samples.skip_bad, progress=report,
+            runtime=samples.runtime, skip_bad=samples.skip_bad, progress=report,
         )  # fmt: skip
 
 
@@ -129,7 +123,7 @@ def export_encoder(
     output: Annotated[Path, typer.Option("--output", "-o", help="The .onnx file to write.")],
     *,
     model: EncoderOptions,
-    views: ViewOptions,
+    views: ViewsText = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -142,7 +136,7 @@ def export_encoder(
     """
     console.check_outputs(json, force, output)
     console.check_folder(str(output))
-    loaded = encoders.load(encoder, views=views.wanted, **vars(model))
+    loaded = encoders.load(encoder, views=encoders.Wanted.parse(views), **vars(model))
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
     result = {
         "file": str(output),

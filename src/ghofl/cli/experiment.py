@@ -1,6 +1,7 @@
 """Commands for trying things out on one machine: `simulate` and `demo`."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,20 +10,19 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads
-from ghofl.cli.options import SpaceOptions, takes_groups
+from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
 from ghofl.evaluation.confusion import interval_text
-from ghofl.planning.assembly import Assembly, PrivacyOptions
+from ghofl.planning.assembly import Assembly
+from ghofl.recipe import RecipeOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
 from ghofl.secure import STAGES
 from ghofl.simulation.demo import run
-from ghofl.simulation.simulate import BEST_BUDGET, Cohort, Dataset, Simulation
+from ghofl.simulation.simulate import Cohort, Dataset, Simulation
 from ghofl.simulation.sweep import Experiment, combinations
 from ghofl.simulation.tables import table_dataset
-
-DEFAULT_BUDGET = f"{BEST_BUDGET // 10**6} MB"
 
 
 @takes_groups
@@ -37,34 +37,35 @@ def simulate(
     table: Annotated[
         Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, 30 % of which are test rows.")
     ] = None,
-    label: Annotated[str, typer.Option(help="With --table: the column of labels.")] = "",
+    label: Annotated[str, typer.Option("--label-column", help="With --table: the column of labels.")] = "",
     schema: Annotated[
         Path | None, typer.Option(help="With --table: its schema; drafted from the training rows unless given.")
     ] = None,
     alpha: Annotated[
-        list[float] | None, typer.Option(help="Dirichlet skew of classes over clients; repeat for a sweep.")
+        list[float] | None,
+        typer.Option(help="Dirichlet skew of classes over clients, none unless given; repeat for a sweep."),
     ] = None,
     classes_per_client: Annotated[
         list[int] | None, typer.Option(help="Classes each client has; repeat for a sweep.")
     ] = None,
-    iid: Annotated[bool, typer.Option("--iid", help="Split rows evenly (the default).")] = False,
     heads: Annotated[
         str | None,
         typer.Option(
-            help="Heads separated by commas, with options in brackets, or 'all'; lda unless given. 'best' alone is the "
-            f"strongest within --budget, {DEFAULT_BUDGET} unless given; beside others, the strongest of what they need.",
+            help="Heads separated by commas, with options in brackets, or 'all'; best unless given. 'best' alone is the "
+            "strongest within --budget; beside others, the strongest of what they need.",
             autocompletion=complete_heads,
         ),
     ] = None,
     preset: Preset = "default",
-    space: SpaceOptions,
+    anchor: AnchorFile = None,
+    public: PublicFile = None,
+    options: RecipeOptions,
     seed: Annotated[
         list[int] | None,
         typer.Option(
             help="Seed of the split, the public matrices and which clients vanish; 0 unless given; repeat for a sweep."
         ),
     ] = None,
-    privacy: PrivacyOptions,
     drop: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,8 +73,8 @@ def simulate(
             help=f"Let this share of the clients vanish before a stage of the secure round: {', '.join(STAGES)}.",
         ),
     ] = None,
-    assume_dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
-    assume_corruption: Annotated[float, typer.Option(help="Share of clients that may collude with the server.")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
+    corruption: Annotated[float, typer.Option(help="Share of clients that may collude with the server.")] = 0.1,
     sweep: Annotated[
         Path | None,
         typer.Option(
@@ -104,27 +105,26 @@ def simulate(
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
     axes = axes_of(
-        sweep, {"clients": clients, "alpha": alpha, "classes_per_client": classes_per_client, "seed": seed}, heads, iid
+        sweep, {"clients": clients, "alpha": alpha, "classes_per_client": classes_per_client, "seed": seed}, heads
     )
     named = axes.pop("heads")
-    settings = list(combinations(axes))
+    vector, around = load_anchor(anchor)
+    settings = list(combinations(axes, replace(options, anchor=vector)))
     is_sweep = check_sweep(sweep, output, plot, len(settings), force)
     if is_sweep and report is not None:
         raise typer.BadParameter("--report is about one run; a sweep has --plot.")
     write_page = page_writer(report, force, json)
     first = settings[0].seed
-    data, columns = _load(embeddings, table, label, schema, first, privacy)
-    anchor, around = load_anchor(space.anchor)
-    experiment = Experiment(
-        named, preset, space.for_recipe(anchor, privacy, first), load_public(space.public, around, columns)[0],
-        Cohort(_drops(drop or [], privacy.secure), assume_dropout, assume_corruption),
-    )  # fmt: skip
+    is_private = options.epsilon is not None
+    data, columns = _load(embeddings, table, label, schema, first, is_private)
+    cohort = Cohort(_drops(drop or [], options.secure), dropout, corruption)
+    experiment = Experiment(named, preset, load_public(public, around, columns)[0], cohort)
     if is_sweep:
-        source = data if table is None else lambda seed: _load(embeddings, table, label, schema, seed, privacy)
-        show_sweep(source, experiment, axes, (embeddings or table or Path()).name, output, plot, json, force)
+        source = data if table is None else lambda seed: _load(embeddings, table, label, schema, seed, is_private)
+        show_sweep(source, experiment, settings, (embeddings or table or Path()).name, output, plot, json, force)
         return
     found, options = experiment.assemble(data, settings[0], columns)
-    _tell(found, space.budget)
+    _tell(found)
     with console.progress() as progress:
         result = experiment.run(data, settings[0], found, options, progress)
     result.clipping.warn(found.recipe)
@@ -145,22 +145,21 @@ def demo(report: PageFile = None, force: Force = False) -> None:
 
 
 def _load(
-    path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, privacy: PrivacyOptions
+    path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, is_private: bool
 ) -> tuple[Dataset, Columns | None]:
     """The rows of an experiment, and the columns where they come from a table."""
     if (path is None) == (table is None) or (table is None and (label or schema)) or (table and not label):
-        raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label COLUMN.")
+        raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label-column COLUMN.")
     if table is not None:
-        return table_dataset(table, label, schema, seed=seed, is_private=privacy.epsilon is not None)
+        return table_dataset(table, label, schema, seed=seed, is_private=is_private)
     assert path is not None
     return Dataset.load(path), None
 
 
-def _tell(found: Assembly, budget: str | None) -> None:
+def _tell(found: Assembly) -> None:
     """Print on standard error what was chosen for the user."""
     if found.proposal is not None:
-        size = DEFAULT_BUDGET if budget is None else budget
-        console.err.print(f"Recipe for {size}: {found.proposal.why}.", highlight=False, soft_wrap=True)
+        console.err.print(f"Recipe: {found.proposal.why}.", highlight=False, soft_wrap=True)
     for note in found.notes:
         console.err.print(note, highlight=False, soft_wrap=True)
 

@@ -20,7 +20,7 @@ def export(
         Path | None, typer.Option(help="A file of 'ghofl export-encoder': the model then takes the encoder's inputs.")
     ] = None,
     card: Annotated[Path | None, typer.Option(help="Also write a model card, in Markdown.")] = None,
-    rows: Annotated[
+    embeddings: Annotated[
         Path | None, typer.Option(help="Embeddings on which to compare the file, in ONNX Runtime, with the head.")
     ] = None,
     split: Annotated[str, typer.Option(help="Read x_SPLIT of those rows.")] = "",
@@ -29,7 +29,7 @@ def export(
 ) -> None:
     """Write a head, alone or with its encoder, as one ONNX file that returns label, probabilities and scores.
 
-    Example: ghofl export rda.safetensors -o rda.onnx --rows test.npz --card README.md
+    Example: ghofl export rda.safetensors -o rda.onnx --embeddings test.npz --card README.md
     """
     console.check_outputs(json, force, output, card)
     from ghofl.export.card import model_card
@@ -39,8 +39,8 @@ def export(
         classifier = Classifier.load(head)
     alone = export_head(classifier)
     compared = {}
-    if rows is not None:
-        same, apart = largest_difference(alone, classifier, load_rows(rows, split, labelled=None).x)
+    if embeddings is not None:
+        same, apart = largest_difference(alone, classifier, load_rows(embeddings, split, labelled=None).x)
         compared = {"same_labels": same, "largest_probability_difference": apart}
     model = alone if encoder is None else export_with_encoder(classifier, encoder)
     data = model.SerializeToString()
@@ -51,7 +51,7 @@ def export(
     sentence = f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}."
     if compared:
         sentence += (
-            f" On {rows}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "
+            f" On {embeddings}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "
             f"{compared['largest_probability_difference']:.1e}."
         )
     console.say(

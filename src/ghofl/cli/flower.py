@@ -32,18 +32,16 @@ app = typer.Typer(
 def new(
     folder: Annotated[Path, typer.Argument(help="The folder to write; it must be new or empty.")],
     recipe: RecipeFile,
-    name: Annotated[str, typer.Option(help="The app's name; the folder's if not given.")] = "",
-    publisher: Annotated[str, typer.Option(help="Who publishes the app, in Flower's words.")] = "ghofl",
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Write a complete Flower app for a recipe, ready for 'flwr run'.
+    """Write a complete Flower app for a recipe, ready for 'flwr run', under the name of its folder.
 
     Example: ghofl flower new hospitals --recipe recipe.toml
     """
     console.check_outputs(json, force)
     agreed = Recipe.load(recipe)
-    written = write_app(folder, agreed, name, publisher)
+    written = write_app(folder, agreed)
     result = {"folder": str(folder), "files": [str(path) for path in written], "fingerprint": agreed.fingerprint}
     console.say(
         result,

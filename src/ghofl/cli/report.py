@@ -25,35 +25,36 @@ def report(
         list[Path] | None, typer.Option("--message", help="A message in the total; repeat it for each.")
     ] = None,
     heads: Annotated[
-        list[Path] | None, typer.Option("--head", help="A head to judge on --rows; repeat it for several.")
+        list[Path] | None, typer.Option("--head", help="A head to judge on --embeddings; repeat it for several.")
     ] = None,
-    rows: Annotated[Path | None, typer.Option(help="Labelled embeddings to judge the heads on.")] = None,
+    embeddings: Annotated[Path | None, typer.Option(help="Labelled embeddings to judge the heads on.")] = None,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of those rows.")] = "",
-    title: Annotated[str, typer.Option(help="The title of the page.")] = "",
     labels_are_numbers: LabelsAreNumbers = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Write one self-contained page about a total: who took part, what it holds, how good its heads are.
 
-    Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --rows test.npz -o report.html
+    Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --embeddings test.npz -o report.html
     """
     console.check_outputs(json, force, output)
     from ghofl.report.findings import Findings
     from ghofl.report.page import page
 
-    if heads and rows is None:
-        raise typer.BadParameter("--head is judged on labelled rows; give --rows too.")
+    if heads and embeddings is None:
+        raise typer.BadParameter("--head is judged on labelled rows; give --embeddings too.")
     with console.errors_about(run):
         total, promise = load_used_total(run) if run.is_dir() else (Total.load(run), "")
     sent = [Message.load(path, total.recipe) for path in messages or ()]
-    findings = Findings.of_total(total, title or f"The federation in {run.name}", sent)
+    findings = Findings.of_total(total, f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
-    if rows is not None:
-        loaded = load_rows(rows, split)
+    if embeddings is not None:
+        loaded = load_rows(embeddings, split)
         assert loaded.y is not None
         if not len(loaded.x):
-            raise EmbeddingsError(f"{rows} has no rows, and a head is judged on at least one; give rows with labels.")
+            raise EmbeddingsError(
+                f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels."
+            )
         y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
         findings = findings.judge_heads([Classifier.load(path) for path in heads or ()], loaded.x, y)
     text = page(findings)

@@ -10,20 +10,17 @@ from ghofl.cli.arguments import Force, Json
 from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
 from ghofl.samples.from_schema import columns_of
 
-SOURCES = ("dictionary", "rows")
-
 
 def schema(
     file: Annotated[Path, typer.Argument(help="A data dictionary, or rows of one site: .csv, .tsv, .jsonl, .parquet.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The schema file to write (TOML).")],
-    label: Annotated[str, typer.Option(help="For rows: the column of labels, which is not a feature.")] = "",
+    label: Annotated[
+        str, typer.Option("--label-column", help="For rows: the column of labels, which is not a feature.")
+    ] = "",
     without: Annotated[str, typer.Option(help="For rows: columns to leave out, separated by commas.")] = "",
     rare: Annotated[
         int, typer.Option(min=2, help="For rows: levels with fewer rows than this share one level.")
     ] = RARE,
-    source: Annotated[
-        str | None, typer.Option("--as", help="'dictionary' or 'rows'; recognised by the column names unless given.")
-    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -36,12 +33,12 @@ def schema(
     Example: ghofl schema dictionary.csv -o schema.toml
     """
     console.check_outputs(json, force, output)
-    if source not in (None, *SOURCES):
-        raise typer.BadParameter(f"--as is {source!r}; write 'dictionary' or 'rows'.")
     columns = columns_of(file)
-    of_dictionary = is_dictionary(columns) if source is None else source == "dictionary"
+    of_dictionary = is_dictionary(columns)
     if of_dictionary and (label or without or rare != RARE):
-        raise typer.BadParameter("--label, --without and --rare are about rows; leave them out with a dictionary.")
+        raise typer.BadParameter(
+            "--label-column, --without and --rare are about rows; leave them out with a dictionary."
+        )
     dropped = [name.strip() for name in without.split(",") if name.strip()]
     made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)
     made.save(output)

@@ -44,7 +44,7 @@ def open_round(
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share; privacy.secure = true.")],
     dropout: Annotated[float, typer.Option(help="The share of sites that may vanish, rounded up.")] = 0.1,
     corruption: Annotated[float, typer.Option(help="The share of sites that may collude with the server.")] = 0.1,
-    min_sites: Annotated[int, typer.Option(help="The fewest sites whose sum may be revealed.")] = LEAST,
+    min_cohort: Annotated[int, typer.Option(help="The fewest sites whose sum may be revealed.")] = LEAST,
     peers: Annotated[
         Path | None, typer.Option(help="A file of names and public keys: only these sites may join.")
     ] = None,
@@ -56,12 +56,12 @@ def open_round(
     Example: ghofl secure open round --recipe recipe.toml
     """
     console.check_outputs(json, force)
-    if not (0 <= dropout < 1 and 0 <= corruption < 1) or min_sites < 1:
+    if not (0 <= dropout < 1 and 0 <= corruption < 1) or min_cohort < 1:
         raise typer.BadParameter(
-            "--dropout and --corruption are shares from 0 to below 1, and --min-sites is 1 or more."
+            "--dropout and --corruption are shares from 0 to below 1, and --min-cohort is 1 or more."
         )
     named = None if peers is None else peers.read_text(encoding="utf-8")
-    opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_sites, named))
+    opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_cohort, named))
     invitation = opened.invite()
     result = {"round": opened.round_id, "letters": [str(invitation)]}
     console.say(

@@ -15,6 +15,7 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import check_no_promise, find_misfits, report_quarantine
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
 from ghofl.wire.message import Message
@@ -173,15 +174,18 @@ def head(
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
     head: Annotated[
         str,
-        typer.Option(help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'.", autocompletion=complete_heads),
-    ] = "lda",
+        typer.Option(
+            help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'; best is the strongest that the total allows.",
+            autocompletion=complete_heads,
+        ),
+    ] = DEFAULT_HEAD,
     preset: Preset = "default",
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
 
-    Example: ghofl head total.ghofl --head lda -o lda.safetensors
+    Example: ghofl head total.ghofl -o head.safetensors
     """
     console.check_outputs(json, force, output)
     classifier = Classifier.fit(_load_total(total), HeadSpec.parse(head, preset))

@@ -10,15 +10,14 @@ import typer
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, complete_encoders, complete_statistics
-from ghofl.cli.options import EncoderOptions, SampleOptions, SpaceOptions, takes_groups
-from ghofl.cli.views import ViewOptions
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
+from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.planning.assembly import SITE_ROWS, PrivacyOptions, assemble
+from ghofl.planning.assembly import assemble
 from ghofl.privacy import site_warning
-from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, Schema
+from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
 from ghofl.site.outgoing import Embedded, Encodable, Outgoing, limit_persons, outgoing
 from ghofl.site.parts import Part, Place, check_own_rows, part_of
@@ -43,19 +42,10 @@ def recipe(
         str,
         typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.", autocompletion=complete_encoders),
     ] = "unnamed",
-    statistics: Annotated[
-        str | None,
-        typer.Option(
-            help="What sites send beside counts and sums: any of D,B,S; B unless given.",
-            autocompletion=complete_statistics,
-        ),
-    ] = None,
-    space: SpaceOptions,
-    seed: Annotated[int, typer.Option(help="Seed of the public random matrices.")] = 0,
-    site_rows: Annotated[
-        int | None, typer.Option(help=f"For --budget: rows per site; {SITE_ROWS} unless given.")
-    ] = None,
-    from_embeddings: Annotated[
+    anchor: AnchorFile = None,
+    public: PublicFile = None,
+    options: RecipeOptions,
+    embeddings: Annotated[
         Path | None,
         typer.Option(help="An .npz of public rows or your own: sets dim, classes and a grid that fits them."),
     ] = None,
@@ -70,42 +60,37 @@ def recipe(
         Path | None, typer.Option(help="Rows come from tables with this schema ('ghofl schema'): sets dim and classes.")
     ] = None,
     model: EncoderOptions,
-    views: ViewOptions,
-    privacy: PrivacyOptions,
+    views: ViewsText = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Write the recipe that all sites of a federation share.
 
-    Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --power 0.5 --statistics S --scale 16
+    Where no option says what sites send, it is the best that fits messages of 5 MB.
+
+    Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --scale 16
     """
     console.check_outputs(json, force, output)
-    if site_rows is not None and space.budget is None:
-        raise typer.BadParameter("--site-rows is about the size of messages; give --budget too.")
-    if not from_encoder and (model, views) != (EncoderOptions(), ViewOptions()):
+    if not from_encoder and (model, views) != (EncoderOptions(), None):
         raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
-    rows = None if from_embeddings is None else load_rows(from_embeddings)
-    loaded, projection = _load_encoder(encoder, model, views, dim, space.project) if from_encoder else (None, None)
+    rows = None if embeddings is None else load_rows(embeddings)
+    loaded, projection = _load_encoder(encoder, model, views, dim, options.project) if from_encoder else (None, None)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
-        raise typer.BadParameter("--schema replaces an encoder; leave out --encoder, --dim and the --from options.")
+        raise typer.BadParameter(
+            "--schema replaces an encoder; leave out --encoder, --dim, --embeddings and --from-encoder."
+        )
     drafted = None if schema is None else Schema.load(schema)
     table = None if drafted is None else drafted.table
-    anchor, around = load_anchor(space.anchor)
-    taught, taught_by = load_public(space.public, around if rows is None else rows.x, table)
-    wanted = space.for_recipe(
-        anchor,
-        privacy,
-        seed,
-        statistics=None if statistics is None else tuple(s.strip() for s in statistics.split(",") if s.strip()),
-        site_rows=site_rows or SITE_ROWS,
-        projection=projection,
-        table=table,
-    )
+    vector, around = load_anchor(anchor)
+    taught, taught_by = load_public(public, around if rows is None else rows.x, table)
     made_by = loaded or (_encoder(encoder, dim, rows, taught_by) if table is None else table.encoder)
-    found = assemble(wanted, _classes(classes, rows, drafted), made_by, public=taught)
-    check_encoder(taught_by, found.recipe, space.public or "")
+    found = assemble(
+        replace(options, anchor=vector), _classes(classes, rows, drafted), made_by, public=taught, projection=projection,
+        table=table,
+    )  # fmt: skip
+    check_encoder(taught_by, found.recipe, public or "")
     found.recipe.save(output)
-    chosen = () if found.proposal is None else (f"Chosen for {space.budget}: {found.proposal.why}.",)
+    chosen = () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
     _show_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
 
 
@@ -134,7 +119,7 @@ def moments(
     samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
     person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
-    rows_per_person: Annotated[
+    person_rows: Annotated[
         int | None, typer.Option(help="The most rows of one person that count; as the recipe says unless given.")
     ] = None,
     part: Annotated[
@@ -173,7 +158,7 @@ def moments(
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
     if place is not None and own_file:
         check_own_rows(agreed, person)
-    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, rows_per_person)
+    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, person_rows)
     if place is not None:
         return _write_part(agreed, rows, place, own_file, output, json)
     with console.progress(rate=data is not None) as report:
@@ -314,7 +299,7 @@ def _classes(text: str | None, rows: Rows | None, schema: Schema | None) -> tupl
     if schema is not None and schema.classes:
         return schema.classes
     if rows is None or rows.y is None:
-        raise RecipeError("no classes given; write --classes cat,dog or --from-embeddings FILE.")
+        raise RecipeError("no classes given; write --classes cat,dog or --embeddings FILE.")
     return classes_of(rows.y)
 
 
@@ -325,15 +310,15 @@ def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | No
         return rows.encoder
     known = public.dim if rows is None and public is not None else None if rows is None else rows.x.shape[1]
     if dim is None and known is None:
-        raise RecipeError("no dimension given; write --dim 512, --from-embeddings FILE or --from-encoder.")
+        raise RecipeError("no dimension given; write --dim 512, --embeddings FILE or --from-encoder.")
     return Encoder(dim=dim if dim is not None else known, name=name)  # type: ignore[arg-type]
 
 
 def _load_encoder(
-    spec: str, model: EncoderOptions, views: ViewOptions, dim: int | None, project: int | None
+    spec: str, model: EncoderOptions, views: str | None, dim: int | None, project: int | None
 ) -> tuple[Encoder, Projection | None]:
     """The identity of a loaded encoder, and a projection from its own classifier if asked for."""
-    loaded = encoders.load(spec, views=views.wanted, **vars(model))
+    loaded = encoders.load(spec, views=encoders.Wanted.parse(views), **vars(model))
     if dim not in (None, loaded.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
     projection = None if project is None else encoders.projection_from(loaded, project)

@@ -1,6 +1,6 @@
 """How `simulate` reads the settings of a sweep, and shows the results of many runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,25 +8,23 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.simulation.runs import Runs, check_format
-from ghofl.simulation.sweep import Experiment, Source, read_axes
-from ghofl.simulation.sweep import sweep as run_sweep
+from ghofl.simulation.sweep import Experiment, Setting, Source, read_axes, run_all
 
 
-def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str | None, iid: bool) -> dict[str, Any]:
+def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str | None) -> dict[str, Any]:
     """The settings of all runs, from a file and from options, with defaults for what is missing, and the heads."""
-    if (bool(given["alpha"]) or bool(given["classes_per_client"])) and iid:
-        raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
     options = {name: values for name, values in given.items() if values} | ({"heads": heads} if heads else {})
     found = {} if path is None else read_axes(path)
     if twice := sorted(set(found) & set(options)):
         raise typer.BadParameter(f"{path} and --{twice[0].replace('_', '-')} both set {twice[0]}; leave out one.")
     if path is None and given["alpha"] and given["classes_per_client"]:
-        raise typer.BadParameter("give one of --alpha, --classes-per-client and --iid.")
+        raise typer.BadParameter("give one of --alpha and --classes-per-client.")
     axes = {"seed": [0], **found, **options}
     if "clients" not in axes:
         raise typer.BadParameter("give --clients K, how many clients the training rows are split over.")
-    named = axes.get("heads", "lda")
+    named = axes.get("heads", DEFAULT_HEAD)
     if not all(isinstance(name, str) for name in named):
         raise typer.BadParameter(f'heads in {path} is {named!r}; write texts, e.g. heads = ["nb", "lda"].')
     for seed in (seed for seed in axes["seed"] if isinstance(seed, int)):
@@ -46,15 +44,12 @@ def check_sweep(sweep: Path | None, output: Path | None, plot: Path | None, runs
 
 
 def show_sweep(
-    source: Source, experiment: Experiment, axes: dict[str, Any], name: str, output: Path | None, plot: Path | None,
-    json: str | None, force: bool,
+    source: Source, experiment: Experiment, settings: Sequence[Setting], name: str, output: Path | None,
+    plot: Path | None, json: str | None, force: bool,
 ) -> None:  # fmt: skip
     """Run a sweep, write its table and picture, and show means over seeds."""
     with console.progress() as report:
-        runs = run_sweep(
-            source, experiment.heads, experiment=experiment, output=output, fresh=force, name=name, progress=report,
-            **axes,
-        )  # fmt: skip
+        runs = run_all(source, settings, experiment, output, force, name, report)
     if plot is not None:
         runs.plot(plot)
     console.show({"runs": list(runs.rows)}, _table(runs), json)

@@ -17,8 +17,8 @@ def projection_from(encoder: SampleEncoder, dim: int) -> Projection:
     classifier = getattr(encoder, "classifier", None)
     if isinstance(encoder, ImageEncoder) and encoder.views.has_maps:
         raise EncoderError(
-            f"{encoder.name} with '{encoder.views}' gives more numbers than its classifier takes; leave out --stages and --pool "
-            "mean+std, or leave out --from-encoder for random signs."
+            f"{encoder.name} with '{encoder.views}' gives more numbers than its classifier takes; leave 'stages' and 'mean+std' "
+            "out of --views, or leave out --from-encoder for random signs."
         )
     if classifier is None:
         raise EncoderError(

@@ -51,12 +51,11 @@ def _choose_views(network: nn.Module, preprocessing: Preprocessing, views: Views
     """The views asked for; a named quality has no sizes where the network takes only its own."""
     chosen = views if isinstance(views, Views) else (views or Wanted("paper")).views(preprocessing.size)
     refused = [size for size in chosen.scales if size != preprocessing.size and not _takes(network, size)]
-    if refused and isinstance(views, Wanted) and views.scales is None:
+    if refused and isinstance(views, Wanted):
         return replace(chosen, scales=())
     if refused:
         raise EncoderError(
-            f"{name} takes images of {preprocessing.size} pixels, not of {refused[0]}; leave out --scales, or write "
-            "--scales none."
+            f"{name} takes images of {preprocessing.size} pixels, not of {refused[0]}; leave that size out of --views."
         )
     return chosen
 

@@ -5,6 +5,7 @@ their mean varies less: heads gain accuracy, and a row does not get longer.
 """
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,7 @@ class Views:
     >>> views, str(views)
     (Views(flip=True, scales=(160, 224, 288), pool='mean', stages=True, kernel=''), 'flip 160,224,288 stages')
     >>> views.options
-    '--views flip --scales 160,224,288 --stages'
+    "--views 'flip 160,224,288 stages'"
     """
 
     flip: bool = False
@@ -95,16 +96,8 @@ class Views:
 
     @property
     def options(self) -> str:
-        """The options of a command that give exactly these views."""
-        if self == Views(kernel=self.kernel):
-            return "--quality paper" + f" --kernel {self.kernel}" * bool(self.kernel)
-        scales = ",".join(map(str, self.scales)) or "none"
-        return (
-            f"--views {'flip' if self.flip else 'none'} --scales {scales}"
-            + f" --pool {self.pool}" * (self.pool != "mean")
-            + " --stages" * self.stages
-            + f" --kernel {self.kernel}" * bool(self.kernel)
-        )
+        """The option of a command that gives exactly these views."""
+        return f"--views {shlex.quote(str(self) or 'paper')}"
 
     @property
     def has_maps(self) -> bool:
@@ -143,32 +136,25 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Views as they are asked for: a quality, and settings that override it.
+    """Views by the name of a quality; without one, the default of the encoder.
 
-    With nothing set, it is the default of the encoder: ``default`` for torchvision and timm, otherwise one view.
+    That is ``default`` for torchvision and timm, otherwise one view.
     """
 
     quality: str = ""
-    flip: bool | None = None
-    scales: tuple[int, ...] | None = None
-    pool: str | None = None
-    stages: bool | None = None
-    kernel: str = ""
 
     def __post_init__(self) -> None:
         if self.quality:
             check_quality(self.quality)
 
     @classmethod
-    def parse(cls, text: str) -> "Views | Wanted":
-        """The quality of this name, or views as `Views.parse` reads them."""
-        return cls(text) if text in QUALITIES else Views.parse(text)
+    def parse(cls, text: str | None) -> "Views | Wanted":
+        """The quality of this name, or views as `Views.parse` reads them; None leaves them to the encoder."""
+        return cls(text or "") if text is None or text in QUALITIES else Views.parse(text)
 
     def views(self, size: int) -> Views:
         """The views for a network of this input size."""
-        own = Views.of_quality(self.quality or "paper", size)
-        changes = {key: getattr(self, key) for key in ("flip", "scales", "pool", "stages")}
-        return replace(own, kernel=self.kernel, **{key: value for key, value in changes.items() if value is not None})
+        return Views.of_quality(self.quality or "paper", size)
 
 
 def check_quality(quality: str) -> None:

@@ -51,7 +51,7 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
     if described.views:
         raise EncoderError(
             f"{encoder} averages over views ({described.views}), which are made outside its network; export the head "
-            "alone, or an encoder with one view ('ghofl export-encoder --quality paper') and a head built from its rows."
+            "alone, or an encoder with one view ('ghofl export-encoder --views paper') and a head built from its rows."
         )
     front = onnx.load_from_string(data)
     if _opset(front).version < OPSET:

@@ -4,12 +4,13 @@ from pathlib import Path
 
 from ghofl import files
 from ghofl.errors import SiteError
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.recipe import Recipe
 
 PACKAGE = "federation"
 
 
-def write_app(folder: str | Path, recipe: Recipe, name: str = "", publisher: str = "ghofl") -> list[Path]:
+def write_app(folder: str | Path, recipe: Recipe, name: str = "") -> list[Path]:
     """Write an app folder that is ready for ``flwr run``, and return its files.
 
     The folder must be new or empty, so that no file of the user is overwritten.
@@ -17,11 +18,11 @@ def write_app(folder: str | Path, recipe: Recipe, name: str = "", publisher: str
     folder = Path(folder)
     name = name or folder.resolve().name
     if not name.replace("-", "").replace("_", "").isalnum() or not name[0].isalpha():
-        raise SiteError(f"{name!r} cannot be the app's name; give --name with letters, digits and dashes.")
+        raise SiteError(f"{name!r} cannot be the app's name; name the folder with letters, digits and dashes.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SiteError(f"{folder} exists and is not an empty folder; give the name of a new one.")
     contents = {
-        "pyproject.toml": _pyproject(name, publisher, recipe),
+        "pyproject.toml": _pyproject(name, recipe),
         "README.md": _readme(name, recipe),
         f"{PACKAGE}/__init__.py": '"""The federation of one ghofl recipe."""\n',
         f"{PACKAGE}/client_app.py": _CLIENT,
@@ -53,7 +54,7 @@ app = make_app(Path(__file__).parent / "recipe.toml")
 '''
 
 
-def _pyproject(name: str, publisher: str, recipe: Recipe) -> str:
+def _pyproject(name: str, recipe: Recipe) -> str:
     is_secure = recipe.privacy.secure
     return f"""[build-system]
 requires = ["hatchling"]
@@ -70,7 +71,7 @@ dependencies = []          # each machine has ghofl[flower] installed; a run ins
 packages = ["{PACKAGE}"]
 
 [tool.flwr.app]
-publisher = "{publisher}"
+publisher = "ghofl"
 fab-exclude = ["site/**"]
 
 [tool.flwr.app.components]
@@ -84,7 +85,7 @@ min-sites = {max(3 if is_secure else 1, recipe.privacy.min_cohort)}             
 wait = 60.0                # seconds to wait for nodes
 timeout = 600.0            # seconds to wait for the answers to a query
 at-once = 0                # how many sites to ask for messages at a time, 0 for all; 1 saves the SuperLink's memory
-heads = "best"             # heads to build, e.g. "lda,rda"
+heads = "{DEFAULT_HEAD}"             # heads to build, e.g. "lda,rda"
 preset = "default"
 remove = ""                # sites to take out of the total, e.g. "north,south"
 forget = false             # delete the message of those sites too, instead of keeping it in removed/

@@ -13,6 +13,7 @@ from ghofl.moments import Layout
 from ghofl.names import shown
 from ghofl.recipe import Recipe
 
+DEFAULT_HEAD = BEST  # what every door builds unless it is told which
 _SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 _WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
 

@@ -4,7 +4,7 @@ What sites send and in which space comes first (as given, or the proposal for a 
 grid, and privacy last. Options that exclude each other are an error; none is ignored.
 """
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -13,70 +13,11 @@ from ghofl.features import TOLERATED_CLIPPING, fit_grid, flat_features, shift_of
 from ghofl.planning.propose import Proposal, propose
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
+from ghofl.recipe.options import DEFAULT_BUDGET, DELTA, SITE_ROWS, RecipeOptions
 from ghofl.shapes import Num
 
-DELTA = 1e-5
 TOLERATED_FLAT = 0.1  # share of columns; a few dead entries of an encoder are normal
-SITE_ROWS = 5000
 TABLE_BITS = 12  # tables have few numbers per row, and ranges much wider than most values
-
-
-@dataclass(frozen=True, slots=True)
-class PrivacyOptions:
-    """What a recipe should promise about rows: the fields of its `Privacy`, where None means the default.
-
-    By default δ is 1e-5, the radius is the usual length of feature rows (of unit length), and one site is enough.
-    """
-
-    epsilon: float | None = None
-    delta: float | None = None
-    radius: float | None = None
-    unit: str = Privacy().unit
-    neighbours: str = Privacy().neighbours
-    noise: str = Privacy().noise
-    secure: bool = False
-    min_count: int = 0
-    merge_into: str = ""
-    min_cohort: int | None = None
-    client_rows: int | None = None
-    rounding: int | None = None
-    person_rows: int | None = None
-
-    def section(self, recipe: Recipe) -> Privacy:
-        """The privacy section for a recipe whose space and grid are already chosen."""
-        values = {name: value for name, value in asdict(self).items() if value is not None}
-        if self.epsilon is not None:
-            values.setdefault("delta", DELTA)
-            if self.radius is None:
-                values["radius"] = _usual_radius(recipe)
-        return Privacy(**values)
-
-
-@dataclass(frozen=True, slots=True)
-class RecipeOptions:
-    """What a recipe should be like; `assemble` chooses what is None or empty.
-
-    `budget` is in bytes per message, for a site of `site_rows` rows, and chooses statistics and space. `keep` sends the
-    class covariances of the original features together with a lift. `privacy` are options, or the finished section.
-    `table` is the schema of rows from a table.
-    """
-
-    statistics: tuple[str, ...] | None = None
-    power: float | None = None
-    unit_length: bool = False
-    anchor: tuple[float, ...] = ()
-    bits: int | None = None
-    scale: float | None = None
-    project: int | Projection | None = None
-    lift: int | None = None
-    keep: bool = False
-    sketch: int | None = None
-    seed: int = 0
-    budget: int | None = None
-    site_rows: int = SITE_ROWS
-    privacy: PrivacyOptions | Privacy = field(default_factory=PrivacyOptions)
-    limits: Limits = field(default_factory=Limits)
-    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +36,15 @@ def assemble(
     *,
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
     protected: Num[np.ndarray, "n dim"] | None = None,
+    projection: Projection | None = None,
+    table: Table | None = None,
 ) -> Assembly:
-    """The recipe that these options ask for.
+    """The recipe that these options ask for; where none says what sites send, the best that fits `DEFAULT_BUDGET`.
 
-    The grid is the given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon
-    is promised. Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also
-    give a centre, a projection and a radius.
+    A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. The grid is the
+    given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised.
+    Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
+    projection and a radius.
 
     Guarantees
     ----------
@@ -109,44 +53,59 @@ def assemble(
 
     Examples
     --------
-    >>> options = RecipeOptions(unit_length=True, privacy=PrivacyOptions(epsilon=1.0))
+    >>> options = RecipeOptions(unit_length=True, epsilon=1.0)
     >>> recipe = assemble(options, ("cat", "dog"), Encoder(dim=64)).recipe
     >>> recipe.privacy.epsilon, recipe.privacy.radius, recipe.grid.scale
     (1.0, 1.0, 120.0)
     """
     learnt, fitting = (public, public.x) if isinstance(public, PublicRows) else (None, public)
-    options, notes = _with_unit_length(_with_table(options), learnt)
-    space, proposal = _space(options, classes, encoder, learnt)
+    options = _with_budget(options, projection)
+    # The rows of a table have a greatest length, which the schema says.
+    options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
+    space, proposal = _space(options, classes, encoder, learnt, projection)
     transform = Transform(
         power=space.transform.power if options.power is None else options.power,
         unit_length=options.unit_length,
         anchor=options.anchor,
     )
-    space = replace(space, transform=transform)
+    space = replace(space, transform=transform, table=table)
     if learnt is not None:
         space = with_public_space(space, learnt)
-    rows = protected if fitting is None and options.privacy.epsilon is None else fitting
+    rows = protected if fitting is None and options.epsilon is None else fitting
     recipe = _with_grid(space, options, rows, protected)
     notes = (*notes, *_notes_on_grid(recipe, rows))
-    if learnt is not None and options.privacy.epsilon is not None and options.privacy.radius is None:
-        options = replace(options, privacy=replace(options.privacy, radius=usual_public_length(recipe, learnt)))
-    promise = options.privacy if isinstance(options.privacy, Privacy) else options.privacy.section(recipe)
-    return Assembly(replace(recipe, privacy=promise, limits=options.limits), proposal, notes)
+    if learnt is not None and options.epsilon is not None and options.radius is None:
+        options = replace(options, radius=usual_public_length(recipe, learnt))
+    limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
+    return Assembly(replace(recipe, privacy=_promise(options, recipe), limits=limits), proposal, notes)
+
+
+def _with_budget(options: RecipeOptions, projection: Projection | None) -> RecipeOptions:
+    """The options with the default budget, where nothing says what sites send."""
+    if projection is not None:
+        options = replace(options, project=projection.dim)
+    return replace(options, budget=DEFAULT_BUDGET) if options.budget is None and not options.chosen_space else options
+
+
+def _promise(options: RecipeOptions, recipe: Recipe) -> Privacy:
+    """The privacy section for a recipe whose space and grid are already chosen."""
+    given = {f.name: getattr(options, f.name) for f in fields(Privacy)}
+    if options.epsilon is not None:
+        given["delta"] = DELTA if options.delta is None else options.delta
+        given["radius"] = _usual_radius(recipe) if options.radius is None else options.radius
+    return Privacy(**{name: value for name, value in given.items() if value is not None})
 
 
 def _with_table(options: RecipeOptions) -> RecipeOptions:
     """The options with the bits of a table's grid; no square root of its embeddings, which are in [−1, 1], is taken."""
-    if options.table is None:
-        return options
     bits = TABLE_BITS if options.bits is None else options.bits
     return replace(options, bits=bits, power=1.0 if options.power is None else options.power)
 
 
 def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tuple[RecipeOptions, tuple[str, ...]]:
     """Under a budget and an epsilon, rows of unit length unless their length is bounded in another way."""
-    is_open = learnt is None and options.privacy.radius is None and options.scale is None and not options.unit_length
-    # The grid of a table has a scale, and its rows a greatest length, so neither is open there.
-    if options.budget is None or options.privacy.epsilon is None or not is_open or options.table is not None:
+    is_open = learnt is None and options.radius is None and options.scale is None and not options.unit_length
+    if options.budget is None or options.epsilon is None or not is_open:
         return options, ()
     note = (
         "Rows are scaled to length 1, which bounds what one row can change without looking at any row; "
@@ -156,30 +115,38 @@ def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tupl
 
 
 def _space(
-    options: RecipeOptions, classes: tuple[str, ...], encoder: Encoder, learnt: PublicRows | None
+    options: RecipeOptions,
+    classes: tuple[str, ...],
+    encoder: Encoder,
+    learnt: PublicRows | None,
+    projection: Projection | None,
 ) -> tuple[Recipe, Proposal | None]:
     """The recipe with what sites send, the space and the bits of the grid, and the proposal for a budget."""
     if options.budget is not None:
         _check_budget(options)
         proposal = propose(
-            options.budget, classes, encoder.dim, options.site_rows, encoder.name,
-            bits=options.bits, seed=options.seed, secure=options.privacy.secure,
-            noisy=options.privacy.epsilon is not None, public=learnt is not None,
-            epsilon=options.privacy.epsilon,
+            options.budget, classes, encoder.dim, options.site_rows or SITE_ROWS, encoder.name,
+            bits=options.bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
+            public=learnt is not None, epsilon=options.epsilon,
         )  # fmt: skip
-        return replace(proposal.recipe, encoder=encoder, table=options.table), proposal
+        return replace(proposal.recipe, encoder=encoder), proposal
     _check_keep(options)
-    project, seed = options.project, options.seed
+    if options.site_rows is not None:
+        raise RecipeError(
+            f"site_rows (--site-rows) is for a budget, and {' and '.join(options.chosen_space)} already says what sites "
+            "send; leave one of them out."
+        )
+    seed = options.seed
+    drawn = None if options.project is None else Projection(dim=options.project, seed=seed)
     sketch = None if options.sketch is None else Sketch(dim=options.sketch, seed=seed)
     recipe = Recipe(
         classes=classes,
         encoder=encoder,
         statistics=("B",) if options.statistics is None else options.statistics,
         grid=Grid() if options.bits is None else Grid(bits=options.bits),
-        projection=Projection(dim=project, seed=seed) if isinstance(project, int) else project,
+        projection=projection or drawn,
         lift=None if options.lift is None else Lift(dim=options.lift, seed=seed, keep=options.keep),
         sketch=Sketch(dim=encoder.dim, kept=True) if options.keep else sketch,
-        table=options.table,
     )
     return recipe, None
 
@@ -195,11 +162,9 @@ def _check_keep(options: RecipeOptions) -> None:
 
 
 def _check_budget(options: RecipeOptions) -> None:
-    chosen = {name: getattr(options, name) for name in ("statistics", "project", "lift", "sketch")}
-    given = [f"{name} (--{name})" for name, value in chosen.items() if value is not None]
-    given += ["keep"] if options.keep else []
+    given = (*options.chosen_space, *(("keep",) if options.keep else ()))
     if given:
-        names = " and ".join(given)
+        names = " and ".join(f"{name} (--{name})" for name in given)
         raise RecipeError(
             f"a budget (--budget) chooses what sites send and in which space, and {names} was given too; "
             "leave one of them out."
@@ -213,7 +178,7 @@ def _with_grid(
     protected: Num[np.ndarray, "n dim"] | None,
 ) -> Recipe:
     """The recipe with the scale of its grid; under an epsilon `rows` are public, and no protected row is used."""
-    is_private, scale = options.privacy.epsilon is not None, options.scale
+    is_private, scale = options.epsilon is not None, options.scale
     if scale is None and recipe.table is not None:
         recipe = replace(recipe, grid=replace(recipe.grid, scale=_table_scale(recipe, recipe.table)))
         has_matrix = recipe.projection is not None and bool(recipe.projection.matrix)
@@ -226,8 +191,8 @@ def _with_grid(
         return recipe
     if options.unit_length:
         return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
-    if is_private and options.privacy.radius is not None:
-        return replace(recipe, grid=replace(recipe.grid, scale=_radius_scale(recipe, options.privacy.radius)))
+    if is_private and options.radius is not None:
+        return replace(recipe, grid=replace(recipe.grid, scale=_radius_scale(recipe, options.radius)))
     if is_private and protected is not None:
         raise PrivacyError(
             "a grid fitted to the training rows would tell about them, outside what epsilon bounds; use unit length "

@@ -13,6 +13,7 @@ from ghofl.errors import RecipeError
 from ghofl.heads.best import best_head
 from ghofl.moments import Layout
 from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe.options import SITE_ROWS
 from ghofl.secure import Ring, RingError
 
 # Points of accuracy on held-out CIFAR-100 rows: LDA of a projection by its dimension, what a sketch adds by its
@@ -53,7 +54,7 @@ def propose(
     budget: int,
     classes: tuple[str, ...],
     dim: int,
-    rows: int = 5000,
+    rows: int = SITE_ROWS,
     encoder: str = "unnamed",
     *,
     bits: int | None = None,

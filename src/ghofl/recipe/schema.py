@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
@@ -36,11 +36,12 @@ def canonical(value: Any) -> Any:
     return value.hex() if isinstance(value, float) else value
 
 
-def coerce(section: Any, where: str) -> None:
+def coerce(section: Any, where: str, kind: type | None = None) -> None:
     """Convert the fields of a new frozen dataclass to the types they are declared with, or raise `RecipeError`.
 
     NumPy scalars become Python's, arrays and lists become tuples, whole numbers become floats where floats are
     declared, so that equal values have one fingerprint, one hash and one TOML text. Errors put `where` before the keys.
+    Where a base class is given as `kind`, only its fields are converted.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Size:
@@ -50,8 +51,8 @@ def coerce(section: Any, where: str) -> None:
     >>> Size(np.int64(3))
     Size(width=3.0)
     """
-    hints = _hints(type(section))
-    for f in dataclasses.fields(section):
+    hints = _hints(kind or type(section))
+    for f in dataclasses.fields(kind or section):
         object.__setattr__(section, f.name, _convert(getattr(section, f.name), hints[f.name], where + f.name))
 
 
@@ -64,15 +65,20 @@ def build(cls: type, values: Mapping[str, Any], where: str) -> Any:
     """An instance of a dataclass from plain values, with a check of every key and type."""
     fields = {f.name: f for f in dataclasses.fields(cls)}
     hints = _hints(cls)
-    for key in values:
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(fields)}."
-            raise RecipeError(f"unknown key {where}{shown(key)}; {hint}")
+    check_keys(values, fields, where)
     for name, f in fields.items():
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         check(name in values or not required, f"{where}{name} is missing; {_EXPECTED.get(name, 'it must be given')}.")
     return cls(**{key: _convert(value, hints[key], where + key) for key, value in values.items()})
+
+
+def check_keys(values: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raise `RecipeError` for a key that is not known, and name the nearest one that is."""
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(known)}."
+            raise RecipeError(f"unknown key {where}{shown(key)}; {hint}")
 
 
 _EXPECTED = {

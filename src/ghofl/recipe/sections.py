@@ -9,11 +9,10 @@ import numpy as np
 
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
+from ghofl.recipe.options import MAX_DIM, GridOptions, LimitOptions, PrivacyOptions, TransformOptions, check_ranges
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.schema import coerce
 from ghofl.shapes import Int
-
-MAX_DIM = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +35,23 @@ class Encoder:
             _check(is_name(getattr(self, key)), f"encoder.{key} is {getattr(self, key)[:80]!r}; {NAMES_ARE}")
 
 
-@dataclass(frozen=True, slots=True)
-class Transform:
+@dataclass(frozen=True, kw_only=True)
+class Transform(TransformOptions):
     """What happens to a row before the grid: `x − anchor`, `sign(x)|x|^power`, `x − centre`, then unit length."""
 
     power: float = 1.0
-    unit_length: bool = False
-    anchor: tuple[float, ...] = ()
     centre: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         coerce(self, "transform.")
-        _check(
-            math.isfinite(self.power) and 0 < self.power <= 4,
-            f"transform.power is {self.power}; it must be above 0 and at most 4 (1 leaves rows as they are, "
-            "0.5 is the signed square root).",
-        )
+        check_ranges(self)
         for name in ("anchor", "centre"):
             finite = all(map(math.isfinite, getattr(self, name)))
             _check(finite, f"transform.{name} has an entry that is not finite; write finite numbers.")
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
+@dataclass(frozen=True)
+class Grid(GridOptions):
     """The fixed-point grid: `q = clip(rint(x · scale), ±(2^(bits−1) − 1))`."""
 
     bits: int = 8
@@ -66,11 +59,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         coerce(self, "grid.")
-        _check(2 <= self.bits <= 16, f"grid.bits is {self.bits}; write a number from 2 to 16 (8 is the default).")
-        _check(
-            math.isfinite(self.scale) and self.scale > 0,
-            f"grid.scale is {self.scale}; it must be positive: an embedding entry of 1/scale is one step of the grid.",
-        )
+        check_ranges(self)
 
     @property
     def bound(self) -> int:
@@ -162,8 +151,8 @@ class Sketch:
         _check_seed("sketch", self.seed)
 
 
-@dataclass(frozen=True, slots=True)
-class Privacy:
+@dataclass(frozen=True, kw_only=True)
+class Privacy(PrivacyOptions):
     """What the federation promises about rows: clipping radius, (ε, δ), the unit protected, minimum counts.
 
     `radius` is the greatest length of a feature row, in the units of the embedding. `min_cohort` is the fewest sites whose
@@ -173,32 +162,11 @@ class Privacy:
     count at a site, and a promise is about all of them. `rounding` is the number of low bits left out of second moments.
     """
 
-    radius: float | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    unit: str = "record"
-    neighbours: str = "add-remove"
-    noise: str = "central"
-    secure: bool = False
-    min_count: int = 0
     min_cohort: int = 1
-    merge_into: str = ""
-    client_rows: int | None = None
-    rounding: int | None = None
-    person_rows: int | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "privacy.")
-        for name in ("radius", "epsilon"):
-            value = getattr(self, name)
-            _check(
-                value is None or (math.isfinite(value) and value > 0),
-                f"privacy.{name} is {value}; it must be positive.",
-            )
-        _check(
-            self.delta is None or 0 < self.delta < 1,
-            f"privacy.delta is {self.delta}; write a number between 0 and 1.",
-        )
+        check_ranges(self)
         _check(
             (self.epsilon is None) == (self.delta is None),
             "privacy.epsilon and privacy.delta belong together: write both, or neither for no noise.",
@@ -208,43 +176,26 @@ class Privacy:
             f"privacy.epsilon = {self.epsilon} needs privacy.radius: the size of the noise follows from the longest row "
             "allowed.",
         )
-        for name, allowed in _PRIVACY_WORDS.items():
-            value = getattr(self, name)
-            _check(value in allowed, f"privacy.{name} is {value!r}; write one of {', '.join(map(repr, allowed))}.")
         _check(
             self.noise != "distributed" or self.secure,
             "privacy.noise = 'distributed' hides shares of noise inside secure aggregation: write secure = true too.",
         )
-        _check(self.min_count >= 0, f"privacy.min_count is {self.min_count}; write 0 for none.")
-        _check(self.min_cohort >= 1, f"privacy.min_cohort is {self.min_cohort}; write 1 or more.")
-        self._check_clients()
+        self._check_unit()
         _check(
             not self.merge_into or self.min_count > 0,
             f"privacy.merge_into = {self.merge_into!r} is for the rows of small classes: write min_count too.",
         )
 
-    def _check_clients(self) -> None:
-        _check(
-            self.client_rows is None or self.client_rows >= 1,
-            f"privacy.client_rows is {self.client_rows}; write how many full rows a client may count as, at least 1.",
-        )
+    def _check_unit(self) -> None:
         _check(
             self.epsilon is None or (self.unit == "client") == (self.client_rows is not None),
             "privacy.unit = 'client' and privacy.client_rows belong together: a client's moments are cut to that many "
             "full rows. Write both, or neither to protect single records.",
         )
         _check(
-            self.person_rows is None or self.person_rows >= 1,
-            f"privacy.person_rows is {self.person_rows}; write how many rows of one person count, at least 1.",
-        )
-        _check(
             (self.unit == "person") == (self.person_rows is not None),
             "privacy.unit = 'person' and privacy.person_rows belong together: at most that many rows of one person "
             "count. Write both, or neither to protect single records.",
-        )
-        _check(
-            self.rounding is None or 0 <= self.rounding <= 40,
-            f"privacy.rounding is {self.rounding}; write how many low bits of second moments to leave out, 0 to 40.",
         )
         _check(
             not self.rounding or self.unit == "record",
@@ -253,15 +204,8 @@ class Privacy:
         )
 
 
-_PRIVACY_WORDS = {
-    "unit": ("record", "client", "person"),
-    "neighbours": ("add-remove", "replace-one"),
-    "noise": ("central", "distributed", "local"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
+@dataclass(frozen=True, kw_only=True)
+class Limits(LimitOptions):
     """How much one site may contribute: the most rows, and the largest share of all rows.
 
     `max_rows` is one million by default. A message that claims more is refused, and it bounds a site's entries in a
@@ -270,19 +214,9 @@ class Limits:
     that decision.
     """
 
-    max_rows: int | None = None
-    max_share: float | None = None
-
     def __post_init__(self) -> None:
         coerce(self, "limits.")
-        _check(
-            self.max_rows is None or 1 <= self.max_rows <= 2**40,
-            f"limits.max_rows is {self.max_rows}; write the most rows per site, from 1 to 2^40.",
-        )
-        _check(
-            self.max_share is None or 0 < self.max_share <= 1,
-            f"limits.max_share is {self.max_share}; write a share of all rows above 0 and at most 1, e.g. 0.5.",
-        )
+        check_ranges(self)
 
 
 def _check_seed(section: str, seed: int) -> None:

@@ -14,8 +14,8 @@ from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads.lda import fit_lda
 from ghofl.moments import Layout, Moments
-from ghofl.planning.assembly import RecipeOptions, assemble
-from ghofl.recipe import Encoder
+from ghofl.planning.assembly import assemble
+from ghofl.recipe import Encoder, RecipeOptions
 from ghofl.samples.base import Samples
 from ghofl.samples.embed import Progress, embed
 from ghofl.shapes import Bool, Int64, Num

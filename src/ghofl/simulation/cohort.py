@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ghofl import secure
-from ghofl.planning.assembly import PrivacyOptions
+from ghofl.recipe import RecipeOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,10 @@ class Cohort:
         agreed = self.plan(clients, 1)
         return max(1, agreed.min_survivors - agreed.corrupted)
 
-    def fill_in(self, privacy: PrivacyOptions, clients: int) -> PrivacyOptions:
+    def fill_in(self, options: RecipeOptions, clients: int) -> RecipeOptions:
         """The options with `min_cohort` filled in where noise is distributed and it is not given."""
-        is_open = privacy.noise == "distributed" and privacy.epsilon is not None and privacy.min_cohort is None
-        return replace(privacy, min_cohort=self.honest_survivors(clients)) if is_open else privacy
+        is_open = options.noise == "distributed" and options.epsilon is not None and options.min_cohort is None
+        return replace(options, min_cohort=self.honest_survivors(clients)) if is_open else options
 
     def draw_drops(self, names: Sequence[str]) -> dict[str, str]:
         """The clients that vanish, with the stage before which each does, drawn from the seed."""

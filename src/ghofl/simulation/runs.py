@@ -11,21 +11,21 @@ from typing import Any
 
 from ghofl import files
 from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.recipe import OPTIONS
 from ghofl.samples.tables import parquet_columns
 
 Row = dict[str, Any]
-SETTINGS = (
-    "data", "clients", "alpha", "classes_per_client", "seed", "preset", "power", "unit_length", "bits", "scale", "project",
-    "lift", "sketch", "budget", "epsilon", "delta", "noise", "unit", "secure", "head",
-)  # fmt: skip
+# The columns of a run: how its rows were split, the options of its recipe that are one value, and its heads.
+RECIPE_SETTINGS = tuple(name for name in OPTIONS if name not in ("anchor", "seed"))
+SETTINGS = ("data", "clients", "alpha", "classes_per_client", "seed", "preset", *RECIPE_SETTINGS, "head")
 MEASURES = (
     "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "auc", "payload_bytes", "fit_seconds",
     "ms_per_sample",
 )  # fmt: skip
 FORMATS = (".csv", ".parquet", ".json")
 _TEXTS = {
-    "run", "data", "data_sha256", "preset", "noise", "unit", "head", "heads", "recipe", "total_sha256", "date", "ghofl",
-    "numpy", "python",
+    "run", "data", "data_sha256", "preset", "head", "heads", "recipe", "total_sha256", "date", "ghofl", "numpy", "python",
+    "statistics", *(name for name, option in OPTIONS.items() if option.kind is str),
 }  # fmt: skip
 
 

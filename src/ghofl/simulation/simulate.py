@@ -13,16 +13,17 @@ import numpy as np
 
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.errors import EmbeddingsError
+from ghofl.errors import EmbeddingsError, RecipeError
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
-from ghofl.planning.assembly import Assembly, RecipeOptions, assemble
+from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
-from ghofl.recipe import Encoder, Privacy, Recipe
+from ghofl.recipe import Encoder, Recipe, RecipeOptions, Table
+from ghofl.recipe.option import takes
 from ghofl.samples import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
@@ -36,7 +37,6 @@ from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
 
 Progress = Callable[[str, int, int], None]
-BEST_BUDGET = 256_000_000  # bytes per site, for the head 'best' where no budget was given
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,36 +237,24 @@ def client_name(client: int) -> str:
     return f"client-{client:05d}"
 
 
-def recipe_for(
-    data: Dataset,
-    specs: Iterable[HeadSpec],
-    *,
-    power: float | None = None,
-    bits: int | None = None,
-    scale: float | None = None,
-    project: int | None = None,
-    lift: int | None = None,
-    sketch: int | None = None,
-    keep: bool = False,
-    seed: int = 0,
-    anchor: Sequence[float] | Num[np.ndarray, " dim"] = (),
-    unit_length: bool = False,
-    public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
-    privacy: Privacy | None = None,
-) -> Recipe:
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulationRequest(RecipeOptions):
+    """What `recipe_for` takes: every option of a recipe, the rows and the heads."""
+
+    data: Dataset = field(kw_only=False)
+    specs: Iterable[HeadSpec] = field(kw_only=False)
+    public: Num[np.ndarray, "p dim"] | PublicRows | None = None
+
+
+@takes(SimulationRequest, RecipeError)
+def recipe_for(asked: SimulationRequest) -> Recipe:
     """The smallest recipe that these heads can be built from; `keep` sends plain class covariances beside a lift.
 
-    The head 'best' alone gets the best proposal within 256 MB per site. The grid is fitted to the training rows, or to
-    `public` ones where they are given; `PublicRows` teach a centre and a projection besides. Under `privacy` with an
-    epsilon it is never fitted to training rows: without public ones it follows from the unit length of rows, or from
-    the radius.
+    The head 'best' alone gets the best proposal within the default budget. The grid is fitted to the training rows, or
+    to `public` ones where they are given; `PublicRows` teach a centre and a projection besides. Under an epsilon
+    it is never fitted to training rows: without public ones it follows from the unit length of rows, or from the radius.
     """
-    options = RecipeOptions(
-        power=power, bits=bits, scale=scale, project=project, lift=lift, sketch=sketch, keep=keep, seed=seed,
-        anchor=tuple(map(float, anchor)), unit_length=unit_length, site_rows=len(data.y_train),
-        privacy=privacy or Privacy(),
-    )  # fmt: skip
-    return assembly_for(data, specs, options, public).recipe
+    return assembly_for(asked.data, asked.specs, asked, asked.public).recipe
 
 
 def assembly_for(
@@ -274,17 +262,18 @@ def assembly_for(
     specs: Iterable[HeadSpec],
     options: RecipeOptions,
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
+    table: Table | None = None,
 ) -> Assembly:
-    """The recipe of a simulation: these options, with the statistics that the heads need where there is no budget.
+    """The recipe of a simulation: these options, with the statistics that the heads need where they do not say.
 
-    The head 'best' alone asks for the strongest there is: in a given space, or else the best proposal within 256 MB
-    per site. Beside other heads it takes the statistics that they need.
+    The head 'best' alone asks for the strongest there is: in a given space, or else the best proposal within the default
+    budget. Beside other heads it takes the statistics that they need.
     """
     specs = list(specs)
-    if options.budget is None:
+    if options.budget is None and options.statistics is None:
         options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
-    encoder = Encoder(dim=data.x_train.shape[1]) if options.table is None else options.table.encoder
-    return assemble(options, data.classes, encoder, public=public, protected=data.x_train)
+    encoder = Encoder(dim=data.x_train.shape[1]) if table is None else table.encoder
+    return assemble(options, data.classes, encoder, public=public, protected=data.x_train, table=table)
 
 
 def _wanting_the_best(options: RecipeOptions) -> RecipeOptions:
@@ -292,7 +281,7 @@ def _wanting_the_best(options: RecipeOptions) -> RecipeOptions:
         return replace(options, statistics=("B",), keep=options.keep or options.sketch is None)
     if options.sketch is not None:
         return replace(options, statistics=("B",))
-    return replace(options, statistics=("S",)) if options.project is not None else replace(options, budget=BEST_BUDGET)
+    return replace(options, statistics=("S",)) if options.project is not None else options
 
 
 def _serving(options: RecipeOptions, specs: Sequence[HeadSpec]) -> RecipeOptions:

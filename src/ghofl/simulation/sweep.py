@@ -15,14 +15,16 @@ import numpy as np
 
 from ghofl.classifier import HeadSpec
 from ghofl.errors import HeadError, RecipeError
-from ghofl.planning.assembly import Assembly, PrivacyOptions, RecipeOptions
+from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.planning.assembly import Assembly
 from ghofl.planning.public import PublicRows
-from ghofl.recipe import Table, toml
-from ghofl.recipe.schema import build
+from ghofl.recipe import OPTIONS, Recipe, RecipeOptions, Table, toml
+from ghofl.recipe.option import Option
+from ghofl.recipe.schema import build, check_keys
 from ghofl.shapes import Num
 from ghofl.simulation.cohort import Cohort
 from ghofl.simulation.partition import Parts, split
-from ghofl.simulation.runs import Row, Runs, check_format
+from ghofl.simulation.runs import RECIPE_SETTINGS, Row, Runs, check_format
 from ghofl.simulation.simulate import (
     Dataset,
     HeadResult,
@@ -41,32 +43,24 @@ Source = Dataset | Callable[[int], tuple[Dataset, Table | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What may differ between the runs of a sweep; None stands for a run's default."""
+    """One run of a sweep: how rows are split over clients, and the options of its recipe, whose matrices have its seed."""
 
     clients: int = 10
     alpha: float | None = None
     classes_per_client: int | None = None
     seed: int = 0
-    power: float | None = None
-    unit_length: bool | None = None
-    bits: int | None = None
-    scale: float | None = None
-    project: int | None = None
-    lift: int | None = None
-    sketch: int | None = None
-    budget: int | None = None
-    epsilon: float | None = None
-    delta: float | None = None
-    noise: str | None = None
+    options: RecipeOptions = field(default_factory=RecipeOptions)
+
+
+SPLIT = tuple(f.name for f in fields(Setting) if f.name != "options")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
-    """What all runs of a sweep have in common: heads, the options of the recipe, public rows, vanishing clients."""
+    """What all runs of a sweep have in common: heads, public rows, vanishing clients."""
 
-    heads: str = "lda"
+    heads: str = DEFAULT_HEAD
     preset: str = "default"
-    options: RecipeOptions = field(default_factory=RecipeOptions)
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None
     cohort: Cohort = field(default_factory=Cohort)
 
@@ -82,16 +76,8 @@ class Experiment:
 
     def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
         """The recipe of one run, and the options that it follows."""
-        options = self.options
-        given = {f.name: getattr(setting, f.name) for f in fields(setting)}
-        own = {k: v for k, v in given.items() if v is not None and k in RecipeOptions.__dataclass_fields__}
-        private = {k: v for k, v in given.items() if v is not None and k in PrivacyOptions.__dataclass_fields__}
-        promise = replace(options.privacy, **private)
-        if isinstance(promise, PrivacyOptions):
-            promise = self.cohort.fill_in(promise, setting.clients)
-        rows = len(data.y_train) // max(1, setting.clients)
-        options = replace(options, **own, privacy=promise, site_rows=rows, table=table or options.table)
-        return assembly_for(data, self.specs(options).values(), options, self.public), options
+        options = self.cohort.fill_in(replace(setting.options, seed=setting.seed), setting.clients)
+        return assembly_for(data, self.specs(options).values(), options, self.public, table), options
 
     def run(
         self, data: Dataset, setting: Setting, found: Assembly, options: RecipeOptions, progress: Progress | None = None,
@@ -109,21 +95,25 @@ class Experiment:
 
 def sweep(
     data: Source,
-    heads: str = "lda",
+    heads: str = DEFAULT_HEAD,
     *,
+    clients: int | Sequence[int] = 10,
+    alpha: float | Sequence[float | None] | None = None,
+    classes_per_client: int | Sequence[int | None] | None = None,
+    seed: int | Sequence[int] = 0,
+    recipes: RecipeOptions | Sequence[RecipeOptions] | None = None,
     experiment: Experiment | None = None,
     output: str | Path | None = None,
     fresh: bool = False,
     name: str = "",
     progress: Progress | None = None,
-    **axes: Any,
 ) -> Runs:
-    """Simulate every combination of settings, each given as one value or several; see `Setting` for their names.
+    """Simulate every combination of settings, each given as one value or several.
 
-    Each value of `alpha` and each value of `classes_per_client` is one split; everything else is combined. `output` is a
-    .csv, .parquet or .json file, which is saved again and again while runs are made: runs that it already has are not
-    repeated and rows of other sweeps stay, unless `fresh`. `name` is what the table calls the data; `data` may be a
-    function from a seed to rows and their schema.
+    Each value of `alpha` and each value of `classes_per_client` is one split; everything else is combined. `recipes` are
+    options such as ``[RecipeOptions(project=k) for k in (64, 128)]``. `output` is a .csv, .parquet or .json file, which is
+    saved again and again while runs are made: runs that it already has are not repeated and rows of other sweeps stay,
+    unless `fresh`. `name` is what the table calls the data; `data` may be a function from a seed to rows and their schema.
 
     Guarantees
     ----------
@@ -137,8 +127,24 @@ def sweep(
     >>> len(runs.rows), len({row["total_sha256"] for row in runs.rows})
     (8, 1)
     """
-    experiment = replace(experiment or Experiment(), heads=heads)
-    settings, runs = list(combinations(axes)), Runs()
+    given = {"alpha": alpha, "classes_per_client": classes_per_client}
+    axes = {"clients": clients, **{key: values for key, values in given.items() if values is not None}, "seed": seed}
+    each = _several(RecipeOptions() if recipes is None else recipes)
+    settings = [setting for options in each for setting in combinations(axes, options)]
+    return run_all(data, settings, replace(experiment or Experiment(), heads=heads), output, fresh, name, progress)
+
+
+def run_all(
+    data: Source,
+    settings: Sequence[Setting],
+    experiment: Experiment,
+    output: str | Path | None = None,
+    fresh: bool = False,
+    name: str = "",
+    progress: Progress | None = None,
+) -> Runs:
+    """The table of these runs; see `sweep`."""
+    runs = Runs()
     if output is not None:
         check_format(Path(output))
         runs = Runs.load(output) if Path(output).exists() and not fresh else runs
@@ -159,8 +165,11 @@ def sweep(
     return runs
 
 
-def combinations(axes: Mapping[str, Any]) -> Iterator[Setting]:
-    """Every combination of the values of some settings, checked; the last setting changes fastest."""
+def combinations(axes: Mapping[str, Any], options: RecipeOptions | None = None) -> Iterator[Setting]:
+    """Every combination of the values of some settings, checked; the last setting changes fastest.
+
+    A setting is part of the split, or an option of a recipe, which takes the place of the one in `options`; None leaves it.
+    """
     lists = {key: _several(values) for key, values in axes.items()}
     for key, values in lists.items():
         if not values:
@@ -169,7 +178,14 @@ def combinations(axes: Mapping[str, Any]) -> Iterator[Setting]:
     splits = [{key: value} for key in ("alpha", "classes_per_client") for value in lists.pop(key, ())] or [{}]
     for part in splits:
         for values in itertools.product(*lists.values()):
-            yield build(Setting, {**part, **dict(zip(lists, values, strict=True))}, "sweep.")
+            yield _setting({**part, **dict(zip(lists, values, strict=True))}, options or RecipeOptions())
+
+
+def _setting(given: Mapping[str, Any], options: RecipeOptions) -> Setting:
+    check_keys(given, [*SPLIT, *OPTIONS], "sweep.")
+    split = {key: value for key, value in given.items() if key in SPLIT}
+    chosen = {key: value for key, value in given.items() if key not in SPLIT and value is not None}
+    return build(Setting, {**split, "options": replace(options, **chosen)}, "sweep.")
 
 
 def read_axes(path: str | Path) -> dict[str, Any]:
@@ -230,16 +246,17 @@ def _settings(setting: Setting, found: Assembly) -> Row:
     """The settings of a run as it was made, with the recipe's values for those that were not given."""
     recipe = found.recipe
     is_public = recipe.projection is not None and bool(recipe.projection.matrix)
-    return {
-        "clients": setting.clients, "alpha": setting.alpha, "classes_per_client": setting.classes_per_client,
-        "seed": setting.seed, "power": recipe.transform.power, "unit_length": recipe.transform.unit_length,
-        "bits": recipe.grid.bits, "scale": recipe.grid.scale,
-        "project": None if recipe.projection is None else recipe.projection.dim, "public_projection": is_public,
-        "lift": None if recipe.lift is None else recipe.lift.dim,
-        "sketch": None if recipe.sketch is None else recipe.sketch.dim, "budget": setting.budget,
-        "epsilon": recipe.privacy.epsilon, "delta": recipe.privacy.delta, "noise": recipe.privacy.noise,
-        "unit": recipe.privacy.unit, "secure": recipe.privacy.secure,
-    }  # fmt: skip
+    split = {name: getattr(setting, name) for name in SPLIT}
+    made = {name: value_in(recipe, OPTIONS[name], setting.options) for name in RECIPE_SETTINGS}
+    return {**split, **made, "public_projection": is_public}
+
+
+def value_in(recipe: Recipe, option: Option, options: RecipeOptions) -> Any:
+    """The value that an option has in a recipe; of one that is not in recipes, the value that was given."""
+    value: Any = recipe if option.key else getattr(options, option.name)
+    for part in filter(None, option.key.split(".")):
+        value = None if value is None else getattr(value, part)
+    return " ".join(value) if isinstance(value, tuple) else value
 
 
 def _columns(measures: Row) -> Row:

@@ -38,7 +38,7 @@ def table_dataset(
         raise DatasetError(f"the share of test rows is {test_share}; give a number between 0 and 1.")
     columns = columns_of(path)
     if label not in columns:
-        raise DatasetError(f"{path} has the columns {', '.join(columns)} but not {label!r}; check --label.")
+        raise DatasetError(f"{path} has the columns {', '.join(columns)} but not {label!r}; check --label-column.")
     names = labels_of(columns, label, path)
     assert names is not None
     classes = tuple(sorted(set(names.tolist())))

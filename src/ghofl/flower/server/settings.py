@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ghofl.errors import SiteError
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.site.configuration import build_from
 
 _LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
@@ -28,7 +29,7 @@ class Settings:
     wait: float = 60.0
     timeout: float = 600.0
     at_once: int = 0
-    heads: str = "best"
+    heads: str = DEFAULT_HEAD
     preset: str = "default"
     remove: tuple[str, ...] = ()
     forget: bool = False
