@@ -363,7 +363,7 @@ def test_a_simulated_site_remembers_in_its_context():
 def test_the_app_lists_every_setting_with_its_default():
     import tomllib
 
-    config = tomllib.loads(_pyproject("name", "ghofl", PLAIN))["tool"]["flwr"]["app"]["config"]
+    config = tomllib.loads(_pyproject("name", PLAIN))["tool"]["flwr"]["app"]["config"]
     assert Settings.of_config({**config, "folder": "x"}) == Settings("x")
     assert {key.replace("-", "_") for key in config if not key.startswith("simulated-")} == set(Settings.__slots__)
 
