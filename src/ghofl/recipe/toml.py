@@ -22,10 +22,10 @@ TOO_DEEP = "is nested too deeply or has a number that is too long"
 
 
 # Quoted texts and comments, whose content does not count. Each ends with its line or with the file at the latest, so that
-# no character is looked at twice.
+# no character is looked at twice. One or two more quotes may stand before the three that end a text of several lines.
 _QUOTED = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:""")?'
-    r"|'''(?:[^']|'(?!''))*+(?:''')?"
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"{3,5}+)?'
+    r"|'''(?:[^']|'(?!''))*+(?:'{3,5}+)?"
     r'|"(?:[^"\\\n]|\\[^\n])*+"?'
     r"|'[^'\n]*+'?"
     r"|#[^\n]*+",
