@@ -19,7 +19,7 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from ghofl.export import service as room
-from ghofl.export.connections import connections
+from ghofl.export.connections import MOST_CHUNKS, connections
 from ghofl.export.exported import Exported
 from ghofl.export.service import ServiceLimits, service
 
@@ -218,6 +218,72 @@ def test_unknown_keys_are_refused_before_anything_is_validated():
     assert refused.value.detail.startswith("body.rows: Field required; body.k0: Extra inputs are not permitted")
     assert refused.value.detail.endswith("and 995 more")
     assert room._parse(b'{"rows": [1, 2, 3, 4]}', "rows", 2) == {"rows": [1, 2, 3]}, "one too many is enough"
+
+
+@pytest.mark.parametrize("sample", [b"[]", b"{}", b"[0, 0]", b'"AAAA"'])
+@pytest.mark.parametrize("model", ["row", "image"])
+def test_a_large_body_of_more_samples_than_allowed_is_refused_before_it_is_parsed(model, sample, monkeypatch):
+    monkeypatch.setattr(room, "from_json", lambda data: pytest.fail("it was parsed"))
+    client = TestClient(service({"row": row_model, "image": image_model}[model]()))
+    body = b'{"%ss": [' % model.encode() + b", ".join([sample] * 20_000) + b"]}"
+    refused = client.post("/predict", content=body, headers={"content-type": "application/json"})
+    assert refused.status_code == 422
+    assert "more than 256 samples" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("separator", [",", ", "])
+def test_a_large_body_of_as_many_samples_as_allowed_is_taken(separator):
+    body = json.dumps({"rows": [[0.1234567890123456789, 1e-300]] * 4000}, separators=(separator, ": ")).encode()
+    client = TestClient(service(row_model(), limits=ServiceLimits(samples=4000)))
+    assert len(body) > room.SMALL
+    assert client.post("/predict", content=body, headers={"content-type": "application/json"}).status_code == 200
+
+
+def test_a_small_body_does_not_wait_for_large_ones(monkeypatch):
+    monkeypatch.setattr(room, "cores", lambda: 1)
+    is_parsed, may_go, from_json = threading.Event(), threading.Event(), room.from_json
+
+    def parse(data):
+        if len(data) > room.SMALL:
+            is_parsed.set()
+            assert may_go.wait(30)
+        return from_json(data)
+
+    monkeypatch.setattr(room, "from_json", parse)
+    client = TestClient(service(row_model()))
+    with ThreadPoolExecutor(1) as pool:
+        large = pool.submit(client.post, "/predict", json={"rows": [[0.0, 1.0]], "k" * room.SMALL: 1})
+        try:
+            assert is_parsed.wait(30)
+            assert client.post("/predict", json={"rows": [[0.0, 1.0]]}).status_code == 200
+        finally:
+            may_go.set()
+        assert large.result().status_code == 422
+
+
+def test_a_body_in_very_many_chunks_is_given_up():
+    chunks = b"1\r\n \r\n" * 2 * MOST_CHUNKS
+    with running(service(row_model())) as port, connected(port) as busy:
+        busy.sendall(PREDICT + b"transfer-encoding: chunked\r\n\r\n" + chunks)
+        assert end_of(busy)[:12] in (b"HTTP/1.1 400", b"")  # the system drops the answer where bytes are left unread
+        assert ask(port) == "a"
+
+
+def test_the_chunks_of_a_body_are_counted_for_every_request_anew():
+    body = b'{"rows": [[0.0, 1.0]]' + b" " * (MOST_CHUNKS // 2) + b"}"
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    one = PREDICT + b"transfer-encoding: chunked\r\n\r\n" + chunks
+    with running(service(row_model())) as port, connected(port) as link:
+        link.sendall(one * 2 + one.replace(b"host: x", b"host: x\r\nconnection: close"))
+        assert end_of(link).count(b"HTTP/1.1 200") == 3
+
+
+@pytest.mark.parametrize("kind", [None, "application/x-www-form-urlencoded", "text/plain"])
+def test_a_body_that_is_not_called_json_is_told_to_be(kind):
+    headers = {} if kind is None else {"content-type": kind}
+    refused = TestClient(service(row_model())).post("/predict", content=b'{"rows": [[0.0, 1.0]]}', headers=headers)
+    assert refused.status_code == 415
+    assert "content-type: application/json" in refused.json()["detail"]
 
 
 def test_a_request_with_many_mistakes_is_refused_at_the_first():

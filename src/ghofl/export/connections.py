@@ -14,10 +14,13 @@ from typing import Any
 from ghofl.errors import MissingExtraError
 
 try:
+    import h11
     from uvicorn.protocols.http.h11_impl import H11Protocol
 except ImportError:
     raise MissingExtraError("a service needs fastapi and uvicorn: pip install 'ghofl[serve]'") from None
 
+HEADER_BYTES = 2**16
+MOST_CHUNKS = 10_000  # of one body: each costs as much as a kilobyte, even if it holds one byte
 LATE = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
 
 
@@ -27,7 +30,7 @@ def connections(seconds: float, most: int) -> type[H11Protocol]:
     Guarantees
     ----------
     However slowly bytes come, a request is there `seconds` after its connection, or after the answer before it, or it is
-    given up. However many connections wait, a new one is accepted.
+    given up. However many connections wait, a new one is accepted. A body comes in `MOST_CHUNKS` chunks at most.
     """
     waiting: dict[Hurried, None] = {}  # oldest first
 
@@ -35,8 +38,25 @@ def connections(seconds: float, most: int) -> type[H11Protocol]:
         def __init__(self, *given: Any, **options: Any) -> None:
             super().__init__(*given, **options)
             self.waiting, self.seconds, self.most = waiting, seconds, most
+            self.conn = Counting(h11.SERVER, HEADER_BYTES)
 
     return Bounded
+
+
+class Counting(h11.Connection):
+    """The parser of one connection, which takes so many chunks per request."""
+
+    _chunks = 0
+
+    def next_event(self) -> Any:
+        """The next event; too many chunks are a mistake of the other side, as is anything that is not HTTP."""
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            self._chunks = 0
+        self._chunks += isinstance(event, h11.Data) and event.chunk_start
+        if self._chunks > MOST_CHUNKS:
+            raise h11.RemoteProtocolError(f"a body came in more than {MOST_CHUNKS:,} chunks")
+        return event
 
 
 class Hurried(H11Protocol):

@@ -29,6 +29,7 @@ FLOAT = Annotated[float, Field(allow_inf_nan=False)]
 LONGEST_TEXT = 100_000
 MOST_PIXELS = 40_000_000
 MOST_NAMED = 5  # wrong fields that an answer names
+SMALL = 2**16  # bytes of a body that is parsed at once
 BODIES = 8  # the largest bodies that may be arriving at once
 
 
@@ -76,8 +77,8 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     ----------
     A request beyond `limits` is refused before it is read whole (413) or before anything is computed (422), and the
     answer to an invalid one says what is wrong without repeating it. Only requests that have arrived count as being at
-    once; more of them than `limits.at_once` are told to come back (503). Bodies are parsed and images decoded by as many
-    threads as there are cores, whatever the number of requests. Requests are neither kept nor logged.
+    once; more of them than `limits.at_once` are told to come back (503). Large bodies are parsed and images decoded by as
+    many threads as there are cores, whatever the number of requests. Requests are neither kept nor logged.
     """
     limits, plural = limits or ServiceLimits(), KINDS[model.kind]
     limit = None if reject is None else model.novelty_threshold(reject)
@@ -86,7 +87,16 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     app.add_middleware(_Limited, limits=limits)
     app.add_exception_handler(RequestValidationError, _wrong_fields)
     body, gate = _body_of(model, limits), threading.BoundedSemaphore(cores())
-    app.router.route_class = _route(lambda data: _parse(data, plural, limits.samples), gate)
+    most = _most_marks(model, limits)
+
+    def parse(data: bytes) -> Any:
+        if len(data) <= SMALL:
+            return _parse(data, plural, limits.samples)
+        _check_marks(data, most, limits.samples)
+        with gate:
+            return _parse(data, plural, limits.samples)
+
+    app.router.route_class = _route(parse)
 
     @app.post("/predict", responses={413: {"description": "The body is too large."}})
     def predict(samples: body) -> Answer:  # type: ignore[valid-type]
@@ -131,27 +141,49 @@ def _body_of(model: Exported, limits: ServiceLimits) -> type[BaseModel]:
     return create_model("Samples", __config__=ConfigDict(extra="forbid"), **{plural: (several, ...)})  # type: ignore[call-overload]
 
 
-def _route(parse: Callable[[bytes], Any], gate: threading.BoundedSemaphore) -> type[APIRoute]:
-    """Routes whose JSON bodies are parsed in a thread, a few at a time, so that a large one holds up nobody."""
+def _most_marks(model: Exported, limits: ServiceLimits) -> dict[bytes, int]:
+    """How often marks of JSON can be in the body of a valid request; texts may hold any of them."""
+    return {
+        "row": {b"{": 1, b"[": limits.samples + 1, b",": limits.samples * model.dim},
+        "image": {b"{": 1, b"[": 1, b",": limits.samples},
+        "text": {},
+    }[model.kind]
 
-    def at_the_gate(data: bytes) -> Any:
-        with gate:
-            return parse(data)
+
+def _check_marks(data: bytes, most: dict[bytes, int], samples: int) -> None:
+    """Refuse a large body that cannot be valid before it is parsed, which would keep all threads waiting."""
+    if any(data.count(mark) > count for mark, count in most.items()):
+        raise HTTPException(
+            422, f"the body has more than {samples:,} samples, or more than samples; send fewer at once."
+        )
+
+
+def _route(parse: Callable[[bytes], Any]) -> type[APIRoute]:
+    """Routes whose JSON bodies are parsed in a thread, so that a large one holds up nobody."""
 
     class Body(Request):
         async def json(self) -> Any:
-            return await run_in_threadpool(at_the_gate, await self.body())
+            return await run_in_threadpool(parse, await self.body())
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[..., Any]:
             handle = super().get_route_handler()
 
             async def handle_body(request: Request) -> Any:
+                if request.method == "POST":
+                    _check_type(request.headers.get("content-type", ""))
                 return await handle(Body(request.scope, request.receive))
 
             return handle_body
 
     return Route
+
+
+def _check_type(kind: str) -> None:
+    """Refuse a body that is not called JSON, as what ``curl -d`` sends unless told otherwise."""
+    if "json" not in kind.partition(";")[0].lower():
+        said = f"called {shown(kind, 40)}" if kind else "without a type"
+        raise HTTPException(415, f"the body is {said}; send JSON with the header content-type: application/json.")
 
 
 def _parse(data: bytes, key: str, samples: int) -> Any:
