@@ -7,6 +7,7 @@ from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.simulation import partition
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import Dataset, all_heads, need_of, recipe_for, simulate
+from ghofl.simulation.tables import table_dataset
 
 
 @pytest.fixture(scope="module")
@@ -151,6 +152,14 @@ def test_a_head_the_recipe_cannot_serve_is_refused_before_clients_run(data):
     recipe = recipe_for(data, HeadSpec.parse_list("nb").values())
     with pytest.raises(HeadError, match="needs B, which this recipe does not ask for"):
         need_of(HeadSpec("lda"), recipe)
+
+
+def test_no_accuracy_is_told_without_test_rows(rng, tmp_path):
+    with pytest.raises(EmbeddingsError, match="there are no test rows"):
+        Dataset(rng.normal(size=(4, 2)), np.arange(4) % 2, np.zeros((0, 2)), np.zeros(0, dtype=np.int64), ("a", "b"))
+    (tmp_path / "few.csv").write_text("x,label\n1,a\n2,b\n3,a\n4,b\n")
+    with pytest.raises(EmbeddingsError, match="there are no test rows"):
+        table_dataset(tmp_path / "few.csv", "label")
 
 
 def test_training_and_test_rows_must_have_one_length(rng):

@@ -289,6 +289,33 @@ def test_a_draft_takes_the_rows_it_was_made_from(cells):
     assert (done.bad, done.outside) == ((), {})
 
 
+ODD = {
+    "no column": ("label\na\nb\n", "there is none beside the labels"),
+    "no rows": ("x,label\n", "'x': there are no rows"),
+    "no value": ("x,label\n,a\nNA,b\n", "'x': all values are missing"),
+    "one value": ("x,label\n1,a\n1,b\n", "'x': all values are the same"),
+    "semicolons": ("x;label\n1;a\n2;b\n", "one column, 'x;label'; separate columns by commas"),
+    "a blank line": ("x,label\n1,a\n\n2,b\n", "line 3 has 0 fields .* remove lines without anything"),
+    "a label that cannot be shown": ("x,label\n1,a\u200b\n2,b\n", r"a label is 'a\\u200b'; names are printable"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_a_table_without_anything_to_learn_from_is_refused_with_the_reason(case, tmp_path):
+    content, says = ODD[case]
+    (tmp_path / "odd.csv").write_text(content)
+    with pytest.raises(DatasetError, match=says):
+        schema_of_rows(columns_of(tmp_path / "odd.csv"), "label")
+
+
+def test_a_label_that_no_file_can_hold_is_refused_before_a_schema_is_written(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("".join('{"x": %d, "y": "\\ud800"}\n' % i for i in range(3)))
+    arguments = ["schema", str(tmp_path / "rows.jsonl"), "-o", str(tmp_path / "s.toml"), "--label", "y"]
+    refused = CliRunner().invoke(app, arguments).exception
+    assert isinstance(refused, DatasetError)
+    assert not (tmp_path / "s.toml").exists()
+
+
 @given(st.lists(CELLS, min_size=1, max_size=12), st.lists(CELLS, min_size=1, max_size=6))
 def test_a_draft_takes_the_rows_beside_those_it_was_made_from(cells, more):
     try:

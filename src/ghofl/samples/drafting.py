@@ -146,9 +146,17 @@ def schema_of_rows(
         else:
             left_out.append((shown(name, 80), column))
     if not out:
-        raise DatasetError("no column could be drafted: " + "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]))
-    classes = tuple(sorted({text_of(value) for value in columns[label]} - {""})) if label else ()
-    return Schema(Table(tuple(out), label, from_rows=True), classes, tuple(left_out))
+        reasons = "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]) or "there is none beside the labels"
+        raise DatasetError(f"no column could be drafted: {reasons}.")
+    return Schema(Table(tuple(out), label, from_rows=True), _classes(columns[label] if label else ()), tuple(left_out))
+
+
+def _classes(labels: Sequence[Any]) -> tuple[str, ...]:
+    found = sorted({text_of(value) for value in labels} - {""})
+    bad = next((name for name in found if not is_name(name)), None)
+    if bad is not None:
+        raise DatasetError(f"a label is {bad[:80]!a}; {NAMES_ARE} Rename it in the table.")
+    return tuple(found)
 
 
 def _draft(name: str, texts: list[str], rare: int, beside: set[str]) -> Column | str:
@@ -160,7 +168,7 @@ def _draft(name: str, texts: list[str], rare: int, beside: set[str]) -> Column |
     kinds = set(counts) | (beside - set(MISSING_WORDS))
     missing = "indicator" if not beside.isdisjoint(MISSING_WORDS) or len(present) < len(texts) else "refuse"
     if len(counts) < 2:
-        return "all values are the same"
+        return "all values are the same" if counts else "all values are missing" if texts else "there are no rows"
     if _all_numbers(kinds) is not None:
         return _draft_number(name, [float(text) for text in present], missing)
     if {text.lower() for text in kinds} <= {*YES, *NO}:

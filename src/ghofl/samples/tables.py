@@ -168,14 +168,18 @@ def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
             header = next(rows, None)
             if header is None:
                 raise DatasetError(f"{path} is empty; write the names of the columns in its first line.")
+            if len(header) == 1 and ";" in header[0]:
+                raise DatasetError(
+                    f"{path} has one column, {shown(header[0], 200)!r}; separate columns by commas, or by tabs in a .tsv."
+                )
             columns: dict[str, list[Any]] = {name: [] for name in header}
             if len(columns) < len(header):
                 raise DatasetError(f"{path} names a column twice in its first line; give every column its own name.")
             for count, row in enumerate(rows, start=1):
                 if len(row) != len(header):
+                    advice = "quote fields that hold the delimiter" if row else "remove lines without anything"
                     raise DatasetError(
-                        f"{path}, line {rows.line_num} has {len(row)} fields and the header names {len(header)}; "
-                        "quote fields that hold the delimiter."
+                        f"{path}, line {rows.line_num} has {len(row)} fields and the header names {len(header)}; {advice}."
                     )
                 for name, value in zip(header, row, strict=True):
                     columns[name].append(value)

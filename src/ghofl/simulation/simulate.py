@@ -66,6 +66,8 @@ class Dataset:
                 f"training rows have {self.x_train.shape[1]} numbers and test rows {self.x_test.shape[1]}; "
                 "encode both with one encoder."
             )
+        if not len(self.x_test):
+            raise EmbeddingsError("there are no test rows, and a head is judged on at least one; give more rows.")
 
 
 @dataclass(frozen=True, slots=True)
