@@ -124,6 +124,23 @@ def test_fields_of_another_kind_are_refused_by_kind(folder, fields):
         assert b"MessageError" in said
 
 
+@pytest.mark.parametrize(
+    ("action", "fields", "says"),
+    [
+        ("message", {}, "has no recipe"),
+        ("join", {"round": "0" * 32}, "has no recipe"),
+        ("message", {"recipe": PLAIN.to_toml(), "counted": 5}, "counted of a question is not a list"),
+        ("advertise", {"signatures": 5}, "signatures of a question is not a list"),
+        ("advertise", {"known": "x"}, "known of a question is not a list"),
+    ],
+)
+def test_a_field_that_is_missing_or_not_a_list_is_refused_in_words_and_in_the_ledger(folder, action, fields, says):
+    site = Site.load(make_sites(folder)[0])
+    reply = answer(action, Letter(fields), site, site.memory())
+    assert says in reply.fields["why"]
+    assert len(Ledger.load(site.memory()).lines) == 1
+
+
 def test_more_questions_than_the_rate_allows_are_refused_until_later():
     now = [0.0]
     rate = Rate(burst=3, per_minute=60, clock=lambda: now[0])

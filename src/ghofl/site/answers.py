@@ -45,7 +45,7 @@ from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
 from ghofl.site.outgoing import add_shared_noise, has_shared_noise
 from ghofl.site.parcel import fewest_bytes, prepare_parcel
-from ghofl.site.questions import recipe_of, with_recipe
+from ghofl.site.questions import check_fields, recipe_of, with_recipe
 from ghofl.site.site import Custodian
 
 LONGEST_SHOWN = 2000  # characters of an error in the log
@@ -58,6 +58,7 @@ def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Lette
         query = with_recipe(query, site)  # before anybody has to wait for it
         with memory.alone():
             try:
+                check_fields(query)
                 reply = _ANSWERS[action](query, site, memory)
             except Exception as error:
                 reply = refusal(error, site.name)

@@ -8,6 +8,7 @@ from ghofl.recipe import Recipe
 from ghofl.site.letter import Letter
 from ghofl.site.site import Custodian, Site
 
+LISTS = ("counted", "signatures", "known")  # fields of questions that are lists
 SLACK = 2**16  # characters that a server's recipe may have beyond twice the site's own
 
 
@@ -35,9 +36,18 @@ def _read_recipe(text: str, site: Custodian) -> Recipe:
     return Recipe.from_toml(text)
 
 
+def check_fields(query: Letter) -> None:
+    """Raise `PolicyError` where a field of a question is not the list that it should be."""
+    wrong = [name for name in LISTS if not isinstance(query.fields.get(name, []), list | tuple)]
+    if wrong:
+        raise PolicyError(f"the field {wrong[0]} of a question is not a list; send a list.")
+
+
 def recipe_of(query: Letter) -> Recipe:
     """The recipe of a question that `with_recipe` has read; raises where it could not be read."""
-    found = query.fields["recipe"]
+    found = query.fields.get("recipe")
+    if found is None:
+        raise PolicyError("the question has no recipe; send the one agreed on with it.")
     if isinstance(found, Exception):
         raise found
     return found
