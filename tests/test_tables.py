@@ -309,8 +309,8 @@ def test_a_table_without_anything_to_learn_from_is_refused_with_the_reason(case,
 
 
 def test_a_label_that_no_file_can_hold_is_refused_before_a_schema_is_written(tmp_path):
-    (tmp_path / "rows.jsonl").write_text("".join('{"x": %d, "y": "\\ud800"}\n' % i for i in range(3)))
-    arguments = ["schema", str(tmp_path / "rows.jsonl"), "-o", str(tmp_path / "s.toml"), "--label", "y"]
+    (tmp_path / "rows.jsonl").write_text('{"x": 1, "y": "\\ud800"}\n{"x": 2, "y": "\\ud800"}\n')
+    arguments = ["schema", str(tmp_path / "rows.jsonl"), "-o", str(tmp_path / "s.toml"), "--label-column", "y"]
     refused = CliRunner().invoke(app, arguments).exception
     assert isinstance(refused, DatasetError)
     assert not (tmp_path / "s.toml").exists()
