@@ -342,6 +342,7 @@ def test_totals_of_two_secure_rounds_are_joined_once(rng):
     parts = [as_vector(moments_of(recipe, x[i::2], y[i::2]), recipe) for i in range(2)]
     early, late = (Total.of_round(vector, recipe, [name]) for vector, name in zip(parts, "ab", strict=True))
     both = early.join(late)
+    assert both == early + late
     assert both.moments == moments_of(recipe, x, y)
     assert [entry.site for entry in both.roster] == ["a", "b"]
     with pytest.raises(RosterError, match="'a' are in both totals"):

@@ -315,6 +315,7 @@ def test_rows_beyond_the_limit_are_cut_under_epsilon_and_one_more_moves_nothing_
     ("values", "says"),
     [
         ({"unit": "client", **NOISE}, "belong together"),
+        ({"client_rows": 5}, "belong together"),
         ({"client_rows": 5, **NOISE}, "belong together"),
         ({"client_rows": 0}, "client_rows is 0"),
         ({"rounding": 41}, "rounding is 41"),

@@ -397,6 +397,18 @@ def test_a_data_dictionary_becomes_a_schema():
     assert (made.table.label, made.classes, made.table.from_rows) == ("sick", ("no", "yes"), False)
 
 
+def test_rows_whose_columns_are_called_as_in_a_dictionary_are_rows_where_a_label_is_named(tmp_path):
+    lines = [f"n{i % 2},{i},{i + 3},{'yn'[i % 2]}" for i in range(40)]
+    (tmp_path / "rows.csv").write_text("\n".join(["name,min,max,y", *lines]))
+    at = ["schema", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "schema.toml")]
+    done = CliRunner().invoke(app, [*at, "--label-column", "y"])
+    assert done.exit_code == 0, done.output
+    assert Schema.load(tmp_path / "schema.toml").table.label == "y"
+    refused = CliRunner().invoke(app, [*at, "--force", "--without", "max"])
+    assert refused.exit_code == 2
+    assert "--without and --rare are about rows" in refused.output
+
+
 def test_a_dictionary_without_a_range_says_which_column_lacks_it():
     with pytest.raises(DatasetError, match="column 'age': it has no range"):
         schema_of_dictionary({"name": ["age"], "min": [""], "max": ["3"]})

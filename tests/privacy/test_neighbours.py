@@ -345,7 +345,7 @@ RAISES = {
     },
     "samples/tables": {
         "table_blocks": ("file", 1), "open_parquet": ("file", 2), "read_labels": ("spared", 2),
-        "cells": ("file", 1), "name_array": ("spared", 1), "_delimited": ("file", 4),
+        "cells": ("file", 1), "name_array": ("spared", 1), "_delimited": ("file", 5),
         "_json_lines": ("file", 2),
     },
     "features/features": {"check_width": ("file", 1), "check_rows": ("spared", 1)},

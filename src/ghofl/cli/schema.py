@@ -34,10 +34,11 @@ def schema(
     """
     console.check_outputs(json, force, output)
     columns = columns_of(file)
-    of_dictionary = is_dictionary(columns)
-    if of_dictionary and (label or without or rare != RARE):
+    of_dictionary = is_dictionary(columns) and not label  # only rows have a column of labels
+    if of_dictionary and (without or rare != RARE):
         raise typer.BadParameter(
-            "--label-column, --without and --rare are about rows; leave them out with a dictionary."
+            f"{file} looks like a data dictionary, and --without and --rare are about rows; leave them out, or say that "
+            "these are rows by --label-column."
         )
     dropped = [name.strip() for name in without.split(",") if name.strip()]
     made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)

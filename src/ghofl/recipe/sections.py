@@ -188,7 +188,7 @@ class Privacy(PrivacyOptions):
 
     def _check_unit(self) -> None:
         _check(
-            self.epsilon is None or (self.unit == "client") == (self.client_rows is not None),
+            (self.unit == "client" if self.client_rows else self.epsilon is None or self.unit != "client"),
             "privacy.unit = 'client' and privacy.client_rows belong together: a client's moments are cut to that many "
             "full rows. Write both, or neither to protect single records.",
         )

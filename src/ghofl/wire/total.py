@@ -163,9 +163,11 @@ class Total(Shown):
             noise = plan.deviation(statistic, messages, off_diagonal)
         return step * np.sqrt(rounding + noise**2)
 
-    def __add__(self, message: Message) -> "Total":
+    def __add__(self, other: "Message | Total") -> "Total":
+        if isinstance(other, Total):
+            return self.join(other)
         aggregator = Aggregator(self.recipe, self)
-        aggregator.add(message)
+        aggregator.add(other)
         return aggregator.total()
 
     def join(self, other: "Total") -> "Total":
