@@ -116,6 +116,42 @@ def parquet(embedding, label, others=ROWS):
     return write
 
 
+def missing_number(kind):
+    """Labels (or persons) that are whole numbers; beside a missing one, pandas and numpy write all of them as 1.0."""
+
+    def write(folder, is_there):
+        numbers = np.array([0, 1] * (ROWS // 2) + [np.nan] * is_there)
+        numbers, x = numbers if is_there else numbers.astype(np.int64), np.full((len(numbers), 2), 0.5)
+        if kind == "parquet":
+            import pyarrow
+            from pyarrow import parquet as file
+
+            file.write_table(pyarrow.table({"embedding": list(x), "label": numbers}), folder / "rows.parquet")
+            return {"embeddings": "rows.parquet", "labels_are_numbers": True}
+        y = np.array(["ill"] * len(x)) if kind == "person" else numbers
+        np.savez(folder / "rows.npz", x=x, y=y, who=numbers)
+        return {"embeddings": "rows.npz"} | (WHO if kind == "person" else {"labels_are_numbers": True})
+
+    return write
+
+
+def late(unit):
+    """A table with a column of times that no schema names; Python knows no year 10000."""
+
+    def write(folder, is_there):
+        import pyarrow
+        from pyarrow import parquet as file
+
+        seen = pyarrow.array([0] * ROWS + [2**30 if unit == "day" else 2**62] * is_there, pyarrow.int64())
+        kind = pyarrow.date32() if unit == "day" else pyarrow.timestamp(unit)
+        seen = seen.cast(pyarrow.int32()).cast(kind) if unit == "day" else seen.cast(kind)
+        table = {"age": [30] * len(seen), "state": ["ill"] * len(seen), "seen": seen}
+        file.write_table(pyarrow.table(table), folder / "rows.parquet")
+        return {"embeddings": "rows.parquet"}
+
+    return write
+
+
 def images(name, content, others=4):
     def write(folder, is_there):
         from PIL import Image
@@ -164,6 +200,11 @@ CASES = {
     "an embedding beyond the grid": (plain(), npz([1e9, 0.5])),
     "a site of one row": (plain(), npz([0.5, 0.5], start=0)),
     "more rows than the recipe allows": (plain(limits=Limits(max_rows=ROWS)), npz([0.5, 0.5])),
+    "a missing label beside whole numbers": (plain(), missing_number("npz")),
+    "a missing label beside whole numbers in a table": (plain(), missing_number("parquet")),
+    "a missing person beside whole numbers": (plain(), missing_number("person")),
+    "a time after the year 9999": (table_recipe(AGE), late("us")),
+    "a day after the year 9999": (table_recipe(AGE), late("day")),
     "a null label": (plain(), parquet([0.5, 0.5], None)),
     "a list of another length": (plain(), parquet([0.5], "ill")),
     "a list with a null": (plain(), parquet([None, 0.5], "ill")),
@@ -332,7 +373,8 @@ RAISES = {
         "rows_for": ("public", 1), "table_rows": ("spared", 1), "columns_of": ("file", 2), "labels_of": ("spared", 2),
     },
     "samples/huggingface": {
-        "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_library": ("public", 1),
+        "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_samples.data": ("caught", 1),
+        "_library": ("public", 1),
     },
     "samples/images": {"_count": ("caught", 1), "_opened": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
     "samples/loading": {

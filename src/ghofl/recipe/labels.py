@@ -48,9 +48,19 @@ def each_label(values: Sequence[Any]) -> Shaped[np.ndarray, " n"]:
     """
     out = np.full(len(values), "", dtype=object)
     for i, value in enumerate(values):
-        if isinstance(value, str | int | np.integer) and not isinstance(value, bool):
-            out[i] = value
+        out[i] = value if isinstance(value, str) else _whole(value)
     return out
+
+
+def _whole(value: Any) -> Any:
+    """A whole number as an int, and an empty text for anything else.
+
+    One missing label makes 1.0 of every 1 in a column of numbers (in pandas, and in what it writes): that row must not
+    decide what becomes of the others.
+    """
+    if isinstance(value, float | np.floating) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int | np.integer) and not isinstance(value, bool) else ""
 
 
 def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
@@ -121,8 +131,8 @@ def numbers_row_by_row(
     def number(label: Any) -> int:
         if isinstance(label, str):
             return position.get(label, -1)
-        is_whole = isinstance(label, int | np.integer) and not isinstance(label, bool)
-        return int(label) if is_whole and 0 <= label < counts else -1
+        whole = _whole(label)
+        return int(whole) if whole != "" and 0 <= whole < counts else -1
 
     return np.array([number(label) for label in labels], dtype=np.int64)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.encoders import hub
-from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.errors import DatasetError, MissingExtraError, SampleError
 from ghofl.recipe.labels import each_label
 from ghofl.samples import base
 from ghofl.samples.base import Samples
@@ -66,7 +66,9 @@ def _samples(table: Any, sample: str, label: str, where: str, row_by_row: bool) 
     raw = table.select_columns([found]).cast_column(found, _library(where).Image(decode=False))
 
     def data(i: int) -> bytes:
-        entry = raw[i][found]
+        entry = raw[i][found] or {}
+        if entry.get("bytes") is None and entry.get("path") is None:
+            raise SampleError(f"{names[i]} has no image.")
         return entry["bytes"] if entry["bytes"] is not None else base.bytes_of(Path(entry["path"]))
 
     # The library's own fingerprint changes with the table's content and with every step applied to it.

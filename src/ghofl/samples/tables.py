@@ -114,7 +114,18 @@ def cells(column: Any, where: str) -> list[Any]:
         longest = compute.max(compute.binary_length(column)).as_py() or 0  # type: ignore[attr-defined]
         if longest > LONGEST_CELL:
             raise DatasetError(f"{where} has a cell of {longest:,} bytes, and at most {LONGEST_CELL:,} are read.")
-    return column.to_pylist()
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError):
+        return [_cell(value) for value in column]
+
+
+def _cell(value: Any) -> Any:
+    """A cell; a time that Python does not know, such as one after the year 9999, is a text that no other value is."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return f"{value.value} {value.type}"
 
 
 class _Typed(NamedTuple):

@@ -1,6 +1,7 @@
 """A limit on the rows per person, which turns a promise about single rows into one about persons."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,16 @@ def load_persons(
         with path.open("rb") as file, damage_as(words), np.load(file, allow_pickle=False) as arrays:
             names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
             found = next((arrays[name] for name in names if name in arrays.files), None)
+        if row_by_row and found is not None and found.dtype.kind == "f" and found.ndim == 1:
+            found = _digests(map(text_of, found))  # whole numbers beside a missing one
     elif path.is_file():
         table = read_table(path)  # a file of JSON lines without a line does not name its columns
         values: list[Any] | None = table.get(column, [] if row_by_row and not table else None)
-        names = None if values is None else list(map(text_of, values))
-        if names is not None and row_by_row:
-            names = [name and hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] for name in names]
-        found = None if names is None else name_array(names, f"{path}, column {column!r}").astype(np.str_)
+        if values is not None and row_by_row:
+            found = _digests(map(text_of, values))
+        else:
+            names = None if values is None else list(map(text_of, values))
+            found = None if names is None else name_array(names, f"{path}, column {column!r}").astype(np.str_)
     else:
         raise EmbeddingsError(
             f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."
@@ -69,6 +73,12 @@ def load_persons(
     if not row_by_row and found.dtype.kind in "US" and bool(np.any(found == found.dtype.type(""))):
         raise EmbeddingsError(f"{path}: {column!r} has rows without a person; every row needs an id.")
     return found
+
+
+def _digests(names: Iterable[str]) -> Shaped[np.ndarray, " n"]:
+    """Names as digests of one width, so that no long name decides how much memory the others take; empty ones stay."""
+    digests = [name and hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32] for name in names]
+    return np.array(digests, dtype="U32")
 
 
 def rows_per_person(recipe: Recipe, own: int | None) -> int:
