@@ -224,6 +224,21 @@ def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_
     assert "would show west by itself" in reply.fields["why"]
 
 
+def test_a_vector_does_not_leave_beside_an_exact_message_that_left_in_the_middle_of_the_round(tmp_path):
+    recipe, sites = federation(tmp_path, 5)
+    plain = replace(recipe, privacy=Privacy())
+    opened, asked = RoundFolder.open(tmp_path / "round", recipe, Options(dropout=0.2)), ()
+    for action in ("join", "advertise", "share"):
+        came = answer_all(tmp_path, sites, action, asked or (opened.invite(),))
+        asked = RoundFolder(tmp_path / "round").take(came, action).outgoing
+    west, own = sites[2], tmp_path / "recipe.toml"
+    plain.save(own)
+    assert answer("message", Letter({"recipe": plain.to_toml()}), west, west.memory()).fields["status"] == "sent"
+    recipe.save(own)
+    with pytest.raises(PolicyError, match="would show west by itself"):
+        answer_all(tmp_path, [west], "mask", asked)
+
+
 def test_a_site_that_lost_its_ledger_answers_no_letter(tmp_path):
     recipe, sites = federation(tmp_path)
     opened = RoundFolder.open(tmp_path / "round", recipe, Options())

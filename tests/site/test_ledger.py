@@ -196,6 +196,7 @@ def test_a_site_whose_ledger_lost_lines_that_its_folder_shows_stops(tmp_path, ca
     ("put", "why"),
     [
         ("outbox/{}.bin", "packed what leaves under recipe"),
+        ("outbox/{}.sent", "sent its message under recipe"),
         ("used-rounds", "joined round"),
         ("round/{}/reply/mask", "sent its masked vector in round"),
         ("round/{}/reply/endorse", "signed a survivor list of round"),
@@ -208,6 +209,23 @@ def test_every_file_that_shows_an_act_needs_its_line(tmp_path, memory, put, why,
     memory.put(put.format("ab" * 16), b"ab" * 16)
     with pytest.raises(SiteError, match=why):
         Ledger.load(memory)
+
+
+@pytest.mark.parametrize(
+    ("how", "why"), [("an old copy", "this site sent its message"), ("all but one line", "ledger.head is missing")]
+)
+def test_a_site_that_sent_a_message_does_not_forget_it_with_its_line(tmp_path, caplog, how, why):
+    """Without the line, its vector would be in a secure sum beside the exact message."""
+    site, folder = Site.load(make_sites(tmp_path, 3, SECURE)[0]), tmp_path / "memory-0"
+    inspect(site, PLAIN)
+    copy = {path: path.read_bytes() for path in (folder / LEDGER, folder / HEAD)}
+    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory()).fields["status"] == "sent"
+    if how == "all but one line":
+        (folder / "outbox" / f"{PLAIN.fingerprint}.sent").unlink()
+    lose(folder, how, copy)
+    reply = answer("join", Letter({"recipe": SECURE.to_toml(), "round": "1" * 32}), site, site.memory())
+    assert reply.fields["status"] == "refused"
+    assert why in caplog.text
 
 
 def test_what_was_packed_for_an_administrator_has_its_line(tmp_path):

@@ -1,6 +1,7 @@
 """What a site's history lets leave next: attacks on sums and budgets, over an engine without a network."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -264,6 +265,32 @@ def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_
     policy = tmp_path / "policy.toml"
     policy.write_text(policy.read_text() + "min_difference = 1\n")
     assert message(paths[1], PLAIN).fields["status"] == "sent"
+
+
+def test_a_vector_does_not_leave_beside_an_exact_message_that_left_in_the_middle_of_the_round(tmp_path):
+    """The others can finish the round without this site's signature, so it is refused before it masks."""
+    paths, left = make_sites(tmp_path, 5, SECURE), []
+
+    class Asking(InProcess):
+        def ask(self, action, letters, seconds, size):
+            if action == "mask" and not left:
+                left.append(message(paths[1], PLAIN).fields["status"])
+            yield from super().ask(action, letters, seconds, size)
+
+    total = run(Asking(paths), SECURE, settings(tmp_path / "1")).total
+    assert left == ["sent"]
+    assert sorted(entry.site for entry in total.roster) == ["site-0", "site-2", "site-3", "site-4"]
+    assert [release.is_message for release in history_of(paths[1]).releases] == [True]
+
+
+def test_a_round_id_is_not_used_twice_where_only_the_ledger_remembers_it(tmp_path):
+    paths = make_sites(tmp_path, 3, SECURE)
+    run(InProcess(paths), SECURE, settings(tmp_path / "1"))
+    folder, site = tmp_path / "memory-0", Site.load(paths[0])
+    (folder / "used-rounds").unlink()
+    shutil.rmtree(folder / "round")
+    query = Letter({"recipe": SECURE.to_toml(), "round": history_of(paths[0]).reveals[0].round})
+    assert "was in it before" in answer("join", query, site, site.memory()).fields["why"]
 
 
 @pytest.mark.parametrize("recipe", [LOCAL, SECURE], ids=["epsilon", "secure"])

@@ -120,7 +120,7 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
     site.check_recipe(recipe)
     site.conditions().peer_keys()
     kept, data = memory.get(f"round/{round_id}/identity"), ""
-    if kept is None and round_id in _used_rounds(memory):
+    if kept is None and (round_id in _used_rounds(memory) or History.load(memory).was_in(round_id)):
         raise PolicyError(f"this site has left round {round_id!r}, or was in it before; open a round with a new id.")
     if kept is not None and _kept_recipe(memory, round_id).fingerprint != recipe.fingerprint:
         # With its signature for another recipe, peers could be made to mask under that one beside this site's vector.
@@ -177,6 +177,9 @@ def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
     recipe = _kept_recipe(memory, round_id)
 
     def step(state: ClientState) -> tuple[ClientState, bytes]:
+        if memory.is_lasting:  # again, as an exact message may have left since this site advertised
+            data = _kept_data(memory, round_id)
+            check_round(site, state.agreement, recipe, data, memory, load_known(round_id, memory))
         cohort = [p.name for p in state.agreement.participants]
         parcel = prepare_parcel(site, recipe, memory, cohort, round_id)
         if memory.is_lasting and parcel.data != _kept_data(memory, round_id):

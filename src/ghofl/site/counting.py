@@ -13,7 +13,7 @@ from ghofl.site.known import Known
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
-from ghofl.site.parcel import Parcel
+from ghofl.site.parcel import Parcel, mark_sent
 from ghofl.site.site import Custodian
 
 
@@ -43,6 +43,7 @@ def record_message(site: Custodian, recipe: Recipe, parcel: Parcel, memory: Memo
         history.check_message(site.name, parcel.data, site.conditions().min_difference)
     facts = {"id": parcel.message_id, "recipe": recipe.fingerprint, "data": parcel.data, "rows": parcel.rows}
     Ledger.load(memory).write(memory, "sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
+    mark_sent(memory, recipe)
 
 
 def record_join(round_id: str, recipe: Recipe, data: str, memory: Memory) -> None:

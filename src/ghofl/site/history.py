@@ -120,6 +120,10 @@ class History:
             approvals[facts["recipe"]] = _permit(facts)
         return History(reveals, lists, releases, opening, approvals)
 
+    def was_in(self, round_id: str) -> bool:
+        """Whether a masked vector of this site left in a round."""
+        return any(release.key == round_id for release in self.releases)
+
     def check_reveal(self, round_id: str, recipe: str, data: str, cohort: Iterable[str] | None = None) -> None:
         """Raise `PolicyError` unless a reveal in this round is allowed; the cohort may not be known yet.
 

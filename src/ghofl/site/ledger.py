@@ -26,6 +26,7 @@ START = "0" * 64  # stands for the line before the first
 OWN_KEYS = ("number", "time", "what", "before")
 LONGEST = 2**24  # bytes of a line
 MOST_CHECKED = 4
+_NO_HEAD = f"{HEAD} is missing, and it names the last of the lines; some may be missing, too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Ledger:
         content, head = memory.get(LEDGER), memory.get(HEAD)
         ledger = cls.from_bytes(content or b"")
         if head is None and len(ledger.lines) > 1:  # after the first line, it is there before the second one
-            raise _damaged(f"{HEAD} is missing, and it names the last of the lines; some may be missing, too")
+            raise _damaged(_NO_HEAD)
         if head is not None:
             number, _, sha256 = head.decode(errors="replace").strip().partition(" ")
             at = int(number) if number.isdecimal() and len(number) < 12 else 0
@@ -76,6 +77,8 @@ class Ledger:
                     f"line {number[:12]} is not the one that {HEAD} names; lines are missing or were changed"
                 )
         _check_complete(ledger, memory)
+        if head is None and any(True for _ in _shown_by(memory)):  # and before any other file
+            raise _damaged(_NO_HEAD)
         return ledger
 
     @classmethod
@@ -173,8 +176,11 @@ def _shown_by(memory: Memory) -> Iterator[tuple[str, str, str, str]]:
     for round_id in (memory.get(USED) or b"").decode(errors="replace").split():
         yield "joined", "round", round_id, f"joined round {round_id[:8]}…"
     for name in memory.names("outbox"):
-        recipe = name.partition("/")[2].partition(".")[0]
-        yield "packed", "recipe", recipe, f"packed what leaves under recipe {recipe[:12]}…"
+        recipe, _, kind = name.partition("/")[2].partition(".")
+        if kind == "sent":
+            yield "sent", "recipe", recipe, f"sent its message under recipe {recipe[:12]}…"
+        else:
+            yield "packed", "recipe", recipe, f"packed what leaves under recipe {recipe[:12]}…"
 
 
 _REPLIES = {

@@ -182,6 +182,11 @@ def remember(memory: Memory, recipe: Recipe, parcel: Parcel) -> None:
     memory.put(_key(recipe, "json"), json.dumps(values, indent=1, ensure_ascii=False).encode())
 
 
+def mark_sent(memory: Memory, recipe: Recipe) -> None:
+    """Show beside the ledger that a message under this recipe left, so that a ledger without the line is a damaged one."""
+    memory.put(_key(recipe, "sent"), b"")
+
+
 def prepare_parcel(
     site: Custodian, recipe: Recipe, memory: Memory, cohort: Iterable[str] | None = None, round_id: str = ""
 ) -> Parcel:
