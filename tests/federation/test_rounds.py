@@ -17,6 +17,7 @@ from ghofl.mail.round_folder import RoundFolder
 from ghofl.secure import PlanError
 from ghofl.site import binding
 from ghofl.site.history import History
+from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.site import Site
 from ghofl.wire.total import Total
@@ -290,11 +291,30 @@ def test_three_cohorts_of_which_every_site_knows_two_do_not_show_two_sites(tmp_p
     assert len(carrier.hold(tmp_path / "1", SECURE, first).roster) == 4
     reopen(first[:2], second)
     assert len(carrier.hold(tmp_path / "2", SECURE, second).roster) == 4
-    reopen(third, third)
+    reopen(third[:2], third)
+    for path in third[2:]:  # these were told of the first sum; had they not been, the others would still refuse
+        with pytest.raises(AssertionError, match="would show site-0, site-1"):
+            reopen([path], third)
+        memory, names = Site.load(path).memory(), names_of(third)
+        last = History.load(memory).reveals[-1]
+        Ledger.load(memory).write(memory, "reopened", recipe=last.recipe, data=last.data, cohort=names, rounds=1)
     with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
         carrier.hold(tmp_path / "3", SECURE, third)
     assert len(carrier.left_out) == 4
     assert all("would show site-0, site-1 by themselves" in why for why in carrier.left_out.values())
+
+
+@pytest.mark.slow
+def test_three_cohorts_of_which_the_last_saw_one_do_not_show_a_site_of_the_first(tmp_path, carrier):
+    """{0,1,2,3} − {0,1,2,4,5,6} + {4,5,6} is {3}; 4, 5 and 6 were told of the first sum when they were in the second."""
+    paths = make_sites(tmp_path, 7, SECURE)
+    first, second, third = ([paths[i] for i in cohort] for cohort in ((0, 1, 2, 3), (0, 1, 2, 4, 5, 6), (4, 5, 6)))
+    carrier.hold(tmp_path / "1", SECURE, first)
+    reopen(first[:3], second)
+    assert len(carrier.hold(tmp_path / "2", SECURE, second).roster) == 6
+    for path in third:
+        with pytest.raises(AssertionError, match="would show site-3 by itself"):
+            reopen([path], third)
 
 
 @pytest.mark.slow

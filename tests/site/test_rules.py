@@ -18,6 +18,7 @@ from ghofl.secure.wire import from_bytes, to_bytes
 from ghofl.site.answers import answer
 from ghofl.site.budget import Release, check_budget, compose_releases, describe_releases, promise_of
 from ghofl.site.history import History
+from ghofl.site.known import Known
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import FolderMemory
@@ -55,6 +56,16 @@ def message(path, recipe):
 
 def history_of(path):
     return History.load(Site.load(path).memory())
+
+
+def test_a_site_passes_on_what_it_was_told_of_earlier_sums(tmp_path):
+    memory, rows = FolderMemory(tmp_path / "memory"), "0" * 64
+    facts = {"round": "2" * 32, "recipe": "f" * 64, "data": rows, "cohort": ["a", "b", "c"], "guarantee": None}
+    Ledger().write(memory, "masked", **facts, told=[("1" * 32, ("a", "b", "c", "d"))])
+    known = History.load(memory).known("b", rows)
+    assert known == Known(0, (("2" * 32, (), 0), ("1" * 32, ("a", "b", "c", "d"), 0)))
+    with pytest.raises(PolicyError, match="would show d by itself"):
+        History.load(memory).check_sum("b", ["a", "b", "c"], rows, 3)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, ClientState
 from ghofl.site.budget import promise_of
 from ghofl.site.history import History, guarantee_facts
-from ghofl.site.known import Known
+from ghofl.site.known import Known, told_by
 from ghofl.site.ledger import Ledger
 from ghofl.site.letter import Letter
 from ghofl.site.memory import Memory
@@ -54,10 +54,11 @@ def record_join(round_id: str, recipe: Recipe, data: str, memory: Memory) -> Non
 
 
 def record_vector(agreement: Agreement, recipe: Recipe, data: str, memory: Memory) -> None:
-    """Record that a masked vector leaves."""
+    """Record that a masked vector leaves, and of which sums the others of the round knew: later rounds are told of them."""
     if all(release.key != agreement.round_id for release in History.load(memory).releases):
         facts = {"round": agreement.round_id, "recipe": recipe.fingerprint, "data": data, "cohort": _cohort(agreement)}
-        Ledger.load(memory).write(memory, "masked", **facts, guarantee=guarantee_facts(promise_of(recipe)))
+        told = told_by(load_known(agreement.round_id, memory))
+        Ledger.load(memory).write(memory, "masked", **facts, told=told, guarantee=guarantee_facts(promise_of(recipe)))
 
 
 def record_list(site: Custodian, state: ClientState, recipe: Recipe, data: str, memory: Memory) -> None:

@@ -73,13 +73,17 @@ class Permit:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A ledger's content: `reveals` that left, survivor `lists` that were signed, `releases`, and what is allowed."""
+    """A ledger's content: `reveals` that left, survivor `lists` that were signed, `releases`, and what is allowed.
+
+    `told` are the sums, each a round and its survivors, that the other sites of a round knew of when a vector left in it.
+    """
 
     reveals: tuple[Revealed, ...] = ()
     lists: tuple[Revealed, ...] = ()
     releases: tuple[Release, ...] = ()
     opening: Permit | None = None
     approvals: Mapping[str, Permit] = field(default_factory=dict)
+    told: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
     def load(cls, memory: Memory) -> "History":
@@ -103,7 +107,7 @@ class History:
     def _after(self, line: Line) -> "History":
         facts = line.facts
         reveals, lists, releases = self.reveals, self.lists, self.releases
-        opening, approvals = self.opening, dict(self.approvals)
+        opening, approvals, told = self.opening, dict(self.approvals), self.told
         if line.what == "endorsed":
             listed = _revealed(facts)
             lists = (*lists, listed)
@@ -114,11 +118,12 @@ class History:
             opening = None if opening is None or opening.rounds <= 1 else _use(opening, reveals[-1])
         elif line.what in ("sent", "masked", "reported"):
             releases = (*releases, _release(line))
+            told = (*told, *((of, tuple(names)) for of, names in facts.get("told", [])))
         elif line.what == "reopened":
             opening = _permit(facts)
         elif line.what == "approved":
             approvals[facts["recipe"]] = _permit(facts)
-        return History(reveals, lists, releases, opening, approvals)
+        return History(reveals, lists, releases, opening, approvals, told)
 
     def was_in(self, round_id: str) -> bool:
         """Whether a masked vector of this site left in a round."""
@@ -146,10 +151,15 @@ class History:
         return self.opening.covers(recipe, data, cohort)
 
     def known(self, site: str, data: str, round_id: str = "") -> Known:
-        """What this site tells its peers about earlier sums before a round of these rows."""
+        """What this site tells its peers about earlier sums before a round of these rows: its own, and those it was told of.
+
+        In {1,2,3,4,5}, {1,2,3,4,6,7,8} and {6,7,8}, no site of the third is in the first, and the three show {5}.
+        """
         every = [*((each.round, each.survivors, each.data) for each in (*self.lists, *self.reveals)),
                  *((release.key, (site,) if release.is_message else (), release.data) for release in self.releases
                    if not release.is_report and (release.is_exact or not release.is_message))]  # fmt: skip
+        own = {of: version for of, _, version in every}
+        every += [(of, names, own.get(of, data)) for of, names in self.told]
         numbers: dict[str, int] = {}
         for _, _, version in (*every, ("", (), data)):
             numbers.setdefault(version, len(numbers))

@@ -1,8 +1,8 @@
 """What sites know of earlier sums, and tell each other before a round, because no site may have been in all of them.
 
 In {1,2,3,4}, {1,2,5,6} and {3,4,5,6} every site is in two of three sums, and none sees that the three show {1,2}. So each
-site that joins a round says which survivor lists it signed, and signs that statement with its key of the round; peers who
-check the signature know that the server left nothing out.
+site that joins a round says which survivor lists it signed, and which it was told of in earlier rounds, and signs that
+statement with its key of the round; peers who check the signature know that the server left nothing out.
 """
 
 import json
@@ -67,6 +67,11 @@ def sums_of(by_site: Mapping[str, Known]) -> list[Sum]:
         frozenset((name, str(versions.get((name, of), by_site[name].now)) if name in by_site else "") for name in names)
         for of, names in found
     ]
+
+
+def told_by(by_site: Mapping[str, Known]) -> list[tuple[str, tuple[str, ...]]]:
+    """The rounds and survivors of all sums that some sites know of."""
+    return sorted({(of, tuple(sorted(names))) for known in by_site.values() for of, names, _ in known.sums if names})
 
 
 def sum_over(names: Iterable[str], by_site: Mapping[str, Known]) -> Sum:
