@@ -204,7 +204,10 @@ SITE = {"name": "n", "embeddings": "/rows.npz", "folder": "/f"}
         ("node", {"site": "/site.toml", "policy": "/p.toml"}, "a site file and policy; leave those out"),
         ("node", {"keeper": "/k.sock", "policy": "/p.toml"}, "a keeper and policy; leave those out"),
         ("node", {"simulate": True, "partition-id": 0, "polcy": "/p.toml"}, "a simulated site and polcy"),
+        ("node", {**SITE, "policy": ""}, "--node-config: policy is empty"),
         ("file", {**SITE, "polcy": "/p.toml"}, "unknown key polcy; did you mean policy"),
+        ("file", {**SITE, "policy": " "}, "policy is empty"),
+        ("file", {**SITE, "recipe": ""}, "recipe is empty"),
         ("file", {**SITE, "partition-id": 0}, "unknown key partition-id"),
     ],
 )  # fmt: skip

@@ -526,6 +526,11 @@ def test_bad_keys_are_told_with_what_to_do(tmp_path):
     (tmp_path / "peers.toml").write_text("north = 5\n")
     with pytest.raises(SiteError, match="north is 5"):
         load_peers(tmp_path / "peers.toml")
+    key_pair(tmp_path / "key")
+    line = (tmp_path / "key.pub").read_text()
+    (tmp_path / "peers.toml").write_text(f'north = "{line}"\nsouth = "{line} somebody@south"\n')
+    with pytest.raises(SiteError, match="south has the key of north"):  # it would be two sites of a round
+        load_peers(tmp_path / "peers.toml")
 
 
 def test_simulated_sites_share_the_rows_as_simulate_does(tmp_path):

@@ -413,7 +413,7 @@ RAISES = {
     "site/persons": {"load_persons": ("spared", 3), "rows_per_person": ("public", 2), "check_persons": ("public", 1)},
     "site/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),
-        "Policy.check_moments": ("spared", 1), "Policy.peer_keys": ("public", 1), "load_peers": ("public", 1),
+        "Policy.check_moments": ("spared", 1), "Policy.peer_keys": ("public", 1), "load_peers": ("public", 2),
     },
     "site/rows": {},
     "wire/message": {

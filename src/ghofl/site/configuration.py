@@ -1,6 +1,6 @@
 """Configurations of sites and runs: from TOML to checked dataclasses, with errors that name the file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,13 @@ def build_from(cls: type, values: Mapping[str, Any], where: str | Path) -> Any:
         return build(cls, values, "")
     except RecipeError as error:
         raise SiteError(f"{where}: {error}") from None
+
+
+def check_given(values: Mapping[str, Any], keys: Sequence[str], where: str | Path) -> None:
+    """Raise where a key is there with an empty text, such as that of a variable that nobody set."""
+    for key in keys:
+        if isinstance(values.get(key), str) and not values[key].strip():
+            raise SiteError(f"{where}: {key} is empty; write the file that it names, or leave {key} out.")
 
 
 def own_keys(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from ghofl.errors import PolicyError, SiteError
 from ghofl.moments import Moments
@@ -214,10 +215,17 @@ class Policy:
 
 
 def load_peers(path: str | Path) -> dict[str, EllipticCurvePublicKey]:
-    """A TOML file of ``name = "ecdsa-sha2-nistp384 AAAA…"`` lines: sites and their nodes' public keys."""
-    keys = {}
+    """A TOML file of ``name = "ecdsa-sha2-nistp384 AAAA…"`` lines: sites and their nodes' public keys, each once.
+
+    With one key under two names, its holder would be two sites of a round, and another one hide among fewer.
+    """
+    keys, holders = {}, {}
     for name, line in read_toml(path).items():
         if not isinstance(line, str):
             raise SiteError(f'{path}: {name} is {line!r}; write {name} = "ecdsa-sha2-nistp384 AAAA…", its .pub file.')
-        keys[name] = load_public_key(line.encode(), f"{path}: {name}")
+        key = load_public_key(line.encode(), f"{path}: {name}")
+        other = holders.setdefault(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo), name)
+        if other != name:
+            raise SiteError(f"{path}: {name} has the key of {other}; every site has a key of its own.")
+        keys[name] = key
     return keys

@@ -20,7 +20,7 @@ from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
 from ghofl.samples import Columns
 from ghofl.site.audit import audit
-from ghofl.site.configuration import build_from, check_alone, own_keys, read_toml
+from ghofl.site.configuration import build_from, check_alone, check_given, own_keys, read_toml
 from ghofl.site.memory import FolderMemory, Memory
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Outgoing, count, limit_persons
 from ghofl.site.policy import Policy
@@ -43,6 +43,7 @@ class Custodian(Protocol):
 
 
 PATHS = ("embeddings", "folder", "recipe", "auth_key", "policy", "weights", "socket")
+GUARDS = ("policy", "recipe")  # files without which a site refuses less
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,9 @@ class Site:
         So is the file of ``encoder = "onnx:FILE"``, and so are samples and ``hf:`` folders that exist there; otherwise
         they may be names on the hub.
         """
-        site: Site = build_from(cls, read_toml(path), path)
+        values = read_toml(path)
+        check_given(values, GUARDS, path)
+        site: Site = build_from(cls, values, path)
         folder = Path(path).parent
         moved = {key: str(folder / getattr(site, key)) for key in PATHS if getattr(site, key)}
         if site.data and (folder / site.data).exists():
@@ -127,6 +130,7 @@ class Site:
             if not isinstance(path, str) or not path or "\0" in path:
                 raise SiteError(f'site is {path!r} in --node-config; write site="/etc/ghofl/site.toml".')
             return cls.load(path)
+        check_given(own, GUARDS, "--node-config")
         return build_from(cls, own, "--node-config")
 
     def memory(self) -> Memory:
