@@ -91,7 +91,7 @@ def open_umask():
 
 @pytest.mark.usefixtures("open_umask")
 def test_files_with_exact_figures_are_for_their_owner_alone_and_released_ones_are_not(central):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl", "--json", "sum.json")
     ghofl("subtract", "total.ghofl", "south.ghofl", "-o", "less.ghofl", "--json", "subtract.json")
     ghofl("inspect", "total.ghofl", "--json", "inspect.json")
@@ -107,6 +107,23 @@ def test_files_with_exact_figures_are_for_their_owner_alone_and_released_ones_ar
     ghofl("report", "released.ghofl", "-o", "open.html")
     for name in ("released.ghofl", "release.json", "shown.json", "open.html"):
         assert mode_of(name) == 0o644, name
+
+
+@pytest.mark.usefixtures("open_umask")
+def test_reports_of_exact_counts_and_the_lines_of_a_ledger_are_for_their_owner_alone(central):
+    plain = recipe_of()
+    x, y = blobs(np.random.default_rng(0), rows=240)
+    np.savez("rows.npz", x=x, y=np.array(plain.classes)[y])
+    Classifier.fit(Total.of([Message.of(moments_of(plain, x, y), plain, "north")], plain), "lda").save("lda.ghofl")
+    ghofl("evaluate", "lda.ghofl", "rows.npz", "--site", "north", "--json", "north.json")
+    ghofl("select", "north.json", "--json", "select.json")
+    plain.save("plain.toml")
+    lines = ['name = "north"', 'embeddings = "rows.npz"', 'folder = "keep"']
+    Path("site.toml").write_text("\n".join(lines))
+    ghofl("flower", "check", "site.toml", "-r", "plain.toml", "--json", "check.json")
+    ghofl("ledger", "show", "site.toml", "--json", "ledger.json")
+    for name in ("north", "select", "check", "ledger"):
+        assert mode_of(f"{name}.json") == 0o600, name
 
 
 FORMULAS = ("=1+1", "+cmd", "-2+3", "@SUM(A1)", "\tx", "\rx")

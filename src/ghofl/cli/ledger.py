@@ -51,7 +51,7 @@ def show(
         "reveals": len(history.reveals),
         "guarantee": promise,
     }
-    console.show(result, table, json)
+    console.show(result, table, json, is_private=True)
     if json != "-":
         console.out.print(f"Releases: {len(history.releases)}. Guarantee of all together: {promise}", soft_wrap=True)
 

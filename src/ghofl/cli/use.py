@@ -93,7 +93,7 @@ def evaluate(
         **found.to_dict(),
         **measures.per_class(found, classes),
     }
-    console.show(result, measures.measures_table(found, classifier.head.name, classes), json)
+    console.show(result, measures.measures_table(found, classifier.head.name, classes), json, is_private=True)
     if json != "-":
         console.out.print(measures.confusion_table(found, classes))
 
@@ -134,7 +134,7 @@ def select(
         rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
         interval = interval_text(found.confusion.accuracy_interval, 2)
         table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy, interval)
-    console.show({"heads": [found.to_dict() for found in totals]}, table, json)
+    console.show({"heads": [found.to_dict() for found in totals]}, table, json, is_private=True)
 
 
 def calibrate(
