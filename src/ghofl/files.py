@@ -68,17 +68,19 @@ def write_csv(file: Any, rows: Iterable[Iterable[Any]], delimiter: str = ",") ->
 def harmless(value: Any) -> Any:
     """A cell that no spreadsheet runs: texts that begin like a formula get an apostrophe in front, as OWASP advises.
 
+    So do texts that look as if they had got one, and no two texts become the same.
+
     >>> harmless("=HYPERLINK(1)"), harmless("-0.5"), harmless("cat"), harmless(-0.5)
     ("'=HYPERLINK(1)", '-0.5', 'cat', -0.5)
     """
-    if not isinstance(value, str) or not value.startswith(FORMULAS):
+    if not isinstance(value, str) or not value.lstrip("'").startswith(FORMULAS):
         return value
     return value if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", value) else f"'{value}"
 
 
 def as_written(text: str) -> str:
     """The text of a cell before `harmless`."""
-    return text[1:] if text.startswith("'") and text[1:].startswith(FORMULAS) else text
+    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(FORMULAS) else text
 
 
 def open_private(path: str | Path) -> BinaryIO:

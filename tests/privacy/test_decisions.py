@@ -15,7 +15,7 @@ from test_cli import ghofl
 
 import ghofl as package
 from federations import blobs, moments_of, recipe_of, total_of
-from ghofl import Classifier, Message, Privacy, Recipe, Total
+from ghofl import Classifier, Message, Privacy, Recipe, Total, files
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.recipe import Limits
 from ghofl.samples.predictions import open_table
@@ -124,6 +124,14 @@ def test_reports_of_exact_counts_and_the_lines_of_a_ledger_are_for_their_owner_a
     ghofl("ledger", "show", "site.toml", "--json", "ledger.json")
     for name in ("north", "select", "check", "ledger"):
         assert mode_of(f"{name}.json") == 0o600, name
+
+
+def test_no_two_texts_become_the_same_cell():
+    """A class called '=x would else be read as the class =x."""
+    texts = [quotes + text for quotes in ("", "'", "''") for text in ("=x", "-0.5", "-2+3", "x", "\tx")]
+    cells = list(map(files.harmless, texts))
+    assert len(set(cells)) == len(texts)
+    assert list(map(files.as_written, cells)) == texts
 
 
 FORMULAS = ("=1+1", "+cmd", "-2+3", "@SUM(A1)", "\tx", "\rx")
