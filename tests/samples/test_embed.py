@@ -1,5 +1,6 @@
 """From samples to a file of embeddings: to the byte after a kill, cached, in order, and never past a bad sample."""
 
+import io
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import stat
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +19,7 @@ from ghofl.encoders import Precomputed, Runtime
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.features import Features
 from ghofl.recipe import Encoder, Grid, Recipe
-from ghofl.samples import base, load_rows, load_samples
+from ghofl.samples import base, images, load_rows, load_samples
 from ghofl.samples.embed import batch_size_for, embed
 from ghofl.samples.journal import Journal
 from ghofl.site.outgoing import Embedded, Encodable, count
@@ -390,3 +392,21 @@ def test_several_splits_go_into_one_file(tmp_path, monkeypatch):
     assert load_rows("out.npz", "test").y.tolist() == [0, 1]
     assert load_rows("out.npz", "train").x.shape == (3, 2)
     assert load_samples("out.npz", "test").kind == "row"
+
+
+def test_threads_that_read_their_first_image_together_load_the_readers_once(monkeypatch):
+    """While two loaded them, an image that is not damaged seemed to be."""
+    file, loads, init = io.BytesIO(), [], Image.init
+    Image.new("RGB", (2, 2)).save(file, "PNG")
+    images._watch_pillow.cache_clear()
+
+    def slow():
+        loads.append(1)
+        time.sleep(0.02)
+        init()
+
+    monkeypatch.setattr(Image, "init", slow)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: images.decode(file.getvalue(), str(i)), range(4)))
+    assert [image.shape for image in found] == [(2, 2, 3)] * 4
+    assert len(loads) == 1

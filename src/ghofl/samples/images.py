@@ -69,6 +69,7 @@ class _OfThread(threading.local):
 
 
 _of_thread = _OfThread()
+_one_at_a_time = threading.Lock()
 
 
 class _PillowsWarnings:
@@ -88,7 +89,10 @@ class _PillowsWarnings:
 @contextmanager
 def _strictly() -> Iterator[None]:
     """Inside the block, in this thread, Pillow's warnings raise."""
-    _watch_pillow()
+    with (
+        _one_at_a_time
+    ):  # two threads that load Pillow's readers at once disturb each other, and an image seemed damaged
+        _watch_pillow()
     before, _of_thread.is_strict = _of_thread.is_strict, True
     try:
         yield
@@ -102,6 +106,6 @@ def _watch_pillow() -> None:
 
     Image.init()  # loads the readers of all formats, which may warn
     own = _PillowsWarnings()
-    for name, module in list(sys.modules.items()):
+    for name, module in sys.modules.copy().items():  # another thread may import something just now
         if name.startswith("PIL.") and getattr(module, "warnings", None) is warnings:
             module.warnings = own  # type: ignore[attr-defined]
