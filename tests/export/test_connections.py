@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
+from ghofl.export import arrival
 from ghofl.export import service as room
 from ghofl.export.connections import MOST_CHUNKS, connections
 from ghofl.export.exported import Exported
@@ -185,7 +186,7 @@ def test_more_requests_than_are_answered_at_once_are_told_to_come_back():
 
 def test_bodies_that_are_arriving_give_way_to_new_ones():
     """Each of nine requests sends the largest body but for its end: the first one is given up, the others wait on."""
-    answers, limited = {}, room._Limited(None, ServiceLimits(body=10))
+    answers, limited = {}, arrival.WholeRequests(None, most=10, at_once=32)
 
     async def one(number):
         messages = [{"type": "http.request", "body": bytes(10), "more_body": True}]
@@ -199,9 +200,9 @@ def test_bodies_that_are_arriving_give_way_to_new_ones():
         await limited({"type": "http", "method": "POST", "headers": []}, receive, send)
 
     async def all_of_them():
-        tasks = [asyncio.create_task(one(number)) for number in range(room.BODIES + 1)]
+        tasks = [asyncio.create_task(one(number)) for number in range(arrival.BODIES + 1)]
         await tasks[0]
-        assert sum(limited.arriving.values()) == room.BODIES * 10
+        assert sum(limited.arriving.values()) == arrival.BODIES * 10
         for task in tasks[1:]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

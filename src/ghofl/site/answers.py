@@ -14,7 +14,6 @@ is written there.
 
 import hashlib
 import logging
-import os
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,7 +22,7 @@ from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
 from ghofl.moments import Layout
 from ghofl.names import shown
-from ghofl.privacy import NoiseStream, entry_bound
+from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
 from ghofl.site import binding
@@ -39,6 +38,7 @@ from ghofl.site.counting import (
     save_known,
 )
 from ghofl.site.history import History
+from ghofl.site.kept_round import data_of_round, identity_of, noise_of_round, recipe_of_round, used_rounds
 from ghofl.site.known import Known
 from ghofl.site.ledger import USED
 from ghofl.site.letter import Letter
@@ -120,9 +120,9 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
     site.check_recipe(recipe)
     site.conditions().peer_keys()
     kept, data = memory.get(f"round/{round_id}/identity"), ""
-    if kept is None and (round_id in _used_rounds(memory) or History.load(memory).was_in(round_id)):
+    if kept is None and (round_id in used_rounds(memory) or History.load(memory).was_in(round_id)):
         raise PolicyError(f"this site has left round {round_id!r}, or was in it before; open a round with a new id.")
-    if kept is not None and _kept_recipe(memory, round_id).fingerprint != recipe.fingerprint:
+    if kept is not None and recipe_of_round(memory, round_id).fingerprint != recipe.fingerprint:
         # With its signature for another recipe, peers could be made to mask under that one beside this site's vector.
         raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one recipe.")
     if memory.is_lasting:  # so that problems with the rows are found before the round, not in the middle of it
@@ -134,7 +134,7 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
     if kept is None:
         if memory.is_lasting:  # before any file shows the round, so that a ledger without the line is a damaged one
             record_join(round_id, recipe, data, memory)
-        memory.put(USED, "\n".join([*_used_rounds(memory), round_id]).encode())
+        memory.put(USED, "\n".join([*used_rounds(memory), round_id]).encode())
         memory.forget("round")  # an older round is over when a new one begins
         memory.put(f"round/{round_id}/recipe", recipe.to_toml().encode())
         memory.put(f"round/{round_id}/data", data.encode())
@@ -151,14 +151,14 @@ def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
 def _advertise(query: Letter, site: Custodian, memory: Memory) -> Letter:
     agreement = Agreement.from_bytes(query.content)
     round_id = _checked_id(agreement.round_id)
-    recipe = _kept_recipe(memory, round_id)
+    recipe = recipe_of_round(memory, round_id)
     others = _known_to_others(query, agreement)
     _check_agreement(query, agreement, site, recipe)
     if memory.is_lasting:
-        check_round(site, agreement, recipe, _kept_data(memory, round_id), memory, others)
+        check_round(site, agreement, recipe, data_of_round(memory, round_id), memory, others)
 
-    identity, policy = _identity(memory, round_id), site.conditions().round_rules(recipe)
-    earlier = [used for used in _used_rounds(memory) if used != round_id]
+    identity, policy = identity_of(memory, round_id), site.conditions().round_rules(recipe)
+    earlier = [used for used in used_rounds(memory) if used != round_id]
 
     def step() -> tuple[ClientState, bytes]:
         state, reply = secure.advertise(agreement, site.name, identity, earlier, policy)
@@ -174,22 +174,22 @@ def _share(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
 def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
-    recipe = _kept_recipe(memory, round_id)
+    recipe = recipe_of_round(memory, round_id)
 
     def step(state: ClientState) -> tuple[ClientState, bytes]:
         if memory.is_lasting:  # again, as an exact message may have left since this site advertised
-            data = _kept_data(memory, round_id)
+            data = data_of_round(memory, round_id)
             check_round(site, state.agreement, recipe, data, memory, load_known(round_id, memory))
         cohort = [p.name for p in state.agreement.participants]
         parcel = prepare_parcel(site, recipe, memory, cohort, round_id)
-        if memory.is_lasting and parcel.data != _kept_data(memory, round_id):
+        if memory.is_lasting and parcel.data != data_of_round(memory, round_id):
             raise PolicyError(f"what this site sends changed after it joined round {round_id!r}; start another round.")
         vector = parcel.vector
         if has_shared_noise(recipe):
-            vector = add_shared_noise(vector, recipe, _noise_of_round(memory, round_id))
+            vector = add_shared_noise(vector, recipe, noise_of_round(memory, round_id))
         after = secure.mask(state, query.content, vector)
         if memory.is_lasting:  # from now on it may be in a sum, whether this site is asked again or not
-            record_vector(state.agreement, recipe, _kept_data(memory, round_id), memory)
+            record_vector(state.agreement, recipe, data_of_round(memory, round_id), memory)
         return after
 
     return _stage(query, "mask", memory, step)
@@ -197,12 +197,12 @@ def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
 def _endorse(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
-    identity, recipe = _identity(memory, round_id), _kept_recipe(memory, round_id)
+    identity, recipe = identity_of(memory, round_id), recipe_of_round(memory, round_id)
 
     def step(state: ClientState) -> tuple[ClientState, bytes]:
         after, reply = secure.endorse(state, query.content, identity)
         if memory.is_lasting:  # before the signature leaves: with it, others may unmask without this site
-            record_list(site, after, recipe, _kept_data(memory, round_id), memory)
+            record_list(site, after, recipe, data_of_round(memory, round_id), memory)
         return after, reply
 
     return _stage(query, "endorse", memory, step)
@@ -210,7 +210,7 @@ def _endorse(query: Letter, site: Custodian, memory: Memory) -> Letter:
 
 def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
     round_id = _round_id(query)
-    recipe, data = _kept_recipe(memory, round_id), _kept_data(memory, round_id)
+    recipe, data = recipe_of_round(memory, round_id), data_of_round(memory, round_id)
 
     def step(state: ClientState) -> tuple[ClientState, bytes]:
         if memory.is_lasting:
@@ -221,16 +221,6 @@ def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
         return after, reply
 
     return _stage(query, "reveal", memory, step)
-
-
-def _noise_of_round(memory: Memory, round_id: str) -> NoiseStream:
-    """The stream of this round's noise: its seed is drawn once, and saved before anything with that noise leaves."""
-    key = f"round/{round_id}/state/noise"
-    secret = memory.get(key)
-    if secret is None:
-        secret = os.urandom(32)
-        memory.put(key, secret)
-    return NoiseStream(secret)
 
 
 def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recipe: Recipe) -> None:
@@ -311,28 +301,6 @@ def _checked_id(round_id: str) -> str:
     if not (len(round_id) == 32 and all(c in "0123456789abcdef" for c in round_id)):
         raise PolicyError(f"the round id {round_id[:40]!r} is not allowed; ids are 32 hexadecimal digits.")
     return round_id
-
-
-def _identity(memory: Memory, round_id: str) -> Identity:
-    kept = memory.get(f"round/{round_id}/identity")
-    if kept is None:
-        raise PolicyError(f"this site has not joined round {round_id!r}.")
-    return Identity(kept)
-
-
-def _kept_recipe(memory: Memory, round_id: str) -> Recipe:
-    kept = memory.get(f"round/{round_id}/recipe")
-    if kept is None:
-        raise PolicyError(f"this site has not joined round {round_id!r}.")
-    return Recipe.from_toml(kept.decode())
-
-
-def _kept_data(memory: Memory, round_id: str) -> str:
-    return (memory.get(f"round/{round_id}/data") or b"").decode()
-
-
-def _used_rounds(memory: Memory) -> tuple[str, ...]:
-    return tuple((memory.get(USED) or b"").decode().split())
 
 
 def _log_sentences(site: Custodian, sentences: tuple[str, ...], size: int) -> None:
