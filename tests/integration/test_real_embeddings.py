@@ -117,7 +117,7 @@ def noisy_lda(real_data):
         )
 
     data, public = rows("cifar10"), rows("cifar100").x_train
-    anchor = public.mean(axis=0, dtype=np.float64)
+    anchor = tuple(public.mean(axis=0, dtype=np.float64).tolist())
     plain = recipe_for(data, [HeadSpec.parse("lda")], anchor=anchor, unit_length=True, public=public)
     plain = replace(plain, privacy=Privacy(radius=1.0))
     parts = np.array_split(np.arange(len(data.y_train)), 10)
