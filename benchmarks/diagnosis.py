@@ -25,6 +25,7 @@ from time import perf_counter
 
 import numpy as np
 from data import embeddings
+from ghofl_benchmarks import made
 from sklearn.datasets import load_digits
 
 from ghofl.evaluation.diagnosis import Part, diagnose
@@ -135,6 +136,7 @@ def main() -> None:
     options.add_argument("--sets", default=",".join(SETS))
     options.add_argument("--output", default=str(RESULTS))
     chosen, results = options.parse_args(), []
+    made.code()
     print("| set | α | site | flagged | false alarms | loss, points | within 0.5 |\n|---|---|---|---|---|---|---|")
     for name in chosen.sets.split(","):
         recipe, rows, test = SETS[name]()
@@ -143,12 +145,13 @@ def main() -> None:
                 start = perf_counter()
                 line = measured(recipe, rows, test, alpha, kind, chosen.seeds)
                 results.append({"set": name, "alpha": alpha, "kind": kind, **line, "seconds": perf_counter() - start})
+                results[-1]["recipe"] = recipe.fingerprint
                 print(
                     f"| {name} | {alpha} | {kind} | {line['flagged']:.0%} | {line['false alarms per honest site']:.2%} | "
                     f"{line['mean loss, points']:.2f} | {line['within half a point']:.0%} |", flush=True
                 )  # fmt: skip
     if chosen.output != "-":
-        Path(chosen.output).write_text(json.dumps(results, indent=1) + "\n")
+        made.store(Path(chosen.output), json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

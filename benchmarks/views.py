@@ -23,6 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
 import on_gpu
+from ghofl_benchmarks import made
 
 from ghofl import encoders
 from ghofl.encoders import Runtime, Views
@@ -289,7 +290,7 @@ def main() -> None:
         result = rates(loaded["images"], options.weights, options.device, 4096 if options.device != "cpu" else 128)
     print(json.dumps(result))
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        made.store(options.json, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
