@@ -37,7 +37,7 @@ lint: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python benchmarks/run.py $(PARTS) $(if $(BASELINE),--baseline '$(BASELINE)')
 
-# Whether today's code still gives the stored figures of the small sets (digits, wine, breast cancer, synthetic), in seconds.
+# Whether today's code still gives the stored figures of the small sets (digits, wine, breast cancer, synthetic), in a few minutes.
 bench-check: export OPENBLAS_NUM_THREADS = 1
 bench-check: export OMP_NUM_THREADS = 1
 bench-check: .venv/.dev
