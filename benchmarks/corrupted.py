@@ -42,6 +42,7 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, tot
     """Accuracy on clean and corrupted images, for every corruption, severity and head."""
     samples = load_samples(str(images))
     total = total or clean_total()
+    made.note(total.recipe)
     heads = [Classifier.fit(total, head) for head in HEADS]
     y = class_numbers(samples.labels, samples.classes())
     result: dict = {"images": len(samples), "training_rows": int(total.moments.counts.sum()), "heads": list(HEADS)}

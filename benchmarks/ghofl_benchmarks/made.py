@@ -2,9 +2,9 @@
 
 An entry of a file that a run wrote has `made_by`, the commit that was checked out, and `dirty`, whether source files
 differed from it. Files that are older than this index have `stored_at` instead: the commit that last put them there,
-which is at least as new as the code that made them. `recipes` are the fingerprints in the file, null where it has none;
-`has_older_rows` says that a run measured a part of the file and kept the rest. `sha256` is that of the file, so a file
-that was changed by other means is noticed.
+which is at least as new as the code that made them. `recipes` are the fingerprints in the file and those that its run
+noted, null where none is known; `has_older_rows` says that a run measured a part of the file and kept the rest. `sha256`
+is that of the file, so a file that was changed by other means is noticed.
 
     python -m ghofl_benchmarks.made       # entries for files of the last commit that have none, or another content
 """
@@ -17,12 +17,27 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # some results are made where ghofl is not installed
+    from ghofl.recipe import Recipe
 
 INDEX = "made.json"
 HERE = Path(__file__).parents[1]
 SOURCES = ("../src", ".", ":!results")
 FINGERPRINT = re.compile("[0-9a-f]{64}")
+_noted: set[str] = set()
+
+
+def note(recipe: "Recipe") -> "Recipe":
+    """The recipe, which results of this process were made with."""
+    _noted.add(recipe.fingerprint)
+    return recipe
+
+
+def forget() -> None:
+    """Note recipes anew, for another part in the same process."""
+    _noted.clear()
 
 
 def store(path: Path, text: str, has_older_rows: bool = False) -> None:
@@ -36,7 +51,8 @@ def record(path: Path, has_older_rows: bool = False) -> None:
     entries, old = read(path.parent), read(path.parent).get(path.name, {})
     if path.suffix != ".json" and old.get("sha256") == digest(path):
         return
-    entry = {**code(), "when": datetime.now(UTC).date().isoformat(), **_content(path)}
+    recipes = {*_recipes(path), *_noted, *((old.get("recipes") or ()) if has_older_rows else ())}
+    entry = {**code(), "when": datetime.now(UTC).date().isoformat(), **_content(path, recipes)}
     write(path.parent, {**entries, path.name: {**entry, "has_older_rows": True} if has_older_rows else entry})
 
 
@@ -87,12 +103,15 @@ def joint(fingerprints: Sequence[str]) -> str:
 def stored(path: Path) -> dict[str, Any]:
     """The entry of a file that was committed before anything noted who made it."""
     commit, _, when = (_git("log", "-1", "--format=%H %cs", "--", str(path)) or "").partition(" ")
-    return {"stored_at": commit or None, "when": when or None, **_content(path)}
+    return {"stored_at": commit or None, "when": when or None, **_content(path, _recipes(path))}
 
 
-def _content(path: Path) -> dict[str, Any]:
-    found = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else None
-    return {"recipes": sorted(set(recipes_in(found))) or None, "sha256": digest(path)}
+def _recipes(path: Path) -> set[str]:
+    return set(recipes_in(json.loads(path.read_text(encoding="utf-8")))) if path.suffix == ".json" else set()
+
+
+def _content(path: Path, recipes: set[str]) -> dict[str, Any]:
+    return {"recipes": sorted(recipes) or None, "sha256": digest(path)}
 
 
 def _git(*arguments: str) -> str | None:

@@ -2,17 +2,23 @@
 
 import json
 import re
+import shutil
 import subprocess
 from datetime import UTC, datetime
 
 import false_alarms
 import naive_bayes
+import numpy as np
 import pytest
 import run
-from ghofl_benchmarks import made, report
+from ghofl_benchmarks import made, ours, report
+
+from ghofl import Encoder, Recipe
+from ghofl.simulation.demo import digits
 
 RECIPE = "ab" * 32
 COMMIT = re.compile("[0-9a-f]{40}")
+needs_git = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
 
 @pytest.fixture
@@ -20,6 +26,7 @@ def folder(monkeypatch, tmp_path):
     """An empty folder of results, and a part that is done at once."""
     monkeypatch.setattr(run, "RESULTS", tmp_path)
     monkeypatch.setattr(run, "PARTS", {"speed": lambda: {"recipe": RECIPE}})
+    monkeypatch.setattr(made, "_noted", set())
     monkeypatch.setattr(run, "FIGURES", {"speed": lambda result: (tmp_path / "speed.svg").write_text("<svg/>")})
     monkeypatch.setattr(run, "SECTIONS", ())
     monkeypatch.setattr(made, "code", lambda: {"made_by": "c" * 40, "dirty": False})
@@ -41,7 +48,7 @@ def test_an_entry_names_the_commit_that_made_the_file_or_the_one_that_stored_it(
     assert isinstance(entry["dirty"], bool) if "made_by" in entry else "dirty" not in entry
     assert datetime.fromisoformat(entry["when"])
     found = json.loads((report.RESULTS / name).read_text()) if name.endswith(".json") else None
-    assert entry["recipes"] == (sorted(set(made.recipes_in(found))) or None)
+    assert set(made.recipes_in(found)) <= set(entry["recipes"] or ())
 
 
 def test_a_run_writes_the_commit_the_recipes_and_the_day_of_all_its_files(folder):
@@ -72,6 +79,7 @@ def test_tables_and_pages_of_the_package_are_entered_too(folder):
     assert "has_older_rows" not in index["table-x.md"]
 
 
+@needs_git
 def test_the_code_is_the_commit_that_is_checked_out_and_none_outside_of_a_repository(monkeypatch, tmp_path):
     made.code.cache_clear()
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=made.HERE, capture_output=True, text=True, check=False)
@@ -82,6 +90,7 @@ def test_the_code_is_the_commit_that_is_checked_out_and_none_outside_of_a_reposi
     made.code.cache_clear()
 
 
+@needs_git
 def test_sources_that_differ_from_the_commit_are_dirty_and_results_are_not(monkeypatch, tmp_path):
     for name in ("src/a.py", "benchmarks/b.py", "benchmarks/results/c.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -98,6 +107,24 @@ def test_sources_that_differ_from_the_commit_are_dirty_and_results_are_not(monke
     made.code.cache_clear()
     assert found == [False, True]
     assert made.stored(tmp_path / "src" / "a.py")["stored_at"] == made._git("rev-parse", "HEAD")
+
+
+def test_recipes_that_a_part_noted_are_its_own_and_those_of_kept_rows_stay(folder, monkeypatch):
+    other, third = (Recipe(("a", "b"), Encoder(dim)) for dim in (2, 3))
+    made.note(other)  # of an earlier part
+    monkeypatch.setitem(run.PARTS, "speed", lambda: {"rows": made.note(third).encoder.dim})
+    run.main(["speed"])
+    assert made.read(folder)["speed.json"]["recipes"] == [third.fingerprint]
+    made.forget()
+    made.note(other)
+    made.store(folder / "speed.json", "{}", has_older_rows=True)
+    assert made.read(folder)["speed.json"]["recipes"] == sorted([other.fingerprint, third.fingerprint])
+
+
+def test_a_table_notes_the_recipes_of_our_own_rows(monkeypatch):
+    monkeypatch.setattr(made, "_noted", set())
+    found = ours.run(digits(), [np.arange(500), np.arange(500, 1000)], {"nb": "nb"})
+    assert made._noted == {found.total.recipe.fingerprint}
 
 
 def test_recipes_are_found_at_any_depth_and_several_have_one_fingerprint():
