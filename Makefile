@@ -5,7 +5,7 @@ export OPENBLAS_NUM_THREADS ?= 2
 export OMP_NUM_THREADS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: demo test test-quick lint bench docs clean
+.PHONY: demo test test-quick lint bench bench-check docs clean
 
 demo: .venv/.demo
 	@$(BIN)/ghofl demo
@@ -36,6 +36,12 @@ lint: .venv/.dev
 # of one file of it), the run fails when anything became slower or took more memory beyond noise.
 bench: .venv/.dev
 	$(BIN)/python benchmarks/run.py $(PARTS) $(if $(BASELINE),--baseline '$(BASELINE)')
+
+# Whether today's code still gives the stored figures of the small sets (digits, wine, breast cancer, synthetic), in a few minutes.
+bench-check: export OPENBLAS_NUM_THREADS = 1
+bench-check: export OMP_NUM_THREADS = 1
+bench-check: .venv/.dev
+	$(BIN)/python benchmarks/check.py
 
 docs: .venv/.dev
 	$(BIN)/python docs/generate.py

@@ -27,8 +27,16 @@ def run(full: bool = True) -> list[dict]:
                 done = subprocess.run(
                     [*command, *arguments, "--heads", "best", "--json", "-"], capture_output=True, text=True, check=True
                 )
-                head = json.loads(done.stdout)["heads"]["best"]
-                results.append({"dataset": name, "budget": title, "why": " ".join(done.stderr.split()), **head})
+                found = json.loads(done.stdout)
+                results.append(
+                    {
+                        "dataset": name,
+                        "budget": title,
+                        "why": " ".join(done.stderr.split()),
+                        **found["heads"]["best"],
+                        "recipe": found["recipe"],
+                    }
+                )
                 print(results[-1], flush=True)
     return results
 

@@ -23,6 +23,7 @@ from encoders import IMAGES, WEIGHTS, exported
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
 from corruptions import FAMILIES, SEVERITIES, Corruption, corrupt
+from ghofl_benchmarks import made
 
 from ghofl import Classifier, Message, Total, encoders
 from ghofl.classifier import HeadSpec
@@ -41,6 +42,7 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, tot
     """Accuracy on clean and corrupted images, for every corruption, severity and head."""
     samples = load_samples(str(images))
     total = total or clean_total()
+    made.note(total.recipe)
     heads = [Classifier.fit(total, head) for head in HEADS]
     y = class_numbers(samples.labels, samples.classes())
     result: dict = {"images": len(samples), "training_rows": int(total.moments.counts.sum()), "heads": list(HEADS)}
@@ -132,7 +134,7 @@ def main() -> None:
     result = run(options.device, options.weights, options.images, total)
     print(table(result))
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        made.store(options.json, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -51,11 +51,18 @@ def of_set(name: str, rows: Dataset) -> Iterator[dict]:
     told = {"dataset": name, "train_rows": len(rows.y_train), "test_rows": len(rows.y_test)}
     parts = dirichlet_by_class(rows.y_train, 10, 0.1, np.random.default_rng(0))
     total = simulate(rows, parts, recipe_for(rows, [HeadSpec("qda")]), {}).total
+    made_with = {"recipe": total.recipe.fingerprint}
     for head in WITHOUT:
         scores = Classifier.fit(total, HeadSpec.parse(head, "paper")).scores(rows.x_test)
-        yield {**told, "defaults": False, "head": head, **measures(scipy.special.softmax(scores, axis=1), rows)}
+        yield {
+            **told,
+            "defaults": False,
+            "head": head,
+            **measures(scipy.special.softmax(scores, axis=1), rows),
+            **made_with,
+        }
     for head in WITH:
-        yield {**told, "defaults": True, "head": head, **measures(_probabilities(total, head, rows), rows)}
+        yield {**told, "defaults": True, "head": head, **measures(_probabilities(total, head, rows), rows), **made_with}
     specs = HeadSpec.parse_list("best")
     found = simulate(rows, parts, recipe_for(rows, specs.values(), budget=BUDGET), specs)
     size, chosen = (
@@ -63,7 +70,13 @@ def of_set(name: str, rows: Dataset) -> Iterator[dict]:
         specs["best"].choose(found.total.moments.layout, found.total.recipe),
     )
     own = {"head": "best", "is": chosen.name, "bytes": size, **found.heads["best"].metrics.to_dict()}
-    yield {**told, "defaults": True, **{k: own[k] for k in ("head", "is", "bytes")}, **_rounded(own)}
+    yield {
+        **told,
+        "defaults": True,
+        **{k: own[k] for k in ("head", "is", "bytes")},
+        **_rounded(own),
+        "recipe": found.total.recipe.fingerprint,
+    }
 
 
 def _probabilities(total: Total, head: str, rows: Dataset) -> np.ndarray:

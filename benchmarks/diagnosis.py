@@ -19,12 +19,13 @@ breast cancer, and on digits and CIFAR-10 with other seeds.
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from data import embeddings
+from ghofl_benchmarks import made
 from sklearn.datasets import load_digits
 
 from ghofl.evaluation.diagnosis import Part, diagnose
@@ -39,6 +40,7 @@ SITES, LEAST_SHARE, TIMES, SCALE = 10, 0.02, 100, 2
 ALPHAS = (0.1, 0.5)
 FIRST_SEED = 20_000
 RESULTS = Path(__file__).parent / "results" / "diagnosis.json"
+SEEDS = 100
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -128,27 +130,36 @@ def measured(recipe: Recipe, rows: Rows, test: Rows, alpha: float, kind: str, se
     }  # fmt: skip
 
 
-def main() -> None:
-    """Run, print a table and write the figures."""
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    options.add_argument("--seeds", type=int, default=100)
-    options.add_argument("--sets", default=",".join(SETS))
-    options.add_argument("--output", default=str(RESULTS))
-    chosen, results = options.parse_args(), []
-    print("| set | α | site | flagged | false alarms | loss, points | within 0.5 |\n|---|---|---|---|---|---|---|")
-    for name in chosen.sets.split(","):
+def results(sets: Iterable[str], seeds: int = SEEDS) -> Iterator[dict]:
+    """One row per set, Dirichlet parameter and kind of site."""
+    for name in sets:
         recipe, rows, test = SETS[name]()
         for alpha in ALPHAS:
             for kind in KINDS:
                 start = perf_counter()
-                line = measured(recipe, rows, test, alpha, kind, chosen.seeds)
-                results.append({"set": name, "alpha": alpha, "kind": kind, **line, "seconds": perf_counter() - start})
-                print(
-                    f"| {name} | {alpha} | {kind} | {line['flagged']:.0%} | {line['false alarms per honest site']:.2%} | "
-                    f"{line['mean loss, points']:.2f} | {line['within half a point']:.0%} |", flush=True
-                )  # fmt: skip
+                line = measured(recipe, rows, test, alpha, kind, seeds)
+                told = {"set": name, "alpha": alpha, "kind": kind}
+                yield {**told, **line, "seconds": perf_counter() - start, "recipe": recipe.fingerprint}
+
+
+def main() -> None:
+    """Run, print a table and write the figures."""
+    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options.add_argument("--seeds", type=int, default=SEEDS)
+    options.add_argument("--sets", default=",".join(SETS))
+    options.add_argument("--output", default=str(RESULTS))
+    chosen, found = options.parse_args(), []
+    made.code()
+    print("| set | α | site | flagged | false alarms | loss, points | within 0.5 |\n|---|---|---|---|---|---|---|")
+    for row in results(chosen.sets.split(","), chosen.seeds):
+        found.append(row)
+        print(
+            f"| {row['set']} | {row['alpha']} | {row['kind']} | {row['flagged']:.0%} | "
+            f"{row['false alarms per honest site']:.2%} | {row['mean loss, points']:.2f} | "
+            f"{row['within half a point']:.0%} |", flush=True
+        )  # fmt: skip
     if chosen.output != "-":
-        Path(chosen.output).write_text(json.dumps(results, indent=1) + "\n")
+        made.store(Path(chosen.output), json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from torchvision.transforms import v2
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
+from ghofl_benchmarks import made
+
 from ghofl import encoders
 from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
@@ -194,7 +196,7 @@ def main() -> None:
     options = parser.parse_args()
     result = run(options.device, options.weights, options.images, options.count)
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        made.store(options.json, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

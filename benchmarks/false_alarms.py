@@ -13,7 +13,7 @@ encoder it is 20 too, but 30 without those of MiniLM.
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import data
 import few_shots
@@ -38,9 +38,9 @@ def run() -> list[dict]:
     return data.collected(results())
 
 
-def results() -> Iterator[dict]:
-    """One row per set, number of rows and statistic."""
-    for name in SETS:
+def results(names: Collection[str] = ()) -> Iterator[dict]:
+    """One row per set (all of them without names), number of rows and statistic."""
+    for name in names or SETS:
         try:
             held = few_shots.held_out(arrays_of(name), HELD_OUT)
         except FileNotFoundError as error:
@@ -76,7 +76,11 @@ def measured(some: Dataset) -> dict[str, dict]:
     kinds = {"B": shared} | ({"S": whole} if has_room else {})
     rules = {name: Novelty.of(gaussians) for name, gaussians in kinds.items()}
     return {
-        name: {"turned_away": _shares(rule, rule.levels, x), "gaussian": _shares(rule, _plain(rule, shared), x)}
+        name: {
+            "turned_away": _shares(rule, rule.levels, x),
+            "gaussian": _shares(rule, _plain(rule, shared), x),
+            "recipe": recipe.fingerprint,
+        }
         for name, rule in rules.items()
         if rule is not None
     }

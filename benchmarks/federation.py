@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ghofl_benchmarks import made
 
 from ghofl.classifier import HeadSpec
 from ghofl.flower.new import write_app
@@ -39,7 +40,7 @@ def simulated(folder: Path) -> list[dict[str, Any]]:
     """Wall time and memory of a plain run of digits over so many simulated clients."""
     folder.mkdir()
     data, specs = digits(), HeadSpec.parse_list("lda")
-    recipe, rows = recipe_for(data, specs.values()), folder / "digits.npz"
+    recipe, rows = made.note(recipe_for(data, specs.values())), folder / "digits.npz"
     np.savez(rows, x_train=data.x_train, y_train=data.y_train)
     write_app(folder / "app", recipe, "thousand")
     results = []
@@ -82,7 +83,7 @@ def large(folder: Path) -> list[dict[str, Any]]:
     common, names = 2 * rng.normal(size=(1, DIM)), ["north", "south", "west"]
     for name in names:
         np.savez(folder / f"{name}.npz", x=(rng.normal(size=(ROWS, DIM)) + common).astype(np.float32), y=y)
-    write_app(folder / "app", recipe, "large")
+    write_app(folder / "app", made.note(recipe), "large")
     return [_large(folder / f"{at_once}", folder, names, at_once) for at_once in (0, 1)]
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 
 import data
 import numpy as np
+from ghofl_benchmarks import made
 
 from ghofl import HEADS as KINDS
 from ghofl import Classifier, Features, Gaussians, HeadSpec
@@ -103,8 +104,8 @@ class Cell:
         entries = len(self.whole.classes) * self.whole.x_train.shape[1] ** 2
         return self.statistics or ("S" if entries < LARGEST_S else "B")
 
-    def accuracies(self, seed: int) -> dict[str, float]:
-        """The accuracy of every head, from rows drawn by this seed."""
+    def accuracies(self, seed: int) -> tuple[str, dict[str, float]]:
+        """The fingerprint of the recipe and the accuracy of every head, from rows drawn by this seed."""
         few = some_of(self.whole, self.per_class, self.test_rows, seed)
         with _device(self.device):
             return _accuracies(few, self.heads or HEADS[self.statistic], self.statistic, self.per_class is not None)
@@ -130,7 +131,7 @@ def results(cells: list[Cell], seeds: int, jobs: int = 1) -> Iterator[dict]:
     with ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else nullcontext() as pool:
         found = (pool.map if pool else map)(Cell.accuracies, *zip(*runs, strict=True))
         for cell in possible:
-            own = [next(found) for run in runs if run[0] == cell]
+            recipes, own = zip(*(next(found) for run in runs if run[0] == cell), strict=True)
             yield {
                 "dataset": cell.name,
                 "rows_per_class": cell.count,
@@ -141,6 +142,7 @@ def results(cells: list[Cell], seeds: int, jobs: int = 1) -> Iterator[dict]:
                 **(
                     {"best_sd": round(100 * float(np.std([a["best"] for a in own], ddof=1)), 2)} if len(own) > 1 else {}
                 ),
+                "recipe": made.joint(recipes),
             }
 
 
@@ -150,7 +152,7 @@ def gap(result: dict) -> float:
     return round(max(singles) - result["best"], 2)
 
 
-def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> dict[str, float]:
+def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> tuple[str, dict[str, float]]:
     specs = HeadSpec.parse_list(heads)
     needing = {"qda" if statistic == "S" else "lda": HeadSpec("qda" if statistic == "S" else "lda")}
     with warnings.catch_warnings():
@@ -158,7 +160,7 @@ def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> dict
         recipe = recipe_for(few, needing.values(), bits=10)
         total = simulate(few, [np.arange(len(few.y_train))], recipe, {}).total
         if not is_even:
-            return {
+            return recipe.fingerprint, {
                 name: _share(Classifier.fit(total, spec).predict_numbers(few.x_test), few)
                 for name, spec in specs.items()
             }
@@ -170,7 +172,7 @@ def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> dict
             same = HeadSpec(own.name) == own and own.name != name and own.name in found
             head = None if same else KINDS[own.name].fit(gaussians, own.record)
             found[name] = found[own.name] if head is None else _share(head.predict(x), few)
-        return found
+        return recipe.fingerprint, found
 
 
 def _share(predicted: np.ndarray, few: Dataset) -> float:
@@ -224,7 +226,7 @@ def main() -> None:
         result = {**old, **result}
         found[cell] = {**result, "gap": gap(result)}
         print(result, flush=True)
-        given.json.write_text(json.dumps(list(found.values()), indent=1) + "\n")
+        made.store(given.json, json.dumps(list(found.values()), indent=1) + "\n", has_older_rows=True)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ def run() -> list[dict]:
                     row[f"{head}_accuracy"] = heads[head].accuracy
                     row[f"{head}_bytes"] = heads[head].payload_bytes
                     row[f"{head}_of_paper"] = heads[head].payload_bytes / data.paper_bytes(statistic, classes, 1280)
-                results.append(row)
+                results.append({**row, "recipe": recipe.fingerprint})
                 print(row, flush=True)
     return results
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import data
 import numpy as np
+from ghofl_benchmarks import made
 
 from ghofl.gaussians import Gaussians
 from ghofl.gaussians.sums import Sums
@@ -51,7 +52,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "heavy_heads.json")
     given = parser.parse_args()
     found = [measure(name, int(dim)) for name in given.sets.split(",") for dim in given.dims.split(",")]
-    given.json.write_text(json.dumps(found, indent=1) + "\n")
+    made.store(given.json, json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,13 @@ def measured(rows: Dataset, others: np.ndarray) -> dict:
         f"rejected_{name}_at_5_percent": round(float(classifier.is_novel(x, RATE).mean()), 4)
         for name, x in (("inside", rows.x_test), ("outside", others))
     }
-    return {"inside_rows": len(inner), "outside_rows": len(outer), **{k: auroc(*v) for k, v in both.items()}, **turned}
+    return {
+        "inside_rows": len(inner),
+        "outside_rows": len(outer),
+        **{k: auroc(*v) for k, v in both.items()},
+        **turned,
+        "recipe": total.recipe.fingerprint,
+    }
 
 
 def mahalanobis(gaussians: Gaussians, x: np.ndarray) -> np.ndarray:

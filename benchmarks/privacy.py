@@ -67,22 +67,25 @@ class Federation:
 
     def results(self) -> Iterator[dict]:
         """Accuracies without noise, and for each mechanism and ε."""
-        yield from self.row("none", None, [self.accuracies(self.total(self.recipe))])
+        yield from self.row(self.recipe, "none", None, [self.accuracies(self.total(self.recipe))])
         for mechanism in MECHANISMS:
             for epsilon in EPSILONS:
                 recipe = self.private(mechanism, epsilon)
                 streams = (
                     NoiseStream(f"{mechanism} {epsilon} {self.project} {seed}".encode()) for seed in range(SEEDS)
                 )
-                yield from self.row(mechanism, epsilon, [self.accuracies(self.total(recipe, s)) for s in streams])
+                found = [self.accuracies(self.total(recipe, s)) for s in streams]
+                yield from self.row(recipe, mechanism, epsilon, found)
 
-    def row(self, mechanism: str, epsilon: float | None, found: list[dict[str, float]]) -> Iterator[dict]:
-        """One result a head."""
+    def row(
+        self, recipe: Recipe, mechanism: str, epsilon: float | None, found: list[dict[str, float]]
+    ) -> Iterator[dict]:
+        """One result per head."""
         for head in self.heads:
             accuracies = [accuracy[head] for accuracy in found]
             result = {"projection": self.project, "head": head, "noise": mechanism, "epsilon": epsilon}
             print(result, f"{100 * np.mean(accuracies):.2f}", flush=True)
-            yield {**result, "accuracies": accuracies}
+            yield {**result, "accuracies": accuracies, "recipe": recipe.fingerprint}
 
     def private(self, mechanism: str, epsilon: float, rounding: int | None = None) -> Recipe:
         """The recipe with noise."""

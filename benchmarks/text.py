@@ -14,6 +14,7 @@ from pathlib import Path
 
 import data
 import numpy as np
+from ghofl_benchmarks import made
 
 SETS = {
     "banking77": ("train", "test"),
@@ -153,4 +154,4 @@ if __name__ == "__main__":
     so_far: list[dict] = []
     for result in results():
         so_far.append(result)
-        Path(__file__).with_name("results").joinpath("text.json").write_text(json.dumps(so_far, indent=1) + "\n")
+        made.store(Path(__file__).with_name("results") / "text.json", json.dumps(so_far, indent=1) + "\n")

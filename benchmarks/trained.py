@@ -11,6 +11,7 @@ import data
 import numpy as np
 import ratios
 import scipy.special
+from ghofl_benchmarks import made
 
 from ghofl import Encoder, Features, Gaussians, Grid, Lift, Recipe, Transform
 from ghofl.evaluation import expected_calibration_error
@@ -102,7 +103,7 @@ def ridge(dim: int = 8192) -> dict:
     arrays = data.embeddings("cifar10")
     classes = tuple(map(str, range(10)))
     recipe = Recipe(classes, Encoder(dim=1280), ("B",), Transform(power=0.5), lift=Lift(dim=dim))
-    features = Features.of(fit_grid(recipe, arrays["x_train"]))
+    features = Features.of(made.note(fit_grid(recipe, arrays["x_train"])))
     moments = count(features, Embedded(arrays["x_train"], arrays["y_train"])).moments
     seconds, head = _timed(lambda: fit_ridge(Gaussians.estimate(moments, features.unit)))
     right = float(np.mean(head.predict(features.values(arrays["x_test"])) == arrays["y_test"]))
@@ -114,7 +115,7 @@ def _prepared(
 ) -> tuple[Gaussians, np.ndarray, np.ndarray]:
     arrays = data.embeddings(name)
     recipe = Recipe(tuple(map(str, range(classes))), Encoder(dim=1280), ("S",), Transform(power=power), Grid(bits=bits))
-    features = Features.of(fit_grid(recipe, arrays["x_train"]))
+    features = Features.of(made.note(fit_grid(recipe, arrays["x_train"])))
     moments = count(features, Embedded(arrays["x_train"], arrays["y_train"])).moments
     return Gaussians.estimate(moments, features.unit), features.values(arrays["x_test"]), arrays["y_test"]
 

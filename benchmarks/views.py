@@ -23,6 +23,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without pip runs it from the checkout
 
 import on_gpu
+from ghofl_benchmarks import made
 
 from ghofl import encoders
 from ghofl.encoders import Runtime, Views
@@ -116,7 +117,7 @@ def rows_of(views: Views, found: dict[tuple[int, bool], np.ndarray]) -> np.ndarr
 def lda_of(data: Dataset, device: str) -> float:
     """The accuracy of LDA alone, of square roots of features."""
     recipe = recipe_for(data, [HeadSpec.parse("lda")], power=0.5)
-    features = Features.of(recipe)
+    features = Features.of(made.note(recipe))
     moments = on_gpu.moments_of(on_gpu.features_of(features, data.x_train), data.y_train, Layout.of(recipe), device)
     head = fit_lda(Gaussians.of_total(Total(recipe, moments), features))
     x = on_gpu.features_of(features, data.x_test) * features.unit
@@ -127,7 +128,7 @@ def heads_of(data: Dataset, device: str, lift: int = LIFT) -> dict[str, float]:
     """The accuracy of the head `best` with lifted features, and of its parts and LDA on the plain ones."""
     started = time.perf_counter()
     recipe = recipe_for(data, [HeadSpec.parse("best")], power=0.5, lift=lift)
-    features = Features.of(recipe)
+    features = Features.of(made.note(recipe))
     q, t = on_gpu.features_of(features, data.x_train), on_gpu.features_of(features, data.x_test)
     moments = on_gpu.moments_of(q, data.y_train, Layout.of(recipe), device)
     gaussians = Gaussians.of_total(Total(recipe, moments), features)
@@ -289,7 +290,7 @@ def main() -> None:
         result = rates(loaded["images"], options.weights, options.device, 4096 if options.device != "cpu" else 128)
     print(json.dumps(result))
     if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+        made.store(options.json, json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

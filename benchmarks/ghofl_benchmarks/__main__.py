@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from ghofl.errors import GhoflError
-from ghofl_benchmarks import report
+from ghofl_benchmarks import made, report
 from ghofl_benchmarks.data import IMAGES, SMALL, TEXTS, DataMissingError
 from ghofl_benchmarks.defaults import write_defaults
 from ghofl_benchmarks.figures import DRAW, FIGURES
@@ -54,6 +54,7 @@ def _table(options: argparse.Namespace, arguments: list[str]) -> int:
         sets=options.sets, alphas=options.alphas, methods=options.methods, clients=options.clients, rows=options.rows,
         rounds=options.rounds, device=options.device, seed=options.seed, seeds=options.seeds, arguments=tuple(arguments),
     )  # fmt: skip
+    made.code()
     run, draw = load_table(options.name)
     print(f"{TABLES[options.name]}:", flush=True)
     try:
@@ -62,9 +63,10 @@ def _table(options: argparse.Namespace, arguments: list[str]) -> int:
         result = settings.begun[-1] if settings.begun else new_result(f"table-{options.name}", "", options.seed)
         print(f"interrupted: {len(result['rows'])} rows were measured and are kept.", file=sys.stderr)
     note_sets(result)
+    measured = len(result["rows"])
     if not options.fresh:
         result = report.merged(report.read(result["name"], options.out), result)
-    for path in report.write(result, options.out, draw):
+    for path in report.write(result, options.out, draw, has_older_rows=len(result["rows"]) > measured):
         print(f"wrote {path}")
     if options.json:
         print(json.dumps(result, ensure_ascii=False))
@@ -75,7 +77,8 @@ def _figure(options: argparse.Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"figure-{options.name}.svg"
     found = DRAW[options.name](options.out, path)
-    path.with_suffix(".json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    made.store(path.with_suffix(".json"), json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    made.record(path)
     print(f"wrote {path} and {path.with_suffix('.json').name}")
     return 0
 

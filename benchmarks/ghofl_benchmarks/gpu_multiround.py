@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ghofl_benchmarks import made
 from ghofl_benchmarks.baselines.coboosting import coboosting
 from ghofl_benchmarks.baselines.dense import dense
 from ghofl_benchmarks.baselines.distillation import Distillation, Ensemble
@@ -112,6 +113,7 @@ class Bench:
         spare = target.with_suffix(".tmp")
         spare.write_text(json.dumps(self.found, indent=1) + "\n", encoding="utf-8")
         spare.replace(target)
+        made.record(target)
         print(
             f"[{time.perf_counter() - self.started:6.1f} s]",
             *keys,

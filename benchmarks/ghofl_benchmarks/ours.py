@@ -12,6 +12,7 @@ from ghofl.recipe import Recipe
 from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.simulate import Dataset, Simulation, recipe_for, simulate
 from ghofl.site.outgoing import Embedded, count
+from ghofl_benchmarks import made
 
 PAPER_HEADS = {
     "GH-NB": "nb", "GH-LDA": "lda", "GH-QDA": "qda", "FisherMix": "fisher_mix", "Proto-Hyper": "proto_hyper"
@@ -26,12 +27,12 @@ def parts_of(data: Dataset, clients: int, seed: int, alpha: float | None = None,
 def run(data: Dataset, parts: Parts, heads: Mapping[str, str], preset: str = "default", **recipe: Any) -> Simulation:
     """Heads by title, each given as a spec, through `ghofl simulate`'s own function."""
     specs = {title: HeadSpec.parse(spec, preset) for title, spec in heads.items()}
-    return simulate(data, parts, recipe_for(data, specs.values(), **recipe), specs)
+    return simulate(data, parts, made.note(recipe_for(data, specs.values(), **recipe)), specs)
 
 
 def total_of(data: Dataset, parts: Parts, recipe: Recipe) -> Moments:
     """The sum of the moments of every client of a split."""
-    features = Features.of(recipe)
+    features = Features.of(made.note(recipe))
     total = Moments.zeros(Layout.of(recipe))
     for rows in parts:
         if len(rows):

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ghofl_benchmarks import report
+from ghofl_benchmarks import made, report
 from ghofl_benchmarks.figures import NAMES
 from ghofl_benchmarks.tables import TABLES
 
@@ -75,5 +75,5 @@ def write_page(folder: Path = report.RESULTS) -> Path:
     ]
     parts += [f"\n## {name.removeprefix('figure-').capitalize()}\n\n![{name}]({name}.svg)\n" for name in drawn]
     path = folder / "TABLES.md"
-    path.write_text("".join(parts), encoding="utf-8")
+    made.store(path, "".join(parts))
     return path

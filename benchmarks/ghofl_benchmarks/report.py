@@ -16,6 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ghofl_benchmarks import made
 from ghofl_benchmarks.data import ROOT
 
 RESULTS = ROOT / "results"
@@ -98,7 +99,9 @@ def read(name: str, folder: Path = RESULTS) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def write(result: dict[str, Any], folder: Path, draw: Callable[[dict, Path], bool] | None = None) -> list[Path]:
+def write(
+    result: dict[str, Any], folder: Path, draw: Callable[[dict, Path], bool] | None = None, has_older_rows: bool = False
+) -> list[Path]:
     """JSON, Markdown and the picture of a result; the paths that were written."""
     folder.mkdir(parents=True, exist_ok=True)
     name = result["name"]
@@ -108,6 +111,8 @@ def write(result: dict[str, Any], folder: Path, draw: Callable[[dict, Path], boo
     if draw is not None and result["rows"] and draw(result, picture):
         paths.append(picture)
     _write(paths[1], markdown(result, picture.name if picture in paths else None))
+    for path in paths:
+        made.record(path, has_older_rows=path.suffix == ".json" and has_older_rows)
     return paths
 
 

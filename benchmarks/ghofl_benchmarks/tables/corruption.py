@@ -12,7 +12,7 @@ import numpy as np
 
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.simulation.simulate import recipe_for, simulate
-from ghofl_benchmarks import data, ours, paper, pictures, report
+from ghofl_benchmarks import data, made, ours, paper, pictures, report
 from ghofl_benchmarks.data import Missing
 from ghofl_benchmarks.tables import Settings, add_row, leave_out, start
 
@@ -47,7 +47,7 @@ def _rows_of(result: dict, name: str, path: Path, settings: Settings) -> None:
     x = np.square(x / np.float32(100)) if x.dtype == np.uint8 else x
     specs = {h: HeadSpec.parse(h, "paper") for h in paper.CORRUPTION}
     parts = ours.parts_of(rows, settings.clients, settings.seed, 0.1)
-    total = simulate(rows, parts, recipe_for(rows, specs.values()), {}).total
+    total = simulate(rows, parts, made.note(recipe_for(rows, specs.values())), {}).total
     for title, spec in specs.items():
         classifier = Classifier.fit(total, spec)
         blocks = np.split(x, len(names))

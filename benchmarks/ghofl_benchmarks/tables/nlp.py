@@ -5,7 +5,7 @@ from pathlib import Path
 from ghofl.classifier import HeadSpec
 from ghofl.features import Features
 from ghofl.simulation.simulate import Dataset, recipe_for
-from ghofl_benchmarks import data, ours, paper, pictures
+from ghofl_benchmarks import data, made, ours, paper, pictures
 from ghofl_benchmarks.baselines.linear import Fit
 from ghofl_benchmarks.baselines.one_shot import ensemble, pooled_probe
 from ghofl_benchmarks.tables import TORCH, Settings, add_row, has_torch, leave_out, start
@@ -37,7 +37,7 @@ def run(settings: Settings) -> dict:
 
 def projected(rows: Dataset, dim: int = 256) -> Dataset:
     """The rows as the server sees them: on the grid, projected."""
-    features = Features.of(recipe_for(rows, [HeadSpec.parse("lda")], project=dim))
+    features = Features.of(made.note(recipe_for(rows, [HeadSpec.parse("lda")], project=dim)))
     return Dataset(
         features.values(rows.x_train).astype("float32"),
         rows.y_train,
