@@ -14,9 +14,18 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """What stands between ```LANGUAGE and ``` in a page."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def text_of(page: Path, under: str = "") -> str:
+    """A page, or what stands under one of its headings of the second level."""
+    text = page.read_text(encoding="utf-8")
+    if not under:
+        return text
+    parts = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    return parts[under]
+
+
+def blocks(page: Path, language: str, under: str = "") -> list[str]:
+    """What stands between ```LANGUAGE and ``` in a page, or under one of its headings."""
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page, under), re.MULTILINE | re.DOTALL)
 
 
 def commands(text: str) -> list[str]:
@@ -24,9 +33,9 @@ def commands(text: str) -> list[str]:
     return [line for line in text.replace("\\\n", " ").splitlines() if line.startswith("ghofl ")]
 
 
-def lines_of(page: Path) -> list[str]:
+def lines_of(page: Path, under: str = "") -> list[str]:
     """All such lines of a page's shell blocks."""
-    return [line for block in blocks(page, "sh") for line in commands(block)]
+    return [line for block in blocks(page, "sh", under) for line in commands(block)]
 
 
 def run_lines(lines: Iterable[str]) -> None:

@@ -120,7 +120,7 @@ def test_the_walk_through_with_files_runs_line_by_line(
     for name, rows in (("north", 120), ("south", 60), ("east", 30), ("west", 40), ("new", 20), ("test", 50)):
         _site(tmp_path, name, rows, 64, rng)
     monkeypatch.chdir(tmp_path)
-    lines = lines_of(ROOT / "docs" / "how-to-files.md")
+    lines = lines_of(ROOT / "docs" / "how-to-files.md", "Three sites and a server")
     assert len(lines) > 10
     run_lines(lines)
     assert Path("total.ghofl").read_bytes() == Path("back.ghofl").read_bytes()
@@ -144,7 +144,7 @@ def test_the_walk_through_of_simulations_runs_line_by_line(tmp_path: Path, monke
         tmp_path / "digits.npz", x_train=data.x_train, y_train=data.y_train, x_test=data.x_test, y_test=data.y_test
     )
     monkeypatch.chdir(tmp_path)
-    lines = lines_of(ROOT / "docs" / "how-to-simulate.md")
+    lines = lines_of(ROOT / "docs" / "how-to-simulate.md", "Experiments")
     said = {line: run(line) for line in [*lines, *lines_of(ROOT / "docs" / "index.md")]}
     totals = [json.loads(text)["total_sha256"] for line, text in said.items() if line.endswith("--json -")]
     assert len(totals) == 3
@@ -163,7 +163,7 @@ def test_the_walk_through_of_private_runs_runs_line_by_line(
     for name, rows in (("north", slice(0, 700)), ("south", slice(700, None))):
         np.savez(tmp_path / f"{name}.npz", x=data.x_train[rows], y=data.y_train[rows])
     monkeypatch.chdir(tmp_path)
-    lines = lines_of(ROOT / "docs" / "how-to-private-runs.md")
+    lines = lines_of(ROOT / "docs" / "how-to-private-runs.md", "Make a promise and keep it")
     assert len(lines) > 15
     run_lines(lines)
 
@@ -176,7 +176,7 @@ def test_the_walk_through_of_public_rows_runs_line_by_line(tmp_path: Path, monke
     np.savez(tmp_path / "digits.npz", **arrays)
     np.savez(tmp_path / "public.npz", x=data.x_test, y=data.y_test)
     monkeypatch.chdir(tmp_path)
-    lines = lines_of(ROOT / "docs" / "how-to-public-rows.md")
+    lines = lines_of(ROOT / "docs" / "how-to-private-runs.md", "Public rows")
     assert len(lines) == 5
     run_lines(lines)
 
@@ -208,7 +208,7 @@ def test_the_walk_through_of_tables_runs_line_by_line(
 @pytest.mark.parametrize(
     "page",
     [
-        "how-to-unlearn.md", pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
+        "how-to-files.md", pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
         "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip

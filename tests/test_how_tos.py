@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ghofl.cli import PLACES, app, load
 from ghofl.simulation.demo import digits
 from ghofl.wire.total import Total
-from pages import DOCS, README, ROOT, blocks, lines_of, run_lines
+from pages import DOCS, README, ROOT, blocks, lines_of, run_lines, text_of
 
 if not DOCS.exists():
     pytest.skip("the pages are not beside the tests", allow_module_level=True)
@@ -46,7 +46,7 @@ def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.G
 
 
 def test_the_walk_through_of_unlearning_runs_line_by_line(federation: Path) -> None:
-    lines = lines_of(DOCS / "how-to-unlearn.md")
+    lines = lines_of(DOCS / "how-to-files.md", "Unlearn a site, or a person")
     assert len(lines) == 8
     run_lines(lines)
     assert Path("without-south.ghofl").read_bytes() == Path("never-had-south.ghofl").read_bytes()
@@ -57,7 +57,7 @@ def test_the_walk_through_of_serving_answers_what_the_page_asks(
     federation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The page's port is exchanged for a free one."""
-    page = DOCS / "how-to-serve.md"
+    page = DOCS / "how-to-production.md"
     export, serve = lines_of(page)
     total, head = (
         "ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl",
@@ -89,19 +89,19 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    data, page = digits(), DOCS / "how-to-choose-epsilon.md"
+    data, page = digits(), DOCS / "how-to-private-runs.md"
     arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
     np.savez("digits.npz", **arrays)
     np.savez("north.npz", x=data.x_train, y=data.y_train)
-    (sweep,) = blocks(page, "toml")
+    (sweep,) = blocks(page, "toml", "Choose epsilon for your own data")
     Path("sweep.toml").write_text(sweep, encoding="utf-8")
-    lines = lines_of(page)
+    lines = lines_of(page, "Choose epsilon for your own data")
     assert len(lines) == 6
     run_lines(lines)
     runs = pandas.read_csv("epsilon.csv")
     assert len(runs) == 2 * 6 * 3  # heads, budgets and seeds
     assert Path("epsilon.svg").exists()
-    told = _cells(page)
+    told = _cells(page, "Choose epsilon for your own data")
     for head in ("lda", "nearest_mean"):
         (line,) = (cells for name, cells in told.items() if f"`{head}`" in name)
         for epsilon, percent in list(zip(told["measured at ε"], line, strict=True))[
@@ -112,14 +112,14 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
             assert found == pytest.approx(float(percent), abs=0.1 if epsilon == "none" else 5.0), (head, epsilon)
 
 
-def _cells(page: Path) -> dict[str, list[str]]:
-    """The rows of a page's tables, by their first cell."""
-    lines = [line.split("|") for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+def _cells(page: Path, under: str) -> dict[str, list[str]]:
+    """The rows of the tables under a page's heading, by their first cell."""
+    lines = [line.split("|") for line in text_of(page, under).splitlines() if line.startswith("|")]
     return {line[1].strip(): [cell.strip() for cell in line[2:-1]] for line in lines}
 
 
 def test_the_table_of_odds_is_what_epsilon_says() -> None:
-    cells = _cells(DOCS / "how-to-choose-epsilon.md")
+    cells = _cells(DOCS / "how-to-private-runs.md", "Choose epsilon for your own data")
     epsilons = np.array([float(cell) for cell in cells["ε"]])
     odds = [float(cell.removesuffix(": 1").replace(",", "")) for cell in cells["odds, at most"]]
     right = [float(cell.removesuffix("%")) for cell in cells["right, at most"]]

@@ -1,4 +1,4 @@
-"""The pages on embedding, photos and texts are run line by line."""
+"""The page on photos, texts and embedding is run line by line."""
 
 import shlex
 import shutil
@@ -39,7 +39,7 @@ def test_the_walk_throughs_of_embedding_and_photos_run_line_by_line(
     shutil.copytree("photos", "photos-with-a-broken-one")
     (tmp_path / "photos-with-a-broken-one" / "dog" / "broken.png").write_bytes(b"broken")
     (tmp_path / "letters.csv").write_text("text,label\nthe cat sat,cat\na dog ran,dog\n")
-    lines = lines_of(PAGE)
+    lines = lines_of(PAGE, "Embed once, use often")
     assert len(lines) == 15
     for line in lines:
         command, _, refusal = line.partition("# refused: ")
@@ -55,7 +55,7 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
     shutil.copytree(language_model, "minilm")
     Path("letters.csv").write_text("text,label\n" + "the cat sat,question\na dog ran,complaint\na cat,question\n" * 3)
     Path("new.csv").write_text("number,text\nA-1,the dog sat\nA-2,a cat\n")
-    lines = lines_of(DOCS / "how-to-texts.md")
+    lines = lines_of(PAGE, "Texts")
     assert len(lines) == 6
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a network with random weights, and of few rows
@@ -64,11 +64,11 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
 
 
 def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines of the page on photos, but for one that was run before: the export of the network.
+    """Lines of the part on photos, but for one that was run before: the export of the network.
 
-    Its weights are random here, so the scale of its rows is that of the recipe which the other page fitted to them.
+    Its weights are random here, so the scale of its rows is that of the recipe which the other part fitted to them.
     """
-    lines = lines_of(DOCS / "how-to-photos.md")
+    lines = lines_of(PAGE, "Photos")
     assert len(lines) == 8
     assert len([line for line in lines if line in done]) == 1
     scale = f"--scale {Recipe.load('recipe.toml').grid.scale}"

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import pages
 import pytest
 from typer.testing import CliRunner
 
@@ -26,12 +27,19 @@ from ghofl.wire.total import Total
 from processes import Deployment, available, certificates, free_port, key_pair
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ["how-to-hospitals.md", "how-to-thousand-clients.md"]
+CLIENTS = "how-to-simulate.md#A thousand clients on a laptop"
+PAGES = ["how-to-hospitals.md", CLIENTS]
 BIN = Path(sys.executable).parent
 
 
+def text_of(page):
+    """A page, or after `#` what stands under one of its headings."""
+    name, _, under = page.partition("#")
+    return pages.text_of(DOCS / name, under)
+
+
 def blocks(page, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", (DOCS / page).read_text(encoding="utf-8"), re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(page), re.M | re.S)
 
 
 def lines(page, *starts):
@@ -121,14 +129,14 @@ def test_nodes_on_one_machine_have_a_port_each():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_ends_no_process_by_its_name_and_installs_from_the_checkout(page):
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = text_of(page)
     assert not re.search("pkill|killall", text)
     assert "pip install '.[flower" in text
 
 
 @pytest.mark.slow
 def test_the_hash_that_the_page_promises_is_the_one_of_its_commands(tmp_path, monkeypatch):
-    page = "how-to-thousand-clients.md"
+    page = CLIENTS
     monkeypatch.chdir(tmp_path)
     x, y = blobs(np.random.default_rng(0), rows=400)
     np.savez("digits.npz", x_train=x, y_train=y, x_test=x[:50], y_test=y[:50])
@@ -187,7 +195,7 @@ class Followed(Deployment):
 @needs_processes
 def test_the_thousand_clients_page_works_as_written(tmp_path):
     pytest.importorskip("ray", exc_type=ImportError)
-    page = "how-to-thousand-clients.md"
+    page = CLIENTS
     page_s = Followed(tmp_path / "d", page, "127.0.0.1:8100")
     x, y = blobs(np.random.default_rng(5), rows=300)
     np.savez(page_s.folder / "digits.npz", x_train=x, y_train=y, x_test=x, y_test=y)
