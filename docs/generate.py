@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -32,6 +33,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "figure.json"
 
 # ---------------------------------------------------------------------------------------------------- docs/cli.md
 
+SEVERAL = 3  # commands that have an option with the same meaning
 VALUES = {int: "INTEGER", float: "NUMBER", Path: "FILE", str: "TEXT"}
 
 
@@ -54,8 +56,34 @@ def cli() -> str:
     if options:
         parts.append(_options(options, {}))
     parts += [_command(name, command) for name, command in commands().items()]
-    parts.append(recipe_options())
+    parts += [shared_options(), recipe_options()]
     return "\n\n".join(parts) + "\n"
+
+
+@cache
+def shared() -> dict[str, Any]:
+    """Options that mean the same in several commands, by their first name, in the order in which commands have them."""
+    found: dict[str, list[Any]] = {}
+    for command in commands().values():
+        for p in command.params:
+            if p.param_type_name == "option" and p.name != "help":
+                found.setdefault(p.opts[0], []).append(p)
+    return {
+        name: same[0]
+        for name, same in found.items()
+        if len(same) >= SEVERAL and len({(p.help, p.metavar, str(p.default), p.required) for p in same}) == 1
+    }
+
+
+def shared_options() -> str:
+    """Those options as a Markdown table."""
+    return f"## Options that several commands share\n\n{_options([*shared().values()], {})}"
+
+
+def _is_of_recipe(option: Any) -> bool:
+    """Whether a command has this option from the record of a recipe's options, and not in its own way."""
+    known = OPTIONS.get(option.name)
+    return known is not None and option.help.startswith(known.about) and option.name != "anchor"
 
 
 def recipe_options() -> str:
@@ -102,15 +130,20 @@ def _command(name: str, command: Any) -> str:
     if arguments:
         rows = "\n".join(f"| `{_placeholder(p)}` | {_cell(p.help)} |" for p in arguments)
         parts.append(f"| argument | meaning |\n|---|---|\n{rows}")
-    if options:
-        parts.append(_options(options, hints))
+    own = [p for p in options if p.opts[0] not in shared() and not _is_of_recipe(p)]
+    if own:
+        parts.append(_options(own, hints))
+    also = [f"`{p.opts[0]}`" for p in options if p.opts[0] in shared()]
+    also += ["[the options of a recipe](#the-options-of-a-recipe)"] if any(map(_is_of_recipe, options)) else []
+    if also:
+        parts.append(f"Also {', '.join(also)}" + (" ([shared](#options-that-several-commands-share))." if "`" in also[0] else "."))
     parts.append(f"Example:\n\n```sh\n{example(command)}\n```")
     return "\n\n".join(parts)
 
 
 def _options(options: list[Any], hints: dict[str, Any]) -> str:
     rows = "\n".join(
-        f"| {', '.join(f'`{o}`' for o in p.opts)} | {_value(p, hints)} | {_default(p)} | {_cell(p.help)} |"
+        f"| {', '.join(f'`{o}`' for o in p.opts)} | {_cell(_value(p, hints))} | {_default(p)} | {_cell(p.help)} |"
         for p in options
     )
     return f"| option | value | default | meaning |\n|---|---|---|---|\n{rows}"

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,17 @@ def test_help_lists_every_command_once_under_the_chapters_of_the_story() -> None
     assert places == sorted(places)
     begun = [line.split()[1] for line in text.splitlines() if line.startswith("│ ") and not line.startswith("│  ")]
     assert [word for word in begun if not word.startswith("-")] == list(PLACES)
+
+
+@pytest.mark.parametrize("name", ["recipe", "simulate"])
+def test_help_shows_at_most_fifteen_options_first_and_the_others_under_headings_of_their_own(name: str) -> None:
+    text = CliRunner().invoke(app, [name, "--help"], env={"TERMINAL_WIDTH": "200"}).output
+    first, *others = re.split(r"^╭─ ", text[text.index("╭─ Options ─") :], flags=re.MULTILINE)[1:]
+    shown = re.findall(r"^│ +(?:\* +)?(--[a-z-]+)", first, re.MULTILINE)
+    assert len(shown) <= 15
+    assert {"--budget", "--epsilon", "--secure", "--statistics", "--embeddings", "--help"} <= {*shown}
+    assert others
+    assert all(panel.startswith("More options: ") for panel in others)
 
 
 def test_a_command_that_there_is_not_is_refused_with_the_nearest_one() -> None:

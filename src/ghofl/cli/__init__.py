@@ -45,7 +45,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "keeper": (
             "keeper:keeper",
-            "At a site: guard its rows, keys, policy and ledger, and answer a federation's letters on a Unix socket.",
+            "At a site: guard its rows, keys, policy and ledger, and answer requests on a Unix socket.",
         ),
         "ledger": (
             "ledger:app",

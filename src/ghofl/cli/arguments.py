@@ -9,6 +9,11 @@ import typer
 from ghofl.cli import console
 
 
+def more(about: str) -> str:
+    """The heading in a command's help for options that few people need: they come after the common ones."""
+    return f"More options: {about}"
+
+
 def _completer(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """A function that completes a word from the known ones; after a comma, the next word of a list."""
 
@@ -50,7 +55,9 @@ SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML
 Preset = Annotated[
     str,
     typer.Option(
-        help="Where options that are not written come from: 'default' or 'paper'.", autocompletion=_complete_presets
+        help="Preset for options of heads that you do not set: 'default' or 'paper'.",
+        autocompletion=_complete_presets,
+        rich_help_panel=more("heads"),
     ),
 ]
 PageFile = Annotated[
@@ -65,12 +72,11 @@ LabelsAreNumbers = Annotated[
         "--labels-are-numbers", help="Whole-number labels are positions in the recipe's list of classes, from 0."
     ),
 ]
-VIEWS = "Views of images"
 ViewsText = Annotated[
     str | None,
     typer.Option(
         "--views",
-        rich_help_panel=VIEWS,
+        rich_help_panel=more("encoder"),
         help="paper: one view; quick: also its mirror image, half as fast; default: also three sizes, a sixth as fast; best: "
         "also deviations and earlier stages, rows 2.5 times as long. Or what to average and append, in words: 'flip "
         "160,224,288 mean+std stages bicubic'. Unless given, 'default' for torchvision: and timm:, 'paper' for others.",

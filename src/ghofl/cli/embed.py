@@ -8,7 +8,7 @@ from rich.table import Table
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli.arguments import VIEWS, EncoderName, Force, Json, ViewsText
+from ghofl.cli.arguments import EncoderName, Force, Json, ViewsText, more
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
 from ghofl.encoders.base import doorway
 from ghofl.samples import embed as embedding
@@ -36,7 +36,7 @@ def embed(
         typer.Option(
             "--try-views",
             help="Write nothing: measure views on labelled images (LDA on held-out rows) and recommend one.",
-            rich_help_panel=VIEWS,
+            rich_help_panel=more("encoder"),
         ),
     ] = False,
     samples: SampleOptions,

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads, more
 from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
@@ -37,22 +37,26 @@ def simulate(
     table: Annotated[
         Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, 30 % of which are test rows.")
     ] = None,
-    label: Annotated[str, typer.Option("--label-column", help="With --table: the column of labels.")] = "",
+    label: Annotated[str, typer.Option("--label-column", help="With --table: the column of labels.", rich_help_panel=more("tables"))] = "",
     schema: Annotated[
-        Path | None, typer.Option(help="With --table: its schema; drafted from the training rows unless given.")
+        Path | None,
+        typer.Option(
+            help="With --table: its schema; drafted from the training rows unless given.", rich_help_panel=more("tables")
+        ),
     ] = None,
     alpha: Annotated[
         list[float] | None,
         typer.Option(help="Dirichlet skew of classes over clients, none unless given; repeat for a sweep."),
     ] = None,
     classes_per_client: Annotated[
-        list[int] | None, typer.Option(help="Classes each client has; repeat for a sweep.")
+        list[int] | None,
+        typer.Option(help="Classes per client; repeat for a sweep.", rich_help_panel=more("clients")),
     ] = None,
     heads: Annotated[
         str | None,
         typer.Option(
-            help="Heads separated by commas, with options in brackets, or 'all'; best unless given. 'best' alone is the "
-            "strongest within --budget; beside others, the strongest of what they need.",
+            help="Heads separated by commas, with options in brackets, or 'all'; 'best' unless given, the strongest "
+            "within --budget; with other heads, the strongest that their statistics allow.",
             autocompletion=complete_heads,
         ),
     ] = None,
@@ -63,7 +67,8 @@ def simulate(
     seed: Annotated[
         list[int] | None,
         typer.Option(
-            help="Seed of the split, the public matrices and which clients vanish; 0 unless given; repeat for a sweep."
+            help="Seed of the split, the public matrices and which clients vanish; 0 unless given; repeat for a sweep.",
+            rich_help_panel=more("clients"),
         ),
     ] = None,
     drop: Annotated[
@@ -71,16 +76,21 @@ def simulate(
         typer.Option(
             metavar="STAGE=SHARE",
             help=f"Let this share of the clients vanish before a stage of the secure round: {', '.join(STAGES)}.",
+            rich_help_panel=more("clients"),
         ),
     ] = None,
-    dropout: Annotated[float, typer.Option(help="Share of clients the secure round can lose.")] = 0.1,
-    corruption: Annotated[float, typer.Option(help="Share of clients that may collude with the server.")] = 0.1,
+    dropout: Annotated[
+        float, typer.Option(help="Share of clients the secure round can lose.", rich_help_panel=more("clients"))
+    ] = 0.1,
+    corruption: Annotated[
+        float, typer.Option(help="Share of clients that may collude with the server.", rich_help_panel=more("clients"))
+    ] = 0.1,
     sweep: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE.toml",
             help="Run every combination of the settings in this file, e.g. clients = [10, 50] and project = [64, 128].",
-            rich_help_panel="Sweeps",
+            rich_help_panel=more("sweeps"),
         ),
     ] = None,
     output: Annotated[
@@ -88,13 +98,13 @@ def simulate(
         typer.Option(
             "--output",
             "-o",
-            rich_help_panel="Sweeps",
+            rich_help_panel=more("sweeps"),
             help="A .csv, .parquet or .json with a row per run and head. Runs that it already has are not repeated.",
         ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel="Sweeps"),
+        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel=more("sweeps")),
     ] = None,
     report: PageFile = None,
     force: Force = False,
@@ -185,7 +195,7 @@ def _caption(result: Simulation) -> str:
         plan, sent = result.secure_round.plan, console.size(result.secure_round.sent_bytes)
         lines.append(
             f"Secure round: {len(result.secure_round.survivors)} of {plan.clients} clients survived, {plan.neighbours} "
-            f"neighbours, threshold {plan.threshold}, {plan.bits} bits per entry, a client sent {sent}."
+            f"neighbours, threshold {plan.threshold}, {plan.bits} bits per entry, {sent} sent per client."
         )
     if result.total.small_classes is not None:
         lines.append(result.total.small_classes.revealed)
@@ -202,7 +212,7 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "95 % interval", "a client sends", "fit s", "ms per sample"):
+    for name in ("accuracy %", "95 % interval", "sent per client", "fit s", "ms per sample"):
         table.add_column(name, justify="right")
     for name, head in result.heads.items():
         table.add_row(

@@ -23,7 +23,7 @@ def keeper(
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site: guard its rows, keys, policy and ledger, and answer a federation's letters on a Unix socket.
+    """At a site: guard its rows, keys, policy and ledger, and answer requests on a Unix socket.
 
     Run it as the site's own user, who alone can read its files. The SuperNode runs as another user and relays letters:
     --node-config 'keeper="/run/ghofl/north.sock"'. SIGTERM or Ctrl-C ends it.

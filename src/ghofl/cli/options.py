@@ -9,15 +9,15 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import complete_statistics
+from ghofl.cli.arguments import complete_statistics, more
 from ghofl.encoders import Runtime
 from ghofl.recipe import OPTIONS, RecipeOptions
 from ghofl.recipe.option import Option
 from ghofl.samples import Columns
 
 
-def _option(help_text: str, *names: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help_text, **more)
+def _option(help_text: str, *names: str, **rest: Any) -> Any:
+    return typer.Option(*names, help=help_text, **rest)
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,15 @@ class EncoderOptions:
     """How an encoder is loaded; the names are those of `encoders.load`."""
 
     weights: Annotated[
-        Path | None, _option("A local checkpoint for torchvision: and timm:, .safetensors or a .pth of weights only.")
+        Path | None, _option("A local checkpoint for torchvision: and timm:, .safetensors or a .pth of weights only.", rich_help_panel=more("encoder"))
     ] = None
-    pooling: Annotated[str | None, _option("For texts: 'mean' or 'cls'; the model's own if not given.")] = None
+    pooling: Annotated[str | None, _option("For texts: 'mean' or 'cls'; the model's own if not given.", rich_help_panel=more("encoder"))] = None
     fit: Annotated[
         str | None,
         _option(
             "For torchvision: and timm:, 'squash' images to a square or 'crop' their middle; 'pillow-squash' and "
-            "'pillow-crop' round to bytes as Pillow does."
+            "'pillow-crop' round to bytes as Pillow does.",
+            rich_help_panel=more("encoder"),
         ),
     ] = None
 
@@ -69,11 +70,12 @@ def _recipe_option(option: Option) -> Any:
     among = f" ({', '.join(option.choices)})" if option.choices else ""
     text = f"{option.about}{among}." + (f" Unless given: {option.auto}." if option.auto else "")
     section = option.key.partition(".")[0]
-    more = {"rich_help_panel": section.capitalize() if section in ("privacy", "limits") else "Space"}
-    more |= {"metavar": "SIZE"} if option.name == "budget" else {}
-    more |= {"autocompletion": complete_statistics} if option.name == "statistics" else {}
+    about = section if section in ("privacy", "limits") else "space"
+    rest: dict[str, Any] = {} if option.is_common else {"rich_help_panel": more(about)}
+    rest |= {"metavar": "SIZE"} if option.name == "budget" else {}
+    rest |= {"autocompletion": complete_statistics} if option.name == "statistics" else {}
     name = f"--{option.name.replace('_', '-')}"
-    return Annotated[kind if kind is bool else kind | None, _option(text, name, **more)]
+    return Annotated[kind if kind is bool else kind | None, _option(text, name, **rest)]
 
 
 # Options that a command line writes in another way than Python.
@@ -85,7 +87,7 @@ AnchorFile = Annotated[
     str | None,
     _option(
         f"{OPTIONS['anchor'].about}: an .npz with an array 'anchor', or the mean of public rows.",
-        metavar="FILE|mean-of:FILE", rich_help_panel="Space",
+        metavar="FILE|mean-of:FILE", rich_help_panel=more("space"),
     ),
 ]  # fmt: skip
 PublicFile = Annotated[
@@ -93,7 +95,7 @@ PublicFile = Annotated[
     _option(
         "Rows that nobody needs to protect, from the same encoder: they set a centre, the grid, the directions of a "
         "projection and, if labelled, a metric; under --epsilon also the radius.",
-        metavar="FILE", rich_help_panel="Space",
+        metavar="FILE", rich_help_panel=more("space"),
     ),
 ]  # fmt: skip
 GROUPS: dict[type, dict[str, Any]] = {

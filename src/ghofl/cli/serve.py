@@ -24,15 +24,15 @@ def serve(
             help="Give no label to samples that fit none of the classes; this share of samples that do fit is rejected too."
         ),
     ] = None,
-    max_samples: Annotated[int, typer.Option(help="The most samples per request.", min=1)] = 256,
-    max_body: Annotated[str, typer.Option(help="The most bytes per request, e.g. 16MB.")] = "16MB",
-    max_pixels: Annotated[int, typer.Option(help="The most pixels of all images of a request.", min=1)] = 160_000_000,
+    max_samples: Annotated[int, typer.Option(help="Maximum samples per request.", min=1)] = 256,
+    max_body: Annotated[str, typer.Option(help="Maximum bytes per request, e.g. 16MB.")] = "16MB",
+    max_pixels: Annotated[int, typer.Option(help="Maximum pixels of all images of a request together.", min=1)] = 160_000_000,
     at_once: Annotated[
-        int, typer.Option(help="The most requests that are answered at once; others are told to come back.", min=1)
+        int, typer.Option(help="Maximum concurrent requests; others get status 503 and can try again.", min=1)
     ] = 32,
     deadline: Annotated[
         float,
-        typer.Option(help="The seconds that a whole request may take to arrive, and its answer to be read.", min=0.1),
+        typer.Option(help="Maximum seconds for a request to arrive, and for its answer to be read.", min=0.1),
     ] = 30.0,
     force: Force = False,
     json: Json = None,

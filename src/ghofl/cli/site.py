@@ -120,7 +120,7 @@ def moments(
     labels_are_numbers: LabelsAreNumbers = False,
     person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
     person_rows: Annotated[
-        int | None, typer.Option(help="The most rows of one person that count; as the recipe says unless given.")
+        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
     ] = None,
     part: Annotated[
         str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")

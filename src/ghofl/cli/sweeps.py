@@ -63,7 +63,7 @@ def _table(runs: Runs) -> Table:
     table = Table(title=f"{console.count(len(runs.ids), 'run')}, means over seeds")
     for name in [*settings, "head"]:
         table.add_column(name.replace("_", " "))
-    for name in ("seeds", "accuracy %", "± sd", "log loss", "a client sends"):
+    for name in ("seeds", "accuracy %", "± sd", "log loss", "sent per client"):
         table.add_column(name, justify="right")
     for row in runs.summary():
         shown = ["none" if row[name] is None else f"{row[name]}" for name in settings]

@@ -35,7 +35,7 @@ SMALL = 2**16  # bytes of a body that is parsed at once
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """The most samples, bytes and pixels of one request, and the most requests whose answers are computed at once."""
+    """Maximum samples, bytes and pixels per request, and maximum concurrent requests."""
 
     samples: int = 256
     body: int = 16 * 2**20

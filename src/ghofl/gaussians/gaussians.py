@@ -130,7 +130,7 @@ class Gaussians(Shown):
 
     @cached_property
     def log_priors(self) -> Float[np.ndarray, " classes"]:
-        """log π_c, −∞ for a class nobody has."""
+        """log π_c, −∞ for a class without rows."""
         with np.errstate(divide="ignore"):
             return np.log(self.counts / self.rows)
 

@@ -7,7 +7,7 @@ With N = Σ N_c over the C₊ classes that have rows, and q = x/unit the integer
 
 Classes with few rows have a meaning, always the same one:
 
-- a class nobody has: prior 0, so its score is −∞ and it is never predicted; its mean is the mean of all rows;
+- a class without rows: prior 0, so its score is −∞ and it is never predicted; its mean is the mean of all rows;
 - a class with one row: its mean is that row, and the shared covariance (or variance) stands in for its own;
 - no class with two rows that differ: nothing tells how rows of a class vary, and a sphere with the mean variance of all
   rows stands in for every covariance, so that heads compare distances from the means;

@@ -45,7 +45,7 @@ def draw(
 
     Guarantees
     ----------
-    A function of the Gaussians and the generator alone. A class nobody has gets no rows.
+    A function of the Gaussians and the generator alone. A class without rows gets no rows.
 
     Examples
     --------

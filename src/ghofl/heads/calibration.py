@@ -58,7 +58,7 @@ class Calibration:
 
     Guarantees
     ----------
-    A class nobody has keeps probability 0 under all priors. The same scores give the same probabilities.
+    A class without rows keeps probability 0 under all priors. The same scores give the same probabilities.
 
     Examples
     --------
@@ -125,7 +125,7 @@ class Calibration:
         if self.in_force is None:
             return self.bias
         assert self.priors is not None, "priors are only replaced where they are known"
-        with np.errstate(divide="ignore", invalid="ignore"):  # classes that nobody has, and classes with prior 0
+        with np.errstate(divide="ignore", invalid="ignore"):  # classes without rows, and classes with prior 0
             step = np.where(self.priors > 0, np.log(self.in_force) - np.log(self.priors), 0.0)
         return step if self.bias is None else self.bias + step
 

@@ -22,7 +22,7 @@ class LowRankQDAOptions(HeadOptions, head="low_rank_qda"):
 
     rank: int = option(16, "r, the directions that each class keeps; 0 for a diagonal", between=(0, inf), paper=16)
     shrinkage: float | None = option(
-        None, "a, the pull towards a sphere", between=(0, 1), auto="0.1, less where rows abound", paper=0.1
+        None, "a, the pull towards a sphere", between=(0, 1), auto="0.1, less when there are many rows", paper=0.1
     )
 
 

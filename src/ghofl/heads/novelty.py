@@ -45,7 +45,7 @@ class Novelty:
     """The distance of rows from all classes, and how far rows of the classes lie: `levels`, quantiles in rising order.
 
     `measured` says whether the levels come from rows at sites; otherwise they come from draws, and the share of real
-    rows that is turned away was seen between a third and three and a half times what was asked for, with few rows less.
+    rows that is rejected was seen between a third and three and a half times what was asked for, with few rows less.
 
     Guarantees
     ----------

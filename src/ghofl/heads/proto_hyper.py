@@ -147,7 +147,7 @@ def _start(inside: Gaussians, rank: int, rng: np.random.Generator) -> list[np.nd
 
 
 def _finite_scores(rule: Rule, drawn: Draws) -> Float[np.ndarray, "n classes"]:
-    """Scores of the draws in float32; a class nobody has keeps a very low score instead of −∞."""
+    """Scores of the draws in float32; a class without rows keeps a very low score instead of −∞."""
     single = type(rule)(**{name: array.astype(np.float32) for name, array in rule.arrays().items()})
     return np.maximum(single.scores(drawn.z), np.float32(-1e4)).astype(np.float32)
 

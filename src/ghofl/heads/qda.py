@@ -21,7 +21,7 @@ class QDAOptions(HeadOptions, head="qda"):
     """How far class covariances are shrunk."""
 
     shrinkage: float | None = option(
-        None, "a, the pull towards a sphere", between=(0, 1), auto="0.1, less where rows abound", paper=0.1
+        None, "a, the pull towards a sphere", between=(0, 1), auto="0.1, less when there are many rows", paper=0.1
     )
 
 
@@ -53,7 +53,7 @@ def fit_qda(gaussians: Gaussians, options: QDAOptions = QDAOptions()) -> Quadrat
 def fit_quadratic(
     gaussians: Gaussians, covariance: Callable[[int], Float[np.ndarray, "dim dim"]], dof: float | None = None
 ) -> Quadratic:
-    """The rule of a covariance per class, b_c = log π_c − ½ log|Σ_c|; a class nobody has gets W = 0 and −∞."""
+    """The rule of a covariance per class, b_c = log π_c − ½ log|Σ_c|; a class without rows gets W = 0 and −∞."""
     classes, dim = gaussians.means.shape
     whiteners, offsets = arrays.zeros((classes, dim, dim), np.float64), gaussians.log_priors.copy()
 

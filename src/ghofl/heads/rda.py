@@ -23,7 +23,7 @@ class RDAOptions(HeadOptions, head="rda"):
         None, "λ, the share of the shared covariance", between=(0, 1), auto="from the dimension and the rows per class"
     )
     shrinkage: float | None = option(
-        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less when there are many rows"
     )
 
 

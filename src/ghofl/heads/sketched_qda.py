@@ -22,7 +22,7 @@ class SketchedQDAOptions(HeadOptions, head="sketched_qda"):
         None, "λ, the share of the shared covariance", between=(0, 1), auto="from the dimension and the rows per class"
     )
     shrinkage: float | None = option(
-        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less when there are many rows"
     )
     dof: float = option(100.0, "ν, the degrees of freedom; 0 for Gaussian tails", between=(0, inf))
 

@@ -18,7 +18,7 @@ class StudentOptions(HeadOptions, head="student"):
         None, "λ, the share of the shared covariance", between=(0, 1), auto="as for rda, a little less"
     )
     shrinkage: float | None = option(
-        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less where rows abound"
+        None, "γ, the pull towards a sphere", between=(0, 1), auto="0.05, less when there are many rows"
     )
     dof: float = option(100.0, "ν, the degrees of freedom", above=0)
 

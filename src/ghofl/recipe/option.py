@@ -32,16 +32,17 @@ def option(
     auto: str = "",
     paper: Any = None,
     key: str = "",
+    is_common: bool = False,
 ) -> Any:
     """A field of a record of options.
 
     A number lies `between` two bounds, which are allowed themselves, `above` one and `below` one that are not. A text is
     one of `choices`, or several of them `joined` by a character. `auto` says how the value is found where the option is
     left out. `paper` is the value under the preset of that name, where it has one. `key` is where a recipe holds the value,
-    unless the record has a `SECTION`, whose fields are the options.
+    unless the record has a `SECTION`, whose fields are the options. Help shows options that are `is_common` first.
     """
     limits = {"between": between, "above": above, "below": below, "choices": choices, "joined": joined}
-    return field(default=default, metadata={"about": about, "auto": auto, "paper": paper, "key": key, **limits})
+    return field(default=default, metadata={"about": about, "auto": auto, "paper": paper, "key": key, "is_common": is_common, **limits})
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,7 @@ class Option:
     auto: str
     paper: Any
     key: str
+    is_common: bool
     between: tuple[float, float]
     above: float | None
     below: float | None

@@ -31,7 +31,7 @@ class TransformOptions:
         None, "Signed power transform: 0.5 is the square root, 1 none", above=0, between=(0, 4),
         auto="0.5 where a budget chooses, 1 otherwise",
     )  # fmt: skip
-    unit_length: bool = option(False, "Scale every row to length 1")
+    unit_length: bool = option(False, "Scale every row to length 1", is_common=True)
     anchor: tuple[float, ...] = option((), "A public vector to subtract from rows")
 
 
@@ -42,8 +42,9 @@ class GridOptions:
     SECTION: ClassVar[str] = "grid"
     bits: int | None = option(None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget may choose 6")
     scale: float | None = option(
-        None, "Grid steps per unit of the embedding", above=0, auto="fitted to the given rows, but not under ε"
-    )
+        None, "Grid steps per unit of the embedding", above=0, auto="fitted to the given rows, but not under ε",
+        is_common=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class PrivacyOptions:
     radius: float | None = option(
         None, "Shorten feature rows to this length", above=0, auto="under ε the usual length of rows of unit length"
     )
-    epsilon: float | None = option(None, "Promise this ε by noise; smaller is more private", above=0)
+    epsilon: float | None = option(None, "Promise this ε by noise; smaller is more private", above=0, is_common=True)
     delta: float | None = option(None, "The δ that goes with ε", above=0, below=1, auto=f"{DELTA:g} under ε")
     unit: str = option("record", "What ε protects", choices=("record", "client", "person"))
     neighbours: str = option(
@@ -65,16 +66,16 @@ class PrivacyOptions:
         "central", "Who adds noise: the server, the clients inside secure aggregation, or each client alone",
         choices=("central", "distributed", "local"),
     )  # fmt: skip
-    secure: bool = option(False, "Secure aggregation: the server sees the total only")
+    secure: bool = option(False, "Secure aggregation: the server sees the total only", is_common=True)
     min_count: int = option(0, "Drop classes with fewer rows than this from the total", between=(0, MOST))
-    min_cohort: int | None = option(None, "The fewest sites whose total is used", between=(1, MOST), auto="1")
+    min_cohort: int | None = option(None, "Minimum number of sites in a total that is used", between=(1, MOST), auto="1")
     merge_into: str = option("", "Put the rows of dropped classes into this class")
     client_rows: int | None = option(
         None, "For the unit 'client': cut a client's moments to the length of this many full rows", between=(1, MOST)
     )
     rounding: int | None = option(None, "Low bits to leave out of second moments", between=(0, 40))
     person_rows: int | None = option(
-        None, "For the unit 'person': the most rows of one person that count at a site", between=(1, MOST)
+        None, "For the unit 'person': maximum rows per person that count at a site", between=(1, MOST)
     )
 
 
@@ -84,10 +85,10 @@ class LimitOptions:
 
     SECTION: ClassVar[str] = "limits"
     max_rows: int | None = option(
-        None, "The most rows a site may have; fewer make secure rounds smaller", between=(1, MOST), auto="one million"
+        None, "Maximum rows per site; a lower number makes secure rounds smaller", between=(1, MOST), auto="one million"
     )
     max_share: float | None = option(
-        None, "The largest share of all rows that one site may have in a total that is used", above=0, between=(0, 1)
+        None, "Maximum share of all rows per site, in a total that is used", above=0, between=(0, 1)
     )
 
 
@@ -111,7 +112,7 @@ budget may choose 6).
     """
 
     statistics: tuple[str, ...] | None = option(
-        None, "What sites send beside counts and sums: any of D, B and S", key="statistics",
+        None, "What sites send beside counts and sums: any of D, B and S", key="statistics", is_common=True,
         auto="a budget chooses; B in a space that is given",
     )  # fmt: skip
     project: int | None = _dimension("Project to this many dimensions", key="projection.dim")
@@ -123,7 +124,7 @@ budget may choose 6).
     seed: int = option(0, "Seed of the public random matrices", between=(0, 2**63 - 1))
     budget: int | None = option(
         None, "Bytes per message, e.g. 5000000 or 5MB: choose what sites send and the space with the best expected accuracy",
-        between=(1, 2**62), auto=f"{DEFAULT_BUDGET // 10**6} MB, where nothing else says what sites send",
+        between=(1, 2**62), is_common=True, auto=f"{DEFAULT_BUDGET // 10**6} MB, where nothing else says what sites send",
     )  # fmt: skip
     site_rows: int | None = option(None, "For a budget: rows per site", between=(1, MOST), auto=f"{SITE_ROWS:,}")
 

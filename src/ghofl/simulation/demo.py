@@ -69,18 +69,18 @@ def _messages(data: Dataset, recipe: Recipe, parts: partition.Parts) -> list[Mes
 
 
 def _heads_table(result: Simulation) -> Table:
-    table = Table(title="One message a client, one classifier")
+    table = Table(title="One message per client, one classifier")
     table.add_column("head", no_wrap=True)
     table.add_column("accuracy %, and\n95 % interval", justify="right", no_wrap=True)
     table.add_column("from 50 %", min_width=10, no_wrap=True)
-    table.add_column("a client sends", justify="right")
+    table.add_column("sent per client", justify="right")
     table.add_column("of FedAvg", justify="right")
     for name, head in result.heads.items():
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         share = head.payload_bytes / FEDAVG_BYTES
         accuracy = f"{100 * head.accuracy:.1f} ({interval_text(head.metrics.confusion.accuracy_interval)})"
         table.add_row(name, accuracy, Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{share:.3%}")
-    table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) a client and round."
+    table.caption = f"FedAvg sends a ResNet-18 ({FEDAVG_BYTES / 1e6:.1f} MB) per client and round."
     return table
 
 

@@ -40,7 +40,7 @@ class Rule(Protocol):
 
     Guarantees
     ----------
-    Scores of a row do not depend on the other rows beyond rounding. A class nobody has scores −∞; no score is NaN. Two
+    Scores of a row do not depend on the other rows beyond rounding. A class without rows scores −∞; no score is NaN. Two
     rules are equal when they are of one kind and hold the same numbers. What `write` writes gives the same scores.
     """
 

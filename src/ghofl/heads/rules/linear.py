@@ -76,7 +76,7 @@ class Factored(Rule):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Cosine(Rule):
-    """The cosine of the angle between a row and a direction per class; an offset is 0, or −∞ for a class nobody has.
+    """The cosine of the angle between a row and a direction per class; an offset is 0, or −∞ for a class without rows.
 
     Scores lie in [−1, 1]; a row of zeros scores 0.
 
