@@ -47,10 +47,7 @@ def cli() -> str:
         "Every command has `-h` and `--help`. "
         f"It ends with 0 when it did its work, {console.BAD_INPUT} for input it refuses (the text says why), "
         f"and {console.INTERRUPTED} after Ctrl-C. Files are written whole or not at all.",
-        "| command | what it does |\n|---|---|\n"
-        + "\n".join(
-            f"| [`{name}`](#ghofl-{name.replace(' ', '-')}) | {_cell(_sentence(c))} |" for name, c in commands().items()
-        ),
+        ", ".join(f"[`{name}`](#ghofl-{name.replace(' ', '-')})" for name in commands()),
     ]
     options = [p for p in group.params if p.name != "help"]
     if options:
@@ -128,8 +125,7 @@ def _command(name: str, command: Any) -> str:
     text = (command.help or "").split("Example:")[0].strip()
     parts = [f"## ghofl {name}", text, f"```text\n{usage}\n```"]
     if arguments:
-        rows = "\n".join(f"| `{_placeholder(p)}` | {_cell(p.help)} |" for p in arguments)
-        parts.append(f"| argument | meaning |\n|---|---|\n{rows}")
+        parts.append("\n".join(f"- `{_placeholder(p)}`: {_line(p.help)}" for p in arguments))
     own = [p for p in options if p.opts[0] not in shared() and not _is_of_recipe(p)]
     if own:
         parts.append(_options(own, hints))
@@ -142,15 +138,12 @@ def _command(name: str, command: Any) -> str:
 
 
 def _options(options: list[Any], hints: dict[str, Any]) -> str:
-    rows = "\n".join(
-        f"| {', '.join(f'`{o}`' for o in p.opts)} | {_cell(_value(p, hints))} | {_default(p)} | {_cell(p.help)} |"
-        for p in options
-    )
-    return f"| option | value | default | meaning |\n|---|---|---|---|\n{rows}"
+    return "\n".join(f"- {_written(p, hints)}: {_line(p.help)}{_default(p)}" for p in options)
 
 
-def _sentence(command: Any) -> str:
-    return (command.help or "").split("\n")[0]
+def _written(option: Any, hints: dict[str, Any]) -> str:
+    value = _value(option, hints)
+    return ", ".join(f"`{name} {value}`" if value else f"`{name}`" for name in option.opts)
 
 
 def _placeholder(argument: Any) -> str:
@@ -167,8 +160,12 @@ def _value(option: Any, hints: dict[str, Any]) -> str:
 
 def _default(option: Any) -> str:
     if option.required:
-        return "required"
-    return "" if option.default in (None, "", False) else f"`{option.default}`"
+        return " Required."
+    return "" if option.default in (None, "", False) else f" Default: `{option.default}`."
+
+
+def _line(text: str | None) -> str:
+    return (text or "").replace("\n", " ")
 
 
 def _cell(text: str | None) -> str:
