@@ -58,23 +58,26 @@ def cli() -> str:
 
 
 @cache
-def shared() -> dict[str, Any]:
-    """Options that mean the same in several commands, by their first name, in the order in which commands have them."""
-    found: dict[str, list[Any]] = {}
+def shared() -> dict[str, str]:
+    """Options that are the same in several commands, in words, by their first name."""
+    found: dict[str, list[str]] = {}
     for command in commands().values():
-        for p in command.params:
-            if p.param_type_name == "option" and p.name != "help":
-                found.setdefault(p.opts[0], []).append(p)
-    return {
-        name: same[0]
-        for name, same in found.items()
-        if len(same) >= SEVERAL and len({(p.help, p.metavar, str(p.default), p.required) for p in same}) == 1
-    }
+        for p in _options_of(command):
+            found.setdefault(p.opts[0], []).append(_options([p], _hints(command)))
+    return {name: same[0] for name, same in found.items() if len(same) >= SEVERAL and len({*same}) == 1}
 
 
 def shared_options() -> str:
-    """Those options as a Markdown table."""
-    return f"## Options that several commands share\n\n{_options([*shared().values()], {})}"
+    """Those options as a Markdown list."""
+    return "## Options that several commands share\n\n" + "\n".join(shared().values())
+
+
+def _options_of(command: Any) -> list[Any]:
+    return [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+
+
+def _hints(command: Any) -> dict[str, Any]:
+    return get_type_hints(inspect.unwrap(command.callback))
 
 
 def _is_of_recipe(option: Any) -> bool:
@@ -118,9 +121,8 @@ def example(command: Any) -> str:
 
 
 def _command(name: str, command: Any) -> str:
-    hints = get_type_hints(inspect.unwrap(command.callback))
     arguments = [p for p in command.params if p.param_type_name == "argument"]
-    options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+    options = _options_of(command)
     usage = " ".join(["ghofl", name, *(["[OPTIONS]"] if options else []), *map(_placeholder, arguments)])
     text = (command.help or "").split("Example:")[0].strip()
     parts = [f"## ghofl {name}", text, f"```text\n{usage}\n```"]
@@ -128,11 +130,12 @@ def _command(name: str, command: Any) -> str:
         parts.append("\n".join(f"- `{_placeholder(p)}`: {_line(p.help)}" for p in arguments))
     own = [p for p in options if p.opts[0] not in shared() and not _is_of_recipe(p)]
     if own:
-        parts.append(_options(own, hints))
+        parts.append(_options(own, _hints(command)))
     also = [f"`{p.opts[0]}`" for p in options if p.opts[0] in shared()]
-    also += ["[the options of a recipe](#the-options-of-a-recipe)"] if any(map(_is_of_recipe, options)) else []
     if also:
-        parts.append(f"Also {', '.join(also)}" + (" ([shared](#options-that-several-commands-share))." if "`" in also[0] else "."))
+        parts.append(f"[Shared](#options-that-several-commands-share): {', '.join(also)}.")
+    if any(map(_is_of_recipe, options)):
+        parts.append("And [the options of a recipe](#the-options-of-a-recipe).")
     parts.append(f"Example:\n\n```sh\n{example(command)}\n```")
     return "\n\n".join(parts)
 

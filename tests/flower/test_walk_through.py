@@ -11,10 +11,10 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
-import pages
 import pytest
 from typer.testing import CliRunner
 
+import pages
 from federations import blobs
 from ghofl.cli import app
 from ghofl.recipe import Recipe

@@ -37,11 +37,14 @@ def simulate(
     table: Annotated[
         Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, 30 % of which are test rows.")
     ] = None,
-    label: Annotated[str, typer.Option("--label-column", help="With --table: the column of labels.", rich_help_panel=more("tables"))] = "",
+    label: Annotated[
+        str, typer.Option("--label-column", help="With --table: the column of labels.", rich_help_panel=more("tables"))
+    ] = "",
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="With --table: its schema; drafted from the training rows unless given.", rich_help_panel=more("tables")
+            help="With --table: its schema; drafted from the training rows unless given.",
+            rich_help_panel=more("tables"),
         ),
     ] = None,
     alpha: Annotated[

@@ -25,9 +25,16 @@ class EncoderOptions:
     """How an encoder is loaded; the names are those of `encoders.load`."""
 
     weights: Annotated[
-        Path | None, _option("A local checkpoint for torchvision: and timm:, .safetensors or a .pth of weights only.", rich_help_panel=more("encoder"))
+        Path | None,
+        _option(
+            "A local checkpoint for torchvision: and timm:, .safetensors or a .pth of weights only.",
+            rich_help_panel=more("encoder"),
+        ),
     ] = None
-    pooling: Annotated[str | None, _option("For texts: 'mean' or 'cls'; the model's own if not given.", rich_help_panel=more("encoder"))] = None
+    pooling: Annotated[
+        str | None,
+        _option("For texts: 'mean' or 'cls'; the model's own if not given.", rich_help_panel=more("encoder")),
+    ] = None
     fit: Annotated[
         str | None,
         _option(

@@ -26,7 +26,9 @@ def serve(
     ] = None,
     max_samples: Annotated[int, typer.Option(help="Maximum samples per request.", min=1)] = 256,
     max_body: Annotated[str, typer.Option(help="Maximum bytes per request, e.g. 16MB.")] = "16MB",
-    max_pixels: Annotated[int, typer.Option(help="Maximum pixels of all images of a request together.", min=1)] = 160_000_000,
+    max_pixels: Annotated[
+        int, typer.Option(help="Maximum pixels of all images of a request together.", min=1)
+    ] = 160_000_000,
     at_once: Annotated[
         int, typer.Option(help="Maximum concurrent requests; others get status 503 and can try again.", min=1)
     ] = 32,

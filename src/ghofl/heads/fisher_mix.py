@@ -27,7 +27,7 @@ class FisherMixOptions(HeadOptions, head="fisher_mix"):
     )
     dispersion: float = option(1.3, "τ, how much wider than measured rows are drawn", above=0, paper=0.9)
     shrinkage: float | None = option(
-        None, "the pull of every covariance towards a sphere", between=(0, 1), auto="0.05, less when there are many rows"
+        None, "the pull of covariances towards a sphere", between=(0, 1), auto="0.05, less when there are many rows"
     )
     extra: int | None = option(
         None, "directions beside those of Fisher", between=(0, inf), auto="three per class, 128 at most", paper=0

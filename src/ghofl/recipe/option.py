@@ -42,7 +42,10 @@ def option(
     unless the record has a `SECTION`, whose fields are the options. Help shows options that are `is_common` first.
     """
     limits = {"between": between, "above": above, "below": below, "choices": choices, "joined": joined}
-    return field(default=default, metadata={"about": about, "auto": auto, "paper": paper, "key": key, "is_common": is_common, **limits})
+    return field(
+        default=default,
+        metadata={"about": about, "auto": auto, "paper": paper, "key": key, "is_common": is_common, **limits},
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,9 @@ class PrivacyOptions:
     )  # fmt: skip
     secure: bool = option(False, "Secure aggregation: the server sees the total only", is_common=True)
     min_count: int = option(0, "Drop classes with fewer rows than this from the total", between=(0, MOST))
-    min_cohort: int | None = option(None, "Minimum number of sites in a total that is used", between=(1, MOST), auto="1")
+    min_cohort: int | None = option(
+        None, "Minimum number of sites in a total that is used", between=(1, MOST), auto="1"
+    )
     merge_into: str = option("", "Put the rows of dropped classes into this class")
     client_rows: int | None = option(
         None, "For the unit 'client': cut a client's moments to the length of this many full rows", between=(1, MOST)
