@@ -131,7 +131,8 @@ def _policy(recipe: Recipe) -> str:
         else "# epsilon = 8.0         # the weakest promise accepted\n# delta = 1e-5"
     )
     rows = (
-        f"min_rows = 1\ndisclosure = {{ class_rows = {privacy.min_count} }}   # with rows, but fewer in a class, nothing is sent"
+        f"min_rows = 1\ndisclosure = {{ class_rows = {privacy.min_count} }}   "
+        "# if a class has rows but fewer than this, nothing is sent"
         if privacy.epsilon is None
         else "# min_rows would answer without noise; ghofl flower check shows the rows, and those of the smallest class, instead"
     )
