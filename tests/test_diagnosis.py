@@ -158,7 +158,7 @@ def test_a_class_that_one_site_alone_holds_is_said_to_be_beyond_judgement():
     alone[5] = replace(parts[5], moments=moments_of(recipe, rng.normal(size=(60, 6)), np.repeat([0, 1, 2], 20)))
     found = diagnose(alone, recipe)
     assert [site.alone for site in found.sites] == [()] * 5 + [("class 2",)]
-    assert "nobody else has class 'class 2'" in found.sentences()[0]
+    assert "no other site has class 'class 2'" in found.sentences()[0]
 
 
 def test_totals_of_disjoint_cohorts_are_compared_in_the_same_way():

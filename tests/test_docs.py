@@ -264,6 +264,26 @@ def test_the_readme_leads_to_every_page_of_the_docs() -> None:
     assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} <= linked
 
 
+def test_the_docs_stay_short() -> None:
+    """Words outside of blocks of code; marks that have no letter or digit, as between cells of a table, are not words."""
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md")]
+    prose = [re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL) for page in pages]
+    assert sum(bool(re.search(r"\w", word)) for page in prose for word in page.split()) <= 40_000
+    assert len(list((ROOT / "docs").glob("how-to-*.md"))) <= 14
+
+
+RIDDLES = (
+    "message a client", "turned away", "class nobody has", "rows abound", "no site has so many", "federation's letters",
+    "that are not written come from", "The most requests", "The most rows", "The most samples", "a client and round",
+)  # fmt: skip
+
+
+def test_texts_are_written_as_a_colleague_would_say_them() -> None:
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    found = [(file.name, words) for file in files for words in RIDDLES if words in file.read_text(encoding="utf-8")]
+    assert not found
+
+
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_has_every_page(tmp_path: Path) -> None:
     command = [

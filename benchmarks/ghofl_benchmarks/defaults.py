@@ -47,7 +47,7 @@ def lines() -> list[Line]:
         ),
         ("novelty", "relative Mahalanobis distance", "`--reject`", _novelty, "novelty"),
         (
-            "share of rows turned away", f"of draws of a Student with {novelty.DOF:g} degrees of freedom, scored by redrawn "
+            "share of rows rejected", f"of draws of a Student with {novelty.DOF:g} degrees of freedom, scored by redrawn "
             "totals", "`ghofl calibrate`", _false_alarms, "false_alarms",
         ),
         ("trained heads", "τ = 1.3, steps instead of epochs", "`--preset paper`", _trained, "trained"),

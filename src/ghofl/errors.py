@@ -9,7 +9,7 @@
     ├── EncoderError             (ValueError)       an encoder that is unknown, or weights that do not fit it
     ├── EmbeddingsError          (ValueError)       rows or labels that do not fit the recipe
     ├── LayoutError              (ValueError)       moments that cannot be added or restricted
-    ├── MomentsOverflowError     (OverflowError)    a sum that would leave the 64-bit integers
+    ├── MomentsOverflowError     (OverflowError)    a sum that would overflow 64-bit integers
     ├── MessageError             (ValueError)       bytes that are not the message we asked for
     ├── RosterError              (ValueError)       a site counted twice, or not there to be removed
     ├── MissingStatisticError    (LookupError)      a head asked for a statistic that was not sent
@@ -67,7 +67,7 @@ class LayoutError(GhoflError, ValueError):
 
 
 class MomentsOverflowError(GhoflError, OverflowError):
-    """A sum that would leave the 64-bit integers."""
+    """A sum that would overflow 64-bit integers."""
 
 
 class MessageError(GhoflError, ValueError):

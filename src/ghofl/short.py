@@ -151,7 +151,7 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
         raise MessageError(
             "no recipe is known: give it as total(messages, recipe)."
             if first is not None
-            else "there are no messages to add up; give at least one, or a recipe for the total of nobody."
+            else "there are no messages to add up; give at least one, or a recipe for an empty total."
         )
     return Total.of((_read(each, recipe) for each in chain(() if first is None else (first,), coming)), recipe)
 

@@ -59,7 +59,8 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
     assert len(lines) == 6
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a network with random weights, and of few rows
-        run_lines(line.replace("--scale 400", "--scale 200") for line in lines)  # of few dimensions, so entries are large
+        # Rows of unit length have larger entries in the few dimensions of this network.
+        run_lines(line.replace("--scale 400", "--scale 200") for line in lines)
     assert "A-2" in Path("labels.csv").read_text()
 
 

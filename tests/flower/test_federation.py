@@ -157,7 +157,7 @@ def test_a_message_that_could_make_the_sum_overflow_is_left_out_before_it_is_kep
     twist = lambda a, node, reply: Letter(reply.fields, data) if node == 104 else reply  # noqa: E731
     first = run(InProcess(paths[:4]), recipe, settings(tmp_path / "run"))
     outcome = run(InProcess(paths, twist=twist), recipe, settings(tmp_path / "run"))
-    assert "could leave the 64-bit integers" in outcome.sites["node 104 (as 'site-4')"]
+    assert "could overflow 64-bit integers" in outcome.sites["node 104 (as 'site-4')"]
     assert outcome.total.moments == first.total.moments
 
 

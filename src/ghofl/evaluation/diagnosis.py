@@ -100,7 +100,7 @@ class Diagnosis:
         """The findings in words, one line for every reason."""
         lines = [f"{site.name}: {flag}" for site in self.flagged for flag in site.flags]
         lines += [
-            f"{site.name}: nobody else has class {', '.join(map(repr, site.alone))}, so nothing can be said about it"
+            f"{site.name}: no other site has class {', '.join(map(repr, site.alone))}, so it cannot be checked"
             for site in self.sites
             if site.alone
         ]

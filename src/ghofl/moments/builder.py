@@ -100,7 +100,7 @@ class BlockBuilder:
     def _check_room(self, rows: int) -> None:
         if rows > self._room:
             raise MomentsOverflowError(
-                f"{rows} rows that add up to {self.layout.largest} each could leave the 64-bit integers; use "
+                f"{rows} rows that add up to {self.layout.largest} each could overflow 64-bit integers; use "
                 "fewer grid bits."
             )
 

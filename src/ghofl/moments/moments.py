@@ -28,7 +28,7 @@ class Moments(Shown):
     Guarantees
     ----------
     ``Moments.of(union) == sum of Moments.of(parts)`` for every split and every order, and
-    ``total - part + part == total``, to the bit. A sum that would leave the 64-bit integers raises
+    ``total - part + part == total``, to the bit. A sum that would overflow 64-bit integers raises
     `MomentsOverflowError`.
 
     Examples

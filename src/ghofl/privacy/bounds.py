@@ -182,7 +182,7 @@ def _of_client(single: float, neighbours: str, formula: str, client_rows: int | 
 def _of_person(one: Sensitivity, person_rows: int | None, steps: float) -> Sensitivity:
     if person_rows is None or person_rows < 1 or steps:
         raise PrivacyError(
-            f"person_rows is {person_rows}; to protect whole persons, give the most rows of one that count, e.g. "
+            f"person_rows is {person_rows}; to protect whole persons, give the maximum rows per person that count, e.g. "
             "person_rows=3, and no rounding."
         )
     return Sensitivity(person_rows * one.value, "person", one.neighbours, f"{person_rows} · {one.formula}")

@@ -158,7 +158,7 @@ class Recipe(_Remembered, Shown):
             most = INT64_MAX // record.largest(self.grid.bound, self.dim)
             _check(
                 classes * self.max_rows <= most,
-                f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits leave the 64-bit integers beyond "
+                f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits overflow 64-bit integers beyond "
                 f"{most:,} rows, and one site may have {self.max_rows:,}{'' if classes == 1 else ' per class'}; write fewer "
                 f"grid.bits, or a limits.max_rows of at most {most // classes:,}.",
             )

@@ -100,7 +100,7 @@ def _check_enough(agreement: Agreement, seat: int, count: int, what: str) -> Non
     plan = agreement.plan
     if count < plan.threshold:
         circle = f"{count} of its circle of {plan.neighbours + 1}"
-        refuse(agreement, seat, f"go on with the {what} of {circle}; {plan.threshold} are needed")
+        refuse(agreement, seat, f"continue with the {what} of {circle}; {plan.threshold} are needed")
 
 
 def check_survivors(

@@ -12,10 +12,10 @@ EXPANSION = 256  # and how many times its own size a larger one
 
 
 def check_overflow(layout: Layout, rows: int, name: str) -> None:
-    """Raise when sums of `rows` rows, including those of message `name`, could leave the 64-bit integers."""
+    """Raise when sums of `rows` rows, including those of message `name`, could overflow 64-bit integers."""
     if rows * layout.largest > INT64_MAX:
         raise MomentsOverflowError(
-            f"adding {name!r} gives {rows} rows, whose sums could leave the 64-bit integers; use fewer grid bits."
+            f"adding {name!r} gives {rows} rows, whose sums could overflow 64-bit integers; use fewer grid bits."
         )
 
 

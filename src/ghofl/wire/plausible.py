@@ -191,7 +191,7 @@ def _check_entries(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -
     rows = max(map(sum, n.tolist()))  # whole numbers that never overflow
     if int(n.max(initial=0)) > 2**53 or rows * layout.largest + max(allowed.values()) > INT64_MAX:
         raise MessageError(
-            f"counts of up to {int(n.max())} rows could leave the 64-bit integers: too many rows for one site."
+            f"counts of up to {int(n.max())} rows could overflow 64-bit integers: too many rows for one site."
         )
     for record in (record for record in layout.records if record.power):
         of_each = n[..., None] if record.is_per_class else n.sum(axis=1, keepdims=True)

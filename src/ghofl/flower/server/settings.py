@@ -59,8 +59,8 @@ class Settings:
                 continue
             if name == "max_rows":
                 raise SiteError(
-                    "run-config has max-rows, but the most rows per site belong in the recipe, so that sites know them "
-                    "too: write max_rows under [limits] there, or leave it out for one million."
+                    "run-config has max-rows, but the maximum rows per site belong in the recipe, so that sites know "
+                    "them too: write max_rows under [limits] there, or leave it out for one million."
                 )
             if name not in cls.__slots__:
                 raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
