@@ -49,7 +49,7 @@ class HeadSpec:
 
     @classmethod
     def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
-        """A spec from its text; options that are not written come from the preset."""
+        """A spec from its text; the preset has the options that it does not set."""
         match = _SPEC.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise HeadError(

@@ -172,7 +172,7 @@ class Recipe(_Remembered, Shown):
 
     @property
     def max_rows(self) -> int:
-        """The most rows that one site may have."""
+        """The maximum rows per site."""
         return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
 
     @property
