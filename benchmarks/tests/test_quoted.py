@@ -99,8 +99,6 @@ SENTENCES: dict[str, Callable[[], list[float]]] = {
     rf"on CLINC150 \({NUMBER} % of its test rows\) and {NUMBER} % on CIFAR-100": lambda: [
         100 * stored("novelty")[0]["rejected_inside_at_5_percent"], alarms_of("cifar100"),
     ],
-    f"{NUMBER} to {NUMBER} % from class covariances": lambda: alarms("S"),
-    f"{NUMBER} to {NUMBER} % from B alone": lambda: alarms("B"),
     f"With S the same ν [a-z ]+ {NUMBER} to {NUMBER} % for 5 %": lambda: alarms("S"),
     rf"at most {NUMBER} points\]\(defaults\.md\) below the best single head": lambda: [
         max(few_shots.gap(row) for row in stored("few_shots"))
@@ -109,9 +107,6 @@ SENTENCES: dict[str, Callable[[], list[float]]] = {
         area("clinc150", "out of scope"), area("cifar10", "cifar100"),
     ],
     f"too few for weights that start small: {NUMBER} %": lambda: [trained("cifar10", "fisher_mix", "paper")],
-    f"where `fisher_mix` has {NUMBER} % and LDA {NUMBER} %": lambda: [
-        trained("cifar100", "fisher_mix", "default"), trained("cifar100", "lda", "default"),
-    ],
     f"No noise: LDA {NUMBER}, ridge {NUMBER}, RDA in 256 dimensions {NUMBER}, spherical {NUMBER}": lambda: [
         private("lda", None, "none", None), private("ridge", None, "none", None), private("rda", 256, "none", None),
         private("spherical", None, "none", None),
@@ -120,7 +115,6 @@ SENTENCES: dict[str, Callable[[], list[float]]] = {
     f"with one view to {FOUR} with the default and {FOUR} with `best`": lambda: [
         *domains(VIEWS["default"]), *domains(VIEWS["best"]),
     ],
-    f"100,000 at about {NUMBER} % of the speed of reading": lambda: [100 / stored("scale")["sum"]["ratio"]],
     rf"\| LDA, ridge, sketched QDA of that total; scoring 1,000 rows \| {NUMBER}, {NUMBER}, {NUMBER} s;": lambda: [
         stored("scale")["imagenet"][f"fit {head}"]["seconds"] for head in ("lda", "ridge", "sketched_qda")
     ],
