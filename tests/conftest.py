@@ -2,6 +2,7 @@
 
 import atexit
 import functools
+import gc
 import hashlib
 import os
 import shutil
@@ -31,6 +32,16 @@ atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 os.fsync = lambda _: None
 # The command line is the same for every test that runs a command; making it takes as long as many commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
+# Collecting makes more than a million objects that stay until the end. Looking for garbage among them again and again
+# takes nearly as long as making them, so that waits until they are there, and then leaves them alone.
+gc.disable()
+atexit.register(gc.unfreeze)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)  # when tests that were not asked for are gone
