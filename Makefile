@@ -11,13 +11,14 @@ demo: .venv/.demo
 	@$(BIN)/ghofl demo
 
 # Test processes with one BLAS thread each are quicker on two cores than some that share both. Those that run real
-# networks mostly wait, so there are more processes than cores. Compiled files are kept, whatever the shell says:
-# hundreds of short processes would each compile the package again.
+# networks mostly wait, so there are more processes than cores. A file's tests share what it sets up, so that one process
+# has them all; files with slow tests are first. Compiled files are kept, whatever the shell says: hundreds of short
+# processes would each compile the package again.
 test test-quick: export OPENBLAS_NUM_THREADS = 1
 test test-quick: export OMP_NUM_THREADS = 1
 test test-quick: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 5 --dist worksteal
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # What to run while working, in under two minutes on two cores: laws with a third of their examples, and without tests that
 # take seconds each, real data, and the encoders and benchmarks, whose libraries each process would take longer to import

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import jaxtyping
 import numpy as np
-import order
 import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
@@ -46,10 +45,12 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)  # when tests that were not asked for are gone
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes begin with the tests that take longest, so that none is left alone with them at the end."""
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if workers > 1:
-        items[:] = order.with_long_ones_first(items, workers)
+    """Several processes begin with the files that take longest, so that none is left alone with one at the end."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        slow = {path: [] for path in dict.fromkeys(item.path for item in items)}
+        for item in items:
+            slow[item.path].append(item.get_closest_marker("slow") is not None)
+        items.sort(key=lambda item: (not all(slow[item.path]), not any(slow[item.path])))
 
 
 @pytest.fixture(autouse=True)
