@@ -201,7 +201,7 @@ def run_flower(paths, twist, place):
 
 def test_a_server_with_peers_takes_nobody_else(tmp_path, carrier):
     paths = make_sites(tmp_path, 5, SECURE, keys=True)
-    peers = write_peers(tmp_path, ["site-0", "site-1", "site-2", "site-3"], [0, 1, 2, 0])  # site-3 has another key
+    peers = write_peers(tmp_path, ["site-0", "site-1", "site-2", "site-3"], [0, 1, 2, 4])  # site-3 has another key
     total = carrier.hold(tmp_path / "run", SECURE, paths, peers=peers, min_sites=3)
     assert total.moments == exact_total(tmp_path, paths[:3])
     assert all("is not in the file of peers" in carrier.left_out[name] for name in ("site-3", "site-4"))
