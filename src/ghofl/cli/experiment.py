@@ -18,7 +18,7 @@ from ghofl.planning.assembly import Assembly
 from ghofl.recipe import RecipeOptions
 from ghofl.recipe import Table as Columns
 from ghofl.samples import load_anchor, load_public
-from ghofl.secure import STAGES
+from ghofl.secure import CORRUPTION, DROPOUT, STAGES
 from ghofl.simulation.demo import run
 from ghofl.simulation.simulate import Cohort, Dataset, Simulation
 from ghofl.simulation.sweep import Experiment, combinations
@@ -84,10 +84,10 @@ def simulate(
     ] = None,
     dropout: Annotated[
         float, typer.Option(help="Share of clients the secure round can lose.", rich_help_panel=more("clients"))
-    ] = 0.1,
+    ] = DROPOUT,
     corruption: Annotated[
         float, typer.Option(help="Share of clients that may collude with the server.", rich_help_panel=more("clients"))
-    ] = 0.1,
+    ] = CORRUPTION,
     sweep: Annotated[
         Path | None,
         typer.Option(

@@ -14,6 +14,7 @@ from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder, Standing
 from ghofl.recipe import Recipe
+from ghofl.secure import CORRUPTION, DROPOUT
 from ghofl.site.site import Site
 from ghofl.wire.total import Total
 
@@ -42,8 +43,10 @@ WHAT = {
 def open_round(
     folder: Folder,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share; privacy.secure = true.")],
-    dropout: Annotated[float, typer.Option(help="The share of sites that may vanish, rounded up.")] = 0.1,
-    corruption: Annotated[float, typer.Option(help="The share of sites that may collude with the server.")] = 0.1,
+    dropout: Annotated[float, typer.Option(help="The share of sites that may vanish, rounded up.")] = DROPOUT,
+    corruption: Annotated[
+        float, typer.Option(help="The share of sites that may collude with the server.")
+    ] = CORRUPTION,
     min_cohort: Annotated[int, typer.Option(help="The fewest sites whose sum may be revealed.")] = LEAST,
     peers: Annotated[
         Path | None, typer.Option(help="A file of names and public keys: only these sites may join.")

@@ -55,8 +55,8 @@ class Options:
     the round is `authenticated` without one, sites join with the key that their node is registered with.
     """
 
-    dropout: float = 0.1
-    corruption: float = 0.1
+    dropout: float = secure.DROPOUT
+    corruption: float = secure.CORRUPTION
     min_sites: int = LEAST
     peers: str | None = None
     authenticated: bool = False

@@ -17,7 +17,7 @@ from ghofl.secure.errors import (
     SharingError,
     WireError,
 )
-from ghofl.secure.graph import Graph, Plan, arrange, plan
+from ghofl.secure.graph import CORRUPTION, DROPOUT, Graph, Plan, arrange, plan
 from ghofl.secure.keys import Identity
 from ghofl.secure.masking import Ring
 from ghofl.secure.messages import masked_bytes
@@ -35,6 +35,8 @@ __all__ = [  # noqa: RUF022  (story order)
     "combine",
     "Plan",
     "plan",
+    "DROPOUT",
+    "CORRUPTION",
     "Graph",
     "arrange",
     "Identity",

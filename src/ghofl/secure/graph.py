@@ -21,6 +21,10 @@ from ghofl.shapes import Bool
 
 MIN_CLIENTS = 3
 MAX_CLIENTS = 100_000
+DROPOUT, CORRUPTION = (
+    0.1,
+    0.1,
+)  # shares of clients that may vanish, or collude with the server, where nobody says otherwise
 COMPLETE_BELOW = 32  # so few clients gain little from fewer neighbours
 
 
@@ -122,8 +126,8 @@ class Plan:
 def plan(
     clients: int,
     bound: int,
-    dropout: float = 0.1,
-    corruption: float = 0.1,
+    dropout: float = DROPOUT,
+    corruption: float = CORRUPTION,
     sigma: int = 40,
     min_survivors: int = 0,
 ) -> Plan:

@@ -39,8 +39,8 @@ class Cohort:
     """
 
     drops: Mapping[str, float] = field(default_factory=dict)
-    dropout: float = 0.1
-    corruption: float = 0.1
+    dropout: float = secure.DROPOUT
+    corruption: float = secure.CORRUPTION
     seed: int = 0
 
     def plan(self, clients: int, bound: int) -> secure.Plan:

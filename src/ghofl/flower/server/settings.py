@@ -6,6 +6,7 @@ from typing import Any
 
 from ghofl.errors import SiteError
 from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.secure import CORRUPTION, DROPOUT
 from ghofl.site.configuration import build_from
 
 _LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
@@ -33,8 +34,8 @@ class Settings:
     preset: str = "default"
     remove: tuple[str, ...] = ()
     forget: bool = False
-    dropout: float = 0.1
-    corruption: float = 0.1
+    dropout: float = DROPOUT
+    corruption: float = CORRUPTION
     authenticated: bool = True
     peers: str = ""
 
