@@ -17,7 +17,7 @@ from ghofl.recipe import Privacy
 from ghofl.wire import limits
 from ghofl.wire.batch import Batch
 from ghofl.wire.envelope import encode, seal
-from ghofl.wire.roster import Aside, Entry
+from ghofl.wire.roster import Entry, Quarantined
 
 RECIPE = recipe_of()
 
@@ -73,7 +73,7 @@ def test_unlearning_a_site_is_exact(messages):
 
 def test_what_was_left_out_is_still_told_after_a_message_was_added_and_taken_out(messages, tmp_path):
     """Adding a message dropped the list of quarantined ones."""
-    total = replace(Total.of(messages[:3], RECIPE), quarantined=(Aside("0" * 32, "odd", "labels swapped"),))
+    total = replace(Total.of(messages[:3], RECIPE), quarantined=(Quarantined("0" * 32, "odd", "labels swapped"),))
     assert total + messages[3] - messages[3] == total
     messages[3].save(tmp_path / "3.ghofl")
     for way in ("add", "add_file", "add_batch"):

@@ -10,6 +10,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
+from ghofl.compute.arrays import limit
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
@@ -29,13 +30,12 @@ from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import HeadSpec
-from ghofl.names import shown
-from ghofl.notebook import Shown, some
+from ghofl.names import shorten
+from ghofl.notebook import Printable, abbreviate
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
 from ghofl.shapes import Bool, Float, Int64, Shaped
-from ghofl.statistics.arrays import limit
 from ghofl.wire.container import load_arrays
 from ghofl.wire.envelope import Streamed, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
 from ghofl.wire.roster import guarantee_in
@@ -53,7 +53,7 @@ def _warn(warning: Warning) -> None:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Classifier(Shown):
+class Classifier(Printable):
     """A fitted head with its recipe: rows in, class names or probabilities out.
 
     Rows are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
@@ -214,7 +214,7 @@ class Classifier(Shown):
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return {
             "head": self.head.name + (f"({options})" if options else ""),
-            "classes": some(self.recipe.classes),
+            "classes": abbreviate(self.recipe.classes),
             "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
             "temperature": f"{self.temperature:.3g}",
@@ -266,7 +266,7 @@ class Classifier(Shown):
             novelty = Novelty.from_arrays(arrays, recipe.dim)
             thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
         except (SafetensorError, RecipeError, HeadError) as error:
-            why = shown(error, 300).rstrip(".")
+            why = shorten(error, 300).rstrip(".")
             raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
@@ -315,10 +315,10 @@ def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
 
 
 def _never_predicted(names: list[str], is_noisy: bool) -> str:
-    shown = ", ".join(map(repr, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    first = ", ".join(map(repr, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     have = "class has" if len(names) == 1 else "classes have"
     where = "left after noise" if is_noisy else "in the total"
-    return f"{len(names)} {have} no row {where} and will never be predicted: {shown}."
+    return f"{len(names)} {have} no row {where} and will never be predicted: {first}."
 
 
 def check_statistics(spec: HeadSpec, total: Total) -> None:

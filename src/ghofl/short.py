@@ -22,7 +22,7 @@ import numpy as np
 
 from ghofl import encoders
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
+from ghofl.encoders import Runtime, SampleEncoder, Views, ViewsRequest
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
@@ -180,7 +180,7 @@ def encode(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
-    views: Views | Wanted | str | None = None,
+    views: Views | ViewsRequest | str | None = None,
     device: str = "cpu",
     precision: str = "fp32",
     batch_size: int = 0,
@@ -205,7 +205,7 @@ def encode(
 def _load_encoder(encoder: str | SampleEncoder, runtime: Runtime | None = None, **options: Any) -> SampleEncoder:
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(encoder, str):
-        return encoders.load(encoder, runtime, **{"views": Wanted(), **given})
+        return encoders.load(encoder, runtime, **{"views": ViewsRequest(), **given})
     if given:
         raise RecipeError(f"{encoder.name} is already loaded; give {' and '.join(given)} when loading it.")
     return encoder

@@ -245,7 +245,7 @@ ODD = [
 PLACES = {
     "the configuration": "ghofl.flower.client_app.Site.of_config",
     "the memory": "ghofl.site.site.Site.memory",
-    "the lock": "ghofl.site.memory.FolderMemory.alone",
+    "the lock": "ghofl.site.memory.FolderMemory.lock",
     "reading the query": "ghofl.flower.client_app.from_records",
     "the recipe": "ghofl.site.answers.Recipe.from_toml",
     "the rows": "ghofl.site.site.Site.count",

@@ -215,7 +215,7 @@ def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, mon
     path = make_sites(tmp_path)[0]
     site = Site.load(path)
     monkeypatch.setattr("ghofl.site.memory.PATIENCE", 0.1)
-    with site.memory().alone():
+    with site.memory().lock():
         for action in ACTIONS:
             reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
             assert "BusyError: A folder that another process is using." in reply.fields["why"]

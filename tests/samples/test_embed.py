@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from ghofl.compute.threads import prefetch
 from ghofl.encoders import Precomputed, Runtime
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.features import Features
@@ -23,7 +24,6 @@ from ghofl.samples import base, images, load_rows, load_samples
 from ghofl.samples.embed import batch_size_for, embed
 from ghofl.samples.journal import Journal
 from ghofl.site.outgoing import Embedded, Encodable, count
-from ghofl.workers import prefetch
 
 
 @dataclass(frozen=True)

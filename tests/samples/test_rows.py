@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from ghofl import Encoder, Features, Recipe
+from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError
 from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.rows import load_embedded
-from ghofl.statistics import arrays
 
 
 def test_rows_are_read_by_split(tmp_path, rng):

@@ -224,8 +224,8 @@ class Watched(FolderMemory):
     is_locked = False
 
     @contextmanager
-    def alone(self):
-        with super().alone():
+    def lock(self):
+        with super().lock():
             self.is_locked = True
             yield
             self.is_locked = False

@@ -17,7 +17,7 @@ from ghofl.evaluation.selection import Report
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
-from ghofl.wire.roster import WHY_LENGTH, Aside
+from ghofl.wire.roster import WHY_LENGTH, Quarantined
 from ghofl.wire.total import Total
 
 FLAGGED = 3  # the exit code when a site does not fit the others
@@ -80,18 +80,18 @@ def diagnose(
         raise typer.Exit(FLAGGED)
 
 
-def find_misfits(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> dict[Path, Aside]:
+def find_misfits(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> dict[Path, Quarantined]:
     """The messages that do not fit the others (and an earlier total, where there is one), with the reasons."""
     found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe)
-    aside: dict[Path, Aside] = {}
+    aside: dict[Path, Quarantined] = {}
     for path, site in zip(messages, found.sites, strict=False):  # the earlier total comes last and stays
         if site.flags:
             message = Message.load(path, recipe)
-            aside[path] = Aside(message.id, message.site, "; ".join(site.flags)[:WHY_LENGTH])
+            aside[path] = Quarantined(message.id, message.site, "; ".join(site.flags)[:WHY_LENGTH])
     return aside
 
 
-def report_quarantine(aside: Mapping[Path, Aside]) -> None:
+def report_quarantine(aside: Mapping[Path, Quarantined]) -> None:
     """Name the messages left out on standard error, and end with the exit code that says so."""
     for path, what in aside.items():
         console.tell("Quarantined", f"{path} ({what.name}): {what.why}")

@@ -70,7 +70,7 @@ def embed(
         found = embedding.embed_file(
             encoder, data, output, [part.strip() for part in split.split(",")], cache, columns=samples.columns,
             runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
-            views=encoders.Wanted.parse(views), **vars(model),
+            views=encoders.ViewsRequest.parse(views), **vars(model),
         )  # fmt: skip
     console.list_bad(found.bad)
     seen = encoders.identity(found.encoder).views
@@ -136,7 +136,7 @@ def export_encoder(
     """
     console.check_outputs(json, force, output)
     console.check_folder(str(output))
-    loaded = encoders.load(encoder, views=encoders.Wanted.parse(views), **vars(model))
+    loaded = encoders.load(encoder, views=encoders.ViewsRequest.parse(views), **vars(model))
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
     result = {
         "file": str(output),

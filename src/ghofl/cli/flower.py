@@ -13,7 +13,7 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, RecipeFile, SiteFile
 from ghofl.flower.new import write_app
 from ghofl.flower.server import report
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.site import inspection
 from ghofl.site.parcel import smallest_class
@@ -163,7 +163,7 @@ def status(
     }
     for name, what in lines.items():
         if what:
-            table.add_row(Text(shown(name)), Text(shown(what, LONGEST)))
+            table.add_row(Text(shorten(name)), Text(shorten(what, LONGEST)))
     console.show({"folder": str(folder), **dataclasses.asdict(found)}, table, json)
     codes = {report.COMPLETE: 0, report.IN_PROGRESS: 3}
     raise typer.Exit(codes.get(found.status, 1))

@@ -13,7 +13,7 @@ from ghofl.cli.facts import CLIPPED, moments_result, promise_result, total_resul
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import peek
@@ -60,7 +60,7 @@ def tables_of(result: Mapping[str, Any], title: str) -> Iterator[Table]:
 def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of plain values; values that need their own table go to `lists`."""
     for key, value in values.items():
-        name = f"{prefix} {shown(key, 40).replace('_', ' ')}".strip()
+        name = f"{prefix} {shorten(key, 40).replace('_', ' ')}".strip()
         if name == "layout" and isinstance(value, str):  # the other lines say the same in words
             continue
         if name == "guarantee":  # the line "promise" has the rest
@@ -68,11 +68,11 @@ def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Ite
         if name == "counts" or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
             lists[name] = value
         elif name == "arrays" and isinstance(value, Mapping):
-            yield from ((f"array {shown(each, 40)}", " × ".join(map(str, shape))) for each, shape in value.items())
+            yield from ((f"array {shorten(each, 40)}", " × ".join(map(str, shape))) for each, shape in value.items())
         elif isinstance(value, Mapping) and value:
             yield from _facts(value, name, lists)
         elif name.endswith("assumptions"):
-            yield name, "\n".join(shown(text, LONG) for text in value)
+            yield name, "\n".join(shorten(text, LONG) for text in value)
         else:
             yield name, _text(value, name)
 
@@ -88,7 +88,7 @@ def _text(value: Any, name: str) -> str:
         return listed + (f", … {len(value):,} in all" if len(value) > LISTED else "")
     if isinstance(value, float):
         return f"{value:.3%}" if name.split(" ")[-1] in ("clipped", "share") else f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) else shown(value, LONG)
+    return f"{value:,}" if isinstance(value, int) else shorten(value, LONG)
 
 
 def _counts(counts: Mapping[str, int]) -> Table:
@@ -99,7 +99,7 @@ def _counts(counts: Mapping[str, int]) -> Table:
     table.add_column("class", overflow="fold")
     table.add_column("rows", justify="right")
     for each in most:
-        table.add_row(shown(each, LONG), f"{counts[each]:,}")
+        table.add_row(shorten(each, LONG), f"{counts[each]:,}")
     return table
 
 
@@ -126,7 +126,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     if header is None or header.get("kind") == "message":
         if recipe is None:
             facts = header or {"kind": "message", "compressed": True}
-            return {shown(key, 40): value for key, value in facts.items()} | {
+            return {shorten(key, 40): value for key, value in facts.items()} | {
                 "checked": "no: give --recipe to check it"
             }
         message = Message.load(file, recipe)

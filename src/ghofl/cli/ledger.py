@@ -11,7 +11,7 @@ from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile
 from ghofl.errors import SiteError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.site.budget import describe_releases
 from ghofl.site.history import History
 from ghofl.site.ledger import LEDGER, START, Ledger
@@ -41,7 +41,7 @@ def show(
     lines, history = ledger.lines[-last:] if last else ledger.lines, History.of(ledger)
     table = Table("", "time", "what", "of what")
     for line in lines:
-        table.add_row(str(line.number), Text(shown(line.time)), Text(shown(line.what)), Text(_text(line.facts)))
+        table.add_row(str(line.number), Text(shorten(line.time)), Text(shorten(line.what)), Text(_text(line.facts)))
     promise = describe_releases(history.releases)
     result = {
         "site": here.name,
@@ -115,7 +115,7 @@ def _load(path: Path) -> tuple[Site, Ledger]:
             f"{site.folder}, the folder of site {site.name!r}, does not exist; nothing has left the site yet."
         )
     memory = site.memory()
-    with memory.alone():
+    with memory.lock():
         return site, Ledger.load(memory)
 
 
@@ -130,4 +130,4 @@ def _text(facts: Any) -> str:
         parts.append(
             f"{key} {text[:12] + '…' if key in ('round', 'recipe', 'id', 'data') and len(text) > 12 else text}"
         )
-    return shown("; ".join(parts), 1000)
+    return shorten("; ".join(parts), 1000)

@@ -104,5 +104,5 @@ def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None
                     dark = count > 0.5 * row.sum()
                     axes.text(j, i, f"{count:,}", ha="center", va="center", color="white" if dark else "black", size=7)
     figure.colorbar(image, label="share of the class", shrink=0.7)
-    with files.replacing(path) as file:
+    with files.open_to_replace(path) as file:
         figure.savefig(file, format=path.suffix.lstrip(".") or "png")

@@ -12,7 +12,7 @@ from ghofl.cli.arguments import Force, Json, SiteFile, TotalOutput
 from ghofl.federation.round import ACTIONS, LEAST, Options
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
-from ghofl.mail.round_folder import RoundFolder, Standing
+from ghofl.mail.round_folder import RoundFolder, RoundStatus
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION, DROPOUT
 from ghofl.site.site import Site
@@ -172,7 +172,7 @@ def _write_same(path: Path, content: bytes, force: bool) -> None:
         files.write(path, content, files.PRIVATE)
 
 
-def _result(standing: Standing) -> dict[str, Any]:
+def _result(standing: RoundStatus) -> dict[str, Any]:
     return {
         "round": standing.round_id,
         "waits_for": standing.action,
@@ -183,7 +183,7 @@ def _result(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _sentence(standing: Standing, folder: Path) -> str:
+def _sentence(standing: RoundStatus, folder: Path) -> str:
     if standing.total is not None:
         return f"The round is over; 'ghofl secure finish {folder} -o total.ghofl' writes its total."
     read = f"Read the letters of {', '.join(standing.taken)}. " if standing.taken else ""

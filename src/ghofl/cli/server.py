@@ -153,7 +153,7 @@ def release(
     console.check_outputs(json, force, output)
     exact = _load_total(total)
     own = exact.release()
-    with files.alone(total.parent, WAIT):  # two at once would count as one
+    with files.lock(total.parent, WAIT):  # two at once would count as one
         released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own, exact)
     released.save(output)
     together = released.guarantee

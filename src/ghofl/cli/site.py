@@ -318,7 +318,7 @@ def _load_encoder(
     spec: str, model: EncoderOptions, views: str | None, dim: int | None, project: int | None
 ) -> tuple[Encoder, Projection | None]:
     """The identity of a loaded encoder, and a projection from its own classifier if asked for."""
-    loaded = encoders.load(spec, views=encoders.Wanted.parse(views), **vars(model))
+    loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
     if dim not in (None, loaded.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
     projection = None if project is None else encoders.projection_from(loaded, project)

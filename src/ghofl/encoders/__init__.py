@@ -18,7 +18,7 @@ from ghofl.encoders.precomputed import Precomputed
 from ghofl.encoders.projection import projection_from
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 from ghofl.recipe import Encoder
 
@@ -32,7 +32,7 @@ __all__ = [
     "SampleEncoder",
     "TextEncoder",
     "Views",
-    "Wanted",
+    "ViewsRequest",
     "agreed_views",
     "check_kind",
     "cores",
@@ -60,7 +60,7 @@ def load(
     pooling: str | None = None,
     fit: str | None = None,
     dim: int | None = None,
-    views: Views | Wanted | str | None = None,
+    views: Views | ViewsRequest | str | None = None,
 ) -> SampleEncoder:
     """The encoder of a spec such as ``torchvision:mobilenet_v2``, ``hf:FOLDER`` or ``onnx:FILE``.
 
@@ -107,12 +107,12 @@ PHOTOS = ("torchvision", "timm")  # the encoders that have views by default
 _TAKES = {"weights": PHOTOS, "pooling": ("hf",), "fit": PHOTOS, "views": (*PHOTOS, "hf")}
 
 
-def _views(views: Views | Wanted | str | None, family: str) -> Views | Wanted | None:
+def _views(views: Views | ViewsRequest | str | None, family: str) -> Views | ViewsRequest | None:
     """The views to load, or None for one view; filled in with the default of the family where it has one."""
-    asked = Wanted.parse(views) if isinstance(views, str) else views
-    if isinstance(asked, Wanted) and not asked.quality and family in PHOTOS:
+    asked = ViewsRequest.parse(views) if isinstance(views, str) else views
+    if isinstance(asked, ViewsRequest) and not asked.quality and family in PHOTOS:
         return replace(asked, quality="default")
-    return None if asked in (None, Views(), Wanted(), Wanted("paper")) else asked
+    return None if asked in (None, Views(), ViewsRequest(), ViewsRequest("paper")) else asked
 
 
 def _check_options(spec: str, family: str, **options: object) -> None:

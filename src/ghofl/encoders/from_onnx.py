@@ -18,7 +18,7 @@ from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
 from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError, GhoflError
-from ghofl.names import shown
+from ghofl.names import shorten
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # Images that one core resizes and encodes at once, so few that their activations stay in its cache.
@@ -65,7 +65,7 @@ def unusable(path: Path) -> Iterator[None]:
     except GhoflError:
         raise
     except Exception as error:
-        reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0], 160)
+        reason = shorten((str(error).strip().splitlines() or [type(error).__name__])[0], 160)
         raise EncoderError(
             f"{path} is not an ONNX file that ONNX Runtime can run ({reason}); export the encoder again."
         ) from None

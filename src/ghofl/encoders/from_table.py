@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError, SampleError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
 from ghofl.shapes import Float, Float32, Float64
@@ -91,7 +91,7 @@ class TableEncoder:
         absent = [c.name for c in self.table.columns if c.name not in columns]
         if absent:
             raise DatasetError(
-                f"{where} has the columns {shown(', '.join(map(str, columns)), 300)} but not {', '.join(absent[:5])}; "
+                f"{where} has the columns {shorten(', '.join(map(str, columns)), 300)} but not {', '.join(absent[:5])}; "
                 "add every column that the recipe's schema names."
             )
         rows = len(columns[self.table.columns[0].name])
@@ -233,12 +233,12 @@ def text_of(value: Any) -> str:
 
 
 def _quote(value: Any) -> str:
-    return repr(shown(value, 40)) if isinstance(value, str) else shown(value, 40)
+    return repr(shorten(value, 40)) if isinstance(value, str) else shorten(value, 40)
 
 
 def _outside_text(column: Column) -> str:
     if column.kind == "category":
-        return f"the levels are {shown(', '.join(column.levels), 200)}"
+        return f"the levels are {shorten(', '.join(column.levels), 200)}"
     low, high = column.span
     return f"the range is {low:g} to {high:g}{' ' if column.unit else ''}{column.unit}"
 

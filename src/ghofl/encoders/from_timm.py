@@ -12,7 +12,7 @@ from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 
 
@@ -21,7 +21,7 @@ def load(
     runtime: Runtime,
     weights: str | Path | None = None,
     fit: str | None = None,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
 ) -> ImageEncoder:
     """A network by timm's name, with its pretrained weights or a local checkpoint's."""
     if not timm.is_model(name.split(".")[0]):

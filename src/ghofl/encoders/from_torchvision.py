@@ -13,7 +13,7 @@ from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 
 PUBLIC = "IMAGENET1K_V1"
@@ -25,7 +25,7 @@ def load(
     runtime: Runtime,
     weights: str | Path | None = None,
     fit: str | None = None,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
 ) -> ImageEncoder:
     """A network by torchvision's name, with its ImageNet weights or a local checkpoint's."""
     known = models.list_models(module=models)

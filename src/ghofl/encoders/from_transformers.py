@@ -18,7 +18,7 @@ from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
 from ghofl.encoders.torch_forward import TokenForward, fingerprint_of
 from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 
 POOLINGS = ("mean", "cls")
@@ -29,7 +29,7 @@ KERNELS = {2: "bilinear", 3: "bicubic"}
 
 
 def load(
-    source: str, runtime: Runtime, pooling: str | None = None, views: Views | Wanted | None = None
+    source: str, runtime: Runtime, pooling: str | None = None, views: Views | ViewsRequest | None = None
 ) -> SampleEncoder:
     """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): for texts or images, as its files say."""
     is_local = Path(source).is_dir()
@@ -100,7 +100,7 @@ def _text(
 
 
 def _vision(
-    shown: str, model: Any, settings: dict[str, Any], runtime: Runtime, views: Views | Wanted | None
+    shown: str, model: Any, settings: dict[str, Any], runtime: Runtime, views: Views | ViewsRequest | None
 ) -> ImageEncoder:
     described = {"pooling": "pooled", **_configured(model.config)}
     return image_encoder(shown, PooledVision(model), _preprocessing(settings), described, runtime, views)

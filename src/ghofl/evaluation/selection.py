@@ -17,7 +17,7 @@ from ghofl.classifier import Classifier
 from ghofl.errors import MessageError, RosterError
 from ghofl.evaluation.confusion import Confusion
 from ghofl.evaluation.tally import Tally
-from ghofl.names import shown
+from ghofl.names import shorten
 
 MAX_REPORT_BYTES = 256 * 2**20
 LONGEST = 1024  # characters of a class name in a report
@@ -42,7 +42,7 @@ class InForce:
 
     def __str__(self) -> str:
         some = "its own priors" if self.priors is None else f"the priors {', '.join(f'{p:g}' for p in self.priors[:5])}"
-        listed = ", ".join(f"{shown(name, 40)}={value:g}" for name, value in list(self.thresholds.items())[:5])
+        listed = ", ".join(f"{shorten(name, 40)}={value:g}" for name, value in list(self.thresholds.items())[:5])
         return f"{some} and {f'the thresholds {listed}' if listed else 'no thresholds'}"
 
     @classmethod

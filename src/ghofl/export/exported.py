@@ -14,7 +14,7 @@ from ghofl.encoders.onnx_file import DESCRIPTION, Description
 from ghofl.encoders.tokens import Tokens, pad
 from ghofl.errors import HeadError, MessageError
 from ghofl.heads.novelty import threshold_of
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.schema import build
 from ghofl.shapes import Float, Shaped
 
@@ -66,7 +66,9 @@ class Exported:
             levels = None if levels is None else np.asarray(levels, dtype=np.float64).reshape(-1)
         # GhoflErrors about the values are among them, as is a number beyond the floats.
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise MessageError(f"{path} has metadata that cannot be read ({shown(error)}); export it again.") from None
+            raise MessageError(
+                f"{path} has metadata that cannot be read ({shorten(error)}); export it again."
+            ) from None
         with from_onnx.unusable(path):
             names, convert = [given.name for given in session.get_inputs()], _converter(described)
 

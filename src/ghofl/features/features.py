@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ghofl.compute.threads import parallel_for
 from ghofl.errors import EmbeddingsError
 from ghofl.features.grid import Clipped, Clipping, radius_of, shift_of, unit_of
 from ghofl.features.radius import clip_rows
 from ghofl.features.signs import exact_product, rademacher
 from ghofl.recipe import Recipe
 from ghofl.shapes import Float, Int, Int16, Num
-from ghofl.workers import each
 
 PIECE = 512  # rows that one thread takes at a time
 IN_CACHE = 2**16  # entries that go to the grid at a time: half a megabyte of float64
@@ -101,7 +101,7 @@ class Features:
                 q = np.hstack([q, projected]) if is_kept else projected
             out[piece] = q if radius is None else clip_rows(q, radius)
 
-        each(fill, range(0, len(x), PIECE))
+        parallel_for(fill, range(0, len(x), PIECE))
         return out, sum(clipped, start=Clipping())
 
     def _from_rows(self, x: np.ndarray, piece: slice, clipped: list[Clipping]) -> Int16[np.ndarray, "some dim"]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ghofl.errors import MessageError
-from ghofl.names import WHY_NO_SITE_NAME, is_site_name, shown
+from ghofl.names import WHY_NO_SITE_NAME, is_site_name, shorten
 from ghofl.secure import Participant
 from ghofl.site import binding
 from ghofl.site.known import Known
@@ -26,7 +26,7 @@ def check_join(name: str, letter: Letter) -> None:
     if not isinstance(key, bytes) or not isinstance(signature, bytes):
         raise MessageError("its key or signature is not bytes; the site must join again.")
     if not is_site_name(name):
-        raise MessageError(f"it calls itself {shown(name)!r}, which is not allowed: {WHY_NO_SITE_NAME}")
+        raise MessageError(f"it calls itself {shorten(name)!r}, which is not allowed: {WHY_NO_SITE_NAME}")
     Participant(name, key)
     Known.from_text(letter.fields.get("known", ""))  # what sites could not read would end the round for all of them
 

@@ -26,7 +26,7 @@ from ghofl import files, secure
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
 from ghofl.federation.joining import check_join, check_peer, check_registered
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.site import binding
@@ -157,7 +157,7 @@ class Round:
             raise RosterError(f"a second, different {action!r} of {name!r} came; the first one counts. Leave it out.")
         if action != self.action:
             raise MessageError(
-                f"this is the answer to {shown(action, 20)!r}, and the round is at {self.action!r}: it came too late or "
+                f"this is the answer to {shorten(action, 20)!r}, and the round is at {self.action!r}: it came too late or "
                 "too early."
             )
         try:

@@ -33,7 +33,7 @@ class ContextMemory:
     def __init__(self, context: Context) -> None:
         self._records = context.state
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Nobody else has this context."""
         return nullcontext()
 

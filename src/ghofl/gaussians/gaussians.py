@@ -13,7 +13,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Shrunk
 from ghofl.gaussians.sums import Sums
 from ghofl.moments import Moments
-from ghofl.notebook import Shown
+from ghofl.notebook import Printable
 from ghofl.shapes import Float, Int
 from ghofl.wire.total import Total
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussians(Shown):
+class Gaussians(Printable):
     """One Gaussian per class, as far as the moments determine it; heads score with it and synthesis samples from it.
 
     A field that the moments do not determine is None, and its method raises `MissingStatisticError`, which says what the

@@ -6,13 +6,13 @@ from typing import Any
 
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.rules.base import Rule
-from ghofl.notebook import Shown
+from ghofl.notebook import Printable
 
 Needs = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Head(Shown):
+class Head(Printable):
     """A way to get from Gaussians to a rule that scores features for every class; never from rows.
 
     `fit(gaussians, options)` gives the rule; `Options` is the record of its options and has its name. `needs` lists, best

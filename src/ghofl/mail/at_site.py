@@ -5,7 +5,7 @@ So policy, approval and the ledger of reveals apply here too.
 
 from ghofl.errors import MessageError, PolicyError
 from ghofl.mail import letters
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.secure import Identity
 from ghofl.site.answers import answer
 from ghofl.site.letter import Letter, text_of
@@ -23,7 +23,7 @@ def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -
     asked, round_id = text_of(query, "action"), text_of(query, "round")
     if asked != action:
         raise MessageError(
-            f"this letter asks for {shown(asked, 20)!r}, and the command is {action!r}; use the one of that name."
+            f"this letter asks for {shorten(asked, 20)!r}, and the command is {action!r}; use the one of that name."
         )
     if action != "join" and text_of(query, "site") != site.name:
         raise MessageError(

@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 from ghofl.errors import MessageError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.secure import Identity
 from ghofl.secure.keys import is_signed
 from ghofl.site.letter import MAGIC, Letter
@@ -53,7 +53,7 @@ def check_signed(letter: Letter, key: bytes, name: str) -> None:
     """Raise unless the site with this identity wrote the letter."""
     signature = letter.fields.get(SIGNED)
     if not isinstance(signature, bytes) or not is_signed(key, signature, _signed_content(letter)):
-        who = shown(name, 64)
+        who = shorten(name, 64)
         raise MessageError(
             f"the letter is not signed by the identity that {who!r} joined the round with; ask {who!r} to send it again."
         )

@@ -10,19 +10,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments.builder import BlockBuilder
 from ghofl.moments.layout import Layout
-from ghofl.notebook import Shown
+from ghofl.notebook import Printable
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, STATISTICS, arrays
+from ghofl.statistics import INT64_MAX, STATISTICS
 from ghofl.statistics.triangles import apply, unpacked
 
 HALF = 32  # bits of the two halves that a `CutSum` holds
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Moments(Shown):
+class Moments(Printable):
     """The sums of one site, or of many: a value with `zeros`, `of`, `+`, `-` and `==`.
 
     Guarantees
@@ -162,7 +163,7 @@ class Moments(Shown):
             )
 
     def _combine(self, work: np.ufunc, other: "Moments") -> dict[str, np.ndarray]:
-        return {name: arrays.computed(work, block, other.blocks[name]) for name, block in self.blocks.items()}
+        return {name: arrays.map_entries(work, block, other.blocks[name]) for name, block in self.blocks.items()}
 
     def _check_sum(self, other: "Moments", verb: str) -> None:
         if self.layout != other.layout:
@@ -184,7 +185,7 @@ class MomentsBuilder:
 
     For second moments, rows wait in a buffer and are then multiplied in panels of columns, one product per class.
     Whatever the number of rows, memory stays within 1.5 × that of the statistics, plus 16 MiB. Statistics that are too
-    large for memory lie in a temporary file (`ghofl.statistics.arrays`).
+    large for memory lie in a temporary file (`ghofl.compute.arrays`).
 
     >>> layout = Layout(classes=2, dim=2)
     >>> builder = MomentsBuilder(layout)

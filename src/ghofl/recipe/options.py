@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ghofl.errors import RecipeError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.option import Option, known_options, option
 from ghofl.recipe.schema import coerce
 
@@ -148,4 +148,4 @@ def check_ranges(section: Any) -> None:
     for name, known in known_options(type(section)).items():
         value = getattr(section, name)
         if not known.accepts(value):
-            raise RecipeError(f"{known.key or name} is {shown(repr(value))}; it must be {known.allowed}.")
+            raise RecipeError(f"{known.key or name} is {shorten(repr(value))}; it must be {known.allowed}.")

@@ -16,8 +16,8 @@ import tomli_w
 
 from ghofl import files
 from ghofl.errors import RecipeError
-from ghofl.names import NAMES_ARE, is_name, shown
-from ghofl.notebook import Shown, some
+from ghofl.names import NAMES_ARE, is_name, shorten
+from ghofl.notebook import Printable, abbreviate
 from ghofl.recipe import toml
 from ghofl.recipe.schema import build, canonical, coerce, plain
 from ghofl.recipe.schema import check as _check
@@ -39,7 +39,7 @@ class _Remembered:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Recipe(_Remembered, Shown):
+class Recipe(_Remembered, Printable):
     """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
@@ -198,7 +198,7 @@ class Recipe(_Remembered, Shown):
         )
         asked = (*noise, *(("secure",) if promise.secure else ()))
         return {
-            "classes": some(self.classes),
+            "classes": abbreviate(self.classes),
             "encoder": f"{self.encoder.name}, {self.encoder.dim:,} numbers{space}",
             "sends": " ".join(self.statistics) + (f" and a sketch of {self.sketch.dim}" if self.sketch else ""),
             "grid": f"{self.grid.bits} bits at scale {self.grid.scale:g}",
@@ -225,7 +225,7 @@ class Recipe(_Remembered, Shown):
         schema = values.pop("schema", SCHEMA)
         _check(
             type(schema) is int and schema == SCHEMA,
-            f"this recipe has schema {shown(repr(schema))} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
+            f"this recipe has schema {shorten(repr(schema))} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
         )
         return build(cls, values, where="")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.evaluation.confusion import interval_text
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.report.charts import MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings
 
@@ -148,7 +148,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], no
 
 
 def _text(text: str, most: int = 200) -> str:
-    return html.escape(shown(text, most), quote=True)
+    return html.escape(shorten(text, most), quote=True)
 
 
 def _short(toml: str, most: int = 20_000) -> str:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError, MissingExtraError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.labels import each_label
 from ghofl.samples.tables import cells, name_array, pick, text_columns
-from ghofl.statistics import arrays
 
 SUFFIXES = (".parquet", ".arrow", ".feather")
 IN_MEMORY = 2**28
@@ -41,7 +41,7 @@ def read_columns(path: Path, column: str, label: str, row_by_row: int | None = N
         x, y = pick(file.names, column, ("x", "embedding")), pick(file.names, label, ("y", "label"))
         if x is None or (label and y is None):
             raise EmbeddingsError(
-                f"{path} has the columns {shown(', '.join(sorted(file.names)), 200) or 'nothing'}; expected a column "
+                f"{path} has the columns {shorten(', '.join(sorted(file.names)), 200) or 'nothing'}; expected a column "
                 f"{column or 'embedding'!r} of lists of one length" + (f" and a column {label!r}." if label else ".")
             )
         found = {"x": _rows(file, x, path, row_by_row)}
@@ -89,7 +89,7 @@ def open_columns(path: Path, size: int = BATCH) -> Iterator[_File]:
     # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as damage:
         raise EmbeddingsError(
-            f"{path} is not {kind} file that can be read ({shown(str(damage).partition(chr(10))[0], 160)}); write it again."
+            f"{path} is not {kind} file that can be read ({shorten(str(damage).partition(chr(10))[0], 160)}); write it again."
         ) from None
 
 
@@ -122,7 +122,7 @@ def _rows(file: _File, name: str, path: Path, row_by_row: int | None = None) -> 
             out = arrays.zeros((file.rows, some.shape[1]), some.dtype, most=IN_MEMORY)
         if done + len(some) <= file.rows:
             out[done : done + len(some)] = some
-            arrays.forget(out[done : done + len(some)])
+            arrays.evict(out[done : done + len(some)])
         done += len(some)
     if out is None:
         raise EmbeddingsError(f"{path} has no rows; give a file with rows.")

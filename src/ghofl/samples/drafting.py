@@ -9,7 +9,7 @@ import numpy as np
 
 from ghofl.encoders.from_table import text_of
 from ghofl.errors import DatasetError
-from ghofl.names import NAMES_ARE, is_name, shown
+from ghofl.names import NAMES_ARE, is_name, shorten
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
 from ghofl.shapes import Float64
@@ -144,7 +144,7 @@ def schema_of_rows(
         if isinstance(column, Column):
             out.append(column)
         else:
-            left_out.append((shown(name, 80), column))
+            left_out.append((shorten(name, 80), column))
     if not out:
         reasons = "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]) or "there is none beside the labels"
         raise DatasetError(f"no column could be drafted: {reasons}.")

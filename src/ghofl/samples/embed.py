@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, Wanted, check_kind, cores, identity
+from ghofl.compute.threads import prefetch
+from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, ViewsRequest, check_kind, cores, identity
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.samples.base import Samples, digest_of
@@ -17,7 +18,6 @@ from ghofl.samples.journal import Journal
 from ghofl.samples.loading import Columns, load_encoder, load_samples
 from ghofl.samples.rows import Rows, save_rows
 from ghofl.shapes import Float32, Int64
-from ghofl.workers import prefetch
 
 Progress = Callable[[str, int, int], None]
 Bad = tuple[int, str]
@@ -80,7 +80,7 @@ def embed_file(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
 ) -> EmbeddedFile:
     """Embed the samples of some splits of `data` and write them to one file; a single split keeps no name in it."""
     samples = {name: load_samples(data, name, columns) for name in dict.fromkeys(splits)}

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, Wanted
+from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, ViewsRequest
 from ghofl.errors import DatasetError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.samples import base, huggingface, tables
 from ghofl.samples.base import Samples
 from ghofl.samples.rows import load_rows
@@ -75,7 +75,7 @@ def load_encoder(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
     dim: int | None = None,
 ) -> SampleEncoder:
     """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names.
@@ -169,7 +169,7 @@ def samples_in(
         return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
     asked = columns.text or columns.path
     raise DatasetError(
-        f"{path} has the columns {shown(', '.join(table), 200)}"
+        f"{path} has the columns {shorten(', '.join(table), 200)}"
         + (f" but not {asked!r}" if asked else "")
         + "; name the one to read with --text-column or --path-column."
     )

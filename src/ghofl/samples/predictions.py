@@ -62,7 +62,7 @@ def open_table(path: Path) -> Iterator[Write]:
         yield _delimited(sys.stdout, ",")
         sys.stdout.flush()
         return
-    with files.replacing(path) as file:
+    with files.open_to_replace(path) as file:
         if path.suffix == ".parquet":
             with _parquet(file, path) as write:
                 yield write

@@ -12,7 +12,7 @@ import numpy as np
 from safetensors import safe_open
 
 from ghofl.errors import EmbeddingsError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Encoder
 from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
 from ghofl.samples.damage import damage_as
@@ -164,7 +164,7 @@ def _columns(path: Path, size: int, split: str, column: str, ids: str) -> Iterat
     name = pick(names, column, EMBEDDING)
     if name is None or split or (ids and ids not in names):
         raise EmbeddingsError(
-            f"{path} has the columns {shown(', '.join(names), 200)} and no splits; expected a column {column or 'embedding'!r} "
+            f"{path} has the columns {shorten(', '.join(names), 200)} and no splits; expected a column {column or 'embedding'!r} "
             "of lists" + (f" and a column {ids!r} of ids." if ids else ".")
         )
     yield RowFile(rows, None, None, _column_blocks(path, size, name, ids))
@@ -188,7 +188,7 @@ def _ids(ids: str, suffix: str, names: list[str], path: Path) -> str:
     found = next((name for name in (ids + suffix, ids) if ids and name in names), "")
     if ids and not found:
         raise EmbeddingsError(
-            f"{path} holds {shown(', '.join(sorted(names)), 200)} but no ids {ids!r}; check --id-column."
+            f"{path} holds {shorten(', '.join(sorted(names)), 200)} but no ids {ids!r}; check --id-column."
         )
     return found
 

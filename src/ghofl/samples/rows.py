@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from ghofl import files
 from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Encoder, Recipe
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.samples.columnar import SUFFIXES, read_columns
@@ -83,7 +83,7 @@ def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) ->
         arrays["x" + suffix] = rows.x
         if rows.y is not None:
             arrays["y" + suffix] = rows.y
-    with files.replacing(path) as file:
+    with files.open_to_replace(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
 
 
@@ -169,7 +169,7 @@ def suffix_in(names: list[str], split: str, path: Path) -> str:
         if "x" + suffix in names:
             return suffix
     raise EmbeddingsError(
-        f"{path} holds {shown(', '.join(sorted(names)), 200) or 'nothing'}; expected an array x{wanted[0]}. "
+        f"{path} holds {shorten(', '.join(sorted(names)), 200) or 'nothing'}; expected an array x{wanted[0]}. "
         f"numpy.savez(path, x{wanted[0]}=embeddings, y{wanted[0]}=labels) writes one."
     )
 

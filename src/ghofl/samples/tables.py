@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ghofl.errors import DatasetError, GhoflError, MissingExtraError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.labels import each_label
 from ghofl.shapes import Shaped
 
@@ -72,7 +72,7 @@ def open_parquet(path: Path, error: type[GhoflError] = DatasetError) -> Iterator
     # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
     except (ArrowException, OSError, UnicodeDecodeError) as damage:
         raise error(
-            f"{path} is not a parquet file that can be read ({shown(str(damage).partition(chr(10))[0], 160)}); write it again."
+            f"{path} is not a parquet file that can be read ({shorten(str(damage).partition(chr(10))[0], 160)}); write it again."
         ) from None
 
 
@@ -181,7 +181,7 @@ def _delimited(path: Path, size: int) -> Iterator[dict[str, list[Any]]]:
                 raise DatasetError(f"{path} is empty; write the names of the columns in its first line.")
             if len(header) == 1 and ";" in header[0]:
                 raise DatasetError(
-                    f"{path} has one column, {shown(header[0], 200)!r}; separate columns by commas, or by tabs in a .tsv."
+                    f"{path} has one column, {shorten(header[0], 200)!r}; separate columns by commas, or by tabs in a .tsv."
                 )
             columns: dict[str, list[Any]] = {name: [] for name in header}
             if len(columns) < len(header):

@@ -121,7 +121,7 @@ class Runs:
         axes.set_ylabel(f"{y.replace('_', ' ')}, mean over seeds and range")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=6)
-        with files.replacing(path) as file:
+        with files.open_to_replace(path) as file:
             figure.savefig(file, format=path.suffix.lstrip(".") or "png")
 
     def _most_varied(self) -> str:
@@ -173,7 +173,7 @@ def _value(key: str | None, text: Any) -> Any:
     if key is None or not isinstance(text, str):
         raise DatasetError(f"a row has more or fewer columns than the first line: {text!r}")
     if key in _TEXTS or text == "":
-        return files.as_written(text) if key in _TEXTS else None
+        return files.unescape_formula(text) if key in _TEXTS else None
     if text in ("True", "False"):
         return text == "True"
     return int(text) if text.lstrip("-").isdigit() else float(text)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ghofl.errors import SiteError
 from ghofl.features import Features
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.samples import load_rows
 from ghofl.simulation import partition
@@ -35,7 +35,7 @@ class SimulatedSite:
         """The site with a node's partition number, with its part of the run's rows."""
         unknown = sorted(key for key in run if key.startswith("simulated-") and key not in RUN_KEYS)
         if unknown:
-            raise SiteError(f"unknown run-config key {shown(unknown[0], 40)}; known are {', '.join(RUN_KEYS)}.")
+            raise SiteError(f"unknown run-config key {shorten(unknown[0], 40)}; known are {', '.join(RUN_KEYS)}.")
         path = run.get("simulated-embeddings", "")
         if not isinstance(path, str) or not path or "\0" in path:
             raise SiteError(

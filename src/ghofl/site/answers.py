@@ -21,7 +21,7 @@ from contextlib import suppress
 from ghofl import secure
 from ghofl.errors import GhoflError, PolicyError
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError
@@ -56,7 +56,7 @@ def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Lette
     """A site's answer to a query; a refusal names the site and says nothing about its rows."""
     try:
         query = with_recipe(query, site)  # before anybody has to wait for it
-        with memory.alone():
+        with memory.lock():
             try:
                 check_fields(query)
                 reply = _ANSWERS[action](query, site, memory)
@@ -83,7 +83,7 @@ def refusal(error: Exception, name: str = "") -> Letter:
     is_expected = isinstance(error, GhoflError | OSError)
     steps = "" if is_expected else "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
     # An error may quote what somebody else wrote, which must not look like lines of this log.
-    log.error("%s does not answer: %s%s", name or "This node", shown(error, LONGEST_SHOWN) or repr(error), steps)
+    log.error("%s does not answer: %s%s", name or "This node", shorten(error, LONGEST_SHOWN) or repr(error), steps)
     return Letter({"status": "refused", "why": text_for_outside(error)} | ({"site": name} if name else {}))
 
 

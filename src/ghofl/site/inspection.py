@@ -140,7 +140,7 @@ def inspect(
     site.check_recipe(recipe)
     site.conditions().peer_keys()
     memory = site.memory()
-    with memory.alone():  # a node may be answering a query just now
+    with memory.lock():  # a node may be answering a query just now
         rows, parcel = rows_now(site, recipe), None if again else recall(memory, recipe)
         rules = () if rows is None else site.conditions().disclosure.verdicts(rows.moments, recipe)
         if tell is not None and recipe.privacy.epsilon is None:  # a refusal to the server says less than this
@@ -172,7 +172,7 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
     """Allow a site that has revealed further rounds of these sites; without `confirm`, only say what that means."""
     site.check_recipe(recipe)
     memory = site.memory()
-    with memory.alone():
+    with memory.lock():
         history, parcel = History.load(memory), recall(memory, recipe)
         if not history.reveals:
             raise SiteError(

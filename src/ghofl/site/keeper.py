@@ -27,7 +27,7 @@ from typing import BinaryIO
 
 from ghofl import files
 from ghofl.errors import BusyError, MessageError, PolicyError, SiteError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.site import post
 from ghofl.site.answers import ACTIONS, answer, refusal
 from ghofl.site.history import History
@@ -140,7 +140,7 @@ class Keeper:
         """
         memory = self.site.memory()
         with _only_keeper(Path(self.site.folder)), _open_socket(self.site) as listener:
-            with memory.alone():
+            with memory.lock():
                 History.load(memory)
             log.info("The keeper of %s answers at %s", self.site.name, self.site.socket)
             ready()
@@ -166,7 +166,7 @@ class Keeper:
             with link:
                 self._converse(link)
         except (OSError, MessageError) as error:
-            log.warning("A connection was closed: %s", shown(error))
+            log.warning("A connection was closed: %s", shorten(error))
         except Exception:
             log.exception("A connection was closed")
         finally:

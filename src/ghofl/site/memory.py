@@ -17,7 +17,7 @@ class Memory(Protocol):
 
     is_lasting: bool
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only process that reads and writes here while a block runs; wait for another, or raise."""
         ...
 
@@ -50,9 +50,9 @@ class FolderMemory:
     def __init__(self, folder: str | Path) -> None:
         self.folder = files.own_folder(folder)
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only process at work in the folder while a block runs; wait for another one up to ten minutes."""
-        return files.alone(self.folder, PATIENCE)
+        return files.lock(self.folder, PATIENCE)
 
     def get(self, name: str) -> bytes | None:
         """The bytes under a name, or None."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ghofl.compute import arrays
+from ghofl.compute.threads import prefetch
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.errors import EmbeddingsError
 from ghofl.features import Clipping, Features
@@ -19,9 +21,7 @@ from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Bool, Int64, Num, Shaped
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.site.version import RowVersion
-from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
-from ghofl.workers import prefetch
 
 Progress = Callable[[str, int, int], None]
 BLOCK = 4096
@@ -210,7 +210,7 @@ def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _copy(x: np.ndarray) -> np.ndarray:
     """A copy of rows of a mapped file; the file's pages are released, because it may be larger than memory."""
     out = np.array(x)
-    arrays.forget(x)
+    arrays.evict(x)
     return out
 
 

@@ -25,7 +25,7 @@ def record_report(site: Site, recipe: Recipe, rows: Int64[np.ndarray, " classes"
     policy, memory = site.conditions(), site.memory()
     least = policy.disclosure.number("class_rows")
     key = hashlib.sha256(report).hexdigest()
-    with memory.alone():
+    with memory.lock():
         history = History.load(memory)
         if any(release.key == key for release in history.releases):
             return

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ghofl.statistics.arrays import pieces
+from ghofl.compute.arrays import pieces
 from ghofl.statistics.statistic import Block, Rows, Statistic
 from ghofl.statistics.triangles import add_products, diagonal, sketched, triangle
 

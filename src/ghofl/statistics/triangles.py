@@ -5,9 +5,9 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from ghofl.compute.arrays import evict
+from ghofl.compute.threads import parallel_for
 from ghofl.shapes import Bool, Float, Int, Int64, Integer, Num
-from ghofl.statistics.arrays import forget
-from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
@@ -115,7 +115,7 @@ def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, "
             out = packed[starts[left] : starts[left] + len(entries)]
             np.add(out, entries, out=out, casting="unsafe", dtype=np.int64)
 
-        each(add, range(0, dim, panel))
+        parallel_for(add, range(0, dim, panel))
 
 
 def _exact_blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, type]]:
@@ -172,9 +172,9 @@ def sketched(
         else:
             r = sketch.astype(np.int64)
             out[c] = packed(r.T @ unpacked(entries, dim) @ r)
-        forget(entries)
+        evict(entries)
 
-    each(work, range(len(by_class)))
+    parallel_for(work, range(len(by_class)))
     return out
 
 

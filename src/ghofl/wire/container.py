@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.files import FileBytes
-from ghofl.statistics import arrays
 from ghofl.wire import packing
 
 # The number types of safetensors, in the order in which it writes their tensors.

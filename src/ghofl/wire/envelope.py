@@ -21,13 +21,13 @@ import numpy as np
 from safetensors.numpy import save as save_safetensors
 
 from ghofl import files
+from ghofl.compute import arrays
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
-from ghofl.statistics import arrays
 from ghofl.wire import container, packing
 
 SCHEMA = 1
@@ -134,7 +134,7 @@ def write_sealed(
     order = [*container.KINDS]
     listed = dict(sorted(tensors.items(), key=lambda item: (order.index(item[1].kind), item[0])))
     full, digest = {"schema": SCHEMA, **header}, hashlib.sha256()
-    with files.replacing(path, mode) as file:
+    with files.open_to_replace(path, mode) as file:
         _write_hashed(file, digest, _file_header({**full, "sha256": NO_DIGEST}, listed))
         for each in listed.values():
             for piece in each.content:
@@ -194,7 +194,7 @@ def open_envelope(
     tensors, metadata, start = container.read_header(data, kind, max_header)
     header = _ghofl_header(metadata, kind)
     if set(header) - optional != fields:
-        came = shown(sorted(header)[:20], 400)
+        came = shorten(sorted(header)[:20], 400)
         raise MessageError(f"the {kind}'s header has the fields {came}; expected {sorted(fields)}.")
     container.check_coverage(tensors, len(data) - start)
     return Envelope(header, {name: container.tensor(name, info, data, start) for name, info in tensors.items()}, data)
@@ -252,14 +252,14 @@ def decode_into(
 def _check_count(opened: Envelope, rows: int) -> None:
     said = opened.header.get("rows")
     if rows != said:
-        raise MessageError(f"the header counts {shown(said, 40)} rows and the moments {rows}.")
+        raise MessageError(f"the header counts {shorten(said, 40)} rows and the moments {rows}.")
 
 
 def check_body(opened: Envelope, layout: Layout) -> None:
     """Raise unless the tensors are those of the layout, and the bytes the ones that the header was written for."""
     expected = {f"{name}.{part}" for name in layout.shapes for part in ("codes", "data")}
     if set(opened.body) != expected:
-        came = shown(sorted(opened.body)[:12], 400)
+        came = shorten(sorted(opened.body)[:12], 400)
         raise MessageError(f"tensors {came} came; layout {layout} has {sorted(expected)}.")
     check_seal(opened.header, opened.data)
 
@@ -269,7 +269,7 @@ def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
     here, there = recipe.fingerprint, header.get("recipe")
     if here != there:
         raise MessageError(
-            f"the message was made with recipe {shown(there, 12)} and this is {here[:12]}…; "
+            f"the message was made with recipe {shorten(there, 12)} and this is {here[:12]}…; "
             "all sites use one recipe file, so give this site that file and let it send again."
         )
 
@@ -291,17 +291,17 @@ def _check_layout(came: Any, layout: Layout) -> None:
         return
     if isinstance(came, dict) and came.get("matrices") != expected["matrices"]:
         raise MessageError(
-            f"the message claims matrices in the form {shown(came.get('matrices'), 40)!r}; second moments are symmetric and "
+            f"the message claims matrices in the form {shorten(came.get('matrices'), 40)!r}; second moments are symmetric and "
             "travel as their 'upper triangle'."
         )
-    raise MessageError(f"the message has layout {shown(came, 200)} and the recipe has {expected}.")
+    raise MessageError(f"the message has layout {shorten(came, 200)} and the recipe has {expected}.")
 
 
 def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     header = container.read_json(metadata["ghofl"], "ghofl's metadata")
     schema = header.get("schema")
     if type(schema) is not int or schema < 1:
-        raise MessageError(f"schema {shown(schema, 40)!r} is not a version of this format.")
+        raise MessageError(f"schema {shorten(schema, 40)!r} is not a version of this format.")
     if schema > SCHEMA:
         raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
     if header.get("kind") != kind:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RosterError
 from ghofl.moments import INT64_MAX, Layout
 from ghofl.recipe import Recipe
-from ghofl.wire.roster import Aside, Entry
+from ghofl.wire.roster import Entry, Quarantined
 
 SMALL = 2**30  # bytes of moments to which a file of any size may unpack
 EXPANSION = 256  # and how many times its own size a larger one
@@ -28,7 +28,7 @@ def check_expansion(layout: Layout, size: int) -> None:
         )
 
 
-def check_use(recipe: Recipe, roster: Sequence[Entry], rows: int, aside: Sequence[Aside]) -> None:
+def check_use(recipe: Recipe, roster: Sequence[Entry], rows: int, aside: Sequence[Quarantined]) -> None:
     """Raise unless a total of these sites may be released or built from."""
     check_cohort(recipe, len(roster))
     check_share(recipe, roster, rows)
@@ -48,7 +48,7 @@ def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
             )
 
 
-def check_quarantine(recipe: Recipe, aside: Sequence[Aside]) -> None:
+def check_quarantine(recipe: Recipe, aside: Sequence[Quarantined]) -> None:
     """Raise when a total under an epsilon leaves messages out by what is in them: who is in it would have no noise."""
     if aside and recipe.privacy.epsilon is not None:
         raise PrivacyError(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
 from ghofl.moments import Moments
-from ghofl.names import is_hex, is_site_name, shown
+from ghofl.names import is_hex, is_site_name, shorten
 from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
@@ -45,7 +45,7 @@ class Entry:
 class Sites:
     """Who is in a total that grows: each message and each site once."""
 
-    def __init__(self, roster: Iterable[Entry] = (), quarantined: tuple["Aside", ...] = ()) -> None:
+    def __init__(self, roster: Iterable[Entry] = (), quarantined: tuple["Quarantined", ...] = ()) -> None:
         self._roster: dict[str, Entry] = {}
         self._quarantined, self._is_closed = quarantined, False
         self._names: set[str] = set()
@@ -85,7 +85,7 @@ class Sites:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class Quarantined:
     """A message that came and was left out of a total, and why."""
 
     id: str
@@ -98,11 +98,11 @@ class Aside:
         return self.site or self.id[:8]
 
 
-def quarantined_in(header: Mapping[str, Any]) -> tuple[Aside, ...]:
+def quarantined_in(header: Mapping[str, Any]) -> tuple[Quarantined, ...]:
     lines = header.get("quarantined", [])
     if not isinstance(lines, list) or not all(_is_aside(line) for line in lines):
         raise MessageError("what the total says about quarantined sites is damaged; make it again from its messages.")
-    return tuple(Aside(line[0], line[1], shown(line[2], WHY_LENGTH)) for line in lines)
+    return tuple(Quarantined(line[0], line[1], shorten(line[2], WHY_LENGTH)) for line in lines)
 
 
 def _is_aside(line: Any) -> bool:
@@ -116,7 +116,7 @@ def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict
     return {
         "roster": roster_in(header, moments),
         "guarantee": guarantee_in(header, recipe),
-        "small_classes": small_in(header, len(recipe.classes)),
+        "small_classes": small_classes_in(header, len(recipe.classes)),
         "quarantined": quarantined_in(header),
     }
 
@@ -151,7 +151,7 @@ def recipe_in(header: Mapping[str, Any]) -> Recipe:
     try:
         return Recipe.from_toml(str(header.get("recipe_toml", "")))
     except RecipeError as error:
-        raise MessageError(f"the total carries a recipe that does not work: {shown(error, 300)}") from None
+        raise MessageError(f"the total carries a recipe that does not work: {shorten(error, 300)}") from None
 
 
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
@@ -162,7 +162,7 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
     try:
         guarantee = Guarantee.from_dict(values)
     except PrivacyError as error:
-        raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
+        raise MessageError(f"the guarantee in the file is damaged: {shorten(error, 300)}") from None
     own = None if plan is None or not 1 <= guarantee.releases <= MAX_RELEASES else plan.guarantee
     if own is None or not guarantee.agrees_with(
         own if guarantee.releases == 1 else compose([own] * guarantee.releases)
@@ -172,7 +172,7 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
     return replace(guarantee, assumptions=own.assumptions)
 
 
-def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
+def small_classes_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
     values = header.get("small_classes")
     if values is None:
         return None

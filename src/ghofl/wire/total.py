@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import MessageError, PrivacyError, RosterError, errors_about
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.notebook import Shown, bars, some
+from ghofl.notebook import Printable, abbreviate, bars
 from ghofl.privacy import (
     Guarantee,
     MinCount,
@@ -31,14 +32,13 @@ from ghofl.privacy import (
 )
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
-from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
 from ghofl.wire.batch import Batch, shaped
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Aside, Entry, Sites, kept_in, list_names, recipe_in
+from ghofl.wire.roster import Entry, Quarantined, Sites, kept_in, list_names, recipe_in
 
 MAX_TOTAL_HEADER = 512 * 2**20
 FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
@@ -46,7 +46,7 @@ OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Total(Shown):
+class Total(Printable):
     """The sum of some sites' moments, with the recipe they share and the roster of who is inside.
 
     Guarantees
@@ -72,7 +72,7 @@ class Total(Shown):
     roster: tuple[Entry, ...] = field(default=())
     guarantee: Guarantee | None = None
     small_classes: MinCount | None = None
-    quarantined: tuple[Aside, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
 
     @classmethod
     def of(cls, messages: Iterable[Message], recipe: Recipe) -> "Total":
@@ -140,7 +140,7 @@ class Total(Shown):
             )
 
     def _facts(self) -> dict[str, object]:
-        sites, classes = some([e.name for e in self.roster]), some(self.recipe.classes)
+        sites, classes = abbreviate([e.name for e in self.roster]), abbreviate(self.recipe.classes)
         noise = {} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}
         about = {"sites": sites, **self.moments._facts(), "classes": classes, **noise}
         return {**about, "recipe": f"{self.recipe.fingerprint[:12]}…"}

@@ -60,7 +60,7 @@ class RunFolder:
         self.path, self.recipe = files.own_folder(path), recipe
         self._lock = ExitStack()
         try:
-            self._lock.enter_context(files.alone(self.path, MOMENT))
+            self._lock.enter_context(files.lock(self.path, MOMENT))
         except BusyError:
             raise FederationError(
                 f"another server is at work in {path}; wait for it, or give another folder."

@@ -11,7 +11,7 @@ from ghofl.heads.rules.base import Rule, check_arrays
 from ghofl.heads.rules.composed import SKETCH, Mapped, Standardised, Summed, key_of
 from ghofl.heads.rules.linear import Cosine, Diagonal, Factored, Linear
 from ghofl.heads.rules.quadratic import LowRank, Quadratic
-from ghofl.names import shown
+from ghofl.names import shorten
 
 LEAVES: dict[str, type] = {rule.kind: rule for rule in (Linear, Factored, Cosine, Diagonal, Quadratic, LowRank)}
 DEEPEST, MOST, LONGEST = 8, 64, 40  # rules within rules, rules of a sum, letters of a rule's name
@@ -45,7 +45,7 @@ class _Reader:
             return self._mapped(inner[0], inner[1], part, dim, depth)
         if kind in (Summed.kind, Standardised.kind) and 0 < len(inner) <= MOST and all(map(_is_part, inner)):
             return self._several(Summed if kind == Summed.kind else Standardised, inner, part, dim, depth)
-        raise HeadError(f"its rule is {shown(form, 60)}, which is not known here")
+        raise HeadError(f"its rule is {shorten(form, 60)}, which is not known here")
 
     def _leaf(self, kind: type, part: str, dim: int) -> Rule:
         found = self._claim(part, *(f.name for f in fields(kind)))

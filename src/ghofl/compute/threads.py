@@ -21,14 +21,14 @@ T = TypeVar("T")
 _free = threading.Lock()  # held while threads are at work: other callers then work without threads
 
 
-def each(work: Callable[[T], object], pieces: Iterable[T]) -> None:
+def parallel_for(work: Callable[[T], object], pieces: Iterable[T]) -> None:
     """Call `work` with every piece, on as many threads as the BLAS may use; an error in one of them is raised here.
 
-    Pieces must not write to the same place. If a piece, or another thread in the meantime, calls `each` itself, those
+    Pieces must not write to the same place. If a piece, or another thread in the meantime, calls `parallel_for` itself, those
     pieces run one after another.
 
     >>> out = [0, 0, 0]
-    >>> each(lambda i: out.__setitem__(i, i * i), range(3))
+    >>> parallel_for(lambda i: out.__setitem__(i, i * i), range(3))
     >>> out
     [0, 1, 4]
     """

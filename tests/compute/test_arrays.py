@@ -11,11 +11,11 @@ import pytest
 
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Message, Moments, MomentsBuilder, Privacy, Recipe, Total
 from ghofl import classifier as classifier_module
+from ghofl.compute import arrays
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.parts import Part, Place, merge, part_of
-from ghofl.statistics import arrays
 from ghofl.wire.container import load_arrays
 from ghofl.wire.total import Aggregator
 
@@ -115,7 +115,7 @@ def test_forgetting_loses_nothing_that_was_written():
     array = arrays.zeros((3, 5000), most=1)
     array[:] = np.arange(15_000).reshape(3, 5000)
     for part in (array[1], array, array[2, 100:]):
-        arrays.forget(part)
+        arrays.evict(part)
     assert np.array_equal(array, np.arange(15_000).reshape(3, 5000))
 
 

@@ -8,14 +8,15 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from federations import integer_rows
-from ghofl import HEADS, Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe, workers
+from ghofl import HEADS, Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe
+from ghofl.compute import threads as compute_threads
 from ghofl.site.outgoing import Embedded, count
 
 
 @pytest.fixture
 def on_threads(monkeypatch):
     """As many threads as a test asks for, whatever the machine and its settings."""
-    return lambda threads: monkeypatch.setattr(workers, "blas_threads", lambda: threads)
+    return lambda threads: monkeypatch.setattr(compute_threads, "blas_threads", lambda: threads)
 
 
 def test_every_piece_is_worked_on_once(on_threads):
@@ -25,22 +26,22 @@ def test_every_piece_is_worked_on_once(on_threads):
     def count_up(i):
         out[i] += 1
 
-    workers.each(count_up, range(1000))
+    compute_threads.parallel_for(count_up, range(1000))
     assert (out == 1).all()
 
 
 def test_as_many_threads_work_as_the_blas_may_use(on_threads):
     on_threads(3)
     together = threading.Barrier(3, timeout=10)  # breaks unless three threads come to it
-    workers.each(lambda _: together.wait(), range(3))
+    compute_threads.parallel_for(lambda _: together.wait(), range(3))
 
 
 def test_products_of_a_worker_run_on_one_thread_and_afterwards_on_as_many_as_before(on_threads):
-    before, seen = workers.blas_threads(), []
+    before, seen = compute_threads.blas_threads(), []
     on_threads(2)
-    libraries = workers._blas().lib_controllers
-    workers.each(lambda _: seen.append([library.num_threads for library in libraries]), range(8))
-    with workers.one_thread():
+    libraries = compute_threads._blas().lib_controllers
+    compute_threads.parallel_for(lambda _: seen.append([library.num_threads for library in libraries]), range(8))
+    with compute_threads.one_thread():
         seen.append([library.num_threads for library in libraries])
     assert seen == [[1] * len(libraries)] * 9
     assert max(library.num_threads for library in libraries) == before
@@ -52,10 +53,10 @@ def test_work_inside_work_is_done_one_after_another(on_threads):
 
     def outer(_):
         inner: set[int] = set()
-        workers.each(lambda _: inner.add(threading.get_ident()), range(20))
+        compute_threads.parallel_for(lambda _: inner.add(threading.get_ident()), range(20))
         seen.append(inner)
 
-    workers.each(outer, range(4))
+    compute_threads.parallel_for(outer, range(4))
     assert [len(inner) for inner in seen] == [1, 1, 1, 1]
 
 
@@ -70,17 +71,17 @@ def test_an_error_in_a_piece_is_raised_and_ends_the_work(on_threads, threads):
         done.append(i)
 
     with pytest.raises(LookupError, match="piece 3"):
-        workers.each(fail_at_three, range(100_000))
+        compute_threads.parallel_for(fail_at_three, range(100_000))
     assert len(done) < 100_000
-    workers.each(done.append, range(2))  # and the threads are free again
+    compute_threads.parallel_for(done.append, range(2))  # and the threads are free again
     assert done[-2:] in ([0, 1], [1, 0])
 
 
-def test_workers_see_how_their_caller_wants_errors_of_floats(on_threads):
+def test_threads_see_how_their_caller_wants_errors_of_floats(on_threads):
     on_threads(2)
     with np.errstate(divide="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        workers.each(lambda _: np.log(np.zeros(2)), range(50))
+        compute_threads.parallel_for(lambda _: np.log(np.zeros(2)), range(50))
 
 
 def test_items_made_ahead_come_in_order_and_errors_where_they_happen():
@@ -91,13 +92,13 @@ def test_items_made_ahead_come_in_order_and_errors_where_they_happen():
 
     got = []
     with pytest.raises(LookupError, match="the third"):
-        got.extend(workers.prefetch(items()))  # extend keeps what came before the error
+        got.extend(compute_threads.prefetch(items()))  # extend keeps what came before the error
     assert got == [1, 2]
 
 
 def test_the_limit_of_threads_that_a_user_sets_is_kept():
     with threadpool_limits(1):
-        assert workers.blas_threads() == 1
+        assert compute_threads.blas_threads() == 1
 
 
 @pytest.mark.slow
@@ -108,9 +109,9 @@ def test_any_number_of_threads_gives_the_same_moments(seed, statistics, sketch):
     matrix = rng.choice([-1, 1], size=(150, 3)) if sketch else None
     x, y = integer_rows(rng, layout, 700)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workers, "blas_threads", lambda: 1)
+        patch.setattr(compute_threads, "blas_threads", lambda: 1)
         alone = Moments.of(x, y, layout, matrix)
-        patch.setattr(workers, "blas_threads", lambda: 4)
+        patch.setattr(compute_threads, "blas_threads", lambda: 4)
         assert Moments.of(x, y, layout, matrix).sha256 == alone.sha256
 
 

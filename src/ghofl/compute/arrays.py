@@ -81,7 +81,7 @@ def is_mapped(array: np.ndarray) -> bool:
     return _map(array) is not None
 
 
-def forget(array: np.ndarray) -> None:
+def evict(array: np.ndarray) -> None:
     """Let go of the memory that holds entries of an array in a file; they are read again when they are used again.
 
     Nothing happens to an array in memory, and nothing is lost of one in a file.
@@ -109,7 +109,7 @@ def pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
         some = tuple(array[start : start + step] for array in arrays)
         yield some
         for array in some:
-            forget(array)
+            evict(array)
 
 
 def copies(blocks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -120,10 +120,10 @@ def copies(blocks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return out
 
 
-def computed(work: Callable[..., np.ndarray], *given: np.ndarray) -> np.ndarray:
+def map_entries(work: Callable[..., np.ndarray], *given: np.ndarray) -> np.ndarray:
     """What `work` makes of arrays of one shape, entry by entry, in an array of its own of that shape and kind.
 
-    >>> computed(np.add, np.array([1, 2]), np.array([10, 20]))
+    >>> map_entries(np.add, np.array([1, 2]), np.array([10, 20]))
     array([11, 22])
     """
     if not any(map(is_mapped, given)):
