@@ -106,7 +106,7 @@ def _network(weights: Path) -> torch.nn.Module:
     from ghofl.encoders import checkpoints
 
     network = models.mobilenet_v2(weights=None)
-    checkpoints.fit(network, checkpoints.read(weights), "classifier.1", weights)
+    checkpoints.load_weights(network, checkpoints.read(weights), "classifier.1", weights)
     network.classifier = torch.nn.Identity()
     return network.eval()
 

@@ -33,10 +33,10 @@ from ghofl.privacy import (
     NoiseStream,
     as_vector,
     before_noise,
+    draw_noise,
     entry_bound,
     from_vector,
     length,
-    noisy,
     plan_of,
     protect,
     sensitivity,
@@ -306,7 +306,7 @@ def test_rows_beyond_the_limit_are_cut_under_epsilon_and_one_more_moves_nothing_
         moved = np.abs(more.blocks[name] - fewer.blocks[name])
         assert (np.abs(block - cut_fewer.blocks[name]) <= moved).all()
     assert cut.counts.max() == 10 < more.counts.max()
-    assert np.abs(as_vector(noisy(cut, recipe), recipe)).max() <= entry_bound(recipe)
+    assert np.abs(as_vector(draw_noise(cut, recipe), recipe)).max() <= entry_bound(recipe)
     few = moments_of(recipe, x[:10], y[:10])
     assert before_noise(few, recipe) == few
 

@@ -18,7 +18,7 @@ from ghofl.errors import ClippingWarning, DatasetError, RecipeError, SampleError
 from ghofl.features import Features
 from ghofl.planning.assembly import assemble
 from ghofl.recipe import Column, RecipeOptions, Schema, Table
-from ghofl.recipe.schema import plain
+from ghofl.recipe.schema import to_plain
 from ghofl.samples import rows_for, table_rows
 from ghofl.samples.drafting import is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
 from ghofl.samples.from_schema import columns_of
@@ -334,7 +334,7 @@ def test_rare_levels_share_one_level_at_every_site_and_nothing_is_outside():
     assert rows.x.sum(axis=0).tolist() == [12, 11, 40]
     elsewhere = table_rows({"tires": ["999/99", "175/70"] * 20}, table, labelled=False)  # a new level, and no refusal
     assert elsewhere.x.sum(axis=0).tolist() == [20, 0, 20]
-    assert Table.from_dict(plain(table)) == table
+    assert Table.from_dict(to_plain(table)) == table
 
 
 def test_a_listed_level_can_be_the_one_for_the_rest_and_words_for_missing_still_mean_missing():

@@ -37,7 +37,7 @@ from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
 from ghofl.shapes import Bool, Float, Int64, Shaped
 from ghofl.wire.container import load_arrays
-from ghofl.wire.envelope import Streamed, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
+from ghofl.wire.envelope import StreamedTensor, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
@@ -279,7 +279,7 @@ class Classifier(Printable):
 
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file, a piece at a time where it is larger than memory."""
-        write_sealed(path, {name: Streamed.of(a) for name, a in self._arrays().items()}, self._header())
+        write_sealed(path, {name: StreamedTensor.of(a) for name, a in self._arrays().items()}, self._header())
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":

@@ -58,7 +58,7 @@ def _load_local(name: str, weights: str | Path) -> tuple[Any, bool]:
     path = str(network.pretrained_cfg.get("classifier", "fc"))
     if f"{path}.weight" in state:
         network = timm.create_model(name, pretrained=False, num_classes=len(state[f"{path}.weight"])).eval()
-    return network, checkpoints.fit(network, state, path, weights)
+    return network, checkpoints.load_weights(network, state, path, weights)
 
 
 def _preprocessing(config: dict[str, Any], fit: str | None) -> Preprocessing:

@@ -79,7 +79,7 @@ def _load_local(name: str, weights: str | Path) -> tuple[nn.Module, bool]:
         path = last_linear(models.get_model(name, weights=None))[0]
     classes = len(state[f"{path}.weight"]) if f"{path}.weight" in state else EVERY_CLASS
     network = models.get_model(name, weights=None, num_classes=classes).eval()
-    return network, checkpoints.fit(network, state, path, weights)
+    return network, checkpoints.load_weights(network, state, path, weights)
 
 
 def _replace(network: nn.Module, path: str, module: nn.Module) -> None:

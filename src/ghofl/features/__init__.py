@@ -2,13 +2,13 @@
 
 from ghofl.features.features import Features, transform
 from ghofl.features.fitting import fit_grid, flat_features, usual_length
-from ghofl.features.grid import TOLERATED_CLIPPING, Clipped, Clipping, radius_of, shift_of, unit_of, unit_scale
+from ghofl.features.grid import TOLERATED_CLIPPING, ClipCount, Clipping, radius_of, shift_of, unit_of, unit_scale
 from ghofl.features.radius import clip_rows, grid_radius
 from ghofl.features.signs import exact_product, rademacher
 
 __all__ = [
     "TOLERATED_CLIPPING",
-    "Clipped",
+    "ClipCount",
     "Clipping",
     "Features",
     "clip_rows",

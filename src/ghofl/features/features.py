@@ -21,7 +21,7 @@ import numpy as np
 
 from ghofl.compute.threads import parallel_for
 from ghofl.errors import EmbeddingsError
-from ghofl.features.grid import Clipped, Clipping, radius_of, shift_of, unit_of
+from ghofl.features.grid import ClipCount, Clipping, radius_of, shift_of, unit_of
 from ghofl.features.radius import clip_rows
 from ghofl.features.signs import exact_product, rademacher
 from ghofl.recipe import Recipe
@@ -208,4 +208,4 @@ def _clip(values: Num[np.ndarray, "n k"], bound: int, space: str) -> tuple[Int16
     if reach > 1:
         clipped = int(np.count_nonzero(np.abs(values) > bound))
         values = np.clip(values, -bound, bound)
-    return values.astype(np.int16), Clipping(**{space: Clipped(values.size, clipped, reach)})
+    return values.astype(np.int16), Clipping(**{space: ClipCount(values.size, clipped, reach)})

@@ -54,7 +54,7 @@ class Exact(ClassCovariances):
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
-        out = triangles.unpacked(self.packed[c], len(mean), np.dtype(np.float64))
+        out = triangles.unpack_triangle(self.packed[c], len(mean), np.dtype(np.float64))
         arrays.evict(self.packed[c])
         out -= n * np.outer(mean, mean)
         out *= self.unit**2 / (n - 1.0)

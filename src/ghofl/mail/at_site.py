@@ -35,4 +35,4 @@ def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -
         raise PolicyError(str(reply.fields.get("why", "this site does not answer.")))
     own = {key: reply.fields[key] for key in ("key", "known", "signature") if key in reply.fields}
     letter = Letter({"action": action, "round": round_id, "site": site.name, **own}, reply.payload)
-    return letters.signed(letter, Identity(memory.get(f"round/{round_id}/identity") or b""))
+    return letters.sign_letter(letter, Identity(memory.get(f"round/{round_id}/identity") or b""))

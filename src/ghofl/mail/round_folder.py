@@ -97,7 +97,7 @@ class RoundFolder:
                 f"{path} is of another round; this one is {here.round_id[:8]}…. Give a letter of this one."
             )
         try:
-            letters.check_signed(letter, _key(here, name, letter), name)
+            letters.check_signature(letter, _key(here, name, letter), name)
             return name if here.receive(name, action, letter) else ""
         except GhoflError as error:
             raise MessageError(f"{path}: {error}") from None

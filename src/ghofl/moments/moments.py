@@ -17,7 +17,7 @@ from ghofl.moments.layout import Layout
 from ghofl.notebook import Printable
 from ghofl.shapes import Int, Int64, Integer
 from ghofl.statistics import INT64_MAX, STATISTICS
-from ghofl.statistics.triangles import apply, unpacked
+from ghofl.statistics.triangles import apply, unpack_triangle
 
 HALF = 32  # bits of the two halves that a `CutSum` holds
 
@@ -118,15 +118,15 @@ class Moments(Printable):
 
     def pooled(self) -> Int64[np.ndarray, "dim dim"]:
         """B as a full matrix, stored or summed from S over classes."""
-        return unpacked(self.block("B"), self.layout.dim)
+        return unpack_triangle(self.block("B"), self.layout.dim)
 
     def by_class(self, c: int) -> Int64[np.ndarray, "dim dim"]:
         """S_c as a full matrix."""
-        return unpacked(self.block("S")[c], self.layout.dim)
+        return unpack_triangle(self.block("S")[c], self.layout.dim)
 
     def block(self, statistic: str, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> Int64[np.ndarray, "..."]:
         """The entries of a statistic as they are stored, or as they follow from its parent."""
-        self.require(statistic)
+        self.check_has(statistic)
         record, source = STATISTICS[statistic], self.layout.source(statistic)
         if source == statistic:
             return self.blocks[statistic]
@@ -135,7 +135,7 @@ class Moments(Printable):
 
     def of_sketch(self, sketch: Int[np.ndarray, "dim sketch"]) -> "Moments":
         """The moments (N, A, S) of the sketch z = Rᵀx: sums follow from A; second moments are Z, or follow from S."""
-        self.require("Z")
+        self.check_has("Z")
         layout = Layout(self.layout.classes, sketch.shape[1], ("S",), bound=self.layout.bound * self.layout.dim)
         sums = np.ascontiguousarray(apply(self.sums, sketch.astype(np.int64)))
         return Moments(layout, {"N": self.counts, "A": sums, "S": self.block("Z", sketch)})
@@ -148,13 +148,13 @@ class Moments(Printable):
             )
         is_given = sketch is not None and sketch.shape[1] == layout.sketch
         if layout.sketch and not is_given:
-            self.require("Z")
+            self.check_has("Z")
             raise LayoutError(
                 f"layout {layout} needs its sketch matrix, {layout.dim} × {layout.sketch}; give Features.of(recipe).sketch."
             )
         return Moments(layout, {name: self.block(name, sketch) for name in layout.shapes})
 
-    def require(self, statistic: str) -> None:
+    def check_has(self, statistic: str) -> None:
         """Raise `MissingStatisticError` unless the statistic is there or can be derived."""
         if not self.layout.has(statistic):
             raise MissingStatisticError(

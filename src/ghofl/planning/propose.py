@@ -183,7 +183,7 @@ def _masked_bytes(recipe: Recipe, rows: int) -> float:
     reach = 1 if is_kept else layout.dim
     largest = max(layout.bound**2, *(record.largest(layout.bound, reach) for record in layout.records))
     try:
-        width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest).width
+        width = Ring.for_sum(MASKED_SITES, MASKED_ROWS * largest).width
     except RingError:
         return np.inf
     return ROUND_BYTES + layout.entries * width

@@ -81,7 +81,7 @@ class NoisePlan:
         sigma = self.sigmas[name] / (sqrt(2.0) if off_diagonal else 1.0)
         if self.mechanism == "distributed":
             return lattice.share_sigma(sigma, self.min_cohort)
-        return lattice.on_lattice(sigma)
+        return lattice.lattice_sigma(sigma)
 
     def deviation(self, name: str, messages: int = 1, off_diagonal: bool = False) -> float:
         """The standard deviation of the noise in a total of this many messages."""
@@ -101,7 +101,7 @@ class NoisePlan:
     def guarantee(self) -> Guarantee:
         """What the release promises."""
         shares = self.draws
-        epsilon, delta = lattice.discrete(self.epsilon, self.delta, self.layout.entries, shares)
+        epsilon, delta = lattice.discrete_promise(self.epsilon, self.delta, self.layout.entries, shares)
         return Guarantee(
             epsilon=epsilon,
             delta=delta,

@@ -19,7 +19,7 @@ from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name, shorten
 from ghofl.notebook import Printable, abbreviate
 from ghofl.recipe import toml
-from ghofl.recipe.schema import build, canonical, coerce, plain
+from ghofl.recipe.schema import build, coerce, to_canonical, to_plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
 from ghofl.recipe.table import Table, check_table
@@ -183,7 +183,7 @@ class Recipe(_Remembered, Printable):
         spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
         """
         if not hasattr(self, "_fingerprint"):
-            text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            text = json.dumps(to_canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             digest = hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
             object.__setattr__(self, "_fingerprint", digest)
         return self._fingerprint
@@ -208,7 +208,7 @@ class Recipe(_Remembered, Printable):
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as plain values, without the fields that are not set."""
-        return {"schema": SCHEMA, **plain(self)}
+        return {"schema": SCHEMA, **to_plain(self)}
 
     def to_toml(self) -> str:
         """The recipe as a TOML text."""

@@ -19,20 +19,20 @@ def check(claim: bool, otherwise: str) -> None:
         raise RecipeError(otherwise)
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """A dataclass as plain values, without the fields that are not set."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        pairs = ((f.name, to_plain(getattr(value, f.name))) for f in dataclasses.fields(value))
         return {name: v for name, v in pairs if v is not None and v not in ([], "", {})}
-    return [plain(item) for item in value] if isinstance(value, tuple) else value
+    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def canonical(value: Any) -> Any:
+def to_canonical(value: Any) -> Any:
     """Plain values with floats as hexadecimal texts, the same on every platform."""
     if isinstance(value, dict):
-        return {key: canonical(v) for key, v in value.items()}
+        return {key: to_canonical(v) for key, v in value.items()}
     if isinstance(value, list):
-        return [canonical(v) for v in value]
+        return [to_canonical(v) for v in value]
     return value.hex() if isinstance(value, float) else value
 
 

@@ -9,7 +9,7 @@ from ghofl import files
 from ghofl.errors import RecipeError
 from ghofl.names import shorten
 from ghofl.recipe import toml
-from ghofl.recipe.schema import plain
+from ghofl.recipe.schema import to_plain
 from ghofl.recipe.table import Table
 
 
@@ -25,7 +25,7 @@ class Schema:
         """Write the schema as a TOML file for people to read and correct."""
         notes = "".join(f"# left out: {name!r}: {why}\n" for name, why in self.left_out)
         classes = {"classes": list(self.classes)} if self.classes else {}
-        files.write(path, notes + tomli_w.dumps(classes | plain(self.table)))
+        files.write(path, notes + tomli_w.dumps(classes | to_plain(self.table)))
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":

@@ -21,7 +21,7 @@ from typing import Any
 
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
-from ghofl.recipe.schema import build, canonical, coerce, plain
+from ghofl.recipe.schema import build, coerce, to_canonical, to_plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import MAX_DIM, Encoder
 
@@ -207,8 +207,8 @@ class Table:
     @property
     def fingerprint(self) -> str:
         """The sha256 of the columns and of the texts that mean missing."""
-        values = {"columns": plain(self)["columns"], "missing_words": list(self.missing_words)}
-        text = json.dumps(canonical(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        values = {"columns": to_plain(self)["columns"], "missing_words": list(self.missing_words)}
+        text = json.dumps(to_canonical(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(f"ghofl table 1\n{text}".encode()).hexdigest()
 
     @property

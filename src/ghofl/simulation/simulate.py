@@ -27,7 +27,7 @@ from ghofl.recipe.option import takes
 from ghofl.samples import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
-from ghofl.simulation.needs import need_of, needing, notes_on, total_for
+from ghofl.simulation.needs import need_of, notes_on, total_for, with_statistics
 from ghofl.simulation.partition import Parts, count_empty
 from ghofl.site.cohorts import check_cohort
 from ghofl.site.outgoing import Embedded, Outgoing, outgoing
@@ -182,7 +182,7 @@ class _Sites:
         self._data, self._parts, self._recipe, self._report = data, parts, recipe, report
         self._features = Features.of(recipe)
         self._sizes: dict[tuple[str, ...], list[int]] = {need: [] for need in needs}
-        self._alone = {need: needing(recipe, need) for need in self._sizes}
+        self._alone = {need: with_statistics(recipe, need) for need in self._sizes}
         self.clipping = Clipping()
 
     def total(self, stream: NoiseStream | None) -> Total:

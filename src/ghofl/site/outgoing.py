@@ -14,7 +14,7 @@ from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.errors import EmbeddingsError
 from ghofl.features import Clipping, Features
 from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
-from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
+from ghofl.privacy import NoiseStream, as_vector, before_noise, draw_noise, from_vector, plan_of, protect
 from ghofl.recipe import Recipe
 from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
@@ -224,4 +224,4 @@ def add_shared_noise(
     vector: Int64[np.ndarray, " entries"], recipe: Recipe, stream: NoiseStream | None = None
 ) -> Int64[np.ndarray, " entries"]:
     """A site's vector with its share of distributed noise, drawn from the stream of one round."""
-    return as_vector(noisy(from_vector(vector, recipe), recipe, stream), recipe)
+    return as_vector(draw_noise(from_vector(vector, recipe), recipe, stream), recipe)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError, MessageError, PrivacyError, RosterError
-from ghofl.features import Clipped, Clipping, Features, radius_of
+from ghofl.features import ClipCount, Clipping, Features, radius_of
 from ghofl.features.grid import SPACES
 from ghofl.files import PRIVATE, FileBytes
 from ghofl.moments import Layout, Moments
@@ -223,7 +223,7 @@ def _clipping_in(header: dict[str, Any]) -> Clipping:
     lines = header["clipping"]
     if not isinstance(lines, list) or len(lines) != len(SPACES) or not all(map(_is_clipped, lines)):
         raise MessageError("the part's figures about clipped entries are damaged; make the part again.")
-    return Clipping(*(Clipped(entries, clipped, float(reach)) for entries, clipped, reach in lines))
+    return Clipping(*(ClipCount(entries, clipped, float(reach)) for entries, clipped, reach in lines))
 
 
 def _is_clipped(line: Any) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ghofl.compute.arrays import pieces
 from ghofl.statistics.statistic import Block, Rows, Statistic
-from ghofl.statistics.triangles import add_products, diagonal, sketched, triangle
+from ghofl.statistics.triangles import add_products, diagonal, sketch_triangle, triangle_size
 
 
 def _add_counts(rows: Rows, out: Block) -> None:
@@ -84,7 +84,7 @@ BY_CLASS = Statistic(
     name="S",
     noun="second moments",
     power=2,
-    of_class=lambda dim: (triangle(dim),),
+    of_class=lambda dim: (triangle_size(dim),),
     add=add_products,
     length=lambda r, bound, norm: r * r,
     formula="(R²)²",
@@ -109,6 +109,6 @@ OF_SKETCH = replace(
     agreement=(0.0, 0.0, 0.0),  # (z·z')² is at least 0, whatever t is
     is_sketched=True,
     parent="S",
-    derive=sketched,
+    derive=sketch_triangle,
 )
 STANDARD = (COUNTS, SUMS, SQUARES, POOLED, BY_CLASS, OF_SKETCH)

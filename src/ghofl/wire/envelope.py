@@ -98,17 +98,17 @@ def _damaged(header: Mapping[str, Any]) -> str:
 
 def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write what `encode` gives, byte by byte the same, without ever holding all of it."""
-    tensors: dict[str, Streamed] = {}
+    tensors: dict[str, StreamedTensor] = {}
     for name, block in moments.blocks.items():
         flat = block.reshape(-1)
         codes = packing.codes_of(flat)
-        tensors[f"{name}.codes"] = Streamed("U8", (len(codes),), [codes])
+        tensors[f"{name}.codes"] = StreamedTensor("U8", (len(codes),), [codes])
         data = packing.packed_slabs(flat, codes)
-        tensors[f"{name}.data"] = Streamed("U8", (packing.data_bytes(codes, len(flat)),), data)
+        tensors[f"{name}.data"] = StreamedTensor("U8", (packing.data_bytes(codes, len(flat)),), data)
     write_sealed(path, tensors, _full_header(moments, header), mode)
 
 
-class Streamed(NamedTuple):
+class StreamedTensor(NamedTuple):
     """A tensor to write to a file: its type as safetensors names it, its shape, and its content in pieces."""
 
     kind: str
@@ -116,7 +116,7 @@ class Streamed(NamedTuple):
     content: Iterable[np.ndarray]
 
     @classmethod
-    def of(cls, array: np.ndarray) -> "Streamed":
+    def of(cls, array: np.ndarray) -> "StreamedTensor":
         """An array, a piece at a time where it is larger than memory."""
         kind = next(kind for kind, dtype in container.KINDS.items() if dtype == array.dtype)
         return cls(kind, array.shape, _little(array))
@@ -128,7 +128,7 @@ def _little(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def write_sealed(
-    path: str | Path, tensors: Mapping[str, Streamed], header: Mapping[str, Any], mode: int = 0o666
+    path: str | Path, tensors: Mapping[str, StreamedTensor], header: Mapping[str, Any], mode: int = 0o666
 ) -> None:
     """Write what `seal` gives, byte by byte the same, without ever holding all of it."""
     order = [*container.KINDS]
@@ -160,7 +160,7 @@ def _digest_position(data: bytes | FileBytes, digest: str) -> int:
     return header.find(pattern) + len(key) if header.count(pattern) == 1 else -1
 
 
-def _file_header(full: Mapping[str, Any], listed: Mapping[str, Streamed]) -> bytes:
+def _file_header(full: Mapping[str, Any], listed: Mapping[str, StreamedTensor]) -> bytes:
     """The first bytes of a safetensors file of tensors in this order, as `safetensors` writes them."""
     tensors, end = {}, 0
     for name, (kind, shape, _) in listed.items():

@@ -21,7 +21,7 @@ from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 from ghofl.statistics import INT64_MAX, STATISTICS, Statistic
-from ghofl.statistics.triangles import SMALL, apply, diagonal, unpacked
+from ghofl.statistics.triangles import SMALL, apply, diagonal, unpack_triangle
 
 AT_ONCE = 2**16  # entries that are compared at a time
 WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
@@ -152,7 +152,7 @@ def _check_scatters(
     def check(start: int) -> None:
         some = slice(start, start + step)
         own = packed[where[some]] if step > 1 else packed[where[start]][None]
-        if not _is_scatter(unpacked(own.astype(float), dim), sums[some], counts[some], allowed):
+        if not _is_scatter(unpack_triangle(own.astype(float), dim), sums[some], counts[some], allowed):
             raise MessageError(
                 f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The "
                 "site must send what its own rows give."

@@ -24,8 +24,8 @@ from ghofl.privacy import (
     Guarantee,
     MinCount,
     NoiseStream,
+    draw_noise,
     from_vector,
-    noisy,
     plan_of,
     shifts_of,
     without_small_classes,
@@ -33,7 +33,7 @@ from ghofl.privacy import (
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 from ghofl.wire import envelope, packing
-from ghofl.wire.batch import Batch, shaped
+from ghofl.wire.batch import Batch, split_blocks
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
@@ -110,7 +110,7 @@ class Total(Printable):
         self._check_use()
         plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
         if plan is not None and guarantee is None:
-            moments, guarantee = noisy(moments, self.recipe, stream), plan.guarantee
+            moments, guarantee = draw_noise(moments, self.recipe, stream), plan.guarantee
         if self.recipe.privacy.min_count:
             moments, small = without_small_classes(moments, self.recipe)
         if guarantee is None and small is None:
@@ -309,12 +309,12 @@ class Aggregator:
                 with errors_about(path):
                     self._check(entry.id, entry.site, entry.rows or 0)
                 if self._guarantee is not None:
-                    self._add(shaped(batch.entries[added], self._layout), is_given=False)
+                    self._add(split_blocks(batch.entries[added], self._layout), is_given=False)
                 self._enter(entry)
                 added += 1
         finally:
             if added and self._guarantee is None:
-                self._add(shaped(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
+                self._add(split_blocks(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
 
     def _check(self, message_id: str, site: str, rows: int) -> None:
         self._sites.check(message_id, site)
