@@ -69,7 +69,7 @@ class Exported:
             raise MessageError(
                 f"{path} has metadata that cannot be read ({shorten(error)}); export it again."
             ) from None
-        with from_onnx.unusable(path):
+        with from_onnx.report_unusable(path):
             names, convert = [given.name for given in session.get_inputs()], _converter(described)
 
         def run(samples: Sequence[Any]) -> list[np.ndarray]:
