@@ -50,6 +50,7 @@ _complete_presets = _completer(lambda: ("default", "paper"))
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
 RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
+TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
 SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 Preset = Annotated[

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.cli.facts import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
+from ghofl.cli.server import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout

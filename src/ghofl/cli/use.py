@@ -1,4 +1,4 @@
-"""Commands for judging a finished head: `evaluate`, `select` and `calibrate`."""
+"""Commands that make and judge a head: `head`, `evaluate`, `select` and `calibrate`."""
 
 from dataclasses import replace
 from json import dumps, loads
@@ -11,12 +11,14 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, TotalFile, complete_heads
+from ghofl.cli.server import load_total, promise_result
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
+from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.samples import rows_for
 
 BLOCK = 2048
@@ -42,6 +44,39 @@ EmbeddingsFile = Annotated[
         help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table with the recipe's schema."
     ),
 ]
+
+
+def head(
+    total: TotalFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
+    head: Annotated[
+        str,
+        typer.Option(
+            help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'; best is the strongest that the total allows.",
+            autocompletion=complete_heads,
+        ),
+    ] = DEFAULT_HEAD,
+    preset: Preset = "default",
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
+
+    Example: ghofl head total.ghofl -o head.safetensors
+    """
+    console.check_outputs(json, force, output)
+    classifier = Classifier.fit(load_total(total), HeadSpec.parse(head, preset))
+    classifier.save(output)
+    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
+    result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
+    console.say(
+        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
+        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
+        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
+        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
+        + (f" {classifier.revealed}" if classifier.revealed else ""),
+        json,
+    )
 
 
 def evaluate(

@@ -39,9 +39,9 @@ def shifts_of(recipe: Recipe) -> dict[str, int]:
 @lru_cache(maxsize=16)
 def plan_of(recipe: Recipe) -> NoisePlan | None:
     """The noise that the recipe promises, or None."""
-    layout, radius = Layout.of(recipe), radius_of(recipe)
-    if recipe.privacy.epsilon is None or radius is None:
+    if recipe.privacy.epsilon is None or (radius := radius_of(recipe)) is None:
         return None
+    layout = Layout.of(recipe)
     return noise_plan(
         layout, radius, recipe.privacy, sketch_norm=_norm_of_sketch(recipe), shifts=shifts_of(recipe) or None
     )

@@ -5,11 +5,9 @@ The sections of a recipe have these fields, and the command line, Python, sweeps
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ghofl.errors import RecipeError
-from ghofl.names import shorten
-from ghofl.recipe.option import Option, known_options, option
+from ghofl.recipe.option import Option, check_ranges, known_options, option
 from ghofl.recipe.schema import coerce
 
 MAX_DIM = 65_536
@@ -141,11 +139,3 @@ budget may choose 6).
 
 
 OPTIONS: dict[str, Option] = known_options(RecipeOptions)
-
-
-def check_ranges(section: Any) -> None:
-    """Raise `RecipeError` unless every option of a record has a value in its range."""
-    for name, known in known_options(type(section)).items():
-        value = getattr(section, name)
-        if not known.accepts(value):
-            raise RecipeError(f"{known.key or name} is {shorten(repr(value))}; it must be {known.allowed}.")

@@ -79,7 +79,8 @@ class Recipe(_Remembered, Printable):
         self._check_spaces()
         self._check_share()
         self._check_powers()
-        check_table(self.table, self.encoder, self.privacy.epsilon is not None)
+        if self.table is not None:
+            check_table(self.table, self.encoder, self.privacy.epsilon is not None)
 
     def _check_classes(self) -> None:
         _check(

@@ -222,10 +222,8 @@ class Table:
         return build(cls, values, "table.")
 
 
-def check_table(table: Table | None, encoder: Encoder, is_private: bool) -> None:
+def check_table(table: Table, encoder: Encoder, is_private: bool) -> None:
     """Raise `RecipeError` unless a recipe's encoder is its table, and the table may be used under its privacy."""
-    if table is None:
-        return
     if encoder != table.encoder:
         raise RecipeError(
             f"encoder is {encoder.name!r} of {encoder.dim} numbers, fingerprint {encoder.fingerprint[:12]}…, and the "

@@ -25,9 +25,9 @@ from ghofl.names import is_hex, shorten
 from ghofl.recipe import Recipe
 from ghofl.site.outgoing import Counted, Embedded, Encodable, Progress, count
 from ghofl.wire import envelope
-from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_lengths, check_plausible
+from ghofl.wire.roster import check_overflow
 
 MOST = 100_000  # parts of one site
 SAMPLED = 1000  # rows, spread over a file, that distinguish it from another one with the same labels

@@ -91,9 +91,10 @@ def _read(entries: np.ndarray, paths: Sequence[Path], recipe: Recipe) -> list[Ma
         with message_bytes(path, recipe) as data:
             opened.append(open_message(bytes(data), recipe))
     decode_into(blocks, opened, layout)
-    restored = restore(Moments(layout, blocks), shifts)
-    for name in shifts:
-        blocks[name][:] = restored.blocks[name]
+    if shifts:
+        restored = restore(Moments(layout, blocks), shifts)
+        for name in shifts:
+            blocks[name][:] = restored.blocks[name]
     return [one.header for one in opened]
 
 

@@ -90,7 +90,8 @@ def _check_plausible(
     if whole and (plan is None or (plan.mechanism == "central" and not is_released)):
         blocks = whole
         _check_squares(layout, blocks, allowed)
-        _check_lengths(layout, blocks, None if recipe is None else radius_of(recipe), allowed)
+        if recipe is not None and recipe.privacy.radius is not None:
+            _check_lengths(layout, blocks, radius_of(recipe), allowed)
 
 
 def _uncut(blocks: Blocks, recipe: Recipe) -> Blocks:

@@ -35,10 +35,20 @@ from ghofl.shapes import Int64
 from ghofl.wire import envelope, packing
 from ghofl.wire.batch import Batch, split_blocks
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
-from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Entry, Quarantined, Sites, kept_in, list_names, recipe_in
+from ghofl.wire.roster import (
+    Entry,
+    Quarantined,
+    Sites,
+    check_cohort,
+    check_expansion,
+    check_overflow,
+    check_use,
+    kept_in,
+    list_names,
+    recipe_in,
+)
 
 MAX_TOTAL_HEADER = 512 * 2**20
 FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}

@@ -11,8 +11,8 @@ from ghofl.recipe import Recipe
 from ghofl.site.letter import Letter
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
-from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER, Message
+from ghofl.wire.roster import check_overflow
 from ghofl.wire.total import Aggregator, Total
 
 log = logging.getLogger("flwr")
