@@ -149,11 +149,19 @@ def _is_line(line: Any) -> bool:
     )
 
 
-def recipe_in(header: Mapping[str, Any]) -> Recipe:
+def recipe_in(header: Mapping[str, Any], size: int) -> Recipe:
+    """The recipe that a total of `size` bytes brings, by which it may not unpack to far more than it has."""
     try:
-        return Recipe.from_toml(str(header.get("recipe_toml", "")))
+        recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
     except RecipeError as error:
         raise MessageError(f"the total carries a recipe that does not work: {shorten(error, 300)}") from None
+    whole = 8 * Layout.of(recipe).entries
+    if whole > max(SMALL, EXPANSION * size):
+        raise MessageError(
+            f"this total of {size:,} bytes would unpack to {whole:,}, by the recipe inside it. Read it "
+            "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
+        )
+    return recipe
 
 
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
@@ -204,15 +212,6 @@ def check_overflow(layout: Layout, rows: int, name: str) -> None:
     if rows * layout.largest > INT64_MAX:
         raise MomentsOverflowError(
             f"adding {name!r} gives {rows} rows, whose sums could overflow 64-bit integers; use fewer grid bits."
-        )
-
-
-def check_expansion(layout: Layout, size: int) -> None:
-    """Raise when a file that contains its own recipe would unpack to far more bytes than it has."""
-    if 8 * layout.entries > max(SMALL, EXPANSION * size):
-        raise MessageError(
-            f"this total of {size:,} bytes would unpack to {8 * layout.entries:,}, by the recipe inside it. Read it "
-            "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
         )
 
 

@@ -42,7 +42,6 @@ from ghofl.wire.roster import (
     Quarantined,
     Sites,
     check_cohort,
-    check_expansion,
     check_overflow,
     check_use,
     kept_in,
@@ -117,7 +116,7 @@ class Total(Printable):
         """
         if self.small_classes is not None:
             raise PrivacyError("this total is released already; release the total that it was made from, if at all.")
-        self._check_use()
+        check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
         plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
         if plan is not None and guarantee is None:
             moments, guarantee = draw_noise(moments, self.recipe, stream), plan.guarantee
@@ -135,12 +134,8 @@ class Total(Printable):
                 f"the recipe promises epsilon = {self.recipe.privacy.epsilon} by noise on the total, and this total has "
                 "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.release) adds it, once."
             )
-        self._check_use()
-        return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
-
-    def _check_use(self) -> None:
-        """Raise unless the recipe's limits let this total be released or built from."""
         check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
+        return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
 
     def _check_exact(self, verb: str) -> None:
         if self.is_released:
@@ -214,12 +209,9 @@ class Total(Printable):
         return encode(self.moments, self._header())
 
     def _header(self) -> dict[str, Any]:
-        header: dict[str, Any] = {
-            "kind": "total",
-            "recipe": self.recipe.fingerprint,
-            "recipe_toml": self.recipe.to_toml(),
-            "roster": [[e.id, e.site, e.rows, e.sha256, e.clipped] for e in self.roster],
-        }
+        agreed = {"recipe": self.recipe.fingerprint, "recipe_toml": self.recipe.to_toml()}
+        lines = [[e.id, e.site, e.rows, e.sha256, e.clipped] for e in self.roster]
+        header: dict[str, Any] = {"kind": "total", **agreed, "roster": lines}
         if self.guarantee is not None:
             header["guarantee"] = self.guarantee.to_dict()
         if self.small_classes is not None:
@@ -236,9 +228,7 @@ class Total(Printable):
         unless it has a 256th of that itself.
         """
         opened = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
-        if recipe is None:
-            recipe = recipe_in(opened.header)
-            check_expansion(Layout.of(recipe), len(data))
+        recipe = recipe_in(opened.header, len(data)) if recipe is None else recipe
         check_fingerprint(opened.header, recipe)
         moments = decode(opened, Layout.of(recipe))
         total = cls(recipe, moments, **kept_in(opened.header, recipe, moments))
