@@ -6,24 +6,29 @@ So policy, approval and the ledger of reveals apply here too.
 from ghofl.errors import MessageError, PolicyError
 from ghofl.mail import letters
 from ghofl.names import shorten
-from ghofl.secure import Identity
+from ghofl.secure import STAGES, Identity
 from ghofl.site.answers import answer
 from ghofl.site.letter import Letter, text_of
 from ghofl.site.memory import Memory
 from ghofl.site.site import Custodian
 
+ACTIONS = ("join", *STAGES)
 
-def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
-    """The letter that a site sends back; a refusal raises `PolicyError` and leaves nothing to send.
+
+def answer_letter(query: Letter, site: Custodian, memory: Memory) -> Letter:
+    """The letter that a site sends back, whatever stage of a round it is asked for.
+
+    A refusal raises `PolicyError` and leaves nothing to send.
 
     Guarantees
     ----------
     The same question gives the same letter, to the bit, also after the site's process was killed in between.
     """
-    asked, round_id = text_of(query, "action"), text_of(query, "round")
-    if asked != action:
+    action, round_id = text_of(query, "action"), text_of(query, "round")
+    if action not in ACTIONS:
         raise MessageError(
-            f"this letter asks for {shorten(asked, 20)!r}, and the command is {action!r}; use the one of that name."
+            f"this letter asks for {shorten(action, 20)!r}, and letters of a round ask for {', '.join(ACTIONS)}; "
+            "give one that the server wrote."
         )
     if action != "join" and text_of(query, "site") != site.name:
         raise MessageError(
