@@ -115,14 +115,13 @@ def test_commands_are_short():
 
 
 def test_files_and_functions_are_short():
-    """A command's signature is its help page, and does not count."""
+    """Of a command, its signature counts too: options that belong together are a record."""
     for path in (ROOT / "src").rglob("*.py"):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= 350, f"{path} has {lines} lines; give its second idea a file of its own"
         for function in functions(path):
-            start = function.body[0].lineno if "cli" in path.parts else function.lineno
-            lines = function.end_lineno - start + 1
-            assert lines <= 50, f"{function.name} of {path} has {lines} lines; name its steps"
+            lines, most = function.end_lineno - function.lineno + 1, 60 if "cli" in path.parts else 50
+            assert lines <= most, f"{function.name} of {path} has {lines} lines; name its steps"
 
 
 def test_few_modules_lie_outside_the_rooms():

@@ -297,7 +297,9 @@ def test_three_processes_and_a_server_process_reach_the_plain_total(tmp_path):
     for i, action in enumerate(ACTIONS):
         asked = "invitation" if action == "join" else None
         ends_well(*(
-            start("answer", f"{n}/site.toml", f"round/{i + 1}-{action}/{asked or f'{k}-{n}'}.letter", "-o", f"{n}-{action}.letter")
+            start(
+                "answer", f"{n}/site.toml", f"round/{i + 1}-{action}/{asked or f'{k}-{n}'}.letter", "-o", f"{n}-{action}.letter",
+            )
             for k, n in enumerate(NAMES[:3], start=1)
         ))  # fmt: skip
         came = [f"{n}-{action}.letter" for n in NAMES[:3]]

@@ -126,17 +126,18 @@ def test_the_table_comes_as_csv_tsv_json_lines_parquet_and_on_standard_output(fo
 
 
 def test_the_most_probable_classes_and_all_probabilities_are_columns(folder):
-    predict("new.npy", "-o", "out.csv", "--top", "2", "--all")
+    predict("new.npy", "-o", "out.csv", "--top", "2")
     found, p = table(), classifier().predict_proba(new_rows())
-    assert list(found[0]) == [
-        "row", "label", "probability", "label_1", "probability_1", "label_2", "probability_2",
-        *(f"p_class {c}" for c in range(4)),
-    ]  # fmt: skip
+    assert list(found[0]) == ["row", "label", "probability", "label_1", "probability_1", "label_2", "probability_2"]
+    predict("new.npy", "-o", "every.csv", "--top", "all")
+    every = table("every.csv")
+    assert list(every[0]) == ["row", "label", "probability", *(f"p_class {c}" for c in range(4))]
     for i, row in enumerate(found):
         first, second = np.argsort(-p[i], kind="stable")[:2]
         assert (row["label_1"], row["label_2"]) == (NAMES[first], NAMES[second])
         assert row["probability_2"] == f"{p[i, second]:.6f}"
-        assert [row[f"p_class {c}"] for c in range(4)] == [f"{value:.6f}" for value in p[i]]
+        assert [every[i][f"p_class {c}"] for c in range(4)] == [f"{value:.6f}" for value in p[i]]
+    predict("new.npy", "-o", "no.csv", "--top", "-1", code=2)
     predict("new.npy", "-o", "all.csv", "--top", "9")
     assert "label_4" in table("all.csv")[0]
     assert "label_5" not in table("all.csv")[0]

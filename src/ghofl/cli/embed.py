@@ -72,6 +72,10 @@ def embed(
             runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
             views=encoders.ViewsRequest.parse(views), **vars(model),
         )  # fmt: skip
+    _show_rows(found, output, json)
+
+
+def _show_rows(found: embedding.EmbeddedFile, output: Path, json: str | None) -> None:
     console.list_bad(found.bad)
     seen = encoders.identity(found.encoder).views
     console.say(

@@ -1,4 +1,4 @@
-"""Commands that read a site's ledger: `ledger show`, `ledger verify` and `ledger export`."""
+"""Commands that read a site's ledger: `ledger show` and `ledger export`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,25 +28,32 @@ SHOWN = ("action", "round", "recipe", "survivors", "cohort", "rounds", "id", "st
 @app.command(name="show")
 def show(
     site: SiteFile,
-    last: Annotated[int, typer.Option(min=0, help="Show only this many lines, the last ones; 0 for all.")] = 0,
+    noted: Annotated[
+        str, typer.Argument(metavar="[HEAD]", help="A head that was noted earlier; its line must still be there.")
+    ] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Show what a site was asked, answered and refused, line by line, and what all releases promise together.
 
-    Example: ghofl ledger show site.toml --last 20
+    The exit code is 2 if a line was changed, moved or left out. Note the head elsewhere from time to time: given here, it
+    also detects a ledger that was rewritten as a whole.
+
+    Example: ghofl ledger show site.toml
     """
     console.check_outputs(json, force)
     here, ledger = _load(site)
-    lines, history = ledger.lines[-last:] if last else ledger.lines, History.of(ledger)
+    _check_noted(ledger, noted)
+    history = History.of(ledger)
     table = Table("", "time", "what", "of what")
-    for line in lines:
+    for line in ledger.lines:
         table.add_row(str(line.number), Text(shorten(line.time)), Text(shorten(line.what)), Text(_text(line.facts)))
     promise = describe_releases(history.releases)
     result = {
         "site": here.name,
         "head": ledger.head,
-        "lines": [line.to_dict() for line in lines],
+        "torn_bytes": ledger.torn,
+        "lines": [line.to_dict() for line in ledger.lines],
         "releases": len(history.releases),
         "reveals": len(history.reveals),
         "guarantee": promise,
@@ -54,36 +61,14 @@ def show(
     console.show(result, table, json, is_private=True)
     if json != "-":
         console.out.print(f"Releases: {len(history.releases)}. Guarantee of all together: {promise}", soft_wrap=True)
-
-
-@app.command(name="verify")
-def verify(
-    site: SiteFile,
-    noted: Annotated[str, typer.Option(help="A head that was noted earlier; its line must still be there.")] = "",
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Check that no line of a site's ledger was changed, moved or left out; the exit code is 2 if one was.
-
-    Note the head elsewhere from time to time: with --noted, a ledger that was rewritten as a whole is detected too.
-
-    Example: ghofl ledger verify site.toml --noted 5be0c1…
-    """
-    console.check_outputs(json, force)
-    here, ledger = _load(site)
-    heads = [START, *(line.sha256 for line in ledger.lines)]
-    if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
-        raise SiteError(
-            f"no line of the ledger has the sha256 {noted[:64]!r} that was noted, so the ledger was rewritten; "
-            "restore it from a copy."
+        torn = (
+            f" The last line, of {ledger.torn} bytes, was half-written when a process died; the next one cuts it off."
         )
-    torn = f" The last line, of {ledger.torn} bytes, was half-written when a process died; the next one cuts it off."
-    console.say(
-        {"site": here.name, "lines": len(ledger.lines), "head": ledger.head, "torn_bytes": ledger.torn},
-        f"{here.name}: {console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
-        + (torn if ledger.torn else ""),
-        json,
-    )
+        console.out.print(
+            f"{console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
+            + (torn if ledger.torn else ""),
+            soft_wrap=True,
+        )
 
 
 @app.command(name="export")
@@ -106,6 +91,15 @@ def export(
         f"Wrote {output}: {console.count(len(ledger.lines), 'line')}, head {ledger.head}.",
         json,
     )
+
+
+def _check_noted(ledger: Ledger, noted: str) -> None:
+    heads = [START, *(line.sha256 for line in ledger.lines)]
+    if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
+        raise SiteError(
+            f"no line of the ledger has the sha256 {noted[:64]!r} that was noted, so the ledger was rewritten; "
+            "restore it from a copy."
+        )
 
 
 def _load(path: Path) -> tuple[Site, Ledger]:

@@ -1,8 +1,9 @@
-"""Groups of options that several commands share, each of which a command takes as one value."""
+"""Records of options, each of which a command takes as one value; those that several commands share are here."""
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -105,34 +106,38 @@ PublicFile = Annotated[
         metavar="FILE", rich_help_panel=more("space"),
     ),
 ]  # fmt: skip
-GROUPS: dict[type, dict[str, Any]] = {
-    RecipeOptions: {name: _recipe_option(option) for name, option in OPTIONS.items()},
-    **{kind: get_type_hints(kind, include_extras=True) for kind in (EncoderOptions, SampleOptions)},
-}
+
+
+@cache
+def _group(kind: type) -> dict[str, Any]:
+    """The options of a record by name, as parameters of a command."""
+    if kind is RecipeOptions:
+        return {name: _recipe_option(option) for name, option in OPTIONS.items()}
+    return get_type_hints(kind, include_extras=True)
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with each parameter that takes a group of options replaced by the options themselves.
+    """The command with each parameter whose type is a record of options replaced by the options themselves.
 
-    An option that the command declares itself, in its own way, is left out of the group.
+    An option that the command declares itself, in its own way, is left out of the record.
     """
     parameters, groups = [], {}
     own = inspect.signature(command, eval_str=True).parameters
     for parameter in own.values():
         kind = parameter.annotation
-        if kind not in GROUPS:
+        if not isinstance(kind, type) or not is_dataclass(kind):
             parameters.append(parameter)
             continue
         groups[parameter.name], defaults = kind, kind()
         parameters += [
             parameter.replace(name=name, annotation=annotation, default=getattr(defaults, name))
-            for name, annotation in GROUPS[kind].items()
+            for name, annotation in _group(kind).items()
             if name not in own
         ]
 
     def run(**values: Any) -> None:
         made = {
-            name: kind(**{field: _read(field, values.pop(field)) for field in GROUPS[kind] if field not in own})
+            name: kind(**{field: _read(field, values.pop(field)) for field in _group(kind) if field not in own})
             for name, kind in groups.items()
         }
         command(**values, **made)

@@ -7,7 +7,7 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
+from ghofl.samples.drafting import is_dictionary, schema_of_dictionary, schema_of_rows
 from ghofl.samples.from_schema import columns_of
 
 
@@ -17,10 +17,6 @@ def schema(
     label: Annotated[
         str, typer.Option("--label-column", help="For rows: the column of labels, which is not a feature.")
     ] = "",
-    without: Annotated[str, typer.Option(help="For rows: columns to leave out, separated by commas.")] = "",
-    rare: Annotated[
-        int, typer.Option(min=2, help="For rows: levels with fewer rows than this share one level.")
-    ] = RARE,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -35,13 +31,7 @@ def schema(
     console.check_outputs(json, force, output)
     columns = columns_of(file)
     of_dictionary = is_dictionary(columns) and not label  # only rows have a column of labels
-    if of_dictionary and (without or rare != RARE):
-        raise typer.BadParameter(
-            f"{file} looks like a data dictionary, and --without and --rare are about rows; leave them out, or say that "
-            "these are rows by --label-column."
-        )
-    dropped = [name.strip() for name in without.split(",") if name.strip()]
-    made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)
+    made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label)
     made.save(output)
     result = {
         "file": str(output),

@@ -1,7 +1,7 @@
 """Commands of the agreement and of a site: `recipe`, `moments` and `merge`."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOpti
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.planning.assembly import assemble
+from ghofl.planning.assembly import Assembly, assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
@@ -90,8 +90,34 @@ def recipe(
     )  # fmt: skip
     check_encoder(taught_by, found.recipe, public or "")
     found.recipe.save(output)
-    chosen = () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
-    _show_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
+    _show_recipe(found, output, json)
+
+
+@dataclass(frozen=True)
+class CountedRows:
+    """Which of the rows count."""
+
+    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = ""
+    person_rows: Annotated[
+        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
+    ] = None
+    part: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")
+    ] = None
+    own_file: Annotated[
+        bool, typer.Option("--own-file", help="With --part: the given file holds the rows of this part only.")
+    ] = False
+
+    def place(self, is_about_message: bool) -> Place | None:
+        """The part that counts, or None for all rows."""
+        if self.part is None and self.own_file:
+            raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
+        if self.part is not None and is_about_message:
+            raise typer.BadParameter(
+                f"--site and --zstd are about the message, which 'ghofl merge' makes from --part {self.part} and the others; "
+                "give them there."
+            )
+        return None if self.part is None else Place.parse(self.part)
 
 
 @takes_groups
@@ -118,16 +144,7 @@ def moments(
     model: EncoderOptions,
     samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
-    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
-    person_rows: Annotated[
-        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
-    ] = None,
-    part: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")
-    ] = None,
-    own_file: Annotated[
-        bool, typer.Option("--own-file", help="With --part: the given file holds the rows of this part only.")
-    ] = False,
+    counted: CountedRows,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -142,7 +159,7 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
-    place = _place(part, own_file, bool(site) or zstd)
+    place = counted.place(is_about_message=bool(site) or zstd)
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -156,11 +173,11 @@ def moments(
         )  # fmt: skip
     else:
         raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
-    if place is not None and own_file:
-        check_own_rows(agreed, person)
-    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, person_rows)
+    if place is not None and counted.own_file:
+        check_own_rows(agreed, counted.person)
+    rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
     if place is not None:
-        return _write_part(agreed, rows, place, own_file, output, json)
+        return _write_part(agreed, rows, place, counted.own_file, output, json)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
     return _write_message(left, output, zstd, json)
@@ -188,14 +205,6 @@ def merge(
     check_not_secure(agreed)
     counted = merge_parts(_load_parts(parts, agreed), agreed)
     _write_message(outgoing(agreed, counted, site), output, zstd, json)
-
-
-def _place(part: str | None, own_file: bool, is_about_message: bool) -> Place | None:
-    if part is None and own_file:
-        raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
-    if part is not None and is_about_message:
-        raise typer.BadParameter("--site and --zstd are about the message, which 'ghofl merge' makes; give them there.")
-    return None if part is None else Place.parse(part)
 
 
 def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:
@@ -242,7 +251,9 @@ def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
         )
 
 
-def _show_recipe(made: Recipe, output: Path, why: str, json: str | None) -> None:
+def _show_recipe(found: Assembly, output: Path, json: str | None) -> None:
+    made, chosen = found.recipe, () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
+    why = "".join(f" {text}" for text in (*chosen, *found.notes))
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.say(
         result,

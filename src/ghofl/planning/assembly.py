@@ -224,7 +224,7 @@ def _notes_on_grid(recipe: Recipe, rows: Num[np.ndarray, "p dim"] | None) -> tup
         return ()
     return (
         f"{share:.0%} of the columns are so small beside the largest that the grid rounds them to one value, so heads learn "
-        "nothing from them: bring columns to one size, or give them ranges by a schema ('ghofl schema', --table).",
+        "nothing from them: bring columns to one size, or give them ranges by a schema ('ghofl schema').",
     )
 
 
