@@ -59,6 +59,19 @@ def test_what_is_raised_on_purpose_is_in_the_tree_of_errors():
         assert not bare, f"{path} raises {sorted(bare)}; raise an error of ghofl.errors, which is one of them too"
 
 
+def test_most_errors_name_the_value_that_came():
+    """Of all texts that are raised, the share with a value in them."""
+    texts = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                parts = [part for argument in node.exc.args for part in ast.walk(argument)]
+                if any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts):
+                    texts.append(any(isinstance(part, ast.FormattedValue | ast.Call) for part in parts))
+    assert len(texts) > 500
+    assert sum(texts) / len(texts) >= 0.88
+
+
 def test_no_value_with_arrays_inside_is_compared_as_a_tuple():
     """`==` between tuples of arrays raises; such a dataclass says itself what equal means, or leaves it to identity."""
     import ghofl.simulation.simulate  # noqa: F401  # the story, and all it needs

@@ -185,7 +185,8 @@ class Classifier(Printable):
     def _novelty(self) -> Novelty:
         if self.novelty_rule is None:
             raise HeadError(
-                "this head cannot recognise rows that belong to none of its classes: its total did not say how rows of a "
+                f"this head, {self.head.name}, cannot recognise rows that belong to none of its classes: its "
+                "total did not say how rows of a "
                 "class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; build it "
                 "again from a total with B or D."
             )
@@ -270,7 +271,8 @@ class Classifier(Printable):
             raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
-            raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
+            got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}", 120)
+            raise MessageError(f"the head file's metadata is damaged ({got}); make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
         guarantee = guarantee_in(header, recipe)
         return cls(

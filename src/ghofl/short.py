@@ -250,13 +250,17 @@ def _split_columns(x: Data, recipe: Recipe, labels: Any, persons: Any) -> tuple[
 def _limit_rows(rows: np.ndarray, numbers: np.ndarray, recipe: Recipe, persons: Any, own: int | None) -> Embedded:
     if persons is None:
         if own is not None:
-            raise EmbeddingsError("rows_per_person needs to know who each row is about; give person too.")
+            raise EmbeddingsError(
+                f"rows_per_person is {own}, which needs to know who each row is about; give person too."
+            )
         return Embedded(rows, numbers)
     is_private = recipe.privacy.epsilon is not None
     who, most = labels_of(persons, "person", is_private), rows_per_person(recipe, own)
     who = who.astype(np.str_) if who.dtype.kind == "O" else who
     if not is_private and who.dtype.kind in "UT" and bool(np.any(who == "")):
-        raise EmbeddingsError("there are rows without a person; every row needs an id.")
+        raise EmbeddingsError(
+            f"there are {np.count_nonzero(who == ''):,} rows without a person; every row needs an id."
+        )
     if len(who) != len(rows):
         raise EmbeddingsError(f"{len(who)} persons for {len(rows)} rows; give one id per row.")
     return first_embedded(Embedded(rows, numbers), who, most)

@@ -50,7 +50,8 @@ class SourceOptions:
         """The rows, and the columns where they come from a table."""
         if self.embeddings is None or (self.schema is not None and not self.label_column):
             raise typer.BadParameter(
-                "give --embeddings FILE, an .npz of rows or a table; for a table also --label-column COLUMN."
+                f"--embeddings is {self.embeddings} and --schema {self.schema}; give --embeddings FILE, an .npz of rows or a "
+                "table; for a table also --label-column COLUMN."
             )
         if self.label_column:
             return table_dataset(self.embeddings, self.label_column, self.schema, seed=seed, is_private=is_private)
@@ -160,7 +161,7 @@ def _tell(found: Assembly) -> None:
 def _drops(texts: list[str], secure: bool) -> dict[str, float]:
     """Shares of clients by the stage before which they vanish."""
     if texts and not secure:
-        raise typer.BadParameter("--drop is about the stages of a secure round; give --secure too.")
+        raise typer.BadParameter(f"--drop {texts[0]} is about the stages of a secure round; give --secure too.")
     out: dict[str, float] = {}
     for text in texts:
         stage, _, share = text.partition("=")

@@ -87,7 +87,7 @@ def predict(
     if not to_standard_output and output.suffix not in SUFFIXES:
         raise typer.BadParameter(f"{output} has no known suffix; write to {', '.join(SUFFIXES)}, or '-' for a CSV.")
     if samples.label_column:
-        raise typer.BadParameter("--label-column is not for predictions; 'ghofl evaluate' compares them with labels.")
+        raise typer.BadParameter(f"--label-column {samples.label_column} is for 'ghofl evaluate', not for predictions.")
     console.check_outputs(json, force, None if to_standard_output else output)
     classifier = adjust(load_head(head), priors, threshold)
     encoding = Encoding(encoder, vars(model), samples.runtime, samples.batch_size)

@@ -58,7 +58,9 @@ def open_round(
     console.check_outputs(json, force)
     if not (0 <= dropout < 1 and 0 <= corruption < 1) or min_cohort < 1:
         raise typer.BadParameter(
-            "--dropout and --corruption are shares from 0 to below 1, and --min-cohort is 1 or more."
+            f"--dropout is {dropout}, --corruption {corruption} and --min-cohort {min_cohort}; the first two "
+            "are shares from 0 to "
+            "below 1, and --min-cohort is 1 or more."
         )
     named = None if peers is None else peers.read_text(encoding="utf-8")
     opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_cohort, named))

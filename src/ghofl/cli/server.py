@@ -48,7 +48,11 @@ def add_up(
     """
     console.check_outputs(json, force, output)
     if (recipe is None) == (not to):
-        raise typer.BadParameter("give either --recipe for a new total, or --to to add messages to an earlier one.")
+        raise typer.BadParameter(
+            f"--recipe is {recipe} and --to {', '.join(map(str, to or [])) or None}; give either --recipe for a "
+            "new total, or --to "
+            "to add messages to an earlier one."
+        )
     paths = _files_in(messages or [])
     if not paths and len(to or []) < 2:
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -71,14 +71,12 @@ def recipe(
     Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --scale 16
     """
     console.check_outputs(json, force, output)
-    if not from_encoder and (model, views) != (EncoderOptions(), None):
-        raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
+    if not from_encoder and (given := _given(model) or views):
+        raise typer.BadParameter(f"{given}: an encoder's options and views are for --from-encoder; give that too.")
     rows = None if embeddings is None else load_rows(embeddings)
     loaded, projection = _load_encoder(encoder, model, views, dim, options.project) if from_encoder else (None, None)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
-        raise typer.BadParameter(
-            "--schema replaces an encoder; leave out --encoder, --dim, --embeddings and --from-encoder."
-        )
+        raise typer.BadParameter(f"--schema {schema} replaces an encoder; leave out its options and --embeddings.")
     drafted = None if schema is None else Schema.load(schema)
     table = None if drafted is None else drafted.table
     vector, around = load_anchor(anchor)
@@ -172,7 +170,7 @@ def moments(
             batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
-        raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
+        raise typer.BadParameter(f"--data is {data} and --encoder {encoder}; give both, or a file of embeddings.")
     if place is not None and counted.own_file:
         check_own_rows(agreed, counted.person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
@@ -242,12 +240,18 @@ def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -
     _show_message(left, output, output.stat().st_size, json)
 
 
+def _given(*records: Any) -> str:
+    """The options in records that were set, as a command line writes them."""
+    changed = [(k, v) for record in records for k, v in vars(record).items() if v != getattr(type(record)(), k)]
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in changed)
+
+
 def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
-    about_rows = replace(samples, row_column="", label_column="", skip_bad=False)
-    if (model, about_rows) != (EncoderOptions(), SampleOptions()):
+    given = _given(model, replace(samples, row_column="", label_column="", skip_bad=False))
+    if given:
         raise typer.BadParameter(
-            "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
-            "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
+            f"{given}: these options are about samples; give --encoder and --data instead of a file of embeddings, or leave "
+            "them out."
         )
 
 

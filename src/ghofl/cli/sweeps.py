@@ -76,7 +76,9 @@ def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str
     if twice := sorted(set(found) & set(options)):
         raise typer.BadParameter(f"{path} and --{twice[0].replace('_', '-')} both set {twice[0]}; leave out one.")
     if path is None and given["alpha"] and given["classes_per_client"]:
-        raise typer.BadParameter("give one of --alpha and --classes-per-client.")
+        raise typer.BadParameter(
+            f"--alpha is {given['alpha']} and --classes-per-client {given['classes_per_client']}; give one of them."
+        )
     axes = {"seed": [0], **found, **options}
     if "clients" not in axes:
         raise typer.BadParameter("give --clients K, how many clients the training rows are split over.")

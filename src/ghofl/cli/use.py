@@ -106,7 +106,9 @@ def evaluate(
     Example: ghofl evaluate lda.safetensors test.npz
     """
     if site_file is not None and json is None:
-        raise typer.BadParameter("--site-file is about the report that leaves; say with --json where to write it.")
+        raise typer.BadParameter(
+            f"--site-file {site_file} is about the report that leaves; say with --json where to write it."
+        )
     console.check_outputs(json, force, plot)
     classifier = adjust(load_head(head), priors, threshold)
     rows = rows_for(classifier.recipe, embeddings, split, label=label_column)

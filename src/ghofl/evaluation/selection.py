@@ -83,7 +83,11 @@ class Report:
 
     def __add__(self, other: "Report") -> "Report":
         if (self.sha256, self.recipe) != (other.sha256, other.recipe):
-            raise RosterError("reports on different head files do not add up; send every site the same file.")
+            raise RosterError(
+                f"reports on different head files ({self.sha256[:8]}…, {other.sha256[:8]}…) do not add up; send "
+                "every site the same "
+                "file."
+            )
         if self.in_force != other.in_force:
             raise RosterError(
                 f"reports on {self.head!r} with {self.in_force} and with {other.in_force} do not add up; every site evaluates "
@@ -161,7 +165,9 @@ def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]
             "what is fitted to them would be wrong for it. Ask the sites for reports without --priors and --threshold."
         )
     if total.tally is None:
-        raise MessageError("a report has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'.")
+        raise MessageError(
+            f"a report on {total.head!r} has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'."
+        )
     return total.tally.calibrate(classifier, total.confusion.rows), total
 
 

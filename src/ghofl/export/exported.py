@@ -86,7 +86,10 @@ class Exported:
     def novelty_threshold(self, rate: float) -> float:
         """The novelty that this share of the rows of the classes exceeds."""
         if self.levels is None:
-            raise HeadError("this file cannot recognise samples that fit none of its classes; leave out --reject.")
+            raise HeadError(
+                f"this file, of the head {self.about.get('head')!r}, cannot recognise samples that fit none of "
+                "its classes; leave out --reject."
+            )
         return threshold_of(self.levels, rate)
 
 

@@ -24,7 +24,9 @@ def check_join(name: str, letter: Letter) -> None:
     """Raise unless a site of this name may be on a list of participants: others will read what it says of itself."""
     key, signature = letter.fields.get("key"), letter.fields.get("signature", b"")
     if not isinstance(key, bytes) or not isinstance(signature, bytes):
-        raise MessageError("its key or signature is not bytes; the site must join again.")
+        raise MessageError(
+            f"its key ({type(key).__name__}) or signature ({type(signature).__name__}) is not bytes; the site must join again."
+        )
     if not is_site_name(name):
         raise MessageError(f"it calls itself {shorten(name)!r}, which is not allowed: {WHY_NO_SITE_NAME}")
     Participant(name, key)

@@ -88,7 +88,8 @@ class Round:
         """A round with a new id, in a folder that exists."""
         if not recipe.privacy.secure:
             raise FederationError(
-                "the recipe has privacy.secure = false; make one with 'ghofl recipe --secure' for secure rounds."
+                f"the recipe {recipe.fingerprint[:12]}… has privacy.secure = false; make one with 'ghofl recipe --secure' for "
+                "secure rounds."
             )
         path = Path(path)
         files.write(path / RECIPE, recipe.to_toml(), files.PRIVATE)

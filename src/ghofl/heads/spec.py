@@ -43,7 +43,8 @@ class HeadSpec:
             raise HeadError(f"head {self.name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
         if self.name == BEST and self.options:
             raise HeadError(
-                "'best' takes no options, because it follows from the total; name a head to give it options."
+                f"'best' takes no options, and {', '.join(self.options)} came: it follows from the total; name "
+                "a head to give it options."
             )
         _options_of(self.name).parse(self.options)
 

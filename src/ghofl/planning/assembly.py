@@ -195,7 +195,8 @@ def _with_grid(
         return replace(recipe, grid=replace(recipe.grid, scale=_radius_scale(recipe, options.radius)))
     if is_private and protected is not None:
         raise PrivacyError(
-            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; use unit length "
+            f"a grid fitted to the training rows would tell about them, outside what epsilon = "
+            f"{options.epsilon} bounds; use unit length "
             "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
     return recipe
@@ -238,6 +239,7 @@ def _usual_radius(recipe: Recipe) -> float:
         return recipe.table.longest * usual_length(recipe)
     if not recipe.transform.unit_length:
         raise PrivacyError(
-            "the size of the noise follows from the longest row allowed; write --radius, or --unit-length."
+            f"the noise of epsilon = {recipe.privacy.epsilon} follows from the longest row allowed; write "
+            "--radius, or --unit-length."
         )
     return usual_length(recipe)

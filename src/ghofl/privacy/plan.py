@@ -130,7 +130,9 @@ def noise_plan(
     the statistics' own records. The other options are those of `sensitivity`.
     """
     if privacy.epsilon is None or privacy.delta is None:
-        raise PrivacyError("this recipe has no privacy.epsilon and privacy.delta; write both for noise.")
+        raise PrivacyError(
+            f"privacy.epsilon is {privacy.epsilon} and privacy.delta {privacy.delta}; write both for noise."
+        )
     shares = {record.name: record.share for record in layout.records} if shares is None else shares
     scales = _scales(record_bounds(layout, radius, sketch_norm), shares)
     bound = sensitivity(

@@ -39,7 +39,8 @@ class SimulatedSite:
         path = run.get("simulated-embeddings", "")
         if not isinstance(path, str) or not path or "\0" in path:
             raise SiteError(
-                "a simulation needs rows: flwr run … --run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
+                f"simulated-embeddings is {shorten(repr(path))}, and a simulation needs rows: flwr run … "
+                "--run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
                 "x_train and y_train."
             )
         number, clients = node.get("partition-id"), node.get("num-partitions")

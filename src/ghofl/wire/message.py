@@ -173,7 +173,8 @@ def check_not_secure(recipe: Recipe) -> None:
     """Raise when a recipe lets nobody see the message of a single site."""
     if recipe.privacy.secure:
         raise MessageError(
-            "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
+            f"the recipe {recipe.fingerprint[:12]}… asks for secure aggregation, and a message would show the "
+            "server this site's moments; "
             "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
         )
 

@@ -131,7 +131,11 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     known = [e.rows for e in roster if e.rows is not None]
     is_short = len(known) == len(roster) and sum(known) != moments.rows
     if len({e.id for e in roster}) != len(roster) or is_short:
-        raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
+        raise MessageError(
+            f"the total's roster of {len(roster)} sites and {sum(known):,} rows does not account for its "
+            f"{moments.rows:,} rows; make "
+            "the total again from its messages."
+        )
     return roster
 
 
@@ -177,7 +181,10 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
     if own is None or not guarantee.agrees_with(
         own if guarantee.releases == 1 else compose([own] * guarantee.releases)
     ):
-        raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
+        raise MessageError(
+            f"the guarantee in the file, epsilon = {guarantee.epsilon:g}, is not the one of its recipe; it "
+            "promises something else."
+        )
     # Only numbers are compared, so the sentences in the file could say anything: ours replace them.
     return replace(guarantee, assumptions=own.assumptions)
 
@@ -197,7 +204,7 @@ def small_classes_in(header: Mapping[str, Any], classes: int) -> MinCount | None
         or type(small.is_pooled_whole) is not bool
         or not all(type(c) is int and 0 <= c < classes for c in numbers)
     ):
-        raise MessageError("what the total says about small classes is damaged; release it again.")
+        raise MessageError(f"what the total says about small classes, {shorten(values)}, is damaged; release it again.")
     return small
 
 

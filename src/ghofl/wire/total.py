@@ -254,7 +254,8 @@ class Aggregator:
             start._check_exact("add to")
         if recipe.privacy.secure:
             raise MessageError(
-                "the recipe asks for secure aggregation, where messages are never seen one by one; its totals come "
+                f"the recipe {recipe.fingerprint[:12]}… asks for secure aggregation, where messages are never "
+                "seen one by one; its totals come "
                 "from secure rounds (Total.of_round)."
             )
         self.recipe, plan = recipe, plan_of(recipe)
