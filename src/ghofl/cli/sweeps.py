@@ -77,7 +77,7 @@ def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str
         raise typer.BadParameter(f"{path} and --{twice[0].replace('_', '-')} both set {twice[0]}; leave out one.")
     if path is None and given["alpha"] and given["classes_per_client"]:
         raise typer.BadParameter(
-            f"--alpha is {given['alpha']} and --classes-per-client {given['classes_per_client']}; give one of them."
+            f"give one of --alpha ({given['alpha']}) and --classes-per-client ({given['classes_per_client']})."
         )
     axes = {"seed": [0], **found, **options}
     if "clients" not in axes:

@@ -141,7 +141,7 @@ def diagnose(parts: Sequence[Part], recipe: Recipe) -> Diagnosis:
     _check(parts, recipe)
     counts = np.stack([part.moments.counts for part in parts]).astype(float)
     if not counts.any():
-        raise EmbeddingsError(f"none of these {len(parts)} sites has rows; there is nothing to compare.")
+        raise EmbeddingsError(f"none of these sites has rows ({len(parts)} came); there is nothing to compare.")
     repeats = _repeats([part.moments for part in parts])
     covariance = _covariance(parts, counts)
     agreement, widths = _whitened(parts, counts, covariance)

@@ -131,7 +131,7 @@ def noise_plan(
     """
     if privacy.epsilon is None or privacy.delta is None:
         raise PrivacyError(
-            f"privacy.epsilon is {privacy.epsilon} and privacy.delta {privacy.delta}; write both for noise."
+            f"no privacy.epsilon or privacy.delta: they are {privacy.epsilon} and {privacy.delta}; write both for noise."
         )
     shares = {record.name: record.share for record in layout.records} if shares is None else shares
     scales = _scales(record_bounds(layout, radius, sketch_norm), shares)

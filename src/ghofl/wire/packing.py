@@ -204,7 +204,7 @@ def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
         raise MessageError(f"{len(codes)} code bytes came for {count} entries; {chunks_of(count)} were expected.")
     if not _CODES.issuperset(codes.tobytes()):
         raise MessageError(
-            f"a code byte, {max(set(codes.tobytes()) - _CODES)}, is outside 0–8 and 17–24; the message is "
+            f"a code byte is outside 0–8 and 17–24 ({max(set(codes.tobytes()) - _CODES)}); the message is "
             "damaged, ask the site to send it again."
         )
     expected = data_bytes(codes, count)

@@ -132,9 +132,8 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     is_short = len(known) == len(roster) and sum(known) != moments.rows
     if len({e.id for e in roster}) != len(roster) or is_short:
         raise MessageError(
-            f"the total's roster of {len(roster)} sites and {sum(known):,} rows does not account for its "
-            f"{moments.rows:,} rows; make "
-            "the total again from its messages."
+            f"the total's roster does not account for its rows ({sum(known):,} of {len(roster)} sites, and {moments.rows:,} in the "
+            "sums); make the total again from its messages."
         )
     return roster
 

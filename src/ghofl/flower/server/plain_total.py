@@ -44,7 +44,7 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
         if bytes(letter.payload[:4]) == ZSTD_MAGIC:  # headers of kept messages are read without unpacking
-            raise MessageError(f"a compressed message of {name!r} came; on Flower messages are not compressed.")
+            raise MessageError(f"a compressed message came from {name!r}; on Flower messages are not compressed.")
         message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
         if message.site != name:
             raise MessageError(f"a message of site {message.site!r} came from {name!r}.")
