@@ -132,7 +132,7 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     is_short = len(known) == len(roster) and sum(known) != moments.rows
     if len({e.id for e in roster}) != len(roster) or is_short:
         raise MessageError(
-            f"the total's roster does not account for its rows ({sum(known):,} of {len(roster)} sites, and {moments.rows:,} in the "
+            f"the total's roster does not account for its rows ({sum(known):,} of {len(roster)} sites, {moments.rows:,} in the "
             "sums); make the total again from its messages."
         )
     return roster
