@@ -9,17 +9,17 @@ from test_cli import ghofl
 
 from federations import blobs, recipe_of
 from ghofl import Layout, Message, Moments, Privacy, Total
+from ghofl.custody.disclosure import BROKEN, MET, UNKNOWN, Disclosure
+from ghofl.custody.parcel import pack
+from ghofl.custody.policy import Policy
+from ghofl.custody.site import Site
+from ghofl.custody.storage import FolderMemory
 from ghofl.errors import EmbeddingsError, PolicyError, PrivacyError, RecipeError, SiteError
 from ghofl.features import Features
+from ghofl.outbox.outgoing import Embedded, count, outgoing
+from ghofl.outbox.persons import first_rows, load_persons
 from ghofl.privacy import plan_of
 from ghofl.privacy.bounds import length, sensitivity
-from ghofl.site.disclosure import BROKEN, MET, UNKNOWN, Disclosure
-from ghofl.site.memory import FolderMemory
-from ghofl.site.outgoing import Embedded, count, outgoing
-from ghofl.site.parcel import pack
-from ghofl.site.persons import first_rows, load_persons
-from ghofl.site.policy import Policy
-from ghofl.site.site import Site
 
 
 def counted(layout, *counts):

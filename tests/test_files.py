@@ -7,8 +7,8 @@ from threading import Timer
 import pytest
 
 from ghofl import files
+from ghofl.custody.storage import FolderMemory
 from ghofl.errors import BusyError, MessageError
-from ghofl.site.memory import FolderMemory
 
 
 def test_a_file_is_written_whole(tmp_path):

@@ -13,15 +13,15 @@ from test_cli import ghofl
 
 from federations import blobs, recipe_of
 from ghofl import Features, Layout, Moments, Privacy, Recipe, Total
+from ghofl.custody.inspection import reopen
+from ghofl.custody.site import Site
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.federation.round import ACTIONS, Options
+from ghofl.keeper.answers import answer
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder
-from ghofl.site.answers import answer
-from ghofl.site.inspection import reopen
-from ghofl.site.letter import Letter
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from sites import key_pair
 
 NAMES = ("north", "south", "west", "east", "mid")

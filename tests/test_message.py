@@ -12,8 +12,8 @@ from safetensors.numpy import load, save
 from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
 from ghofl import Encoder, Features, Grid, Layout, Limits, Message, Moments, Privacy, Projection, Recipe
 from ghofl.errors import MessageError
+from ghofl.outbox import outgoing
 from ghofl.privacy import allowances
-from ghofl.site import outgoing
 from ghofl.wire.envelope import peek, seal, size_limit
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_plausible

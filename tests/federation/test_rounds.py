@@ -10,16 +10,15 @@ from typer.testing import CliRunner
 
 from ghofl import secure
 from ghofl.cli import app
+from ghofl.custody.history import History
+from ghofl.custody.ledger import Ledger
+from ghofl.custody.site import Site
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError, PrivacyError, RosterError
 from ghofl.federation.round import ACTIONS, Options, Round
 from ghofl.mail import letters
 from ghofl.mail.round_folder import RoundFolder
-from ghofl.secure import PlanError
-from ghofl.site import binding
-from ghofl.site.history import History
-from ghofl.site.ledger import Ledger
-from ghofl.site.letter import Letter
-from ghofl.site.site import Site
+from ghofl.secure import PlanError, node_keys
+from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
 
@@ -245,7 +244,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
 
     def swap(name, sites, _, entries, plan):
         sites = (*sites[:2], replace(sites[2], key=forged))
-        return name, sites, binding.seed_of(name, sites), entries, plan
+        return name, sites, node_keys.seed_of(name, sites), entries, plan
 
     agreeing(monkeypatch, swap)
     with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):

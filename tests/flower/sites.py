@@ -7,13 +7,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from federations import blobs, recipe_of
+from ghofl.custody.site import Site
 from ghofl.flower.server.asking import Answer, Node
 from ghofl.flower.server.settings import Settings
+from ghofl.keeper.answers import answer
 from ghofl.recipe import Privacy
 from ghofl.simulation import partition
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -21,8 +21,8 @@ from ghofl.flower.engine import GridEngine, from_records, to_records
 from ghofl.flower.new import _pyproject
 from ghofl.flower.server.asking import Node
 from ghofl.flower.server.settings import Settings
-from ghofl.site.answers import ACTIONS
-from ghofl.site.letter import Letter
+from ghofl.keeper.answers import ACTIONS
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message as SiteMessage
 from sites import PLAIN, SECURE, make_sites
 
@@ -244,13 +244,13 @@ ODD = [
 ]  # fmt: skip
 PLACES = {
     "the configuration": "ghofl.flower.client_app.Site.of_config",
-    "the memory": "ghofl.site.site.Site.memory",
-    "the lock": "ghofl.site.memory.FolderMemory.alone",
+    "the memory": "ghofl.custody.site.Site.memory",
+    "the lock": "ghofl.custody.storage.FolderMemory.alone",
     "reading the query": "ghofl.flower.client_app.from_records",
-    "the recipe": "ghofl.site.answers.Recipe.from_toml",
-    "the rows": "ghofl.site.site.Site.count",
-    "the policy": "ghofl.site.site.Site.conditions",
-    "what is kept": "ghofl.site.memory.FolderMemory.get",
+    "the recipe": "ghofl.keeper.answers.Recipe.from_toml",
+    "the rows": "ghofl.custody.site.Site.count",
+    "the policy": "ghofl.custody.site.Site.conditions",
+    "what is kept": "ghofl.custody.storage.FolderMemory.get",
 }
 
 
@@ -398,7 +398,7 @@ def test_the_app_of_a_node_with_a_keeper_reads_no_site_file(monkeypatch):
     def refuse(*_):
         raise AssertionError("the app looked for a site")
 
-    monkeypatch.setattr("ghofl.site.post.ask", ask)
+    monkeypatch.setattr("ghofl.keeper.unix_socket.ask", ask)
     monkeypatch.setattr("ghofl.flower.client_app.Site.of_config", refuse)
     letter = asked({"keeper": "/run/k.sock"}, {})
     assert (letter.fields["status"], letter.payload) == ("sent", b"bytes")

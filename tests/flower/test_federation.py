@@ -12,18 +12,18 @@ from federations import recipe_of
 from ghofl import secure
 from ghofl.classifier import Classifier
 from ghofl.cli import app
+from ghofl.custody.history import History
+from ghofl.custody.parcel import recall
+from ghofl.custody.site import Site
 from ghofl.errors import FederationError, RosterError, SiteError
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
+from ghofl.keeper.answers import answer
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
-from ghofl.site.answers import answer
-from ghofl.site.history import History
-from ghofl.site.letter import Letter
-from ghofl.site.parcel import recall
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
@@ -614,7 +614,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
     original = Site.count
     monkeypatch.setattr(Site, "count", lambda *a: reads.append(1) or original(*a))
     for bit in range(31):
-        monkeypatch.setattr("ghofl.site.cohorts.entry_bound", lambda _, bit=bit: 2**bit + 1)
+        monkeypatch.setattr("ghofl.custody.cohorts.entry_bound", lambda _, bit=bit: 2**bit + 1)
         engine = InProcess(paths)
         with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
             run(engine, SECURE, settings(tmp_path / "run"))
@@ -624,7 +624,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
         }
         assert {action for action, _ in engine.asked} == {"join", "advertise"}
     assert len(reads) == 3, "rows were read when they were packed, and not because of a bound"
-    monkeypatch.setattr("ghofl.site.cohorts.entry_bound", lambda _: true_bound)
+    monkeypatch.setattr("ghofl.custody.cohorts.entry_bound", lambda _: true_bound)
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 3
 
 
@@ -648,8 +648,8 @@ def test_sites_refuse_rounds_of_fewer_than_their_recipe_asks_for(tmp_path, monke
     """The server is the one that must not be believed: it plans for three where the recipe says five."""
     recipe = replace(SECURE, privacy=Privacy(secure=True, min_cohort=5))
     paths = make_sites(tmp_path, recipe=recipe)
-    monkeypatch.setattr("ghofl.site.cohorts.check_cohort", lambda *_: None)
-    monkeypatch.setattr("ghofl.site.cohorts.fewest_survivors", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.custody.cohorts.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.custody.cohorts.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run", dropout=0.2))
     assert "of 5 sites 1 may vanish, and a sum covers at least 5" in (tmp_path / "run" / "report.json").read_text()
@@ -662,8 +662,8 @@ def test_sites_refuse_shared_noise_that_colluders_could_take_away(tmp_path, monk
     assert len(run(InProcess(paths), recipe, settings(tmp_path / "fine")).total.roster) == 5
     (tmp_path / "other").mkdir()
     paths = make_sites(tmp_path / "other", recipe=recipe)
-    monkeypatch.setattr("ghofl.site.cohorts.check_cohort", lambda *_: None)
-    monkeypatch.setattr("ghofl.site.cohorts.fewest_survivors", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.custody.cohorts.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.custody.cohorts.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run"))
     assert "this site asks for 4 that keep their noise" in (tmp_path / "run" / "report.json").read_text()

@@ -13,23 +13,23 @@ from typer.testing import CliRunner
 from federations import moments_of
 from ghofl.cli import app
 from ghofl.cli.console import HELD
+from ghofl.custody.disclosure import Disclosure
+from ghofl.custody.ledger import Ledger
+from ghofl.custody.parcel import prepare_parcel
+from ghofl.custody.policy import Policy, load_peers
+from ghofl.custody.site import Site
+from ghofl.custody.storage import FolderMemory
 from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
 from ghofl.flower.new import write_app
 from ghofl.flower.server.federation import run
+from ghofl.keeper.answers import ACTIONS, answer, text_for_outside
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Limits, Privacy, Recipe
 from ghofl.secure import RingError
+from ghofl.secure.node_keys import is_signed, load_public_key, sign
 from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
-from ghofl.site.answers import ACTIONS, answer, text_for_outside
-from ghofl.site.binding import is_signed, load_public_key, sign
-from ghofl.site.disclosure import Disclosure
-from ghofl.site.ledger import Ledger
-from ghofl.site.letter import Letter
-from ghofl.site.memory import FolderMemory
-from ghofl.site.parcel import prepare_parcel
-from ghofl.site.policy import Policy, load_peers
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
@@ -214,7 +214,7 @@ def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
 def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, monkeypatch):
     path = make_sites(tmp_path)[0]
     site = Site.load(path)
-    monkeypatch.setattr("ghofl.site.memory.PATIENCE", 0.1)
+    monkeypatch.setattr("ghofl.custody.storage.PATIENCE", 0.1)
     with site.memory().alone():
         for action in ACTIONS:
             reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())

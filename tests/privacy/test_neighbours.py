@@ -15,13 +15,13 @@ from test_cli import ghofl
 
 import ghofl as package
 from ghofl import Encoder, Grid, Message, Privacy, Recipe, Total
+from ghofl.custody.policy import Policy
+from ghofl.custody.site import Site
 from ghofl.errors import ClippingWarning, MomentsOverflowError, PolicyError, SiteError
+from ghofl.keeper.answers import answer
 from ghofl.moments import CutBuilder, Layout, Moments
 from ghofl.recipe import Column, Limits, Table
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter
-from ghofl.site.policy import Policy
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 
 pytestmark = pytest.mark.filterwarnings("ignore::ghofl.errors.ClippingWarning")
 

@@ -10,12 +10,12 @@ from rich.text import Text
 from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile
+from ghofl.custody.budget import describe_releases
+from ghofl.custody.history import History
+from ghofl.custody.ledger import LEDGER, START, Ledger
+from ghofl.custody.site import Site
 from ghofl.errors import SiteError
 from ghofl.names import shown
-from ghofl.site.budget import describe_releases
-from ghofl.site.history import History
-from ghofl.site.ledger import LEDGER, START, Ledger
-from ghofl.site.site import Site
 
 app = typer.Typer(
     help="Read a site's ledger: what it was asked, what left it, and what all of that promises together.",

@@ -9,13 +9,13 @@ import typer
 from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile, TotalOutput
+from ghofl.custody.site import Site
 from ghofl.federation.round import ACTIONS, LEAST, Options
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder, Standing
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION, DROPOUT
-from ghofl.site.site import Site
 from ghofl.wire.total import Total
 
 app = typer.Typer(

@@ -100,9 +100,9 @@ def evaluate(
 
 def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
     """The report under the site's own name, after its policy has allowed it and its ledger has recorded it."""
-    from ghofl.site.reports import record_report
-    from ghofl.site.site import Site
-    from ghofl.site.version import version_of
+    from ghofl.custody.evaluations import record_report
+    from ghofl.custody.site import Site
+    from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
     if report.sites not in (("",), (site.name,)):

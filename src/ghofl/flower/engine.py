@@ -14,7 +14,7 @@ from ghofl import files
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.server.asking import Answer, Node
-from ghofl.site.letter import Letter, fields_of
+from ghofl.wire.letter import Letter, fields_of
 
 LETTER = "ghofl.letter"
 STYPE = "ghofl.bytes"

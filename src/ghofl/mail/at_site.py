@@ -3,14 +3,14 @@
 So policy, approval and the ledger of reveals apply here too.
 """
 
+from ghofl.custody.site import Custodian
+from ghofl.custody.storage import Memory
 from ghofl.errors import MessageError, PolicyError
+from ghofl.keeper.answers import answer
 from ghofl.mail import letters
 from ghofl.names import shown
 from ghofl.secure import Identity
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter, text_of
-from ghofl.site.memory import Memory
-from ghofl.site.site import Custodian
+from ghofl.wire.letter import Letter, text_of
 
 
 def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ghofl.custody.policy import Policy
 from ghofl.errors import SiteError
 from ghofl.features import Features
 from ghofl.names import shown
+from ghofl.outbox.outgoing import Counted, Embedded, Outgoing, count
 from ghofl.recipe import Recipe
 from ghofl.samples import load_rows
 from ghofl.simulation import partition
-from ghofl.site.outgoing import Counted, Embedded, Outgoing, count
-from ghofl.site.policy import Policy
 
 RUN_KEYS = ("simulated-embeddings", "simulated-alpha", "simulated-seed")  # of a run's configuration
 
