@@ -15,7 +15,7 @@ from ghofl.custody.history import History
 from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import HEAD, LEDGER, START, Ledger
 from ghofl.custody.site import Site
-from ghofl.custody.storage import FolderMemory
+from ghofl.custody.storage import FolderStorage
 from ghofl.errors import SiteError
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import answer
@@ -25,7 +25,7 @@ from sites import PLAIN, SECURE, InProcess, make_sites, settings
 
 @pytest.fixture
 def memory(tmp_path):
-    memory = FolderMemory(tmp_path / "memory")
+    memory = FolderStorage(tmp_path / "memory")
     ledger = Ledger()
     for i in range(4):
         ledger = ledger.write(memory, "refused", why=f"reason {i}")
@@ -62,7 +62,7 @@ def test_a_ledger_that_was_tampered_with_is_refused(memory, what):
     elif what == "deep":
         lines[2] = b"[" * 100_000 + b"\n"
     elif what == "written anew":
-        other = FolderMemory(memory.folder.parent / "other")
+        other = FolderStorage(memory.folder.parent / "other")
         ledger = Ledger()
         for _ in range(4):
             ledger = ledger.write(other, "answered")
@@ -97,19 +97,19 @@ def test_nothing_leaves_a_site_whose_ledger_is_damaged_or_cannot_be_written(tmp_
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(FolderMemory, "append", full)
-        reply = answer("message", query, site, site.memory())
+        patch.setattr(FolderStorage, "append", full)
+        reply = answer("message", query, site, site.storage())
         assert (reply.fields["status"], reply.payload) == ("refused", b"")
-    assert answer("message", query, site, site.memory()).fields["status"] == "sent"
+    assert answer("message", query, site, site.storage()).fields["status"] == "sent"
     (tmp_path / "memory-0" / LEDGER).write_bytes(b"nonsense\n")
-    reply = answer("message", query, site, site.memory())
+    reply = answer("message", query, site, site.storage())
     assert (reply.fields["status"], reply.payload) == ("refused", b"")
     assert "nonsense" not in str(reply)
 
 
 def test_every_question_is_a_line_with_what_came_of_it(tmp_path):
     site = Site.load(make_sites(tmp_path)[0])
-    memory = site.memory()
+    memory = site.storage()
     sent = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, memory)
     answer("message", Letter({"recipe": PLAIN.to_toml()}), site, memory)
     answer("join", Letter({"recipe": SECURE.to_toml(), "round": "no id \ud800"}), site, memory)
@@ -131,7 +131,7 @@ def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
     path = make_sites(tmp_path)[0]
     assert isinstance(invoke("show", path).exception, SiteError)
     site = Site.load(path)
-    answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
+    answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage())
     seen = invoke("show", path)
     assert seen.exit_code == 0, seen.output
     assert "None: 1 of 1 releases were exact" in seen.output
@@ -185,7 +185,7 @@ def test_a_site_whose_ledger_lost_lines_that_its_folder_shows_stops(tmp_path, ca
     left = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     for action in ("join", "message"):
         query = Letter({"recipe": (SECURE if action == "join" else PLAIN).to_toml(), "round": "1" * 32})
-        reply = answer(action, query, site, site.memory())
+        reply = answer(action, query, site, site.storage())
         assert (reply.fields["status"], reply.payload) == ("refused", b"")
     assert why in caplog.text
     assert "Restore it from a copy" in caplog.text
@@ -205,7 +205,7 @@ def test_a_site_whose_ledger_lost_lines_that_its_folder_shows_stops(tmp_path, ca
 )
 @pytest.mark.parametrize("lines", [0, 4])
 def test_every_file_that_shows_an_act_needs_its_line(tmp_path, memory, put, why, lines):
-    memory = memory if lines else FolderMemory(tmp_path / "empty")
+    memory = memory if lines else FolderStorage(tmp_path / "empty")
     memory.put(put.format("ab" * 16), b"ab" * 16)
     with pytest.raises(SiteError, match=why):
         Ledger.load(memory)
@@ -219,11 +219,11 @@ def test_a_site_that_sent_a_message_does_not_forget_it_with_its_line(tmp_path, c
     site, folder = Site.load(make_sites(tmp_path, 3, SECURE)[0]), tmp_path / "memory-0"
     inspect(site, PLAIN)
     copy = {path: path.read_bytes() for path in (folder / LEDGER, folder / HEAD)}
-    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory()).fields["status"] == "sent"
+    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage()).fields["status"] == "sent"
     if how == "all but one line":
         (folder / "outbox" / f"{PLAIN.fingerprint}.sent").unlink()
     lose(folder, how, copy)
-    reply = answer("join", Letter({"recipe": SECURE.to_toml(), "round": "1" * 32}), site, site.memory())
+    reply = answer("join", Letter({"recipe": SECURE.to_toml(), "round": "1" * 32}), site, site.storage())
     assert reply.fields["status"] == "refused"
     assert why in caplog.text
 
@@ -231,7 +231,7 @@ def test_a_site_that_sent_a_message_does_not_forget_it_with_its_line(tmp_path, c
 def test_what_was_packed_for_an_administrator_has_its_line(tmp_path):
     site = Site.load(make_sites(tmp_path, 3, SECURE)[0])
     inspect(site, SECURE)
-    assert [line.what for line in Ledger.load(site.memory()).lines] == ["packed"]
+    assert [line.what for line in Ledger.load(site.storage()).lines] == ["packed"]
     for name in (LEDGER, HEAD):
         (tmp_path / "memory-0" / name).unlink()
     with pytest.raises(SiteError, match="it is missing, and this site packed"):
@@ -239,7 +239,7 @@ def test_what_was_packed_for_an_administrator_has_its_line(tmp_path):
 
 
 def test_a_ledger_whose_first_line_was_written_before_its_head_counts(tmp_path):
-    memory = FolderMemory(tmp_path / "memory")
+    memory = FolderStorage(tmp_path / "memory")
     Ledger().write(memory, "refused", why="x")
     (memory.folder / HEAD).unlink()
     assert len(Ledger.load(memory).write(memory, "answered").lines) == 2
@@ -247,7 +247,7 @@ def test_a_ledger_whose_first_line_was_written_before_its_head_counts(tmp_path):
 
 
 def test_a_site_whose_head_could_not_be_written_goes_on_when_it_can_be(tmp_path, monkeypatch):
-    memory, put = FolderMemory(tmp_path / "memory"), FolderMemory.put
+    memory, put = FolderStorage(tmp_path / "memory"), FolderStorage.put
 
     def full(self, name, content):
         if name == HEAD:
@@ -255,7 +255,7 @@ def test_a_site_whose_head_could_not_be_written_goes_on_when_it_can_be(tmp_path,
         put(self, name, content)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FolderMemory, "put", full)
+        patch.setattr(FolderStorage, "put", full)
         for _ in range(3):
             with pytest.raises(OSError, match="No space"):
                 Ledger.load(memory).write(memory, "refused", why="x")
@@ -283,7 +283,7 @@ def dying(monkeypatch, at):
         return dying_act
 
     for name in ("put", "append", "forget"):
-        monkeypatch.setattr(FolderMemory, name, wrap(getattr(FolderMemory, name)))
+        monkeypatch.setattr(FolderStorage, name, wrap(getattr(FolderStorage, name)))
 
 
 @pytest.mark.slow
@@ -297,10 +297,10 @@ def test_a_site_that_dies_at_any_write_is_not_taken_for_one_that_lost_its_ledger
         with monkeypatch.context() as patch:
             dying(patch, at)
             try:
-                assert answer("join", query, site, site.memory()).fields["status"] == "joined"
+                assert answer("join", query, site, site.storage()).fields["status"] == "joined"
             except Killed:
                 deaths += 1
-        assert answer("join", later, site, site.memory()).fields["status"] == "joined"
+        assert answer("join", later, site, site.storage()).fields["status"] == "joined"
         if deaths < at - 1:
             break
     assert deaths >= 20
@@ -309,8 +309,8 @@ def test_a_site_that_dies_at_any_write_is_not_taken_for_one_that_lost_its_ledger
 @pytest.mark.slow
 def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_read(tmp_path):
     script = (
-        "import sys\nfrom ghofl.custody.ledger import Ledger\nfrom ghofl.custody.storage import FolderMemory\n"
-        "m = FolderMemory(sys.argv[1])\nledger = Ledger.load(m)\nprint('go', flush=True)\n"
+        "import sys\nfrom ghofl.custody.ledger import Ledger\nfrom ghofl.custody.storage import FolderStorage\n"
+        "m = FolderStorage(sys.argv[1])\nledger = Ledger.load(m)\nprint('go', flush=True)\n"
         "while True:\n    ledger = ledger.write(m, 'answered', status='sent', padding='x' * 500)\n"
     )
     counts = [0]
@@ -324,5 +324,5 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_re
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
-        counts.append(len(Ledger.load(FolderMemory(tmp_path / "m")).lines))
+        counts.append(len(Ledger.load(FolderStorage(tmp_path / "m")).lines))
     assert counts == sorted(set(counts))

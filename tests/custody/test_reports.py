@@ -9,7 +9,7 @@ from test_cli import ghofl
 from federations import blobs, total_of
 from ghofl import Classifier
 from ghofl.custody.budget import describe_releases
-from ghofl.custody.evaluations import record_report
+from ghofl.custody.custody import Custody
 from ghofl.custody.history import History
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
@@ -29,15 +29,15 @@ def site_with(folder, policy=""):
 
 
 def lines_of(site):
-    return [line.what for line in Ledger.load(site.memory()).lines]
+    return [line.what for line in Ledger.load(site.storage()).lines]
 
 
 def test_a_report_is_in_the_ledger_once_and_ends_every_guarantee(tmp_path):
     site = site_with(tmp_path)
     for _ in range(2):
-        record_report(site, RECIPE, ROWS, "d" * 64, b"report")
+        Custody(site, site.storage()).record_evaluation(RECIPE, ROWS, "d" * 64, b"report")
     assert lines_of(site) == ["reported"]
-    history = History.load(site.memory())
+    history = History.of(Ledger.load(site.storage()))
     assert describe_releases(history.releases).startswith("None: 1 of 1 releases were exact")
     assert history.known("north", "d" * 64).to_text() == History().known("north", "d" * 64).to_text(), (
         "peers in secure rounds are told of sums, and a report is none"
@@ -56,7 +56,7 @@ def test_a_report_is_in_the_ledger_once_and_ends_every_guarantee(tmp_path):
 def test_what_the_policy_does_not_allow_is_refused_and_not_written(policy, why, tmp_path):
     site = site_with(tmp_path, policy)
     with pytest.raises(PolicyError, match=why):
-        record_report(site, RECIPE, ROWS, "d" * 64, b"report")
+        Custody(site, site.storage()).record_evaluation(RECIPE, ROWS, "d" * 64, b"report")
     assert lines_of(site) == []
 
 
@@ -68,9 +68,9 @@ def test_after_something_under_an_epsilon_no_exact_report_leaves(tmp_path):
 
     guarantee = plan_of(Recipe(("a", "b"), Encoder(2), grid=Grid(scale=10.0), privacy=promised)).guarantee
     facts = {"id": "e" * 32, "recipe": RECIPE.fingerprint, "data": "d" * 64, "rows": 70, "sha256": "f" * 64}
-    Ledger.load(site.memory()).write(site.memory(), "sent", **facts, guarantee=guarantee_facts(guarantee))
+    Ledger.load(site.storage()).write(site.storage(), "sent", **facts, guarantee=guarantee_facts(guarantee))
     with pytest.raises(PolicyError, match="under an epsilon"):
-        record_report(site, RECIPE, ROWS, "d" * 64, b"report")
+        Custody(site, site.storage()).record_evaluation(RECIPE, ROWS, "d" * 64, b"report")
 
 
 def test_the_command_writes_the_ledger_before_the_report(tmp_path, rng):

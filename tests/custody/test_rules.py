@@ -15,7 +15,7 @@ from ghofl.custody.known_sums import Known
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.policy import Policy
 from ghofl.custody.site import Site
-from ghofl.custody.storage import FolderMemory
+from ghofl.custody.storage import FolderStorage
 from ghofl.errors import FederationError, PolicyError
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import answer
@@ -51,21 +51,21 @@ def names_of(paths):
 
 def message(path, recipe):
     site = Site.load(path)
-    return answer("message", Letter({"recipe": recipe.to_toml()}), site, site.memory())
+    return answer("message", Letter({"recipe": recipe.to_toml()}), site, site.storage())
 
 
 def history_of(path):
-    return History.load(Site.load(path).memory())
+    return History.of(Ledger.load(Site.load(path).storage()))
 
 
 def test_a_site_passes_on_what_it_was_told_of_earlier_sums(tmp_path):
-    memory, rows = FolderMemory(tmp_path / "memory"), "0" * 64
+    memory, rows = FolderStorage(tmp_path / "memory"), "0" * 64
     facts = {"round": "2" * 32, "recipe": "f" * 64, "data": rows, "cohort": ["a", "b", "c"], "guarantee": None}
     Ledger().write(memory, "masked", **facts, told=[("1" * 32, ("a", "b", "c", "d"))])
-    known = History.load(memory).known("b", rows)
+    known = History.of(Ledger.load(memory)).known("b", rows)
     assert known == Known(0, (("2" * 32, (), 0), ("1" * 32, ("a", "b", "c", "d"), 0)))
     with pytest.raises(PolicyError, match="would show d by itself"):
-        History.load(memory).check_sum("b", ["a", "b", "c"], rows, 3)
+        History.of(Ledger.load(memory)).check_sum("b", ["a", "b", "c"], rows, 3)
 
 
 @pytest.mark.slow
@@ -105,7 +105,7 @@ def test_a_changed_field_of_the_recipe_is_a_second_look_at_the_same_rows(tmp_pat
         "join",
         Letter({"recipe": other.to_toml(), "round": "0" * 32}),
         Site.load(paths[0]),
-        Site.load(paths[0]).memory(),
+        Site.load(paths[0]).storage(),
     )
     assert "is not the one agreed on here" in reply.fields["why"]
 
@@ -174,7 +174,7 @@ def test_the_same_sites_may_have_another_round_of_another_recipe_or_grown_rows(t
 
 def test_two_hundred_recipes_at_epsilon_one_are_one_answer_without_a_budget(tmp_path):
     path = make_sites(tmp_path, 2, LOCAL, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["local"]\n')[0]
-    policy, releases = Site.load(path).conditions(), []
+    policy, releases = Site.load(path).load_policy(), []
     replies = []
     for recipe in recipes(LOCAL, 4):
         recipe.save(tmp_path / "recipe.toml")  # the site agrees to each of them
@@ -301,7 +301,7 @@ def test_a_round_id_is_not_used_twice_where_only_the_ledger_remembers_it(tmp_pat
     (folder / "used-rounds").unlink()
     shutil.rmtree(folder / "round")
     query = Letter({"recipe": SECURE.to_toml(), "round": history_of(paths[0]).reveals[0].round})
-    assert "was in it before" in answer("join", query, site, site.memory()).fields["why"]
+    assert "was in it before" in answer("join", query, site, site.storage()).fields["why"]
 
 
 @pytest.mark.parametrize("recipe", [LOCAL, SECURE], ids=["epsilon", "secure"])
@@ -309,12 +309,12 @@ def test_a_recipe_with_a_promise_needs_the_site_s_own_copy_or_an_approval(tmp_pa
     path = make_sites(tmp_path, 3, recipe, "any_recipe = false\n")[0]
     site, query = Site.load(path), Letter({"recipe": recipe.to_toml(), "round": "0" * 32})
     action = "join" if recipe.privacy.secure else "message"
-    reply = answer(action, query, site, site.memory())
+    reply = answer(action, query, site, site.storage())
     assert "neither its own copy of the recipe nor confirm = true" in reply.fields["why"]
     path.write_text(path.read_text() + 'recipe = "recipe.toml"\n')
-    assert answer(action, query, Site.load(path), site.memory()).fields["status"] in ("sent", "joined")
+    assert answer(action, query, Site.load(path), site.storage()).fields["status"] in ("sent", "joined")
     assert (
-        answer("message", Letter({"recipe": PLAIN.to_toml()}), Site.load(path), site.memory()).fields["status"]
+        answer("message", Letter({"recipe": PLAIN.to_toml()}), Site.load(path), site.storage()).fields["status"]
         == "refused"
     )
 
@@ -354,10 +354,10 @@ class Faulty(InProcess):
         if action == "endorse" and 100 in letters and not self.replies:
             site, letter = Site.load(self.paths[100]), letters[100]
             with self.monkeypatch.context() as patch:
-                patch.setattr(FolderMemory, "put", self.failing(FolderMemory.put))
-                self.replies.append(answer(action, letter, site, site.memory()))
+                patch.setattr(FolderStorage, "put", self.failing(FolderStorage.put))
+                self.replies.append(answer(action, letter, site, site.storage()))
             content = self.again(letter.content)
-            self.replies.append(answer(action, Letter(letter.fields, content), site, site.memory()))
+            self.replies.append(answer(action, Letter(letter.fields, content), site, site.storage()))
         yield from super().ask(action, letters, seconds, size)
 
     @staticmethod
@@ -397,7 +397,7 @@ def test_a_site_that_failed_after_it_recorded_a_list_signs_no_other(tmp_path, mo
 def test_the_ledger_of_a_round_names_its_cohort_survivors_and_guarantee(tmp_path):
     paths = make_sites(tmp_path, 3, SHARED, 'epsilon = 1.0\ndelta = 1e-6\nnoise = ["distributed"]\n')
     run(InProcess(paths), SHARED, settings(tmp_path / "1"))
-    lines = Ledger.load(Site.load(paths[0]).memory()).lines
+    lines = Ledger.load(Site.load(paths[0]).storage()).lines
     kinds = [line.what for line in lines]
     assert [kind for kind in kinds if kind != "answered"] == ["packed", "joined", "masked", "endorsed", "revealed"]
     assert kinds.count("answered") == 6

@@ -9,14 +9,13 @@ import pytest
 pytest.importorskip("flwr")
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ghofl.errors import BusyError, EmbeddingsError, MessageError, PrivacyError, RecipeError, SiteError
 from ghofl.files import FileBytes
 from ghofl.flower import engine
-from ghofl.flower.client_app import SIMULATION, ContextMemory, is_simulated, keeper_of, make_app
+from ghofl.flower.client_app import SIMULATION, ContextStorage, is_simulated, keeper_of, make_app
 from ghofl.flower.engine import GridEngine, from_records, to_records
 from ghofl.flower.new import _pyproject
 from ghofl.flower.server.asking import Node
@@ -24,7 +23,9 @@ from ghofl.flower.server.settings import Settings
 from ghofl.keeper.answers import ACTIONS
 from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message as SiteMessage
-from sites import PLAIN, SECURE, make_sites
+from sites import PLAIN, SECURE, make_sites, task  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.usefixtures("task")
 
 
 @given(st.binary(max_size=300), st.integers(1, 64))
@@ -50,14 +51,6 @@ def test_records_of_another_app_are_an_empty_letter():
     assert from_records(RecordDict({"ghofl": ArrayRecord()})) == Letter()
     assert from_records(RecordDict({"ghofl": ConfigRecord({"a": 1}), "ghofl.letter": ConfigRecord()})) == Letter()
     assert from_records(RecordDict({"ghofl.letter": ArrayRecord()})) == Letter()
-
-
-@pytest.fixture(autouse=True)
-def task(monkeypatch):
-    """Messages say which run and node they are of; a process of the engine is told so when it starts."""
-    for name in ("_run_id", "_node_id", "_task_id"):
-        if hasattr(TaskIdentity, name):
-            monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 class FakeGrid(Grid):
@@ -244,13 +237,13 @@ ODD = [
 ]  # fmt: skip
 PLACES = {
     "the configuration": "ghofl.flower.client_app.Site.of_config",
-    "the memory": "ghofl.custody.site.Site.memory",
-    "the lock": "ghofl.custody.storage.FolderMemory.alone",
+    "the memory": "ghofl.custody.site.Site.storage",
+    "the lock": "ghofl.custody.storage.FolderStorage.lock",
     "reading the query": "ghofl.flower.client_app.from_records",
     "the recipe": "ghofl.keeper.answers.Recipe.from_toml",
     "the rows": "ghofl.custody.site.Site.count",
-    "the policy": "ghofl.custody.site.Site.conditions",
-    "what is kept": "ghofl.custody.storage.FolderMemory.get",
+    "the policy": "ghofl.custody.site.Site.load_policy",
+    "what is kept": "ghofl.custody.storage.FolderStorage.get",
 }
 
 
@@ -356,9 +349,9 @@ def test_what_flower_says_of_a_node_is_printable(monkeypatch):
 
 def test_a_simulated_site_remembers_in_its_context():
     context = Context(1, 1, {}, RecordDict(), {})
-    memory = ContextMemory(context)
+    memory = ContextStorage(context)
     memory.put("round/1/identity", b"secret")
-    assert ContextMemory(context).get("round/1/identity") == b"secret"
+    assert ContextStorage(context).get("round/1/identity") == b"secret"
     memory.forget("round")
     assert memory.get("round/1/identity") is None
 

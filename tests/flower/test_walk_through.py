@@ -98,7 +98,7 @@ def test_the_configurations_shown_are_ones_that_work(tmp_path):
     )
     (tmp_path / "site.toml").write_text(site)
     (tmp_path / "policy.toml").write_text(policy)
-    assert Site.load(tmp_path / "site.toml").conditions() == Policy.load(tmp_path / "policy.toml")
+    assert Site.load(tmp_path / "site.toml").load_policy() == Policy.load(tmp_path / "policy.toml")
     assert Policy.load(tmp_path / "policy.toml").confirm
 
 

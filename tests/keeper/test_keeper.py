@@ -19,7 +19,7 @@ from ghofl import Recipe
 from ghofl.cli import app
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
-from ghofl.custody.storage import FolderMemory
+from ghofl.custody.storage import FolderStorage
 from ghofl.errors import BusyError, MessageError, SiteError
 from ghofl.flower.server.asking import Answer
 from ghofl.flower.server.federation import run
@@ -70,7 +70,7 @@ def test_a_keeper_gives_the_answer_that_the_site_would_give(folder):
         assert stat.S_IMODE(place.stat().st_mode) == 0o660
         reply = unix_socket.ask(keeper.site.socket, "message", QUERY)
         assert reply.fields == {"status": "sent", "site": "site-0"}
-        assert reply.content == answer("message", QUERY, Site.load(path), Site.load(path).memory()).content
+        assert reply.content == answer("message", QUERY, Site.load(path), Site.load(path).storage()).content
         for action in ("rows", "", "__init__", "message "):
             refused = unix_socket.ask(keeper.site.socket, action, QUERY)
             assert "this site answers only" in refused.fields["why"]
@@ -130,16 +130,16 @@ def test_fields_of_another_kind_are_refused_by_kind(folder, fields):
     [
         ("message", {}, "has no recipe"),
         ("join", {"round": "0" * 32}, "has no recipe"),
-        ("message", {"recipe": PLAIN.to_toml(), "counted": 5}, "counted of a question is not a list"),
-        ("advertise", {"signatures": 5}, "signatures of a question is not a list"),
-        ("advertise", {"known": "x"}, "known of a question is not a list"),
+        ("message", {"recipe": PLAIN.to_toml(), "counted": 5}, "counted of a request is not a list"),
+        ("advertise", {"signatures": 5}, "signatures of a request is not a list"),
+        ("advertise", {"known": "x"}, "known of a request is not a list"),
     ],
 )
 def test_a_field_that_is_missing_or_not_a_list_is_refused_in_words_and_in_the_ledger(folder, action, fields, says):
     site = Site.load(make_sites(folder)[0])
-    reply = answer(action, Letter(fields), site, site.memory())
+    reply = answer(action, Letter(fields), site, site.storage())
     assert says in reply.fields["why"]
-    assert len(Ledger.load(site.memory()).lines) == 1
+    assert len(Ledger.load(site.storage()).lines) == 1
 
 
 def test_more_questions_than_the_rate_allows_are_refused_until_later():
@@ -219,14 +219,14 @@ def test_a_question_that_is_being_answered_does_not_give_way():
             end.close()
 
 
-class Watched(FolderMemory):
+class Watched(FolderStorage):
     """A memory that knows whether it is locked."""
 
     is_locked = False
 
     @contextmanager
-    def alone(self):
-        with super().alone():
+    def lock(self):
+        with super().lock():
             self.is_locked = True
             yield
             self.is_locked = False
@@ -255,8 +255,8 @@ def test_a_recipe_that_is_the_site_s_own_copy_is_not_parsed_again(folder, monkey
     path.write_text(path.read_text() + 'recipe = "recipe.toml"\n')
     site, own = Site.load(path), (folder / "recipe.toml").read_text()
     monkeypatch.setattr(Recipe, "from_toml", lambda *_: pytest.fail("a text from outside was parsed"))
-    assert answer("message", Letter({"recipe": own}), site, site.memory()).fields["status"] == "sent"
-    longer = answer("message", Letter({"recipe": "#" * 10**6 + "\n" + own}), site, site.memory())
+    assert answer("message", Letter({"recipe": own}), site, site.storage()).fields["status"] == "sent"
+    longer = answer("message", Letter({"recipe": "#" * 10**6 + "\n" + own}), site, site.storage())
     assert "much longer" in longer.fields["why"]
 
 
@@ -274,7 +274,7 @@ FORGED = "\x1b[2J\n2026-01-01 INFO all is well"
 )
 def test_what_comes_from_outside_writes_no_lines_of_its_own_into_the_log(folder, caplog, action, query):
     site = Site.load(make_sites(folder, 1)[0])
-    assert answer(action, query, site, site.memory()).fields["status"] == "refused"
+    assert answer(action, query, site, site.storage()).fields["status"] == "refused"
     first, *others = caplog.messages[-1].splitlines()
     assert "does not answer" in first
     assert all(line.startswith("  ") for line in others), "only the steps of a traceback"
@@ -340,7 +340,7 @@ def test_users_are_allowed_by_name_or_number():
 
 def test_a_damaged_ledger_keeps_a_keeper_from_beginning(folder):
     path = with_keeper(make_sites(folder)[0])
-    Site.load(path).memory().put("ledger.jsonl", b"nonsense\n")
+    Site.load(path).storage().put("ledger.jsonl", b"nonsense\n")
     with pytest.raises(SiteError, match="is damaged"):
         Keeper(path).serve()
     assert not (folder / "k.sock").exists()
@@ -420,7 +420,7 @@ def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
         outcome = run(Kept(paths, str(folder / "k.sock"), before), SECURE, settings(folder / "run"))
         assert outcome.total.moments == exact_total(folder, paths)
         assert len(started) == 2
-        ledger = Ledger.load(Site.load(paths[0]).memory())
+        ledger = Ledger.load(Site.load(paths[0]).storage())
         kinds = [line.what for line in ledger.lines if line.what != "answered"]
         assert kinds == ["packed", "joined", "masked", "endorsed", "revealed"]
     finally:

@@ -252,7 +252,7 @@ def make_site(folder, case, kind, is_there):
 
 def reply_of(site, recipe):
     query = Letter({"recipe": recipe.to_toml(), "round": "0" * 32})
-    return answer("join" if recipe.privacy.secure else "message", query, site, site.memory())
+    return answer("join" if recipe.privacy.secure else "message", query, site, site.storage())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -405,17 +405,19 @@ RAISES = {
     },
     "privacy/release": {},
     "privacy/rounding": {"restore": ("public", 1), "_check_shifts": ("public", 2)},
-    "site/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
-    "site/outgoing": {"limit_persons": ("public", 1)},
-    "site/parcel": {
-        "pack": ("spared", 1), "rows_now": ("spared", 1), "recall": ("file", 1), "prepare_parcel": ("public", 1),
+    "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
+    "outbox/outgoing": {"limit_persons": ("public", 1)},
+    "custody/custody": {
+        "Custody.pack": ("spared", 1), "Custody.parcel": ("public", 1), "Custody.record_evaluation": ("person", 2),
     },
-    "site/persons": {"load_persons": ("spared", 3), "rows_per_person": ("public", 2), "check_persons": ("public", 1)},
-    "site/policy": {
+    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1)},
+    "outbox/parcel": {"Parcel.from_files": ("file", 1)},
+    "outbox/persons": {"load_persons": ("spared", 3), "rows_per_person": ("public", 2), "check_persons": ("public", 1)},
+    "custody/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),
         "Policy.check_moments": ("spared", 1), "Policy.peer_keys": ("public", 1), "load_peers": ("public", 2),
     },
-    "site/rows": {},
+    "outbox/site_rows": {},
     "wire/message": {
         "Message.of": ("public", 2), "message_bytes": ("server", 1), "check_not_secure": ("public", 1),
         "check_row_count": ("spared", 1), "check_header": ("server", 3),

@@ -154,7 +154,7 @@ def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, js
     """Answer a letter and write the reply; repeated, the command writes the same reply."""
     console.check_outputs(json, force)
     here = Site.load(site)
-    written = answer_letter(action, letters.load(letter), here, here.memory())
+    written = answer_letter(action, letters.load(letter), here, here.storage())
     content = letters.to_bytes(written)
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}

@@ -15,7 +15,6 @@ from ghofl.custody.budget import Release
 from ghofl.custody.known_sums import Known, sum_over, sums_of
 from ghofl.custody.ledger import Ledger, Line
 from ghofl.custody.overlap import FEW_LOOKS, MOST_LOOKS, Sum, find_isolated, nearest_cohort, without_versions
-from ghofl.custody.storage import Memory
 from ghofl.errors import PolicyError, PrivacyError, SiteError
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -86,11 +85,6 @@ class History:
     told: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def load(cls, memory: Memory) -> "History":
-        """The history in a site's folder; empty where nothing outlives the run."""
-        return cls.of(Ledger.load(memory)) if memory.is_lasting else cls()
-
-    @classmethod
     def of(cls, ledger: Ledger) -> "History":
         """The history in a ledger."""
         history = cls()
@@ -125,9 +119,9 @@ class History:
             approvals[facts["recipe"]] = _permit(facts)
         return History(reveals, lists, releases, opening, approvals, told)
 
-    def was_in(self, round_id: str) -> bool:
-        """Whether a masked vector of this site left in a round."""
-        return any(release.key == round_id for release in self.releases)
+    def has_left(self, key: str) -> bool:
+        """Whether something left under this key: the id of a message or an evaluation, or the round of a masked vector."""
+        return any(release.key == key for release in self.releases)
 
     def check_reveal(self, round_id: str, recipe: str, data: str, cohort: Iterable[str] | None = None) -> None:
         """Raise `PolicyError` unless a reveal in this round is allowed; the cohort may not be known yet.

@@ -4,26 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ghofl.custody.custody import Custody
 from ghofl.custody.disclosure import Verdict
 from ghofl.custody.history import History, Permit, Revealed
-from ghofl.custody.ledger import Ledger
-from ghofl.custody.parcel import (
-    Parcel,
-    approve,
-    bytes_leaving,
-    doubts,
-    is_approved,
-    is_outdated,
-    pack,
-    recall,
-    remember,
-    rows_now,
-    smallest_class,
-)
 from ghofl.custody.site import Site
-from ghofl.errors import SiteError
+from ghofl.errors import PolicyError, SiteError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.outbox.outgoing import Counted
+from ghofl.outbox.parcel import Parcel, smallest_class
 from ghofl.recipe import Recipe
 
 
@@ -56,7 +44,7 @@ class Inspection:
     @property
     def is_outdated(self) -> bool | None:
         """Whether the rows have changed since the parcel was packed; None when that cannot be known."""
-        return is_outdated(self.parcel, self.rows)
+        return self.parcel.is_outdated(self.rows)
 
     @property
     def state(self) -> str:
@@ -70,7 +58,7 @@ class Inspection:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What to know before it leaves: doubts about it first, then what it would reveal, then the rules."""
-        return (*doubts(self.parcel, self.recipe, self.rows), *self.parcel.sentences, *map(str, self.rules))
+        return (*self.parcel.doubts(self.recipe, self.rows), *self.parcel.sentences, *map(str, self.rules))
 
     def to_dict(self) -> dict[str, Any]:
         """The inspection as plain values."""
@@ -137,59 +125,76 @@ def inspect(
     An approval is for a number of secure `rounds` of exactly the `cohort`, or of the first one where none is given. `tell`
     is called for each rule that refuses, before anything is packed.
     """
-    site.check_recipe(recipe)
-    site.conditions().peer_keys()
-    memory = site.memory()
-    with memory.alone():  # a node may be answering a query just now
-        rows, parcel = rows_now(site, recipe), None if again else recall(memory, recipe)
-        rules = () if rows is None else site.conditions().disclosure.verdicts(rows.moments, recipe)
+    with Custody.locked(site, site.storage()) as custody:  # a node may be answering a request just now
+        custody.check_recipe(recipe)
+        custody.check_peers()
+        rows, parcel, policy = rows_now(site, recipe), None if again else custody.packed(recipe), custody.policy
+        rules = () if rows is None else policy.disclosure.verdicts(rows.moments, recipe)
         if tell is not None and recipe.privacy.epsilon is None:  # a refusal to the server says less than this
             for verdict in rules:
                 if verdict.is_refusal:
                     tell(str(verdict))
-        if parcel is None:
-            parcel = pack(site, recipe, rows)
-            remember(memory, recipe, parcel)
+        parcel = parcel or custody.pack(recipe, rows)
         if confirm:
-            approve(memory, Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
+            custody.approve(Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
         named = len({name.strip() for name in cohort} - {""})
-        sites = named or site.conditions().round_rules(recipe).min_survivors
+        sites = named or policy.round_rules(recipe).min_survivors
         return Inspection(
             site.name,
             recipe,
             parcel,
             rows,
             rules,
-            needs_approval=site.conditions().confirm,
-            is_approved=is_approved(memory, recipe, parcel),
-            is_revealed=not parcel.is_message and not History.load(memory).allows(recipe.fingerprint, parcel.data),
-            bytes=bytes_leaving(parcel, recipe, sites),
+            needs_approval=policy.confirm,
+            is_approved=_is_approved(custody.history, recipe, parcel),
+            is_revealed=not parcel.is_message and not custody.history.allows(recipe.fingerprint, parcel.data),
+            bytes=parcel.bytes_leaving(recipe, sites),
             sites=sites,
         )
 
 
 def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False) -> Reopening:
     """Allow a site that has revealed further rounds of these sites; without `confirm`, only say what that means."""
-    site.check_recipe(recipe)
-    memory = site.memory()
-    with memory.alone():
-        history, parcel = History.load(memory), recall(memory, recipe)
+    with Custody.locked(site, site.storage()) as custody:
+        custody.check_recipe(recipe)
+        history = custody.history
         if not history.reveals:
             raise SiteError(
                 "nothing was revealed from this folder yet; join its first round without re-opening. "
                 + _rounds(history)
             )
-        if parcel is None:
-            parcel = pack(site, recipe)
-            remember(memory, recipe, parcel)
+        parcel = custody.packed(recipe) or custody.pack(recipe)
         named = cohort if any(name.strip() for name in cohort) else [site.name]
         opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
-        history.check_sum(site.name, opening.cohort, parcel.data, site.conditions().min_difference)
+        history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)
         if confirm:
             facts = {"recipe": opening.recipe, "data": opening.data, "cohort": opening.cohort, "rounds": rounds}
-            Ledger.load(memory).write(memory, "reopened", **facts)
-        known = doubts(parcel, recipe, rows_now(site, recipe))
-        return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), known)
+            custody.record("reopened", **facts)
+        doubts = parcel.doubts(recipe, rows_now(site, recipe))
+        return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), doubts)
+
+
+def rows_now(site: Site, recipe: Recipe) -> Counted | None:
+    """The moments of a site's rows as they are now, for its administrator; None when there is no file to read."""
+    try:
+        counted = site.count(recipe)
+    except FileNotFoundError:
+        return None
+    if counted.moments.rows > recipe.max_rows and recipe.privacy.epsilon is None:
+        raise SiteError(
+            f"site {site.name!r} has {counted.moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} per site; send "
+            "fewer, or agree on a recipe with a larger max_rows under [limits]."
+        )
+    return counted
+
+
+def _is_approved(history: History, recipe: Recipe, parcel: Parcel) -> bool:
+    """Whether an administrator approved exactly this parcel, and the approval is not used up."""
+    try:
+        history.check_approval(recipe, parcel.sha256, parcel.data)
+    except PolicyError:
+        return False
+    return True
 
 
 def _rounds(history: History) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ghofl.custody.storage import Memory
+from ghofl.custody.storage import Storage
 from ghofl.errors import SiteError
 
 LEDGER, HEAD, USED = "ledger.jsonl", "ledger.head", "used-rounds"
@@ -63,9 +63,9 @@ class Ledger:
         return self.lines[-1].sha256 if self.lines else START
 
     @classmethod
-    def load(cls, memory: Memory) -> "Ledger":
+    def load(cls, storage: Storage) -> "Ledger":
         """The ledger of a site's folder; raises where it is damaged or was taken away."""
-        content, head = memory.get(LEDGER), memory.get(HEAD)
+        content, head = storage.get(LEDGER), storage.get(HEAD)
         ledger = cls.from_bytes(content or b"")
         if head is None and len(ledger.lines) > 1:  # after the first line, it is there before the second one
             raise _damaged(_NO_HEAD)
@@ -76,8 +76,8 @@ class Ledger:
                 raise _damaged(
                     f"line {number[:12]} is not the one that {HEAD} names; lines are missing or were changed"
                 )
-        _check_complete(ledger, memory)
-        if head is None and any(True for _ in _shown_by(memory)):  # and before any other file
+        _check_complete(ledger, storage)
+        if head is None and any(True for _ in _shown_by(storage)):  # and before any other file
             raise _damaged(_NO_HEAD)
         return ledger
 
@@ -95,14 +95,14 @@ class Ledger:
             del _CHECKED[MOST_CHECKED:]
         return cls(tuple(found), len(torn))
 
-    def write(self, memory: Memory, what: str, **facts: Any) -> "Ledger":
+    def write(self, storage: Storage, what: str, **facts: Any) -> "Ledger":
         """The ledger with one more line, which is on disk when this returns."""
         if self.torn:  # a process died while writing the line, so what it records never left
-            memory.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
-            return Ledger(self.lines).write(memory, "torn", bytes=self.torn).write(memory, what, **facts)
+            storage.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
+            return Ledger(self.lines).write(storage, "torn", bytes=self.torn).write(storage, what, **facts)
         assert not set(facts) & set(OWN_KEYS)
-        if self.lines and memory.get(HEAD) is None:  # it could not be written after the first line
-            self._name_last(memory)
+        if self.lines and storage.get(HEAD) is None:  # it could not be written after the first line
+            self._name_last(storage)
         time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         line = Line(len(self.lines) + 1, time, what, self.head, _plain(facts))
         raw = _raw(line)
@@ -110,13 +110,13 @@ class Ledger:
             raise SiteError(
                 f"a line of the ledger would have {len(raw):,} bytes, and {LONGEST:,} are allowed; use shorter names."
             )
-        memory.append(LEDGER, raw + b"\n")
+        storage.append(LEDGER, raw + b"\n")
         done = Ledger((*self.lines, replace(line, sha256=hashlib.sha256(raw).hexdigest())))
-        done._name_last(memory)
+        done._name_last(storage)
         return done
 
-    def _name_last(self, memory: Memory) -> None:
-        memory.put(HEAD, f"{len(self.lines)} {self.head}\n".encode())
+    def _name_last(self, storage: Storage) -> None:
+        storage.put(HEAD, f"{len(self.lines)} {self.head}\n".encode())
 
     def of(self, *kinds: str) -> Iterator[Line]:
         """The lines of some kinds, in order."""
@@ -159,23 +159,23 @@ def _damaged(why: str) -> SiteError:
     )
 
 
-def _check_complete(ledger: Ledger, memory: Memory) -> None:
+def _check_complete(ledger: Ledger, storage: Storage) -> None:
     """Raise where another file of the folder shows something that the ledger has no line of."""
-    for kind, key, value, what in _shown_by(memory):
+    for kind, key, value, what in _shown_by(storage):
         if all(line.facts.get(key) != value for line in ledger.of(kind)):
             raise _damaged(f"{'lines are' if ledger.lines else 'it is'} missing, and this site {what}")
 
 
-def _shown_by(memory: Memory) -> Iterator[tuple[str, str, str, str]]:
+def _shown_by(storage: Storage) -> Iterator[tuple[str, str, str, str]]:
     """What files beside the ledger show: the kind of line, one of its fields with its value, and the act in words."""
-    for name in sorted(memory.names("round"), reverse=True):
+    for name in sorted(storage.names("round"), reverse=True):
         _, round_id, folder, *rest = [*name.split("/"), "", ""]
         if folder == "reply" and rest[0] in _REPLIES:
             kind, what = _REPLIES[rest[0]]
             yield kind, "round", round_id, f"{what} round {round_id[:8]}…"
-    for round_id in (memory.get(USED) or b"").decode(errors="replace").split():
+    for round_id in (storage.get(USED) or b"").decode(errors="replace").split():
         yield "joined", "round", round_id, f"joined round {round_id[:8]}…"
-    for name in memory.names("outbox"):
+    for name in storage.names("outbox"):
         recipe, _, kind = name.partition("/")[2].partition(".")
         if kind == "sent":
             yield "sent", "recipe", recipe, f"sent its message under recipe {recipe[:12]}…"

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from ghofl.custody.configuration import build_from, check_alone, check_given, own_keys, read_toml
 from ghofl.custody.policy import Policy
-from ghofl.custody.storage import FolderMemory, Memory
+from ghofl.custody.storage import FolderStorage, Storage
 from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
@@ -36,8 +36,8 @@ class Custodian(Protocol):
     def name(self) -> str: ...
     @property
     def auth_key(self) -> str: ...
-    def conditions(self) -> Policy: ...
-    def check_recipe(self, recipe: Recipe) -> None: ...
+    def load_policy(self) -> Policy: ...
+    def check_recipe(self, recipe: Recipe, policy: Policy) -> None: ...
     def count(self, recipe: Recipe) -> Counted: ...
     def audit(self, left: Outgoing) -> tuple[str, ...]: ...
 
@@ -133,16 +133,16 @@ class Site:
         check_given(own, GUARDS, "--node-config")
         return build_from(cls, own, "--node-config")
 
-    def memory(self) -> Memory:
-        """The site's memory, on disk."""
-        return FolderMemory(self.folder)
+    def storage(self) -> Storage:
+        """The site's storage, on disk."""
+        return FolderStorage(self.folder)
 
-    def conditions(self) -> Policy:
-        """The site's policy; without a policy file, one that asks only for a row."""
+    def load_policy(self) -> Policy:
+        """The site's policy, read from its file; without a policy file, one that asks only for a row."""
         return Policy.load(self.policy) if self.policy else Policy()
 
-    def check_recipe(self, recipe: Recipe) -> None:
-        """Raise `PolicyError` unless the recipe is the one this site agreed on and its policy allows it."""
+    def check_recipe(self, recipe: Recipe, policy: Policy) -> None:
+        """Raise `PolicyError` unless the recipe is the one this site agreed on and its `policy` allows it."""
         if self.recipe:
             agreed = Recipe.load(self.recipe)
             if agreed.fingerprint != recipe.fingerprint:
@@ -153,8 +153,8 @@ class Site:
                     "Give server and sites the same recipe file."
                 )
         else:
-            self.conditions().check_agreed(recipe)
-        self.conditions().check_recipe(recipe)
+            policy.check_agreed(recipe)
+        policy.check_recipe(recipe)
 
     def count(self, recipe: Recipe) -> Counted:
         """The exact moments of this site's rows, with the version of those rows."""

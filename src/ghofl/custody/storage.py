@@ -1,4 +1,4 @@
-"""What a site remembers from one query to the next: names and bytes."""
+"""What a site keeps from one request to the next: names and bytes."""
 
 import os
 import shutil
@@ -8,16 +8,16 @@ from typing import Protocol, runtime_checkable
 
 from ghofl import files
 
-PATIENCE = 600.0  # seconds that a query or a command waits for another process in the same site folder
+PATIENCE = 600.0  # seconds that a request or a command waits for another process in the same site folder
 
 
 @runtime_checkable
-class Memory(Protocol):
+class Storage(Protocol):
     """Bytes by name; `is_lasting` when they outlive the run they were written in."""
 
     is_lasting: bool
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only process that reads and writes here while a block runs; wait for another, or raise."""
         ...
 
@@ -42,7 +42,7 @@ class Memory(Protocol):
         ...
 
 
-class FolderMemory:
+class FolderStorage:
     """A folder of files that only their owner can read, because round secrets are among them."""
 
     is_lasting = True
@@ -50,7 +50,7 @@ class FolderMemory:
     def __init__(self, folder: str | Path) -> None:
         self.folder = files.own_folder(folder)
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Be the only process at work in the folder while a block runs; wait for another one up to ten minutes."""
         return files.alone(self.folder, PATIENCE)
 

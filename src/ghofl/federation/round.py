@@ -41,7 +41,7 @@ CONTROL = 64 * 2**10  # the most bytes of an answer to "join", which has a key a
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 RECIPE, ROUND, PEERS = "recipe.toml", "round.json", "peers.toml"
 JOINED, CAME, STATE = "joined.json", "came.json", "state"
-log = logging.getLogger("flwr")
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""A site's answers to queries, as functions from fields and bytes to fields and bytes.
+"""A site's answers to requests, as functions from fields and bytes to fields and bytes.
 
 ::
 
@@ -8,7 +8,7 @@
 
 Every stage of a round is answered once: asked the same again, a site gives the same bytes, and asked something else, it
 refuses. A round id is joined once, and a site reveals once (see `history`). A refusal says nothing about rows: details
-stay in the site's own log. Every question is a line in the site's ledger with its outcome, and nothing leaves before it
+stay in the site's own log. Every request is a line in the site's ledger with its outcome, and nothing leaves before it
 is written there.
 """
 
@@ -19,25 +19,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from ghofl import secure
-from ghofl.custody.history import History
+from ghofl.custody.custody import Custody
 from ghofl.custody.known_sums import Known
-from ghofl.custody.ledger import USED
-from ghofl.custody.parcel import fewest_bytes, prepare_parcel
-from ghofl.custody.records import (
-    check_round,
-    load_known,
-    record_join,
-    record_list,
-    record_message,
-    record_question,
-    record_reveal,
-    record_vector,
-    save_known,
-)
 from ghofl.custody.site import Custodian
-from ghofl.custody.storage import Memory
+from ghofl.custody.storage import Storage
 from ghofl.errors import GhoflError, PolicyError
-from ghofl.keeper.kept_round import data_of_round, identity_of, noise_of_round, recipe_of_round, sign_once, used_rounds
+from ghofl.keeper.kept_round import KeptRound, used_rounds
 from ghofl.keeper.requests import check_fields, recipe_of, with_recipe
 from ghofl.moments import Layout
 from ghofl.names import shown
@@ -48,33 +35,34 @@ from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError,
 from ghofl.wire.letter import Letter
 
 LONGEST_SHOWN = 2000  # characters of an error in the log
-log = logging.getLogger("flwr")
+log = logging.getLogger(__name__)
+Step = Callable[[], tuple[ClientState, bytes]]
+StepFrom = Callable[[ClientState], tuple[ClientState, bytes]]
 
 
-def answer(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
-    """A site's answer to a query; a refusal names the site and says nothing about its rows."""
+def answer(action: str, request: Letter, site: Custodian, storage: Storage) -> Letter:
+    """A site's answer to a request; a refusal names the site and says nothing about its rows."""
     try:
-        query = with_recipe(query, site)  # before anybody has to wait for it
-        with memory.alone():
+        request = with_recipe(request, site)  # before anybody has to wait for it
+        with Custody.locked(site, storage) as custody:
             try:
-                check_fields(query)
-                reply = _ANSWERS[action](query, site, memory)
+                check_fields(request)
+                reply = _ANSWERS[action](request, custody)
             except Exception as error:
                 reply = refusal(error, site.name)
-            _record(memory, action, query, reply)
+            _record(custody, action, request, reply)
             return reply
     except Exception as error:  # an engine would send the text of any error that reaches it
         return refusal(error, site.name)
 
 
-def _record(memory: Memory, action: str, query: Letter, reply: Letter) -> None:
-    if memory.is_lasting:
-        about: dict[str, str] = {}
-        with suppress(GhoflError, KeyError, ValueError, OSError):
-            about["recipe"] = recipe_of(query).fingerprint
-        with suppress(PolicyError):
-            about["round"] = _round_id(query)
-        record_question(action, query, about, reply, memory)
+def _record(custody: Custody, action: str, request: Letter, reply: Letter) -> None:
+    about: dict[str, str] = {}
+    with suppress(GhoflError, KeyError, ValueError, OSError):
+        about["recipe"] = recipe_of(request).fingerprint
+    with suppress(PolicyError):
+        about["round"] = _round(request, custody).round_id
+    custody.record_request(action, request, about, reply)
 
 
 def refusal(error: Exception, name: str = "") -> Letter:
@@ -99,217 +87,196 @@ def text_for_outside(error: Exception) -> str:
     return f"an unexpected error ({type(error).__name__}). The site's log has the details."
 
 
-def _message(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe = recipe_of(query)
+def _message(request: Letter, custody: Custody) -> Letter:
+    recipe, name = recipe_of(request), custody.site.name
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; under it, moments leave in secure rounds only.")
-    parcel = prepare_parcel(site, recipe, memory)
-    if parcel.message_id in query.fields.get("counted", []):
-        return Letter({"status": "counted", "site": site.name})
-    if memory.is_lasting:
-        record_message(site, recipe, parcel, memory)
-    _log_sentences(site, parcel.sentences, len(parcel.content))
-    return Letter({"status": "sent", "site": site.name}, parcel.content)
+    parcel = custody.parcel(recipe)
+    if parcel.message_id in request.fields.get("counted", []):
+        return Letter({"status": "counted", "site": name})
+    custody.record_message(recipe, parcel)
+    _log_sentences(name, parcel.sentences, len(parcel.content))
+    return Letter({"status": "sent", "site": name}, parcel.content)
 
 
-def _join(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    recipe, round_id = recipe_of(query), _round_id(query)
+def _join(request: Letter, custody: Custody) -> Letter:
+    recipe, kept, site = recipe_of(request), _round(request, custody), custody.site
     if not recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = false; it is not for secure rounds.")
-    site.check_recipe(recipe)
-    site.conditions().peer_keys()
-    kept, data = memory.get(f"round/{round_id}/identity"), ""
-    if kept is None and (round_id in used_rounds(memory) or History.load(memory).was_in(round_id)):
+    custody.check_recipe(recipe)
+    custody.check_peers()
+    round_id, secret, data = kept.round_id, kept.get("identity"), ""
+    if secret is None and (round_id in used_rounds(custody.storage) or custody.history.has_left(round_id)):
         raise PolicyError(f"this site has left round {round_id!r}, or was in it before; open a round with a new id.")
-    if kept is not None and recipe_of_round(memory, round_id).fingerprint != recipe.fingerprint:
+    if secret is not None and kept.recipe.fingerprint != recipe.fingerprint:
         # With its signature for another recipe, peers could be made to mask under that one beside this site's vector.
         raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one recipe.")
-    if memory.is_lasting:  # so that problems with the rows are found before the round, not in the middle of it
-        parcel = prepare_parcel(site, recipe, memory, round_id=round_id)
-        data = parcel.data
-        History.load(memory).check_reveal(round_id, recipe.fingerprint, data)
-        _log_sentences(site, parcel.sentences, fewest_bytes(parcel, recipe, site))
-    identity = Identity(kept) if kept else Identity.fresh()
-    if kept is None:
-        if memory.is_lasting:  # before any file shows the round, so that a ledger without the line is a damaged one
-            record_join(round_id, recipe, data, memory)
-        memory.put(USED, "\n".join([*used_rounds(memory), round_id]).encode())
-        memory.forget("round")  # an older round is over when a new one begins
-        memory.put(f"round/{round_id}/recipe", recipe.to_toml().encode())
-        memory.put(f"round/{round_id}/data", data.encode())
-        memory.put(f"round/{round_id}/identity", identity.secret)
+    if custody.storage.is_lasting:  # so that problems with the rows are found before the round, not in the middle of it
+        parcel = custody.parcel(recipe, round_id=round_id)
+        data, fewest = parcel.data, custody.policy.round_rules(recipe).min_survivors
+        custody.history.check_reveal(round_id, recipe.fingerprint, data)
+        _log_sentences(site.name, parcel.sentences, parcel.bytes_leaving(recipe, fewest))
+    identity = Identity(secret) if secret else Identity.fresh()
+    if secret is None:
+        # The line comes before any file that shows the round, so that a ledger without the line is a damaged one.
+        custody.record_join(round_id, recipe, data)
+        kept.begin(recipe, data, identity)
     fields = {"status": "joined", "site": site.name, "key": identity.public}
-    if known := History.load(memory).known(site.name, data, round_id).to_text():
+    if known := custody.history.known(site.name, data, round_id).to_text():
         fields["known"] = known
     if site.auth_key:
         content = node_keys.statement(recipe.fingerprint, round_id, site.name, identity.public, known)
-        fields["signature"] = sign_once(site.auth_key, content, round_id, memory)
+        fields["signature"] = kept.sign_once(site.auth_key, content)
     return Letter(fields)
 
 
-def _advertise(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    agreement = Agreement.from_bytes(query.content)
-    round_id = _checked_id(agreement.round_id)
-    recipe = recipe_of_round(memory, round_id)
-    others = _known_to_others(query, agreement)
-    _check_agreement(query, agreement, site, recipe)
-    if memory.is_lasting:
-        check_round(site, agreement, recipe, data_of_round(memory, round_id), memory, others)
-
-    identity, policy = identity_of(memory, round_id), site.conditions().round_rules(recipe)
-    earlier = [used for used in used_rounds(memory) if used != round_id]
+def _advertise(request: Letter, custody: Custody) -> Letter:
+    agreement = Agreement.from_bytes(request.content)
+    kept = KeptRound(custody.storage, agreement.round_id)
+    recipe, others = kept.recipe, _known_to_others(request, agreement)
+    _check_agreement(request, agreement, custody, recipe)
+    custody.check_round(agreement, recipe, kept.data, others)
+    identity, rules = kept.identity, custody.policy.round_rules(recipe)
+    earlier = [used for used in used_rounds(custody.storage) if used != kept.round_id]
 
     def step() -> tuple[ClientState, bytes]:
-        state, reply = secure.advertise(agreement, site.name, identity, earlier, policy)
-        save_known(round_id, others, memory)
+        state, reply = secure.advertise(agreement, custody.site.name, identity, earlier, rules)
+        kept.save_others(others)
         return state, reply
 
-    return _once(query, round_id, "advertise", memory, step)
+    return _once(request, kept, "advertise", step)
 
 
-def _share(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    return _stage(query, "share", memory, lambda state: secure.share(state, query.content))
+def _share(request: Letter, custody: Custody) -> Letter:
+    return _stage(request, custody, "share", lambda state: secure.share(state, request.content))
 
 
-def _mask(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    round_id = _round_id(query)
-    recipe = recipe_of_round(memory, round_id)
+def _mask(request: Letter, custody: Custody) -> Letter:
+    kept = _round(request, custody)
+    recipe = kept.recipe
 
     def step(state: ClientState) -> tuple[ClientState, bytes]:
-        if memory.is_lasting:  # again, as an exact message may have left since this site advertised
-            data = data_of_round(memory, round_id)
-            check_round(site, state.agreement, recipe, data, memory, load_known(round_id, memory))
-        cohort = [p.name for p in state.agreement.participants]
-        parcel = prepare_parcel(site, recipe, memory, cohort, round_id)
-        if memory.is_lasting and parcel.data != data_of_round(memory, round_id):
-            raise PolicyError(f"what this site sends changed after it joined round {round_id!r}; start another round.")
+        agreement, data, others = state.agreement, kept.data, kept.others
+        custody.check_round(agreement, recipe, data, others)  # again, as an exact message may have left since
+        parcel = custody.parcel(recipe, [p.name for p in agreement.participants], kept.round_id)
+        if parcel.data != data:
+            raise PolicyError(
+                f"what this site sends changed after it joined round {kept.round_id!r}; start another round."
+            )
         vector = parcel.vector
         if has_shared_noise(recipe):
-            vector = add_shared_noise(vector, recipe, noise_of_round(memory, round_id))
-        after = secure.mask(state, query.content, vector)
-        if memory.is_lasting:  # from now on it may be in a sum, whether this site is asked again or not
-            record_vector(state.agreement, recipe, data_of_round(memory, round_id), memory)
+            vector = add_shared_noise(vector, recipe, kept.noise())
+        after = secure.mask(state, request.content, vector)
+        # From now on it may be in a sum, whether this site is asked again or not.
+        custody.record_vector(agreement, recipe, data, others)
         return after
 
-    return _stage(query, "mask", memory, step)
+    return _stage(request, custody, "mask", step)
 
 
-def _endorse(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    round_id = _round_id(query)
-    identity, recipe = identity_of(memory, round_id), recipe_of_round(memory, round_id)
-
-    def step(state: ClientState) -> tuple[ClientState, bytes]:
-        after, reply = secure.endorse(state, query.content, identity)
-        if memory.is_lasting:  # before the signature leaves: with it, others may unmask without this site
-            record_list(site, after, recipe, data_of_round(memory, round_id), memory)
-        return after, reply
-
-    return _stage(query, "endorse", memory, step)
-
-
-def _reveal(query: Letter, site: Custodian, memory: Memory) -> Letter:
-    round_id = _round_id(query)
-    recipe, data = recipe_of_round(memory, round_id), data_of_round(memory, round_id)
+def _endorse(request: Letter, custody: Custody) -> Letter:
+    kept = _round(request, custody)
+    identity, recipe = kept.identity, kept.recipe
 
     def step(state: ClientState) -> tuple[ClientState, bytes]:
-        if memory.is_lasting:
-            check_round(site, state.agreement, recipe, data, memory, load_known(round_id, memory))
-        after, reply = secure.reveal(state, query.content)
-        if memory.is_lasting:  # before the reply leaves: a site that dies in between counts as having revealed
-            record_reveal(state, recipe, data, memory)
+        after, reply = secure.endorse(state, request.content, identity)
+        # Before the signature leaves: with it, others may unmask without this site.
+        custody.record_list(after, recipe, kept.data, kept.others)
         return after, reply
 
-    return _stage(query, "reveal", memory, step)
+    return _stage(request, custody, "endorse", step)
 
 
-def _check_agreement(query: Letter, agreement: Agreement, site: Custodian, recipe: Recipe) -> None:
+def _reveal(request: Letter, custody: Custody) -> Letter:
+    kept = _round(request, custody)
+    recipe, data = kept.recipe, kept.data
+
+    def step(state: ClientState) -> tuple[ClientState, bytes]:
+        custody.check_round(state.agreement, recipe, data, kept.others)
+        after, reply = secure.reveal(state, request.content)
+        # Before the reply leaves: a site that dies in between counts as having revealed.
+        custody.record_reveal(state, recipe, data)
+        return after, reply
+
+    return _stage(request, custody, "reveal", step)
+
+
+def _check_agreement(request: Letter, agreement: Agreement, custody: Custody, recipe: Recipe) -> None:
     if agreement.plan.bound != entry_bound(recipe) or agreement.entries != Layout.of(recipe).entries:
         raise PolicyError("the round's bound and length do not follow from the recipe; use those that do.")
     if agreement.seed != node_keys.seed_of(agreement.round_id, agreement.participants):
         raise PolicyError(
             "the round's public seed does not follow from its participants' keys; somebody may have chosen it."
         )
-    peers = site.conditions().peer_keys()
-    if not peers:
+    if not custody.peers:
         return
-    signatures, known = query.fields.get("signatures", []), query.fields.get("known", [])
+    signatures, known = request.fields.get("signatures", []), request.fields.get("known", [])
     if len(signatures) != len(agreement.participants):
         raise PolicyError("this site joins rounds with its peers only, and the participants' signatures did not come.")
     known = known or [""] * len(agreement.participants)
     for participant, signature, text in zip(agreement.participants, signatures, known, strict=True):
         names = (recipe.fingerprint, agreement.round_id, participant.name)
         content = node_keys.statement(*names, participant.key, str(text))
-        key = peers.get(participant.name)
+        key = custody.peers.get(participant.name)
         if key is None or not node_keys.is_signed(key, signature, content):
             raise PolicyError(f"{participant.name!r} is not one of this site's peers, or did not sign its key.")
 
 
-def _known_to_others(query: Letter, agreement: Agreement) -> dict[str, Known]:
+def _known_to_others(request: Letter, agreement: Agreement) -> dict[str, Known]:
     """What every participant of a round knows of earlier sums, as the server relays it."""
-    known = query.fields.get("known", [])
+    known = request.fields.get("known", [])
     if not isinstance(known, list) or len(known) not in (0, len(agreement.participants)):
         raise PolicyError("what participants know of earlier sums did not come for each of them; send it for all.")
     names = [participant.name for participant in agreement.participants]
     return {name: Known.from_text(text) for name, text in zip(names, known, strict=False)}
 
 
-def _stage(
-    query: Letter, stage: str, memory: Memory, step: Callable[[ClientState], tuple[ClientState, bytes]]
-) -> Letter:
-    round_id, before = _round_id(query), STAGES[STAGES.index(stage) - 1]
+def _stage(request: Letter, custody: Custody, stage: str, step: StepFrom) -> Letter:
+    kept, before = _round(request, custody), STAGES[STAGES.index(stage) - 1]
 
     def from_state() -> tuple[ClientState, bytes]:
-        state = memory.get(f"round/{round_id}/state/{before}")
+        state = kept.get(f"state/{before}")
         if state is None:
-            raise PolicyError(f"this site has not reached {stage!r} in round {round_id!r}, or has left the round.")
+            raise PolicyError(f"this site has not reached {stage!r} in round {kept.round_id!r}, or has left the round.")
         return step(ClientState.from_bytes(state))
 
-    return _once(query, round_id, stage, memory, from_state)
+    return _once(request, kept, stage, from_state)
 
 
-def _once(
-    query: Letter, round_id: str, stage: str, memory: Memory, step: Callable[[], tuple[ClientState, bytes]]
-) -> Letter:
-    """The reply to a stage: computed once, and after that the same bytes for the same question.
+def _once(request: Letter, kept: KeptRound, stage: str, step: Step) -> Letter:
+    """The reply to a stage: computed once, and after that the same bytes for the same request.
 
     The state is saved before the reply. A site that dies in between computes both again, as nothing was sent.
     """
-    asked, kept = hashlib.sha256(query.content).digest(), memory.get(f"round/{round_id}/reply/{stage}")
-    if kept is not None:
-        if kept[:32] != asked:
+    asked, earlier = hashlib.sha256(request.content).digest(), kept.get(f"reply/{stage}")
+    if earlier is not None:
+        if earlier[:32] != asked:
             raise PolicyError(
-                f"this site answered another {stage!r} of round {round_id!r}; a site answers each stage only once."
+                f"this site answered another {stage!r} of round {kept.round_id!r}; a site answers each stage only once."
             )
-        return Letter({"status": "sent"}, kept[32:])
+        return Letter({"status": "sent"}, earlier[32:])
     state, reply = step()
     if stage != STAGES[-1]:
-        memory.put(f"round/{round_id}/state/{stage}", state.to_bytes())
-    if memory.is_lasting:
-        memory.put(f"round/{round_id}/reply/{stage}", asked + reply)
+        kept.put(f"state/{stage}", state.to_bytes())
+    if kept.storage.is_lasting:
+        kept.put(f"reply/{stage}", asked + reply)
     if stage == STAGES[-1]:
-        memory.forget(f"round/{round_id}/state")  # the site does not need its secrets any more
+        kept.forget_secrets()  # the site does not need them any more
     return Letter({"status": "sent"}, reply)
 
 
-def _round_id(query: Letter) -> str:
-    return _checked_id(str(query.fields.get("round", "")))
+def _round(request: Letter, custody: Custody) -> KeptRound:
+    return KeptRound(custody.storage, str(request.fields.get("round", "")))
 
 
-def _checked_id(round_id: str) -> str:
-    """A round id that may become the name of a file."""
-    if not (len(round_id) == 32 and all(c in "0123456789abcdef" for c in round_id)):
-        raise PolicyError(f"the round id {round_id[:40]!r} is not allowed; ids are 32 hexadecimal digits.")
-    return round_id
-
-
-def _log_sentences(site: Custodian, sentences: tuple[str, ...], size: int) -> None:
+def _log_sentences(name: str, sentences: tuple[str, ...], size: int) -> None:
     if sentences:
-        log.info("%s sends %s bytes. What they would reveal:", site.name, format(size, ","))
+        log.info("%s sends %s bytes. What they would reveal:", name, format(size, ","))
     for sentence in sentences:
         log.info("  - %s", sentence)
 
 
-_ANSWERS: dict[str, Callable[[Letter, Custodian, Memory], Letter]] = {
+_ANSWERS: dict[str, Callable[[Letter, Custody], Letter]] = {
     "message": _message,
     "join": _join,
     "advertise": _advertise,

@@ -27,6 +27,7 @@ from typing import BinaryIO
 
 from ghofl import files
 from ghofl.custody.history import History
+from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import BusyError, MessageError, PolicyError, SiteError
 from ghofl.keeper import unix_socket
@@ -38,14 +39,14 @@ LOCK = ".keeper"  # in the site's folder, locked as long as the keeper lives
 SOCKET_MODE = 0o660
 AT_ONCE = 16  # connections
 LETTER_TIME = 30.0  # seconds that a whole letter may take to arrive, and its whole answer to be read
-BURST, PER_MINUTE = 120, 240  # questions that may come at once, and per minute after that
+BURST, PER_MINUTE = 120, 240  # requests that may come at once, and per minute after that
 LOOK = 0.25  # seconds between two checks whether to end
 
-log = logging.getLogger("flwr")
+log = logging.getLogger(__name__)
 
 
 class Rate:
-    """A limit on questions: a burst of so many at once, and so many per minute after that."""
+    """A limit on requests: a burst of so many at once, and so many per minute after that."""
 
     def __init__(
         self, burst: int = BURST, per_minute: int = PER_MINUTE, clock: Callable[[], float] = time.monotonic
@@ -69,7 +70,7 @@ class Links:
     """Open connections, at most `most`: a new one takes the place of the one that has kept the keeper waiting longest.
 
     So nobody keeps others out by connections whose letters do not come, or whose answers are not read. A connection
-    whose question is being answered stays.
+    whose request is being answered stays.
     """
 
     def __init__(self, most: int) -> None:
@@ -114,7 +115,7 @@ class Links:
 class Keeper:
     """A site's keeper, once its folder is locked and its socket is open.
 
-    The site file, its policy and its recipe are read again for every question: changing them needs no restart.
+    The site file, its policy and its recipe are read again for every request: changing them needs no restart.
     """
 
     def __init__(self, path: str | Path, rate: Rate | None = None) -> None:
@@ -126,11 +127,11 @@ class Keeper:
             )
         unix_socket.check_socket_path(self.site.socket)
         self.allowed = allowed_users(self.site.allow)
-        self.site.conditions().peer_keys()
+        self.site.load_policy().peer_keys()
         self._stop, self._links = threading.Event(), Links(AT_ONCE)
 
     def stop(self) -> None:
-        """Answer the questions that have come, then end."""
+        """Answer the requests that have come, then end."""
         self._stop.set()
 
     def serve(self, ready: Callable[[], None] = lambda: None) -> None:
@@ -138,10 +139,10 @@ class Keeper:
 
         Raises `BusyError` when another keeper has the folder, and `SiteError` when its ledger is damaged.
         """
-        memory = self.site.memory()
+        storage = self.site.storage()
         with _only_keeper(Path(self.site.folder)), _open_socket(self.site) as listener:
-            with memory.alone():
-                History.load(memory)
+            with storage.lock():
+                History.of(Ledger.load(storage))
             log.info("The keeper of %s answers at %s", self.site.name, self.site.socket)
             ready()
             threads: list[threading.Thread] = []
@@ -153,7 +154,7 @@ class Keeper:
                     continue
                 threads = [thread for thread in threads if thread.is_alive()]
                 if not self._links.admit(link):
-                    log.warning("More than %d questions at once; a connection is closed", AT_ONCE)
+                    log.warning("More than %d requests at once; a connection is closed", AT_ONCE)
                     link.close()
                     continue
                 threads.append(threading.Thread(target=self._serve_one, args=(link,), daemon=True))
@@ -177,19 +178,19 @@ class Keeper:
         if user not in self.allowed:
             log.warning("User %d is not in `allow` of the site file; the connection gets no answer", user)
             return
-        head, payload = unix_socket.receive(link, unix_socket.QUESTION_BYTES, time.monotonic() + LETTER_TIME)
+        head, payload = unix_socket.receive(link, unix_socket.REQUEST_BYTES, time.monotonic() + LETTER_TIME)
         with self._links.answering(link):
             if self.rate.allows():
                 reply = self._answer(head, payload)
             else:
-                busy = "this site gets more questions than it answers per minute; ask again later."
+                busy = "this site gets more requests than it answers per minute; ask again later."
                 reply = refusal(PolicyError(busy))
         unix_socket.send(link, reply, time.monotonic() + LETTER_TIME)
 
     def _answer(self, head: bytes, payload: bytes) -> Letter:
         try:
-            query = Letter.of(head, payload)
-            action = query.fields.get("action")
+            request = Letter.of(head, payload)
+            action = request.fields.get("action")
             if action not in ACTIONS:
                 raise PolicyError(f"this site answers only {', '.join(ACTIONS)}.")
             site = Site.load(self.path)
@@ -197,7 +198,7 @@ class Keeper:
                 raise SiteError(
                     f"{self.path} names another site or folder than when this keeper started; restart the keeper."
                 )
-            return answer(str(action), query, site, site.memory())
+            return answer(str(action), request, site, site.storage())
         except Exception as error:
             return refusal(error, self.site.name)
 

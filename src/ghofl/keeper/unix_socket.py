@@ -1,6 +1,6 @@
-"""Letters between an app that came over a network and a site's keeper, on a Unix socket: one question, one answer.
+"""Letters between an app that came over a network and a site's keeper, on a Unix socket: one request, one answer.
 
-A question has its action among its fields.
+A request has its action among its fields.
 """
 
 import contextlib
@@ -12,10 +12,10 @@ from ghofl.errors import MessageError, SiteError
 from ghofl.wire.letter import START, Letter, sizes_of
 
 FIELD_BYTES = 8 * 2**20  # room for the list of ids that a server has counted, or the signatures of a round
-QUESTION_BYTES = 64 * 2**20  # of a question's payload: room for a round with thousands of sites
+REQUEST_BYTES = 64 * 2**20  # of a request's payload: room for a round with thousands of sites
 ANSWER_BYTES = 2**33  # of an answer's payload, which the site itself made
 PATH_BYTES = 107  # the longest path of a Unix socket that systems allow
-PATIENCE = 60.0  # seconds that a question waits for a keeper that is restarting
+PATIENCE = 60.0  # seconds that a request waits for a keeper that is restarting
 ANSWER_TIME = 6 * 3600.0  # seconds that an answer may take, as a site may have to embed all its samples
 
 
@@ -32,17 +32,17 @@ def check_socket_path(path: str) -> str:
     return path
 
 
-def ask(path: str, action: str, query: Letter, patience: float = PATIENCE) -> Letter:
-    """A keeper's answer to a question.
+def ask(path: str, action: str, request: Letter, patience: float = PATIENCE) -> Letter:
+    """A keeper's answer to a request.
 
-    If the keeper is down, or ends in the middle of an answer, the question is repeated for `patience` seconds: a site
-    gives the same answer to the same question, so asking twice does no harm.
+    If the keeper is down, or ends in the middle of an answer, the request is repeated for `patience` seconds: a site
+    gives the same answer to the same request, so asking twice does no harm.
     """
     check_socket_path(path)
     deadline = time.monotonic() + patience
     while True:
         try:
-            return _ask_once(path, action, query)
+            return _ask_once(path, action, request)
         except (FileNotFoundError, ConnectionError) as error:
             if time.monotonic() >= deadline:
                 raise MessageError(
@@ -51,12 +51,12 @@ def ask(path: str, action: str, query: Letter, patience: float = PATIENCE) -> Le
             time.sleep(0.2)
 
 
-def _ask_once(path: str, action: str, query: Letter) -> Letter:
+def _ask_once(path: str, action: str, request: Letter) -> Letter:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.connect(path)
         link.settimeout(ANSWER_TIME)
         with contextlib.suppress(BrokenPipeError):  # a keeper that refuses may answer before it has read all
-            send(link, Letter({**query.fields, "action": action}, query.payload))
+            send(link, Letter({**request.fields, "action": action}, request.payload))
         return Letter.of(*receive(link, ANSWER_BYTES))
 
 

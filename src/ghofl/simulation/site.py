@@ -59,11 +59,11 @@ class SimulatedSite:
         """The name that `ghofl simulate` gives this client."""
         return f"client-{self.number:05d}"
 
-    def conditions(self) -> Policy:
+    def load_policy(self) -> Policy:
         """A policy without conditions; not even rows are needed, as skewed splits have empty clients."""
         return Policy(min_rows=0, any_peers=True, min_survivors=2, corruption=0.0)
 
-    def check_recipe(self, recipe: Recipe) -> None:
+    def check_recipe(self, recipe: Recipe, policy: Policy) -> None:
         """Any recipe will do."""
 
     def count(self, recipe: Recipe) -> Counted:
