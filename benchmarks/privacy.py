@@ -16,7 +16,7 @@ import numpy as np
 
 from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
-from ghofl.outbox.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect
 from ghofl.secure import Ring
 from ghofl.simulation import partition

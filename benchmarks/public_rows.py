@@ -23,7 +23,7 @@ from ghofl_benchmarks import made
 
 from ghofl import HEADS, Features, Gaussians, HeadSpec, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
-from ghofl.outbox.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 from ghofl.planning.public import PublicRows, usual_public_length
 from ghofl.privacy import NoiseStream
 from ghofl.simulation import partition

@@ -32,7 +32,7 @@ from ghofl.errors import GhoflError
 from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
 from ghofl.federation.round import Options, Round
-from ghofl.outbox.persons import load_persons
+from ghofl.outbox.site_rows import load_persons
 from ghofl.recipe import Privacy
 from ghofl.samples import row_blocks
 from ghofl.samples.anchor import load_anchor

@@ -11,7 +11,7 @@ from ghofl.evaluation import Confusion, expected_calibration_error
 from ghofl.evaluation.selection import Report, best_of
 from ghofl.heads.best import best_head
 from ghofl.heads.calibration import fit_temperature
-from ghofl.outbox.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 from ghofl.planning.propose import propose
 
 CLASSES = tuple(map(str, range(20)))

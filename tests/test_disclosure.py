@@ -16,8 +16,8 @@ from ghofl.custody.site import Site
 from ghofl.custody.storage import FolderStorage
 from ghofl.errors import EmbeddingsError, PolicyError, PrivacyError, RecipeError, SiteError
 from ghofl.features import Features
-from ghofl.outbox.outgoing import Embedded, count, outgoing
-from ghofl.outbox.persons import first_rows, load_persons
+from ghofl.outbox import Embedded, count, outgoing
+from ghofl.outbox.site_rows import first_rows, load_persons
 from ghofl.privacy import plan_of
 from ghofl.privacy.bounds import length, sensitivity
 

@@ -26,8 +26,8 @@ from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
-from ghofl.outbox.outgoing import Embedded, first_embedded, outgoing
-from ghofl.outbox.persons import rows_per_person
+from ghofl.outbox import Embedded, outgoing
+from ghofl.outbox.site_rows import first_embedded, rows_per_person
 from ghofl.planning.assembly import assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream
@@ -100,7 +100,7 @@ def message(
     Guarantees
     ----------
     Under an epsilon no row raises: one that does not fit the recipe is left out. The message is what `ghofl moments` writes for
-    the same rows: `ghofl.outbox.outgoing` decides what leaves. A recipe for secure
+    the same rows: `ghofl.outbox` decides what leaves. A recipe for secure
     aggregation raises, because nobody may see a single message.
 
     Examples

@@ -12,7 +12,7 @@ import pytest
 
 from ghofl import Features, Gaussians, HeadSpec, Message, Privacy, Total
 from ghofl.heads.lda import fit_lda
-from ghofl.outbox.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 from ghofl.privacy import NoiseStream, as_vector, protect
 from ghofl.simulation.simulate import Dataset, recipe_for
 

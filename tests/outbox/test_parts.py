@@ -12,7 +12,7 @@ from test_cli import folder, ghofl  # noqa: F401
 
 from ghofl import Encoder, Features, Grid, Lift, Message, Recipe, Total
 from ghofl.errors import EmbeddingsError, GhoflError, MessageError, MomentsOverflowError, PrivacyError, RosterError
-from ghofl.outbox.outgoing import Counted, Embedded, count, outgoing
+from ghofl.outbox import Counted, Embedded, count, outgoing
 from ghofl.outbox.partial_sums import Part, Place, check_own_rows, merge, part_of
 from ghofl.recipe import Limits, Privacy
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ghofl import Features
-from ghofl.outbox.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 
 ray = pytest.importorskip("ray")
 PAGE = Path(__file__).parents[2] / "docs" / "how-to-big-sites.md"

@@ -11,7 +11,7 @@ from PIL import Image
 from federations import recipe_of
 from ghofl.custody.site import Site
 from ghofl.features import Features
-from ghofl.outbox.outgoing import Embedded, Encodable, count
+from ghofl.outbox import Embedded, Encodable, count
 from ghofl.outbox.row_version import RowVersion, version_of
 from ghofl.recipe import Encoder, Recipe, Sketch
 from ghofl.samples import load_samples

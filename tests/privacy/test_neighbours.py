@@ -406,18 +406,20 @@ RAISES = {
     "privacy/release": {},
     "privacy/rounding": {"restore": ("public", 1), "_check_shifts": ("public", 2)},
     "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
-    "outbox/outgoing": {"limit_persons": ("public", 1)},
+    "outbox/counting": {},
     "custody/custody": {
         "Custody.pack": ("spared", 1), "Custody.parcel": ("public", 1), "Custody.record_evaluation": ("person", 2),
     },
     "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1)},
     "outbox/parcel": {"Parcel.from_files": ("file", 1)},
-    "outbox/persons": {"load_persons": ("spared", 3), "rows_per_person": ("public", 2), "check_persons": ("public", 1)},
     "custody/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),
         "Policy.check_moments": ("spared", 1), "Policy.peer_keys": ("public", 1), "load_peers": ("public", 2),
     },
-    "outbox/site_rows": {},
+    "outbox/site_rows": {
+        "limit_persons": ("public", 1), "load_persons": ("spared", 3), "rows_per_person": ("public", 2),
+        "check_persons": ("public", 1),
+    },
     "wire/message": {
         "Message.of": ("public", 2), "message_bytes": ("server", 1), "check_not_secure": ("public", 1),
         "check_row_count": ("spared", 1), "check_header": ("server", 3),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from exported_heads import CLASSES, RECIPE, classifier_of, rows
 from ghofl import HeadSpec, Total
 from ghofl.cli import app
-from ghofl.outbox.outgoing import Embedded, outgoing
+from ghofl.outbox import Embedded, outgoing
 from ghofl.report.charts import INK, LINE, MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings, HeadLine, SiteLine, judge
 from ghofl.report.page import page

@@ -19,7 +19,7 @@ from ghofl.errors import DatasetError, EmbeddingsError, FederationError, SiteErr
 from ghofl.federation.round import Options, Round
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.moments import Layout
-from ghofl.outbox.persons import load_persons
+from ghofl.outbox.site_rows import load_persons
 from ghofl.recipe import Privacy
 from ghofl.samples import columnar, tables
 from ghofl.samples.anchor import load_anchor

@@ -6,7 +6,7 @@ import pytest
 
 from ghofl import Encoder, Features, Recipe
 from ghofl.errors import EmbeddingsError
-from ghofl.outbox.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 from ghofl.outbox.site_rows import load_embedded
 from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
 from ghofl.statistics import arrays

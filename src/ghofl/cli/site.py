@@ -15,10 +15,10 @@ from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOpti
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.outbox.outgoing import Embedded, Encodable, Outgoing, limit_persons, outgoing
+from ghofl.outbox import Embedded, Encodable, Outgoing, outgoing
 from ghofl.outbox.partial_sums import Part, Place, check_own_rows, part_of
 from ghofl.outbox.partial_sums import merge as merge_parts
-from ghofl.outbox.site_rows import load_embedded, load_encodable
+from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.planning.assembly import assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema

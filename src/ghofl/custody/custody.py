@@ -21,7 +21,7 @@ from ghofl.custody.policy import Policy
 from ghofl.custody.site import Custodian
 from ghofl.custody.storage import Storage
 from ghofl.errors import PolicyError
-from ghofl.outbox.outgoing import Counted, outgoing
+from ghofl.outbox import Counted, outgoing
 from ghofl.outbox.parcel import Parcel
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, ClientState

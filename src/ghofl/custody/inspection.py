@@ -10,7 +10,7 @@ from ghofl.custody.history import History, Permit, Revealed
 from ghofl.custody.site import Site
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import TOLERATED_CLIPPING
-from ghofl.outbox.outgoing import Counted
+from ghofl.outbox import Counted
 from ghofl.outbox.parcel import Parcel, smallest_class
 from ghofl.recipe import Recipe
 

@@ -19,9 +19,9 @@ from ghofl.encoders import Runtime
 from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
 from ghofl.names import WHY_NO_SITE_NAME, is_site_name
-from ghofl.outbox.outgoing import Counted, Embedded, Encodable, Outgoing, count, limit_persons
+from ghofl.outbox import Counted, Embedded, Encodable, Outgoing, count
 from ghofl.outbox.row_version import RowVersion
-from ghofl.outbox.site_rows import load_embedded, load_encodable
+from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.privacy import plan_of
 from ghofl.privacy.audit import audit
 from ghofl.recipe import Recipe

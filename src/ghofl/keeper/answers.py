@@ -28,7 +28,7 @@ from ghofl.keeper.kept_round import KeptRound, used_rounds
 from ghofl.keeper.requests import check_fields, recipe_of, with_recipe
 from ghofl.moments import Layout
 from ghofl.names import shown
-from ghofl.outbox.outgoing import add_shared_noise, has_shared_noise
+from ghofl.outbox.counting import add_shared_noise, has_shared_noise
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError, node_keys

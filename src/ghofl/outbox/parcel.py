@@ -9,7 +9,7 @@ import numpy as np
 from ghofl.errors import MessageError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Moments
-from ghofl.outbox.outgoing import Counted, Outgoing
+from ghofl.outbox.counting import Counted, Outgoing
 from ghofl.privacy import as_vector, entry_bound
 from ghofl.recipe import Recipe
 from ghofl.secure import masked_bytes

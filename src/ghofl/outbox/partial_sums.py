@@ -21,7 +21,8 @@ from ghofl.features.grid import SPACES
 from ghofl.files import PRIVATE, FileBytes
 from ghofl.moments import Layout, Moments
 from ghofl.names import is_hex, shown
-from ghofl.outbox.outgoing import Counted, Embedded, Encodable, Progress, count
+from ghofl.outbox.counting import Counted, Progress, count
+from ghofl.outbox.site_rows import Embedded, Encodable
 from ghofl.recipe import Recipe
 from ghofl.statistics import arrays
 from ghofl.wire import envelope

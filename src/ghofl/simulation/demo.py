@@ -9,7 +9,7 @@ from ghofl.errors import MissingExtraError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.features import Features
 from ghofl.heads.spec import HeadSpec
-from ghofl.outbox.outgoing import Embedded, outgoing
+from ghofl.outbox import Embedded, outgoing
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate

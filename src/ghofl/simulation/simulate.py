@@ -20,7 +20,7 @@ from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
-from ghofl.outbox.outgoing import Embedded, Outgoing, outgoing
+from ghofl.outbox import Embedded, Outgoing, outgoing
 from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of

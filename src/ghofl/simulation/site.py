@@ -11,7 +11,7 @@ from ghofl.custody.policy import Policy
 from ghofl.errors import SiteError
 from ghofl.features import Features
 from ghofl.names import shown
-from ghofl.outbox.outgoing import Counted, Embedded, Outgoing, count
+from ghofl.outbox import Counted, Embedded, Outgoing, count
 from ghofl.recipe import Recipe
 from ghofl.samples import load_rows
 from ghofl.simulation import partition

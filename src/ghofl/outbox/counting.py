@@ -8,17 +8,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ghofl.encoders import Runtime, SampleEncoder
-from ghofl.errors import EmbeddingsError
 from ghofl.features import Clipping, Features
 from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
-from ghofl.outbox.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.outbox.row_version import RowVersion
+from ghofl.outbox.site_rows import Embedded, Encodable, check_persons
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
-from ghofl.samples import Samples
 from ghofl.samples.embed import Bad, encode_labelled
-from ghofl.shapes import Bool, Int64, Num, Shaped
+from ghofl.shapes import Bool, Int64
 from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
 from ghofl.workers import prefetch
@@ -28,33 +25,10 @@ BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Embedded:
-    """Rows of a site as embeddings and class numbers, with the rows that were left out."""
-
-    x: Num[np.ndarray, "n dim"] = field(repr=False)
-    y: Int64[np.ndarray, " n"] = field(repr=False)
-    bad: tuple[Bad, ...] = field(default=(), repr=False)
-    rows_per_person: int | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Encodable:
-    """Rows of a site that an encoder still has to make: samples with labels, and how to run the encoder on them."""
-
-    samples: Samples = field(repr=False)
-    encoder: SampleEncoder = field(repr=False)
-    runtime: Runtime | None = None
-    batch_size: int = 0
-    skip_bad: bool = False
-    labels_are_numbers: bool = False
-    rows_per_person: int | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Counted:
     """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read.
 
-    `version` names the rows (see `version`); it is empty where nobody asked for it. `left_out` is how many further rows were
+    `version` names the rows (see `RowVersion`); it is empty where nobody asked for it. `left_out` is how many further rows were
     not counted under an epsilon, because they do not fit the recipe.
     """
 
@@ -155,32 +129,6 @@ def _fits(x: np.ndarray, y: np.ndarray, classes: int) -> Bool[np.ndarray, " n"]:
     """Which rows have a class and only finite numbers."""
     has_class = (y >= 0) & (y < classes)
     return has_class & np.isfinite(x).all(axis=1) if x.dtype.kind == "f" else has_class
-
-
-def limit_persons(
-    rows: Embedded | Encodable, recipe: Recipe, source: str, split: str, column: str, own: int | None
-) -> Embedded | Encodable:
-    """The rows, limited to so many per person by a column of their file; all of them without a column."""
-    if not column:
-        if own is not None:
-            raise EmbeddingsError("rows_per_person needs the column that says who a row is about; write person too.")
-        return rows
-    most, is_private = rows_per_person(recipe, own), recipe.privacy.epsilon is not None
-    if isinstance(rows, Embedded):
-        persons = load_persons(source, column, split, len(rows.x), is_private)
-        return first_embedded(rows, persons, most)
-    keep = first_rows(load_persons(source, column, split, len(rows.samples), is_private), most)
-    return replace(rows, samples=rows.samples.only(keep), rows_per_person=most)
-
-
-def first_embedded(rows: Embedded, persons: Shaped[np.ndarray, " n"], most: int) -> Embedded:
-    """The first `most` rows of every person; rows without a person are bad ones."""
-    keep, is_nobody = (
-        first_rows(persons, most),
-        persons == "" if persons.dtype.kind in "UT" else np.zeros(len(persons), bool),
-    )
-    nobody = tuple((int(i), f"row {i} has no person") for i in np.flatnonzero(is_nobody))
-    return Embedded(rows.x[keep], rows.y[keep], (*rows.bad, *nobody), most)
 
 
 def _blocks(rows: Embedded | Encodable, report: Progress, recipe: Recipe, bad: list[Bad]):
