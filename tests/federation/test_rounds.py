@@ -17,7 +17,7 @@ from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError,
 from ghofl.federation.round import ACTIONS, Options, Round
 from ghofl.mail import letters
 from ghofl.mail.round_folder import RoundFolder
-from ghofl.secure import PlanError, node_keys
+from ghofl.secure import PlanError
 from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
@@ -244,7 +244,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
 
     def swap(name, sites, _, entries, plan):
         sites = (*sites[:2], replace(sites[2], key=forged))
-        return name, sites, node_keys.seed_of(name, sites), entries, plan
+        return name, sites, secure.public_seed(name, sites), entries, plan
 
     agreeing(monkeypatch, swap)
     with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):

@@ -7,6 +7,7 @@ changes meanwhile holds from the next answer on. A line is in the ledger before 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -120,10 +121,10 @@ class Custody:
             history.check_approval(recipe, parcel.sha256, parcel.data, cohort, round_id)
         return parcel
 
-    def approve(self, permit: Permit) -> None:
-        """Record that an administrator has seen a parcel and approved it."""
-        facts = {"recipe": permit.recipe, "parcel": permit.parcel, "data": permit.data}
-        self.record("approved", **facts, cohort=permit.cohort, rounds=permit.rounds)
+    def allow(self, permit: Permit) -> None:
+        """Record what an administrator allows: the parcel that was shown or, without one, further secure rounds."""
+        facts = {key: value for key, value in asdict(permit).items() if value or key != "parcel"}
+        self.record("approved" if permit.parcel else "reopened", **facts)
 
     # Lines about what leaves
 

@@ -136,7 +136,7 @@ def inspect(
                     tell(str(verdict))
         parcel = parcel or custody.pack(recipe, rows)
         if confirm:
-            custody.approve(Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
+            custody.allow(Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
         named = len({name.strip() for name in cohort} - {""})
         sites = named or policy.round_rules(recipe).min_survivors
         return Inspection(
@@ -168,8 +168,7 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
         opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
         history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)
         if confirm:
-            facts = {"recipe": opening.recipe, "data": opening.data, "cohort": opening.cohort, "rounds": rounds}
-            custody.record("reopened", **facts)
+            custody.allow(opening)
         doubts = parcel.doubts(recipe, rows_now(site, recipe))
         return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), doubts)
 

@@ -16,8 +16,8 @@ from itertools import combinations
 
 from ghofl.errors import PolicyError
 
-Part = tuple[str, str]  # a site, and the version of its rows where that is known
-Sum = frozenset[Part]
+SiteRows = tuple[str, str]  # a site, and the version of its rows where that is known
+Sum = frozenset[SiteRows]
 MOST_SUMS = 64
 MOST_LOOKS = 100_000
 MOST_CHANGED, MOST_TRIES, MOST_SITES, FEW_LOOKS = 3, 100, 64, 2500  # of a search for another cohort
@@ -26,7 +26,7 @@ MOST_CHANGED, MOST_TRIES, MOST_SITES, FEW_LOOKS = 3, 100, 64, 2500  # of a searc
 def find_isolated(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS) -> tuple[str, ...]:
     """Fewer than `fewest` sites whose own sum follows from some sums; empty when no combination shows so few.
 
-    A site whose rows changed between two sums is two parts of one site: their difference is what changed at that site.
+    A site whose rows changed between two sums counts as two: their difference is what changed at that site.
 
     Guarantees
     ----------
@@ -51,7 +51,7 @@ def find_isolated(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS
         )
     columns = _columns(distinct)
     rows, pivots = _reduce([[Fraction(mark) for mark in row] for row in zip(*columns, strict=True)])
-    groups = [frozenset(site for site, _ in parts) for parts in columns.values()]
+    groups = [frozenset(site for site, _ in column) for column in columns.values()]
     at = {pivot: row for row, pivot in zip(rows, pivots, strict=True)}
     for looks, inside in enumerate(_small(groups, fewest)):
         if looks >= most_looks:
@@ -91,11 +91,11 @@ def nearest_cohort(
     return next((here ^ some for some in changes[:MOST_TRIES] if passes(here ^ some)), None)
 
 
-def _columns(sums: Sequence[Sum]) -> dict[tuple[int, ...], list[Part]]:
-    """Parts by the sums they are in: parts that are always together cannot be separated, and are one column."""
-    columns: dict[tuple[int, ...], list[Part]] = {}
-    for part in sorted(frozenset().union(*sums)):
-        columns.setdefault(tuple(int(part in each) for each in sums), []).append(part)
+def _columns(sums: Sequence[Sum]) -> dict[tuple[int, ...], list[SiteRows]]:
+    """Sites by the sums they are in: those that are always together cannot be separated, and are one column."""
+    columns: dict[tuple[int, ...], list[SiteRows]] = {}
+    for one in sorted(frozenset().union(*sums)):
+        columns.setdefault(tuple(int(one in each) for each in sums), []).append(one)
     return columns
 
 

@@ -30,7 +30,7 @@ from ghofl.federation.joining import check_join, check_peer, check_registered
 from ghofl.moments import Layout
 from ghofl.names import shown
 from ghofl.recipe import Recipe
-from ghofl.secure import Agreement, Participant, ServerState, node_keys
+from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 
@@ -240,7 +240,7 @@ class Round:
                 f"{len(participants)} sites joined the secure round, and it needs at least {least} to hide each among the "
                 "others. Nothing was sent; wait for more."
             )
-        plan, seed = self._plan(len(participants)), node_keys.seed_of(self.round_id, participants)
+        plan, seed = self._plan(len(participants)), secure.public_seed(self.round_id, participants)
         agreement = Agreement(self.round_id, participants, seed, Layout.of(self.recipe).entries, plan)
         log.info(
             "Round %s: %d sites, of which %d may vanish and %d may collude with the server; %d neighbours each, "

@@ -17,15 +17,16 @@ import logging
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
 from ghofl import secure
 from ghofl.custody.custody import Custody
 from ghofl.custody.known_sums import Known
-from ghofl.custody.site import Custodian
+from ghofl.custody.site import Custodian, Site
 from ghofl.custody.storage import Storage
 from ghofl.errors import GhoflError, PolicyError
 from ghofl.keeper.kept_round import KeptRound, used_rounds
-from ghofl.keeper.requests import check_fields, recipe_of, with_recipe
 from ghofl.moments import Layout
 from ghofl.names import shown
 from ghofl.outbox.counting import add_shared_noise, has_shared_noise
@@ -35,6 +36,8 @@ from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError,
 from ghofl.wire.letter import Letter
 
 LONGEST_SHOWN = 2000  # characters of an error in the log
+LISTS = ("counted", "signatures", "known")  # fields of requests that are lists
+SLACK = 2**16  # characters that a server's recipe may have beyond twice the site's own
 log = logging.getLogger(__name__)
 Step = Callable[[], tuple[ClientState, bytes]]
 StepFrom = Callable[[ClientState], tuple[ClientState, bytes]]
@@ -43,10 +46,10 @@ StepFrom = Callable[[ClientState], tuple[ClientState, bytes]]
 def answer(action: str, request: Letter, site: Custodian, storage: Storage) -> Letter:
     """A site's answer to a request; a refusal names the site and says nothing about its rows."""
     try:
-        request = with_recipe(request, site)  # before anybody has to wait for it
+        request = _with_recipe(request, site)  # before anybody has to wait for it
         with Custody.locked(site, storage) as custody:
             try:
-                check_fields(request)
+                _check_fields(request)
                 reply = _ANSWERS[action](request, custody)
             except Exception as error:
                 reply = refusal(error, site.name)
@@ -59,7 +62,7 @@ def answer(action: str, request: Letter, site: Custodian, storage: Storage) -> L
 def _record(custody: Custody, action: str, request: Letter, reply: Letter) -> None:
     about: dict[str, str] = {}
     with suppress(GhoflError, KeyError, ValueError, OSError):
-        about["recipe"] = recipe_of(request).fingerprint
+        about["recipe"] = _recipe_of(request).fingerprint
     with suppress(PolicyError):
         about["round"] = _round(request, custody).round_id
     custody.record_request(action, request, about, reply)
@@ -88,7 +91,7 @@ def text_for_outside(error: Exception) -> str:
 
 
 def _message(request: Letter, custody: Custody) -> Letter:
-    recipe, name = recipe_of(request), custody.site.name
+    recipe, name = _recipe_of(request), custody.site.name
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; under it, moments leave in secure rounds only.")
     parcel = custody.parcel(recipe)
@@ -100,7 +103,7 @@ def _message(request: Letter, custody: Custody) -> Letter:
 
 
 def _join(request: Letter, custody: Custody) -> Letter:
-    recipe, kept, site = recipe_of(request), _round(request, custody), custody.site
+    recipe, kept, site = _recipe_of(request), _round(request, custody), custody.site
     if not recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = false; it is not for secure rounds.")
     custody.check_recipe(recipe)
@@ -204,7 +207,7 @@ def _reveal(request: Letter, custody: Custody) -> Letter:
 def _check_agreement(request: Letter, agreement: Agreement, custody: Custody, recipe: Recipe) -> None:
     if agreement.plan.bound != entry_bound(recipe) or agreement.entries != Layout.of(recipe).entries:
         raise PolicyError("the round's bound and length do not follow from the recipe; use those that do.")
-    if agreement.seed != node_keys.seed_of(agreement.round_id, agreement.participants):
+    if agreement.seed != secure.public_seed(agreement.round_id, agreement.participants):
         raise PolicyError(
             "the round's public seed does not follow from its participants' keys; somebody may have chosen it."
         )
@@ -263,6 +266,47 @@ def _once(request: Letter, kept: KeptRound, stage: str, step: Step) -> Letter:
     if stage == STAGES[-1]:
         kept.forget_secrets()  # the site does not need them any more
     return Letter({"status": "sent"}, reply)
+
+
+def _with_recipe(request: Letter, site: Custodian) -> Letter:
+    """The request with its recipe, if it has one, read, or with the error that reading it gave."""
+    if "recipe" not in request.fields:
+        return request
+    found: Recipe | Exception
+    try:
+        found = _read_recipe(str(request.fields["recipe"]), site)
+    except Exception as error:
+        found = error
+    return replace(request, fields={**request.fields, "recipe": found})
+
+
+def _read_recipe(text: str, site: Custodian) -> Recipe:
+    """The recipe in a text from outside, which is not parsed where the site's own copy is the same."""
+    if not (isinstance(site, Site) and site.recipe):
+        return Recipe.from_toml(text)
+    own = Path(site.recipe).read_text(encoding="utf-8")
+    if text == own:
+        return Recipe.load(site.recipe)
+    if len(text) > 2 * len(own) + SLACK:
+        raise PolicyError("the server's recipe is not the one agreed on here: it is much longer; give both the same.")
+    return Recipe.from_toml(text)
+
+
+def _check_fields(request: Letter) -> None:
+    """Raise `PolicyError` where a field of a request is not the list that it should be."""
+    wrong = [name for name in LISTS if not isinstance(request.fields.get(name, []), list | tuple)]
+    if wrong:
+        raise PolicyError(f"the field {wrong[0]} of a request is not a list; send a list.")
+
+
+def _recipe_of(request: Letter) -> Recipe:
+    """The recipe of a request that `_with_recipe` has read; raises where it could not be read."""
+    found = request.fields.get("recipe")
+    if found is None:
+        raise PolicyError("the request has no recipe; send the one agreed on with it.")
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _round(request: Letter, custody: Custody) -> KeptRound:

@@ -2,7 +2,7 @@
 
 ::
 
-    network ══▶ SuperNode ══▶ ClientApp, a relay ══ Unix socket ══▶ keeper ─▶ answers ─▶ site
+    network ══▶ SuperNode ══▶ ClientApp, a relay ══ Unix socket ══▶ keeper ─▶ answers ─▶ custody
     (code of whoever submits a run; another OS user)                (the site's own installation and OS user)
 
 It listens on no network. The socket's permissions and the site's `allow` say who may connect; the system reports the

@@ -5,7 +5,6 @@ SuperLink knows. A site signs the identity of a round with that same key, so who
 server or other sites, sees that the identity belongs to that node and to nobody else.
 """
 
-import hashlib
 from pathlib import Path
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -19,7 +18,6 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ghofl.errors import SiteError
 from ghofl.names import shown
-from ghofl.secure.rounds import Participant
 
 
 def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known: str = "") -> bytes:
@@ -67,11 +65,3 @@ def load_public_key(content: bytes, where: str) -> EllipticCurvePublicKey:
     if not isinstance(key, EllipticCurvePublicKey):
         raise SiteError(f"{where}: not an elliptic-curve key; make nodes' keys with ssh-keygen -t ecdsa -b 384.")
     return key
-
-
-def seed_of(round_id: str, participants: tuple[Participant, ...]) -> bytes:
-    """The public seed of a round: it follows from everyone's fresh keys, so no single party chooses it."""
-    digest = hashlib.sha256(b"ghofl-flower/1 seed" + round_id.encode())
-    for participant in sorted(participants, key=lambda p: p.label):
-        digest.update(len(participant.label).to_bytes(4, "big") + participant.label)
-    return digest.digest()
