@@ -1,6 +1,7 @@
 """Letters through Flower's records, and answers through its grid."""
 
 import json
+import logging
 import stat
 
 import numpy as np
@@ -267,6 +268,25 @@ def test_whatever_a_site_s_code_raises_leaves_as_its_kind_alone(tmp_path, monkey
         assert letter.fields["status"] == "refused", (place, action)
         assert letter.payload == b""
         assert "Smith" not in str(dict(letter.fields))
+
+
+def test_a_site_logs_under_its_own_name_and_flower_s_log_shows_it(tmp_path, monkeypatch):
+    class Shown(logging.Handler):
+        def __init__(self):
+            super().__init__(logging.INFO)
+            self.records = []
+
+        def emit(self, record):
+            self.records.append(record)
+
+    shown = Shown()
+    for name in ("flwr", "ghofl"):
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [shown] if name == "flwr" else [])
+    asked({"site": str(make_sites(tmp_path)[0])}, {})
+    asked({"name": "n"}, {})
+    assert {record.name for record in shown.records} == {"ghofl.keeper.answers"}
+    assert [record.levelname for record in shown.records if "does not answer" in record.getMessage()] == ["ERROR"]
+    assert any("What they would reveal" in record.getMessage() for record in shown.records)
 
 
 def test_an_answer_that_cannot_be_written_leaves_as_a_kind(tmp_path, monkeypatch):

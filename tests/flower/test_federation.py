@@ -604,7 +604,7 @@ def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vecto
     run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     assert np.array_equal(made[0], made[1])
     first = Site.load(paths[0])
-    assert not np.array_equal(made[0], Custody(first, first.storage()).packed(SHARED).vector)
+    assert not np.array_equal(made[0], Custody(first, first.storage()).kept_parcel(SHARED).vector)
 
 
 @pytest.mark.slow

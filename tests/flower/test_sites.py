@@ -165,14 +165,14 @@ def test_whole_number_labels_are_places_in_the_list_of_classes_only_where_the_si
 
 def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
     site = Site.load(make_sites(tmp_path)[0])
-    first = Custody(site, site.storage()).parcel(PLAIN)
+    first = Custody(site, site.storage()).parcel_to_send(PLAIN)
     (tmp_path / "0.npz").unlink()
-    again = Custody(site, site.storage()).parcel(PLAIN)
+    again = Custody(site, site.storage()).parcel_to_send(PLAIN)
     assert again.content == first.content
     assert Message.from_bytes(again.content, PLAIN).id == first.message_id
     (tmp_path / "memory-0" / "outbox" / f"{PLAIN.fingerprint}.bin").write_bytes(b"something else")
     with pytest.raises(ValueError, match="damaged; remove it there"):
-        Custody(site, site.storage()).parcel(PLAIN)
+        Custody(site, site.storage()).parcel_to_send(PLAIN)
 
 
 def test_what_a_site_remembers_only_its_owner_reads(tmp_path):
@@ -344,11 +344,11 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
     path = make_sites(tmp_path, policy="confirm = true\n")[0]
     invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")
     site = Site.load(path)
-    assert Custody(site, site.storage()).parcel(PLAIN).rows
+    assert Custody(site, site.storage()).parcel_to_send(PLAIN).rows
     again = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--again")
     assert "waits for --confirm" in again.output
     with pytest.raises(PolicyError, match="has not approved"):
-        Custody(site, site.storage()).parcel(PLAIN)
+        Custody(site, site.storage()).parcel_to_send(PLAIN)
 
 
 def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):

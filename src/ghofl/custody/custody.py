@@ -104,15 +104,15 @@ class Custody:
             self.storage.put(_key(recipe, "json"), parcel.facts)
         return parcel
 
-    def packed(self, recipe: Recipe) -> Parcel | None:
+    def kept_parcel(self, recipe: Recipe) -> Parcel | None:
         """What was packed for this recipe before, if it was kept."""
         facts, content = self.storage.get(_key(recipe, "json")), self.storage.get(_key(recipe, "bin"))
         return None if facts is None or content is None else Parcel.from_files(content, facts)
 
-    def parcel(self, recipe: Recipe, cohort: Iterable[str] | None = None, round_id: str = "") -> Parcel:
+    def parcel_to_send(self, recipe: Recipe, cohort: Iterable[str] | None = None, round_id: str = "") -> Parcel:
         """The parcel that leaves, packed once; within the site's budget, and approved where the policy asks for it."""
         self.check_recipe(recipe)
-        parcel, history, policy = self.packed(recipe), self.history, self.policy
+        parcel, history, policy = self.kept_parcel(recipe), self.history, self.policy
         check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
         if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:
             raise approval_error(recipe)  # before an approval, other errors could reveal something about rows

@@ -128,7 +128,7 @@ def inspect(
     with Custody.locked(site, site.storage()) as custody:  # a node may be answering a request just now
         custody.check_recipe(recipe)
         custody.check_peers()
-        rows, parcel, policy = rows_now(site, recipe), None if again else custody.packed(recipe), custody.policy
+        rows, parcel, policy = rows_now(site, recipe), None if again else custody.kept_parcel(recipe), custody.policy
         rules = () if rows is None else policy.disclosure.verdicts(rows.moments, recipe)
         if tell is not None and recipe.privacy.epsilon is None:  # a refusal to the server says less than this
             for verdict in rules:
@@ -163,7 +163,7 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
                 "nothing was revealed from this folder yet; join its first round without re-opening. "
                 + _rounds(history)
             )
-        parcel = custody.packed(recipe) or custody.pack(recipe)
+        parcel = custody.kept_parcel(recipe) or custody.pack(recipe)
         named = cohort if any(name.strip() for name in cohort) else [site.name]
         opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
         history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)

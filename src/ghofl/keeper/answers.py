@@ -94,7 +94,7 @@ def _message(request: Letter, custody: Custody) -> Letter:
     recipe, name = _recipe_of(request), custody.site.name
     if recipe.privacy.secure:
         raise PolicyError("the recipe has privacy.secure = true; under it, moments leave in secure rounds only.")
-    parcel = custody.parcel(recipe)
+    parcel = custody.parcel_to_send(recipe)
     if parcel.message_id in request.fields.get("counted", []):
         return Letter({"status": "counted", "site": name})
     custody.record_message(recipe, parcel)
@@ -115,7 +115,7 @@ def _join(request: Letter, custody: Custody) -> Letter:
         # With its signature for another recipe, peers could be made to mask under that one beside this site's vector.
         raise PolicyError(f"this site joined round {round_id!r} with another recipe; a round has one recipe.")
     if custody.storage.is_lasting:  # so that problems with the rows are found before the round, not in the middle of it
-        parcel = custody.parcel(recipe, round_id=round_id)
+        parcel = custody.parcel_to_send(recipe, round_id=round_id)
         data, fewest = parcel.data, custody.policy.round_rules(recipe).min_survivors
         custody.history.check_reveal(round_id, recipe.fingerprint, data)
         _log_sentences(site.name, parcel.sentences, parcel.bytes_leaving(recipe, fewest))
@@ -161,7 +161,7 @@ def _mask(request: Letter, custody: Custody) -> Letter:
     def step(state: ClientState) -> tuple[ClientState, bytes]:
         agreement, data, others = state.agreement, kept.data, kept.others
         custody.check_round(agreement, recipe, data, others)  # again, as an exact message may have left since
-        parcel = custody.parcel(recipe, [p.name for p in agreement.participants], kept.round_id)
+        parcel = custody.parcel_to_send(recipe, [p.name for p in agreement.participants], kept.round_id)
         if parcel.data != data:
             raise PolicyError(
                 f"what this site sends changed after it joined round {kept.round_id!r}; start another round."
