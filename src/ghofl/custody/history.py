@@ -87,37 +87,32 @@ class History:
     @classmethod
     def of(cls, ledger: Ledger) -> "History":
         """The history in a ledger."""
-        history = cls()
-        for line in ledger.of("sent", "masked", "reported", "endorsed", "revealed", "reopened", "approved"):
+        reveals, lists, releases, told = [], [], [], []
+        opening: Permit | None = None
+        approvals: dict[str, Permit] = {}
+        for line in ledger.lines:
+            what, facts = line.what, line.facts
             try:
-                history = history._after(line)
+                if what == "endorsed":
+                    lists.append(listed := _revealed(facts))
+                    if listed.recipe in approvals:
+                        approvals[listed.recipe] = _use(approvals[listed.recipe], listed)
+                elif what == "revealed":
+                    reveals.append(_revealed(facts))
+                    opening = None if opening is None or opening.rounds <= 1 else _use(opening, reveals[-1])
+                elif what in ("sent", "masked", "reported"):
+                    releases.append(_release(line))
+                    told += [(of, tuple(names)) for of, names in facts.get("told", [])]
+                elif what == "reopened":
+                    opening = _permit(facts)
+                elif what == "approved":
+                    approvals[facts["recipe"]] = _permit(facts)
             except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
                 raise SiteError(
-                    f"line {line.number} of the site's ledger ({line.what[:40]!r}) lacks fields of such a line; it was "
+                    f"line {line.number} of the site's ledger ({what[:40]!r}) lacks fields of such a line; it was "
                     "not written by this version. Restore the ledger from a copy."
                 ) from None
-        return history
-
-    def _after(self, line: Line) -> "History":
-        facts = line.facts
-        reveals, lists, releases = self.reveals, self.lists, self.releases
-        opening, approvals, told = self.opening, dict(self.approvals), self.told
-        if line.what == "endorsed":
-            listed = _revealed(facts)
-            lists = (*lists, listed)
-            if listed.recipe in approvals:
-                approvals[listed.recipe] = _use(approvals[listed.recipe], listed)
-        elif line.what == "revealed":
-            reveals = (*reveals, _revealed(facts))
-            opening = None if opening is None or opening.rounds <= 1 else _use(opening, reveals[-1])
-        elif line.what in ("sent", "masked", "reported"):
-            releases = (*releases, _release(line))
-            told = (*told, *((of, tuple(names)) for of, names in facts.get("told", [])))
-        elif line.what == "reopened":
-            opening = _permit(facts)
-        elif line.what == "approved":
-            approvals[facts["recipe"]] = _permit(facts)
-        return History(reveals, lists, releases, opening, approvals, told)
+        return cls(tuple(reveals), tuple(lists), tuple(releases), opening, approvals, tuple(told))
 
     def has_left(self, key: str) -> bool:
         """Whether something left under this key: the id of a message or an evaluation, or the round of a masked vector."""
