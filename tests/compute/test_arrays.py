@@ -14,8 +14,8 @@ from ghofl import classifier as classifier_module
 from ghofl.compute import arrays
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
-from ghofl.site.outgoing import Embedded, count
-from ghofl.site.parts import Part, Place, merge, part_of
+from ghofl.outbox import Embedded, count
+from ghofl.outbox.partial_sums import Part, Place, merge, part_of
 from ghofl.wire.container import load_arrays
 from ghofl.wire.total import Aggregator
 

@@ -7,9 +7,9 @@ import pytest
 from ghofl import Encoder, Features, Recipe
 from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError
+from ghofl.outbox import Embedded, count
+from ghofl.outbox.site_rows import load_embedded
 from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
-from ghofl.site.outgoing import Embedded, count
-from ghofl.site.rows import load_embedded
 
 
 def test_rows_are_read_by_split(tmp_path, rng):

@@ -3,19 +3,19 @@
 So policy, approval and the ledger of reveals apply here too.
 """
 
+from ghofl.custody.site import Custodian
+from ghofl.custody.storage import Storage
 from ghofl.errors import MessageError, PolicyError
+from ghofl.keeper.answers import answer
 from ghofl.mail import letters
 from ghofl.names import shorten
 from ghofl.secure import STAGES, Identity
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter, text_of
-from ghofl.site.memory import Memory
-from ghofl.site.site import Custodian
+from ghofl.wire.letter import Letter, text_of
 
 ACTIONS = ("join", *STAGES)
 
 
-def answer_letter(query: Letter, site: Custodian, memory: Memory) -> Letter:
+def answer_letter(query: Letter, site: Custodian, storage: Storage) -> Letter:
     """The letter that a site sends back, whatever stage of a round it is asked for.
 
     A refusal raises `PolicyError` and leaves nothing to send.
@@ -35,9 +35,9 @@ def answer_letter(query: Letter, site: Custodian, memory: Memory) -> Letter:
             f"this letter is for {text_of(query, 'site')[:64]!r}, and this site is {site.name!r}; "
             "give the letter that the server wrote for this site."
         )
-    reply = answer(action, query, site, memory)  # refuses a malformed round id before it becomes part of a path
+    reply = answer(action, query, site, storage)  # refuses a malformed round id before it becomes part of a path
     if reply.fields.get("status") not in ("joined", "sent"):
         raise PolicyError(str(reply.fields.get("why", "this site does not answer.")))
     own = {key: reply.fields[key] for key in ("key", "known", "signature") if key in reply.fields}
     letter = Letter({"action": action, "round": round_id, "site": site.name, **own}, reply.payload)
-    return letters.sign_letter(letter, Identity(memory.get(f"round/{round_id}/identity") or b""))
+    return letters.sign_letter(letter, Identity(storage.get(f"round/{round_id}/identity") or b""))
