@@ -29,7 +29,7 @@ from ghofl import Classifier, Message, Total, encoders
 from ghofl.classifier import HeadSpec
 from ghofl.encoders import Runtime
 from ghofl.features import Features
-from ghofl.samples import class_numbers, load_samples
+from ghofl.rows import class_numbers, load_samples
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.site.outgoing import Embedded, count
 

@@ -28,7 +28,7 @@ from ghofl import encoders
 from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
 from ghofl.errors import EncoderError
-from ghofl.samples import Samples, load_samples
+from ghofl.rows import Samples, load_samples
 from ghofl.workers import prefetch
 
 WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"

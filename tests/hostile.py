@@ -31,12 +31,12 @@ from ghofl.errors import GhoflError
 from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
 from ghofl.federation.round import Options, Round
+from ghofl.planning.public_files import load_anchor
 from ghofl.recipe import Privacy
-from ghofl.samples import row_blocks
-from ghofl.samples.anchor import load_anchor
-from ghofl.samples.loading import load_samples
-from ghofl.samples.rows import load_rows
-from ghofl.samples.tables import read_table
+from ghofl.rows import row_blocks
+from ghofl.rows.loading import load_samples
+from ghofl.rows.rows import load_rows
+from ghofl.rows.tables import read_table
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.site import binding

@@ -13,15 +13,14 @@ from typer.testing import CliRunner
 from ghofl import Recipe
 from ghofl.cli import app
 from ghofl.encoders import SampleEncoder
+from ghofl.encoders.from_schema import columns_of, rows_for, table_rows
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import ClippingWarning, DatasetError, RecipeError, SampleError
 from ghofl.features import Features
 from ghofl.planning.assembly import assemble
+from ghofl.planning.drafting import is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
 from ghofl.recipe import Column, RecipeOptions, Schema, Table
 from ghofl.recipe.schema import plain
-from ghofl.samples import rows_for, table_rows
-from ghofl.samples.drafting import is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
-from ghofl.samples.from_schema import columns_of
 from ghofl.simulation.tables import table_dataset
 
 AGE = Column("age", "number", unit="years", low=0, high=100)

@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 import ghofl
 from federations import blobs, recipe_of
 from ghofl.cli import app, console
+from ghofl.encoders import streaming as streams
+from ghofl.encoders.streaming import open_stream
 from ghofl.errors import ClippingWarning
+from ghofl.evaluation.predictions import Extras, predict_stream
 from ghofl.recipe import Column, Encoder, Schema, Table
-from ghofl.samples import Rows, save_rows
-from ghofl.samples import streaming as streams
-from ghofl.samples.predictions import Extras, predict_stream
-from ghofl.samples.streaming import open_stream
+from ghofl.rows import Rows, save_rows
 
 NAMES = np.array([f"class {c}" for c in range(4)])
 

@@ -11,8 +11,8 @@ from PIL import Image
 from federations import recipe_of
 from ghofl.features import Features
 from ghofl.recipe import Encoder, Recipe, Sketch
-from ghofl.samples import load_samples
-from ghofl.samples.base import of_texts
+from ghofl.rows import load_samples
+from ghofl.rows.base import of_texts
 from ghofl.site.outgoing import Embedded, Encodable, count
 from ghofl.site.site import Site
 from ghofl.site.version import RowVersion, version_of

@@ -15,9 +15,9 @@ from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
 from ghofl.evaluation.confusion import interval_text
 from ghofl.planning.assembly import Assembly
+from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.recipe import RecipeOptions
 from ghofl.recipe import Table as Columns
-from ghofl.samples import load_anchor, load_public
 from ghofl.secure import CORRUPTION, DROPOUT, STAGES
 from ghofl.simulation.demo import run
 from ghofl.simulation.simulate import Cohort, Dataset, Simulation

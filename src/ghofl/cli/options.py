@@ -13,7 +13,7 @@ from ghofl.cli.arguments import complete_statistics, more
 from ghofl.encoders import Runtime
 from ghofl.recipe import OPTIONS, RecipeOptions
 from ghofl.recipe.option import Option
-from ghofl.samples import Columns
+from ghofl.rows import Columns
 
 
 def _option(help_text: str, *names: str, **rest: Any) -> Any:

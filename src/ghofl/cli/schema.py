@@ -7,8 +7,8 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
-from ghofl.samples.from_schema import columns_of
+from ghofl.encoders.from_schema import columns_of
+from ghofl.planning.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
 
 
 def schema(

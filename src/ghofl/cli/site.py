@@ -12,13 +12,15 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
 from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
+from ghofl.encoders import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
 from ghofl.planning.assembly import assemble
+from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
-from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
+from ghofl.rows import Rows, classes_of, load_rows
 from ghofl.site.outgoing import Embedded, Encodable, Outgoing, limit_persons, outgoing
 from ghofl.site.parts import Part, Place, check_own_rows, part_of
 from ghofl.site.parts import merge as merge_parts

@@ -12,12 +12,12 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
-from ghofl.samples import rows_for
 
 BLOCK = 2048
 Priors = Annotated[

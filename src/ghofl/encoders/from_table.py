@@ -11,6 +11,7 @@ from ghofl.errors import DatasetError, SampleError
 from ghofl.names import shown
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
+from ghofl.rows.tables import text_of
 from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0
@@ -219,17 +220,6 @@ def _parse(values: Sequence[Any], parse: Callable[[Any], float], instead: float,
             out[i] = instead
             wrong.append((i, why))
     return out, wrong
-
-
-def text_of(value: Any) -> str:
-    """A cell as a text: empty for nulls and NaN, and whole numbers without a decimal point."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return ""
-    if isinstance(value, float | np.floating):
-        if math.isnan(value):
-            return ""
-        return str(int(value)) if float(value).is_integer() else str(float(value))
-    return str(value).strip()
 
 
 def _quote(value: Any) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from ghofl import files
 from ghofl.errors import DatasetError, MissingExtraError
 from ghofl.recipe import OPTIONS
-from ghofl.samples.tables import parquet_columns
+from ghofl.rows.tables import parquet_columns
 
 Row = dict[str, Any]
 # The columns of a run: how its rows were split, the options of its recipe that are one value, and its heads.

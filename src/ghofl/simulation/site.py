@@ -11,7 +11,7 @@ from ghofl.errors import SiteError
 from ghofl.features import Features
 from ghofl.names import shown
 from ghofl.recipe import Recipe
-from ghofl.samples import load_rows
+from ghofl.rows import load_rows
 from ghofl.simulation import partition
 from ghofl.site.outgoing import Counted, Embedded, Outgoing, count
 from ghofl.site.policy import Policy

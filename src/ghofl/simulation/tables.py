@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ghofl.encoders.from_schema import columns_of, labels_of, table_rows
 from ghofl.errors import DatasetError, RecipeError
+from ghofl.planning.drafting import schema_of_rows
 from ghofl.recipe import Schema, Table
 from ghofl.recipe.labels import class_numbers
-from ghofl.samples.drafting import schema_of_rows
-from ghofl.samples.from_schema import columns_of, labels_of, table_rows
 from ghofl.shapes import Int64
 from ghofl.simulation.simulate import Dataset
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ghofl.encoders import Runtime, SampleEncoder
+from ghofl.encoders.embed import Bad, encode_labelled
 from ghofl.errors import EmbeddingsError
 from ghofl.features import Clipping, Features
 from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
 from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
 from ghofl.recipe import Recipe
-from ghofl.samples import Samples
-from ghofl.samples.embed import Bad, encode_labelled
+from ghofl.rows import Samples
 from ghofl.shapes import Bool, Int64, Num, Shaped
 from ghofl.site.persons import check_persons, first_rows, load_persons, rows_per_person
 from ghofl.site.version import RowVersion

@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.encoders.from_table import text_of
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
-from ghofl.samples.damage import damage_as
-from ghofl.samples.tables import name_array, read_table
+from ghofl.rows.damage import damage_as
+from ghofl.rows.tables import name_array, read_table, text_of
 from ghofl.shapes import Int64, Shaped
 
 ARRAYS = ".npz"

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 from ghofl import encoders
-from ghofl.encoders import Runtime
+from ghofl.encoders import Runtime, check_encoder
+from ghofl.encoders.embed import load_encoder
+from ghofl.encoders.from_schema import rows_for
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, check_encoder, drop_bad, load_encoder, load_samples, rows_for
+from ghofl.rows import Columns, drop_bad, load_samples
 from ghofl.site.outgoing import Embedded, Encodable
 
 

@@ -18,7 +18,7 @@ from ghofl.features import Features
 from ghofl.names import WHY_NO_SITE_NAME, is_site_name
 from ghofl.privacy import plan_of
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns
+from ghofl.rows import Columns
 from ghofl.site.audit import audit
 from ghofl.site.configuration import build_from, check_alone, check_given, own_keys, read_toml
 from ghofl.site.memory import FolderMemory, Memory

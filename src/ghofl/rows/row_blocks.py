@@ -14,10 +14,10 @@ from safetensors import safe_open
 from ghofl.errors import EmbeddingsError
 from ghofl.names import shown
 from ghofl.recipe import Encoder
-from ghofl.samples.columnar import SUFFIXES, matrix, open_columns
-from ghofl.samples.damage import damage_as
-from ghofl.samples.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
-from ghofl.samples.tables import cells, open_parquet, pick
+from ghofl.rows.columnar import SUFFIXES, matrix, open_columns
+from ghofl.rows.damage import damage_as
+from ghofl.rows.rows import FINGERPRINT, NAME, VIEWS, check_shapes, encoder_in, suffix_in
+from ghofl.rows.tables import cells, open_parquet, pick
 from ghofl.shapes import Num, Shaped
 
 EMBEDDING = ("x", "embedding")

@@ -15,13 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ghofl import encoders
-from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, Wanted
 from ghofl.errors import DatasetError
 from ghofl.names import shown
-from ghofl.samples import base, huggingface, tables
-from ghofl.samples.base import Samples
-from ghofl.samples.rows import load_rows
+from ghofl.rows import base, huggingface, tables
+from ghofl.rows.base import Samples
+from ghofl.rows.rows import load_rows
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -64,30 +62,6 @@ def load_samples(data: str, split: str = "", columns: Columns | None = None, row
     if not len(found) and row_by_row is None:
         raise DatasetError(f"{data} holds no samples; check the path and --split.")
     return found
-
-
-def load_encoder(
-    spec: str,
-    data: str,
-    samples: Samples,
-    runtime: Runtime | None = None,
-    *,
-    weights: str | Path | None = None,
-    pooling: str | None = None,
-    fit: str | None = None,
-    views: Views | Wanted | None = None,
-    dim: int | None = None,
-) -> SampleEncoder:
-    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names.
-
-    Otherwise they have `dim` numbers, or as many as the first of them.
-    """
-    if samples.kind != "row" or not spec.startswith("precomputed:"):
-        return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
-    made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
-    if made_by is not None and spec == "precomputed:":
-        return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
-    return encoders.load(spec, runtime, dim=len(samples.read(0)) if dim is None else dim)
 
 
 def _folder(folder: Path, split: str, columns: Columns, row_by_row: bool) -> Samples:

@@ -1,13 +1,16 @@
-"""A public anchor from a file: a vector, or the mean of public rows."""
+"""What a recipe learns from, out of files: an anchor (a vector, or the mean of public rows), and public rows."""
 
 import re
 from pathlib import Path
 
 import numpy as np
 
+from ghofl.encoders.from_schema import TABLES, table_rows
 from ghofl.errors import EmbeddingsError
-from ghofl.samples.damage import damage_as
-from ghofl.samples.rows import load_rows
+from ghofl.planning.public import PublicRows
+from ghofl.recipe import Encoder, Table
+from ghofl.rows.damage import damage_as
+from ghofl.rows.rows import load_rows
 from ghofl.shapes import Num
 
 
@@ -37,3 +40,19 @@ def _read(path: Path) -> tuple[float, ...]:
             f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; give one vector of numbers."
         )
     return tuple(map(float, anchor))
+
+
+def load_public(
+    path: str | Path | None, instead: Num[np.ndarray, "p dim"] | None = None, table: Table | None = None
+) -> tuple[PublicRows | Num[np.ndarray, "p dim"] | None, Encoder | None]:
+    """The public rows of a file of embeddings, or of a table with a schema, and their encoder.
+
+    Without a file it returns `instead`, the rows to fit a grid to, and no encoder.
+    """
+    if path is None:
+        return instead, None
+    if table is not None and Path(path).suffix in TABLES:
+        rows = table_rows(path, table, labelled=None)
+    else:
+        rows = load_rows(path, labelled=None)
+    return PublicRows(rows.x, rows.y), rows.encoder or Encoder(dim=rows.x.shape[1])

@@ -10,18 +10,17 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, SampleEncoder
-from ghofl.encoders.from_table import TableEncoder, text_of
+from ghofl.encoders import Runtime, SampleEncoder, check_encoder
+from ghofl.encoders.embed import Bad, encode_samples
+from ghofl.encoders.from_schema import place_of
+from ghofl.encoders.from_table import TableEncoder
 from ghofl.encoders.given import warn_of_outside
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.recipe import Recipe
-from ghofl.samples.base import Samples
-from ghofl.samples.embed import Bad, encode_samples
-from ghofl.samples.from_schema import place_of
-from ghofl.samples.loading import TABLES, Columns, load_samples, samples_in
-from ghofl.samples.row_blocks import holds_rows, open_rows
-from ghofl.samples.rows import check_encoder
-from ghofl.samples.tables import PATHS, pick, table_blocks
+from ghofl.rows.base import Samples
+from ghofl.rows.loading import TABLES, Columns, load_samples, samples_in
+from ghofl.rows.row_blocks import holds_rows, open_rows
+from ghofl.rows.tables import PATHS, pick, table_blocks, text_of
 from ghofl.shapes import Int64, Num
 
 BLOCK = 2048

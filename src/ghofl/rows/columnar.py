@@ -14,7 +14,7 @@ import numpy as np
 from ghofl.errors import EmbeddingsError, MissingExtraError
 from ghofl.names import shown
 from ghofl.recipe.labels import each_label
-from ghofl.samples.tables import cells, name_array, pick, text_columns
+from ghofl.rows.tables import cells, name_array, pick, text_columns
 from ghofl.statistics import arrays
 
 SUFFIXES = (".parquet", ".arrow", ".feather")

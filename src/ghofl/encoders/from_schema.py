@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ghofl.encoders import given
-from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
+from ghofl.encoders.from_table import EncodedTable, TableEncoder
 from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
 from ghofl.recipe.labels import each_label
-from ghofl.samples.rows import Rows, load_rows
-from ghofl.samples.tables import LABEL, pick, read_table
+from ghofl.rows.rows import Rows, load_rows
+from ghofl.rows.tables import LABEL, pick, read_table, text_of
 from ghofl.shapes import Shaped
 
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")

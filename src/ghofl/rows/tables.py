@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -131,6 +132,17 @@ def _cell(value: Any) -> Any:
 class _Typed(NamedTuple):
     name: str
     type: Any
+
+
+def text_of(value: Any) -> str:
+    """A cell as a text: empty for nulls and NaN, and whole numbers without a decimal point."""
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        return ""
+    if isinstance(value, float | np.floating):
+        if math.isnan(value):
+            return ""
+        return str(int(value)) if float(value).is_integer() else str(float(value))
+    return str(value).strip()
 
 
 def name_array(values: list[str], where: str) -> Shaped[np.ndarray, " n"]:

@@ -6,7 +6,7 @@ import pytest
 
 from ghofl import Encoder, Features, Recipe
 from ghofl.errors import EmbeddingsError
-from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
+from ghofl.rows import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
 from ghofl.site.outgoing import Embedded, count
 from ghofl.site.rows import load_embedded
 from ghofl.statistics import arrays

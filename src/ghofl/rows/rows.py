@@ -10,13 +10,12 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from ghofl import files
-from ghofl.encoders.views import Views
 from ghofl.errors import EmbeddingsError
 from ghofl.names import shown
-from ghofl.recipe import Encoder, Recipe
+from ghofl.recipe import Encoder
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
-from ghofl.samples.columnar import SUFFIXES, read_columns
-from ghofl.samples.damage import damage_as
+from ghofl.rows.columnar import SUFFIXES, read_columns
+from ghofl.rows.damage import damage_as
 from ghofl.shapes import Int64, Num, Shaped
 
 _NUMERIC = "fiu"
@@ -85,25 +84,6 @@ def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) ->
             arrays["y" + suffix] = rows.y
     with files.replacing(path) as file:
         np.savez(file, allow_pickle=False, **arrays)
-
-
-def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
-    """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
-    agreed = recipe.encoder
-    if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
-        is_other = theirs.views != agreed.views
-        raise EmbeddingsError(
-            f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
-            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
-            + (f", or other views: the recipe's has {_views(agreed)} and this has {_views(theirs)}" if is_other else "")
-            + ". Encode with the recipe's encoder"
-            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
-            + "."
-        )
-
-
-def _views(encoder: Encoder) -> str:
-    return f"the views '{encoder.views}'" if encoder.views else "one view"
 
 
 def drop_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
