@@ -33,9 +33,8 @@ from ghofl.export.model import export_head
 from ghofl.federation.round import Options, Round
 from ghofl.planning.public_files import load_anchor
 from ghofl.recipe import Privacy
-from ghofl.rows import row_blocks
+from ghofl.rows.embeddings import load_rows, open_rows
 from ghofl.rows.loading import load_samples
-from ghofl.rows.rows import load_rows
 from ghofl.rows.tables import read_table
 from ghofl.secure import client, messages, server, wire
 from ghofl.secure.rounds import Agreement, Participant
@@ -200,7 +199,7 @@ def readers(*given: tuple[str, bytes, Callable[[Path], object]]):
 
 
 def _blocks(path: Path, ids: str = "") -> list:
-    with row_blocks.open_rows(path, 7, ids=ids) as file:
+    with open_rows(path, 7, ids=ids) as file:
         return list(file.blocks)
 
 

@@ -293,7 +293,6 @@ ODD = {
     "no rows": ("x,label\n", "'x': there are no rows"),
     "no value": ("x,label\n,a\nNA,b\n", "'x': all values are missing"),
     "one value": ("x,label\n1,a\n1,b\n", "'x': all values are the same"),
-    "semicolons": ("x;label\n1;a\n2;b\n", "one column, 'x;label'; separate columns by commas"),
     "a blank line": ("x,label\n1,a\n\n2,b\n", "line 3 has 0 fields .* remove lines without anything"),
     "a label that cannot be shown": ("x,label\n1,a\u200b\n2,b\n", r"a label is 'a\\u200b'; names are printable"),
 }

@@ -15,8 +15,8 @@ from ghofl.encoders.journal import Journal
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.rows.base import Samples, digest_of
+from ghofl.rows.embeddings import Rows, open_rows, save_rows
 from ghofl.rows.loading import Columns, load_samples
-from ghofl.rows.rows import Rows, load_rows, save_rows
 from ghofl.shapes import Float32, Int64
 from ghofl.workers import prefetch
 
@@ -119,7 +119,10 @@ def load_encoder(
     """
     if samples.kind != "row" or not spec.startswith("precomputed:"):
         return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
-    made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
+    made_by = None
+    if Path(data).suffix == ".npz":
+        with open_rows(Path(data)) as file:
+            made_by = file.encoder
     if made_by is not None and spec == "precomputed:":
         return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
     return encoders.load(spec, runtime, dim=len(samples.read(0)) if dim is None else dim)

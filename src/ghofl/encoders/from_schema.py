@@ -1,6 +1,5 @@
 """Tables whose rows are the samples: the schema in a recipe turns them into embeddings."""
 
-import csv
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,11 +12,11 @@ from ghofl.encoders.from_table import EncodedTable, TableEncoder
 from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
 from ghofl.recipe.labels import each_label
-from ghofl.rows.rows import Rows, load_rows
-from ghofl.rows.tables import LABEL, pick, read_table, text_of
+from ghofl.rows.embeddings import Rows, load_rows
+from ghofl.rows.reader import LABEL, pick, text_of
+from ghofl.rows.tables import SUFFIXES, place_of, read_table
 from ghofl.shapes import Shaped
 
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name
 
 
@@ -37,7 +36,7 @@ def rows_for(
     label, and one whose embedding cannot be read is not finite, so that neither is counted.
     """
     path = Path(path)
-    if recipe.table is None or path.suffix not in TABLES:
+    if recipe.table is None or path.suffix not in SUFFIXES:
         return load_rows(path, split, labelled, column, label, recipe.encoder.dim if row_by_row else None)
     if split or column:
         raise DatasetError(
@@ -136,19 +135,3 @@ def _broken(data: Any, encoded: EncodedTable) -> str:
     i, why = encoded.bad[0]
     more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
     return f"{place_of(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
-
-
-def place_of(data: Any, row: int) -> str:
-    """Where people find a row: its line in a text file, or its number elsewhere."""
-    if not isinstance(data, str | Path):
-        return f"row {row}"
-    path = Path(data)
-    if path.suffix not in (".csv", ".tsv"):
-        return f"{path}, row {row + 1}"
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
-        line = 0
-        for _ in range(row + 2):  # the header, and the rows up to this one; a quoted field may span several lines
-            line = lines.line_num + 1
-            next(lines)
-    return f"{path}, line {line}"

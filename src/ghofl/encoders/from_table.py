@@ -11,7 +11,7 @@ from ghofl.errors import DatasetError, SampleError
 from ghofl.names import shown
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
-from ghofl.rows.tables import text_of
+from ghofl.rows.reader import text_of
 from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0

@@ -11,7 +11,7 @@ from ghofl.errors import DatasetError
 from ghofl.names import NAMES_ARE, is_name, shown
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
-from ghofl.rows.tables import text_of
+from ghofl.rows.reader import text_of
 from ghofl.shapes import Float64
 
 RARE = 10  # rows that a level needs to be drafted

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from ghofl.encoders.from_schema import TABLES, table_rows
+from ghofl.encoders.from_schema import table_rows
 from ghofl.errors import EmbeddingsError
 from ghofl.planning.public import PublicRows
 from ghofl.recipe import Encoder, Table
-from ghofl.rows.damage import damage_as
-from ghofl.rows.rows import load_rows
+from ghofl.rows.embeddings import load_rows
+from ghofl.rows.from_arrays import open_arrays
+from ghofl.rows.tables import SUFFIXES
 from ghofl.shapes import Num
 
 
@@ -28,13 +29,13 @@ def load_anchor(text: str | None) -> tuple[tuple[float, ...], Num[np.ndarray, "p
 
 
 def _read(path: Path) -> tuple[float, ...]:
-    words = (
-        f"{path} is not an .npz with an array 'anchor'; write one with numpy.savez(path, anchor=vector), "
-        f"or write mean-of:{path} for the mean of its rows."
-    )
-    # numpy would not close a damaged archive that it opened itself
-    with path.open("rb") as file, damage_as(words), np.load(file, allow_pickle=False) as archive:
-        anchor = archive["anchor"]
+    with open_arrays(path) as file:
+        if "anchor" not in file.names:
+            raise EmbeddingsError(
+                f"{path} has no array 'anchor'; write one with numpy.savez(path, anchor=vector), or write mean-of:{path} for "
+                "the mean of its rows."
+            )
+        (anchor,) = (block["anchor"] for block in file.blocks(["anchor"], 0))
     if anchor.ndim != 1 or anchor.dtype.kind not in "fiu":
         raise EmbeddingsError(
             f"{path}: the anchor has shape {anchor.shape} and dtype {anchor.dtype}; give one vector of numbers."
@@ -51,7 +52,7 @@ def load_public(
     """
     if path is None:
         return instead, None
-    if table is not None and Path(path).suffix in TABLES:
+    if table is not None and Path(path).suffix in SUFFIXES:
         rows = table_rows(path, table, labelled=None)
     else:
         rows = load_rows(path, labelled=None)

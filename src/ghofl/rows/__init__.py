@@ -8,8 +8,8 @@
 
 from ghofl.recipe.labels import class_numbers, classes_of
 from ghofl.rows.base import Samples
+from ghofl.rows.embeddings import Rows, drop_bad, load_rows, save_rows
 from ghofl.rows.loading import Columns, load_samples
-from ghofl.rows.rows import Rows, drop_bad, load_rows, save_rows
 
 __all__ = [
     "Columns",

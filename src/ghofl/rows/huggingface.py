@@ -10,7 +10,7 @@ from ghofl.recipe.labels import each_label
 from ghofl.rows import base, hub
 from ghofl.rows.base import Samples
 from ghofl.rows.images import decode
-from ghofl.rows.tables import LABEL, PATHS, TEXT, pick
+from ghofl.rows.reader import LABEL, PATHS, TEXT, pick
 
 SAMPLES = (*TEXT, *PATHS, "img")
 

@@ -10,7 +10,8 @@ import numpy as np
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
 from ghofl.rows.damage import damage_as
-from ghofl.rows.tables import name_array, read_table, text_of
+from ghofl.rows.reader import name_array, text_of
+from ghofl.rows.tables import read_table
 from ghofl.shapes import Int64, Shaped
 
 ARRAYS = ".npz"
