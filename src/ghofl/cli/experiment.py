@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,7 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads, more
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, Without, complete_heads, more, names_in
 from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
@@ -47,6 +48,7 @@ def simulate(
             rich_help_panel=more("tables"),
         ),
     ] = None,
+    without: Without = "",
     alpha: Annotated[
         list[float] | None,
         typer.Option(help="Dirichlet skew of classes over clients, none unless given; repeat for a sweep."),
@@ -129,11 +131,14 @@ def simulate(
     write_page = page_writer(report, force, json)
     first = settings[0].seed
     is_private = options.epsilon is not None
-    data, columns = _load(embeddings, table, label, schema, first, is_private)
+    if without and (table is None or schema is not None):
+        raise typer.BadParameter("--without is about a schema that is drafted from --table; leave it out.")
+    load = partial(_load, embeddings, table, label, schema, names_in(without), is_private)
+    data, columns = load(first)
     cohort = Cohort(_drops(drop or [], options.secure), dropout, corruption)
     experiment = Experiment(named, preset, load_public(public, around, columns)[0], cohort)
     if is_sweep:
-        source = data if table is None else lambda seed: _load(embeddings, table, label, schema, seed, is_private)
+        source = data if table is None else load
         show_sweep(source, experiment, settings, (embeddings or table or Path()).name, output, plot, json, force)
         return
     found, options = experiment.assemble(data, settings[0], columns)
@@ -158,13 +163,19 @@ def demo(report: PageFile = None, force: Force = False) -> None:
 
 
 def _load(
-    path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, is_private: bool
+    path: Path | None,
+    table: Path | None,
+    label: str,
+    schema: Path | None,
+    without: list[str],
+    is_private: bool,
+    seed: int,
 ) -> tuple[Dataset, Columns | None]:
     """The rows of an experiment, and the columns where they come from a table."""
     if (path is None) == (table is None) or (table is None and (label or schema)) or (table and not label):
         raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label-column COLUMN.")
     if table is not None:
-        return table_dataset(table, label, schema, seed=seed, is_private=is_private)
+        return table_dataset(table, label, schema, without=without, seed=seed, is_private=is_private)
     assert path is not None
     return Dataset.load(path), None
 

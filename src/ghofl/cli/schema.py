@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
+from ghofl.cli.arguments import Force, Json, Without, names_in
 from ghofl.encoders.from_schema import columns_of
 from ghofl.planning.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
 
@@ -17,7 +17,7 @@ def schema(
     label: Annotated[
         str, typer.Option("--label-column", help="For rows: the column of labels, which is not a feature.")
     ] = "",
-    without: Annotated[str, typer.Option(help="For rows: columns to leave out, separated by commas.")] = "",
+    without: Without = "",
     rare: Annotated[
         int, typer.Option(min=2, help="For rows: levels with fewer rows than this share one level.")
     ] = RARE,
@@ -40,8 +40,11 @@ def schema(
             f"{file} looks like a data dictionary, and --without and --rare are about rows; leave them out, or say that "
             "these are rows by --label-column."
         )
-    dropped = [name.strip() for name in without.split(",") if name.strip()]
-    made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)
+    made = (
+        schema_of_dictionary(columns, str(file))
+        if of_dictionary
+        else schema_of_rows(columns, label, names_in(without), rare)
+    )
     made.save(output)
     result = {
         "file": str(output),

@@ -93,11 +93,11 @@ def _unrefused(
 
 
 def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
-    """The columns of a table, by name."""
+    """The columns of a table, by name; the cells of a file as texts."""
     if isinstance(data, str | Path):
         if not Path(data).is_file():
             raise FileNotFoundError(2, "No such file", str(data))
-        return read_table(Path(data))
+        return {name: list(map(text_of, values)) for name, values in read_table(Path(data)).items()}
     found = given.columns_of(data)
     if found is not None:
         return found

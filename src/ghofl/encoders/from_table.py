@@ -11,7 +11,7 @@ from ghofl.errors import DatasetError, SampleError
 from ghofl.names import shown
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
-from ghofl.rows.reader import text_of
+from ghofl.rows.reader import number_of, text_of
 from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0
@@ -162,14 +162,11 @@ def _numbers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tu
             return math.nan
         if isinstance(value, str):
             value = value.strip()
-            if value in words:
-                return math.nan
-            if "_" in value:  # Python reads 1_000, people do not write it
-                raise SampleError("digits with underscores are not a number")
-        elif isinstance(value, bool | np.bool_):
+            return math.nan if value in words else number_of(value)
+        if isinstance(value, bool | np.bool_):
             raise SampleError("an answer is not a number")
         found = float(value)
-        if math.isinf(found) or (isinstance(value, str) and math.isnan(found)):
+        if math.isinf(found):
             raise SampleError("it is not finite")
         return found
 

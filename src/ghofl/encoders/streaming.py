@@ -153,7 +153,8 @@ def _of_table(recipe: Recipe, path: Path, ids: str, skip_bad: bool) -> Stream:
     def blocks() -> Iterator[Block]:
         first, outside = 0, Counter()
         for columns in table_blocks(path, BLOCK):
-            encoded = encoder.embed(columns, str(path))
+            named = [column.name for column in encoder.table.columns if column.name in columns]
+            encoded = encoder.embed(columns | {name: list(map(text_of, columns[name])) for name in named}, str(path))
             left_out = [i for i, _ in encoded.bad]
             if encoded.bad and not skip_bad:
                 i, why = encoded.bad[0]
