@@ -370,7 +370,7 @@ RAISES = {
     },
     "encoders/embed": {"_encode": ("spared", 1), "_check_bad": ("spared", 1), "_class_numbers": ("file", 1)},
     "encoders/from_schema": {
-        "rows_for": ("public", 1), "table_rows": ("spared", 1), "columns_of": ("file", 2), "labels_of": ("spared", 2),
+        "rows_for": ("public", 1), "encode_blocks": ("spared", 1), "columns_of": ("file", 2), "labels_of": ("spared", 2),
     },
     "rows/huggingface": {
         "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_samples.data": ("caught", 1),
@@ -382,8 +382,8 @@ RAISES = {
         "_file": ("public", 2), "samples_in": ("file", 1),
     },
     "rows/embeddings": {
-        "load_rows": ("spared", 3), "open_rows": ("file", 2), "_columns": ("file", 1), "_check_shapes": ("file", 3),
-        "_blocks": ("spared", 3), "suffix_in": ("file", 1),
+        "load_rows": ("spared", 3), "open_rows": ("file", 1), "_row_file": ("file", 4), "_blocks": ("spared", 4),
+        "suffix_in": ("file", 1),
     },
     "rows/from_arrays": {"_member.take": ("file", 2), "_header": ("file", 2)},
     "rows/from_arrow": {"open_arrow": ("file", 2), "_opened": ("file", 1), "_values": ("file", 1)},

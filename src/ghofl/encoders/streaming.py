@@ -1,6 +1,5 @@
 """Rows for a head, a block at a time: embeddings, tables with a schema, samples through an encoder."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,15 +12,14 @@ import numpy as np
 from ghofl import encoders
 from ghofl.encoders import Runtime, SampleEncoder, check_encoder
 from ghofl.encoders.embed import Bad, encode_samples
-from ghofl.encoders.from_table import TableEncoder
-from ghofl.encoders.given import warn_of_outside
-from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
+from ghofl.encoders.from_schema import encode_blocks
+from ghofl.errors import DatasetError, EmbeddingsError, EncoderError
 from ghofl.recipe import Recipe
 from ghofl.rows.base import Samples
 from ghofl.rows.embeddings import holds_rows, open_rows
 from ghofl.rows.loading import Columns, load_samples, samples_in
 from ghofl.rows.reader import PATHS, pick, text_of
-from ghofl.rows.tables import SUFFIXES, open_table, place_of, table_blocks
+from ghofl.rows.tables import SUFFIXES, open_table, table_blocks
 from ghofl.shapes import Int64, Num
 
 BLOCK = 2048
@@ -147,26 +145,17 @@ def _blocks_of_rows(blocks: Any, path: Path, skip_bad: bool, bad: list[Bad]) -> 
 
 
 def _of_table(recipe: Recipe, path: Path, ids: str, skip_bad: bool) -> Stream:
-    assert recipe.table is not None
-    encoder, bad = TableEncoder(recipe.table), []
+    table, bad = recipe.table, []
+    assert table is not None
+    named = {column.name for column in table.columns}
+
+    def texts() -> Iterator[dict[str, list[Any]]]:
+        for block in table_blocks(path, BLOCK):
+            yield {name: list(map(text_of, cells)) if name in named else cells for name, cells in block.items()}
 
     def blocks() -> Iterator[Block]:
-        first, outside = 0, Counter()
-        for columns in table_blocks(path, BLOCK):
-            named = [column.name for column in encoder.table.columns if column.name in columns]
-            encoded = encoder.embed(columns | {name: list(map(text_of, columns[name])) for name in named}, str(path))
-            left_out = [i for i, _ in encoded.bad]
-            if encoded.bad and not skip_bad:
-                i, why = encoded.bad[0]
-                raise SampleError(
-                    f"{place_of(path, first + i)}: {why} Repair the row, or leave such rows out with --skip-bad."
-                )
-            bad.extend((first + i, f"{place_of(path, first + i)}: {why}") for i, why in encoded.bad)
-            outside.update(encoded.outside)
-            kept = np.delete(np.arange(len(encoded.x)), left_out)
-            yield Block(encoded.x[kept], first + kept, _ids_in(columns, ids, kept, path))
-            first += len(encoded.x)
-        warn_of_outside(outside, str(path))
+        for x, first, kept, columns in encode_blocks(texts(), table, path, skip_bad, bad):
+            yield Block(x, first + kept, _ids_in(columns, ids, kept, path))
 
     return Stream(blocks(), None, ids, bad)
 

@@ -26,6 +26,7 @@ from ghofl.statistics import arrays
 
 SUFFIXES = (*from_arrays.SUFFIXES, *from_arrow.SUFFIXES)
 NAME, FINGERPRINT, VIEWS = "encoder", "encoder_fingerprint", "encoder_views"
+EMBEDDING = ("x", "embedding")
 IN_MEMORY = 2**28
 BATCH = 4096  # rows of a column of lists that are read at once
 
@@ -80,13 +81,12 @@ def load_rows(
     x, labels, done = None, [], 0
     with open_rows(path, 0, split, column, label=label, labelled=labelled, row_by_row=row_by_row) as file:
         for some, y, _ in file.blocks:
-            if x is None and len(some) == file.rows:
-                x = some
-            elif x is None:
-                with damage_as(f"{path} is damaged; write it again."):
-                    x = arrays.zeros((file.rows, some.shape[1]), some.dtype, most=IN_MEMORY)
+            if x is None:
+                with damage_as(f"{path} is damaged; write it again."):  # it may claim more rows than fit anywhere
+                    shape = (file.rows, some.shape[1])
+                    x = some if len(some) == file.rows else arrays.zeros(shape, some.dtype, most=IN_MEMORY)
             if some.shape[1] != x.shape[1]:
-                raise EmbeddingsError(_not_rows(path, column or "embedding", ""))
+                raise EmbeddingsError(f"{path} does not hold lists of one length; repair its rows.")
             if x is not some and done + len(some) <= file.rows:
                 x[done : done + len(some)] = some
                 arrays.forget(x[done : done + len(some)])
@@ -102,7 +102,7 @@ def load_rows(
 def _labels(parts: Sequence[Any], path: Path, row_by_row: bool) -> Shaped[np.ndarray, " n"]:
     """The labels of blocks as one array: class numbers, or names."""
     if isinstance(parts[0], np.ndarray):
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return np.concatenate(parts)
     values = [value for part in parts for value in part]
     if row_by_row:
         return each_label(values)
@@ -126,57 +126,61 @@ def open_rows(
 
     A damaged file raises `EmbeddingsError`, here or while its blocks are read.
     """
-    of_lists = path.suffix in from_arrow.SUFFIXES
-    with from_arrow.open_arrow(path, EmbeddingsError) if of_lists else from_arrays.open_arrays(path) as file:
-        suffix = "" if of_lists else suffix_in(file.names, split, path)
-        if of_lists:
-            x, y = _columns(file, path, split, column, label)
-        else:
-            x, y = "x" + suffix, "y" + suffix if "y" + suffix in file.names else None
-        if labelled and y is None:
-            raise EmbeddingsError(_without_labels(path, suffix))
-        y = None if labelled is False else y
-        key = next((name for name in (ids + suffix, ids) if ids and name in file.names), None)
-        if ids and key is None:
-            raise EmbeddingsError(
-                f"{path} holds {shown(', '.join(sorted(file.names)), 200)} but no ids {ids!r}; check --id-column."
-            )
-        rows, dim = _check_shapes(file, x, y, key, path)
-        encoder = None if of_lists else encoder_in(file, dim or 0)
-        blocks = _blocks(file, (x, y, key), size or (BATCH if of_lists else 0), path, row_by_row if of_lists else None)
-        yield RowFile(rows, dim, encoder, blocks)
+    if path.suffix in from_arrow.SUFFIXES:
+        with from_arrow.open_arrow(path, EmbeddingsError) as file:
+            x, y = pick(file.names, column, EMBEDDING), pick(file.names, label, ("y", "label"))
+            if x is None or split or (label and y is None) or len(file.shape(x)) != 2:
+                has = shown(", ".join(sorted(file.names)), 200) + (" and no splits" if split else "")
+                raise EmbeddingsError(
+                    f"{path} has the columns {has}; expected a column {column or 'embedding'!r} of lists of one length"
+                    + (f" and a column {label!r}." if label else ".")
+                )
+            yield _row_file(file, path, x, y, ids, labelled, size or BATCH, row_by_row)
+        return
+    with from_arrays.open_arrays(path) as file:
+        suffix = suffix_in(file.names, split, path)
+        ids = ids + suffix if ids + suffix in file.names else ids
+        yield _row_file(file, path, "x" + suffix, "y" + suffix, ids, labelled, size, None)
 
 
-def _columns(file: OpenFile, path: Path, split: str, column: str, label: str) -> tuple[str, str | None]:
-    x, y = pick(file.names, column, ("x", "embedding")), pick(file.names, label, ("y", "label"))
-    if x is None or split or (label and y is None):
+def _row_file(
+    file: OpenFile,
+    path: Path,
+    x: str,
+    y: str | None,
+    ids: str,
+    labelled: bool | None,
+    size: int,
+    row_by_row: int | None,
+) -> RowFile:
+    """The rows of an open file, after a look at which columns it has, and whether all have one entry per row."""
+    has_labels, shape = y in file.names, file.shape(x)
+    if labelled and not has_labels:
         raise EmbeddingsError(
-            f"{path} has the columns {shown(', '.join(sorted(file.names)), 200) or 'nothing'}"
-            + (f" and no split {split!r}" if split else "")
-            + f"; expected a column {column or 'embedding'!r} of lists of one length"
-            + (f" and a column {label!r}." if label else ".")
+            f"{path} holds {x} without its labels {y or 'label'}; save both with numpy.savez. Those of one bare array may be "
+            f"in {from_arrays.labels_beside(path).name} beside it."
         )
-    return x, y
-
-
-def _check_shapes(file: OpenFile, x: str, y: str | None, key: str | None, path: Path) -> tuple[int, int | None]:
-    """The number of rows and their length; raises unless x has one row per sample, and y and the ids one value."""
-    rows, *rest = file.shape(x) or (0,)
-    if len(rest) != 1:
-        raise EmbeddingsError(_not_rows(path, x, f"shape {file.shape(x)}"))
-    if y is not None and file.shape(y) != (rows,):
-        raise EmbeddingsError(f"{path}: labels have shape {file.shape(y)} for {rows} rows; expected one per row.")
-    if key is not None and file.shape(key) != (rows,):
-        raise EmbeddingsError(_not_ids(path, key, f"shape {file.shape(key)}", rows))
-    return rows or 0, rest[0]
+    if ids and ids not in file.names:
+        has = shown(", ".join(sorted(file.names)), 200)
+        raise EmbeddingsError(f"{path} holds {has} but no ids {ids!r}; check --id-column.")
+    if len(shape) != 2:
+        raise EmbeddingsError(f"{path}: embeddings have shape {shape}; expected numbers, one row per sample.")
+    names = (x, y if has_labels and labelled is not False else None, ids or None)
+    for name, what in zip(names[1:], ("labels", "ids"), strict=True):
+        if name and file.shape(name) != shape[:1]:
+            raise EmbeddingsError(
+                f"{path}: {what} have shape {file.shape(name)} for {shape[0]} rows; expected one text or whole number per row, "
+                f"{shape[0]}."
+            )
+    encoder = encoder_in(file, shape[1]) if shape[1] else None
+    return RowFile(shape[0] or 0, shape[1], encoder, _blocks(file, names, size, path, row_by_row))
 
 
 def _blocks(
     file: OpenFile, names: tuple[str, str | None, str | None], size: int, path: Path, row_by_row: int | None
 ) -> Iterator[tuple[np.ndarray, Any, Any]]:
-    x, y, key = names
-    done = 0
-    for block in file.blocks([name for name in dict.fromkeys(names) if name is not None], size):
+    (x, y, key), done = names, 0
+    for block in file.blocks([name for name in dict.fromkeys(names) if name], size):
         found, labels, ids = block[x], block.get(y), block.get(key)
         if isinstance(found, list):  # no rows, and no lists that would say how long rows are
             if row_by_row is None:
@@ -186,24 +190,16 @@ def _blocks(
             found = _padded(found, row_by_row)
         elif isinstance(labels, list) and None in labels:
             raise EmbeddingsError(f"{path}: row {done + labels.index(None)} has no {y!r}; every row needs a label.")
-        if isinstance(found, Ragged) or found.dtype.kind not in "fiu":
-            raise EmbeddingsError(_not_rows(path, x, "" if isinstance(found, Ragged) else f"dtype {found.dtype}"))
+        if isinstance(found, Ragged):
+            raise EmbeddingsError(f"{path}: column {x!r} does not hold lists of one length; repair its rows.")
+        if found.dtype.kind not in "fiu":
+            raise EmbeddingsError(f"{path}: embeddings are {found.dtype}; expected numbers, one row per sample.")
         if isinstance(ids, np.ndarray):
             if ids.dtype.kind not in "iuU":
-                raise EmbeddingsError(_not_ids(path, str(key), str(ids.dtype), len(ids)))
+                raise EmbeddingsError(f"{path}: {key!r} has {ids.dtype}; expected one text or whole number per row.")
             ids = ids.tolist()
         done += len(found)
         yield found, labels, ids
-
-
-def _not_rows(path: Path, name: str, came: str) -> str:
-    if path.suffix in from_arrow.SUFFIXES:
-        return f"{path}: column {name!r} does not hold lists of one length; repair its rows."
-    return f"{path}: embeddings have {came}; expected numbers, one row per sample."
-
-
-def _not_ids(path: Path, name: str, came: str, rows: int) -> str:
-    return f"{path}: {name!r} has {came}; expected one text or whole number per row, {rows}."
 
 
 def _padded(found: np.ndarray | Ragged, dim: int) -> np.ndarray | Ragged:
@@ -228,7 +224,7 @@ def holds_rows(path: Path, column: str) -> bool:
     if path.suffix not in from_arrow.SUFFIXES:
         return path.suffix in from_arrays.SUFFIXES
     with from_arrow.open_arrow(path) as file:
-        name = pick(file.names, column, ("x", "embedding"))
+        name = pick(file.names, column, EMBEDDING)
         return name is not None and len(file.shape(name)) == 2
 
 
@@ -258,16 +254,6 @@ def drop_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
     finite = np.isfinite(rows.x).all(axis=1)
     bad = [(int(i), f"row {i} holds a number that is not finite") for i in np.flatnonzero(~finite)]
     return (Rows(rows.x[finite], None if rows.y is None else rows.y[finite], rows.encoder) if bad else rows), bad
-
-
-def _without_labels(path: Path, suffix: str) -> str:
-    if path.suffix != ".npy":
-        return f"{path} holds x{suffix} without its labels y{suffix}; save both with numpy.savez."
-    beside = from_arrays.labels_beside(path).name
-    return (
-        f"{path} holds one bare array, and its labels are not in {beside} beside it; save embeddings and labels with "
-        "numpy.savez."
-    )
 
 
 def encoder_in(file: OpenFile, dim: int) -> Encoder | None:

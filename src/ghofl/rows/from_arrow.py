@@ -35,42 +35,42 @@ def open_arrow(path: Path, error: type[GhoflError] = DatasetError) -> Iterator[O
     """
     try:
         import pyarrow
-        from pyarrow import ipc, parquet, types
+        from pyarrow import ipc, parquet
     except ModuleNotFoundError:
         raise MissingExtraError(
             f"{path} needs pyarrow, which is not installed: pip install 'ghofl[datasets]'."
         ) from None
-    kind = "a parquet" if path.suffix == ".parquet" else "an Arrow"
+    is_parquet = path.suffix == ".parquet"
     try:
-        if path.suffix == ".parquet":
-            with parquet.ParquetFile(path) as file:
-                texts = _text_columns(file.schema_arrow)
+        if is_parquet:
+            with parquet.ParquetFile(path) as file:  # texts are read as a list of different ones and their numbers
+                texts = [each.name for each in file.schema_arrow if _is_text(each.type)]
             with parquet.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
-                few = _rows_at_once(file)
+                few, rows = _rows_at_once(file), file.metadata.num_rows
                 yield _opened(
-                    path, file.schema_arrow, file.metadata.num_rows, types.is_nested,
-                    lambda names, size: file.iter_batches(min(size, few), columns=names),
-                )  # fmt: skip
+                    path, file.schema_arrow, rows, lambda names, size: file.iter_batches(min(size, few), columns=names)
+                )
         else:
             with pyarrow.memory_map(str(path)) as source, ipc.open_file(source) as file:
-                count = file.num_record_batches
-                rows = sum(file.get_batch(i).num_rows for i in range(count))
+                numbers = range(file.num_record_batches)
+                rows = sum(file.get_batch(i).num_rows for i in numbers)
                 yield _opened(
-                    path, file.schema, rows, types.is_nested, lambda names, _: (_checked(file, i, names) for i in range(count))
-                )  # fmt: skip
+                    path, file.schema, rows, lambda names, _: (_checked(file.get_batch(i), names) for i in numbers)
+                )
     except FileNotFoundError:
         raise
     # pyarrow reports a damaged page as an OSError, and a name or text that is not UTF-8 by Python's own error.
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as damage:
+        why = shown(str(damage).partition("\n")[0], 160)
         raise error(
-            f"{path} is not {kind} file that can be read ({shown(str(damage).partition(chr(10))[0], 160)}); write it again."
+            f"{path} is not {'a parquet' if is_parquet else 'an Arrow'} file that can be read ({why}); write it again."
         ) from None
 
 
-def _opened(
-    path: Path, schema: Any, rows: int, is_nested: Callable[[Any], bool], batches: Callable[[list[str], int], Any]
-) -> OpenFile:
-    shapes = {each.name: (rows, None) if is_nested(each.type) else (rows,) for each in schema}
+def _opened(path: Path, schema: Any, rows: int, batches: Callable[[list[str], int], Any]) -> OpenFile:
+    from pyarrow import types
+
+    shapes = {each.name: (rows, None) if types.is_nested(each.type) else (rows,) for each in schema}
     if len(shapes) < len(schema.names):
         raise DatasetError(f"{path} names a column twice; give every column its own name.")
 
@@ -102,16 +102,11 @@ def _rows_at_once(file: Any) -> int:
     return max(1, int(BATCH_BYTES // (8 * widest)))
 
 
-def _checked(file: Any, number: int, names: list[str]) -> Any:
+def _checked(batch: Any, names: list[str]) -> Any:
     """Some columns of a batch of an Arrow file; offsets are checked, as pyarrow would follow them out of the file."""
-    batch = file.get_batch(number).select(names)
+    batch = batch.select(names)
     batch.validate(full=True)
     return batch
-
-
-def _text_columns(schema: Any) -> list[str]:
-    """The columns of texts, to be read as a list of different texts and their numbers, as they are in the file."""
-    return [each.name for each in schema if _is_text(each.type)]
 
 
 def _is_text(kind: Any) -> bool:

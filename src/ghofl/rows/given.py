@@ -39,10 +39,7 @@ def _pixels(given: Sequence[Any], i: int) -> np.ndarray:
     """Sample i as an image of bytes (height, width, 3)."""
     image = given[i]
     if isinstance(image, str | PathLike):
-        try:
-            return decode(Path(image).read_bytes(), str(image))
-        except FileNotFoundError:
-            raise SampleError(f"{image} does not exist.") from None
+        return decode(base.bytes_of(Path(image)), str(image))
     if isinstance(image, bytes):
         return decode(image, f"sample {i}")
     if hasattr(image, "convert"):  # a Pillow image
