@@ -181,7 +181,7 @@ def _blocks(
 ) -> Iterator[tuple[np.ndarray, Any, Any]]:
     (x, y, key), done = names, 0
     for block in file.blocks([name for name in dict.fromkeys(names) if name], size):
-        found, labels, ids = block[x], block.get(y), block.get(key)
+        found, labels, ids = block[x], block.get(y or ""), block.get(key or "")
         if isinstance(found, list):  # no rows, and no lists that would say how long rows are
             if row_by_row is None:
                 return

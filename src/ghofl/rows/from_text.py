@@ -21,9 +21,7 @@ def open_text(path: Path) -> Iterator[OpenFile]:
 
     The first line of a CSV decides whether commas or semicolons separate its columns.
     """
-    lines = _lines(path)
-    names = next(lines)
-    lines.close()
+    names = next(_lines(path))
 
     def blocks(wanted: Sequence[str], size: int) -> Iterator[dict[str, list[Any]]]:
         lines = _lines(path)
