@@ -1,6 +1,8 @@
 """What cells of small files are, literally: as readers give them, and as the text that a schema sees."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -90,6 +92,21 @@ def test_a_file_of_text_has_these_cells(case, tmp_path):
     suffix, content, cells = FILES[case]
     (tmp_path / f"t{suffix}").write_bytes(content.encode())
     assert read_table(tmp_path / f"t{suffix}") == cells
+
+
+def test_files_of_text_need_no_library(tmp_path):
+    """Neither pyarrow nor pandas nor narwhals: a bare install reads CSV, TSV and JSON lines through a schema."""
+    for suffix in (".csv", ".tsv", ".jsonl"):
+        write(tmp_path / f"t{suffix}", {"n": ["1", "2,5"], "label": ["a", "b"]})
+    code = (
+        "import sys; sys.modules |= dict.fromkeys(['pyarrow', 'pandas', 'polars', 'narwhals', 'datasets']);"
+        "from ghofl.encoders.from_schema import table_rows; from ghofl.recipe import Column, Table;"
+        "table = Table((Column('n', 'number', low=0, high=5),), label='label');"
+        "print([table_rows(path, table).x.tolist() for path in sys.argv[1:]])"
+    )
+    files = [str(tmp_path / f"t{suffix}") for suffix in (".csv", ".tsv", ".jsonl")]
+    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [[[float(np.float32(-0.6))], [0.0]]] * 3
 
 
 def test_values_with_types_reach_the_schema_as_the_text_that_people_write(tmp_path):
