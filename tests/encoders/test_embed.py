@@ -20,9 +20,9 @@ from ghofl.encoders.embed import batch_size_for, embed
 from ghofl.encoders.journal import Journal
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.features import Features
+from ghofl.outbox import Embedded, Encodable, count
 from ghofl.recipe import Encoder, Grid, Recipe
 from ghofl.rows import base, images, load_rows, load_samples
-from ghofl.site.outgoing import Embedded, Encodable, count
 from ghofl.workers import prefetch
 
 

@@ -13,13 +13,13 @@ from test_cli import ghofl
 from torchvision import models
 
 from ghofl import cli, encoders
+from ghofl.custody.site import Site
 from ghofl.encoders import Views
 from ghofl.encoders.embed import embed
 from ghofl.errors import DatasetError
 from ghofl.planning.trial import candidates, try_views
 from ghofl.recipe import Recipe
 from ghofl.rows import base, load_rows, load_samples
-from ghofl.site.site import Site
 
 NETWORK = "torchvision:shufflenet_v2_x0_5"
 

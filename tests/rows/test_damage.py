@@ -19,12 +19,12 @@ from ghofl.errors import DatasetError, EmbeddingsError, FederationError, SiteErr
 from ghofl.federation.round import Options, Round
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.moments import Layout
+from ghofl.outbox.site_rows import load_persons
 from ghofl.planning.public_files import load_anchor
 from ghofl.recipe import Privacy
 from ghofl.rows import from_arrow, reader, tables
 from ghofl.rows.embeddings import load_rows, open_rows
-from ghofl.site.binding import load_public_key
-from ghofl.site.persons import load_persons
+from ghofl.secure.node_keys import load_public_key
 
 ARCHIVE_READERS = {
     "rows": load_rows,
