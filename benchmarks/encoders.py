@@ -29,7 +29,7 @@ from ghofl.compute.threads import prefetch
 from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
 from ghofl.errors import EncoderError
-from ghofl.samples import Samples, load_samples
+from ghofl.rows import Samples, load_samples
 
 WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
 IMAGES = data.FOLDER / "images" / "cifar10-2k" / "test"

@@ -130,6 +130,10 @@ class EmptyClassWarning(UserWarning):
     """Classes of the recipe that have no row in a total, so that its heads never predict them."""
 
 
+class IdentifierWarning(UserWarning):
+    """A column that was left out of a draft because it identifies rows."""
+
+
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
 

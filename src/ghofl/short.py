@@ -23,6 +23,7 @@ import numpy as np
 from ghofl import encoders
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.encoders import Runtime, SampleEncoder, Views, ViewsRequest
+from ghofl.encoders.embed import encode_samples
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
@@ -34,8 +35,7 @@ from ghofl.privacy import NoiseStream
 from ghofl.recipe import Encoder, Recipe, RecipeOptions, Schema
 from ghofl.recipe.labels import class_numbers, classes_of, labels_of, numbers_row_by_row
 from ghofl.recipe.option import takes
-from ghofl.samples.embed import encode_samples
-from ghofl.samples.given import samples_of
+from ghofl.rows.given import samples_of
 from ghofl.shapes import Float32, Num
 from ghofl.wire.message import Message, check_not_secure
 from ghofl.wire.total import Total
@@ -198,7 +198,7 @@ def encode(
     """
     runtime = Runtime(device, precision)
     loaded = _load_encoder(encoder, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
-    found = encode_samples(samples_of(samples, loaded), loaded, runtime=runtime, batch_size=batch_size)
+    found = encode_samples(samples_of(samples, loaded.kind), loaded, runtime=runtime, batch_size=batch_size)
     return np.concatenate([np.zeros((0, loaded.dim), dtype=np.float32), *(x for x, _ in found)])
 
 

@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 import ghofl
 from ghofl import encoders
 from ghofl.cli import app
-from ghofl.encoders import Precomputed, identity
+from ghofl.encoders import Precomputed, identity, streaming
 from ghofl.errors import EncoderError, RecipeError, SampleError
-from ghofl.samples import load_rows, streaming
+from ghofl.rows import load_rows
 
 TEXTS = ["the cat sat", "a dog ran on the very long road far away home", "cat", "dog ran", "the mat", "on a road"]
 LABELS = ["cat", "dog", "cat", "dog", "cat", "dog"]

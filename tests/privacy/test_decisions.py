@@ -17,8 +17,8 @@ import ghofl as package
 from federations import blobs, moments_of, recipe_of, total_of
 from ghofl import Classifier, Message, Privacy, Recipe, Total, files
 from ghofl.errors import PrivacyError, RecipeError
+from ghofl.evaluation.predictions import open_table
 from ghofl.recipe import Limits
-from ghofl.samples.predictions import open_table
 from ghofl.simulation.runs import Runs
 from ghofl.wire.roster import Quarantined
 

@@ -10,10 +10,10 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import EncoderName, Force, Json, ViewsText, more
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
+from ghofl.encoders import embed as embedding
 from ghofl.encoders.base import doorway
-from ghofl.samples import embed as embedding
-from ghofl.samples import load_samples
-from ghofl.samples import trial as trials
+from ghofl.planning import trial as trials
+from ghofl.rows import load_samples
 
 
 @takes_groups

@@ -9,15 +9,15 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads, more
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, Without, complete_heads, more, names_in
 from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import SplitOptions, SweepFiles, axes_of, show_sweep
 from ghofl.evaluation.confusion import interval_text
 from ghofl.planning.assembly import Assembly
+from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.recipe import RecipeOptions
 from ghofl.recipe import Table as Columns
-from ghofl.samples import load_anchor, load_public
 from ghofl.secure import CORRUPTION, DROPOUT, STAGES
 from ghofl.simulation.demo import run
 from ghofl.simulation.simulate import Cohort, Dataset, Simulation
@@ -45,6 +45,7 @@ class SourceOptions:
             help="For a table: its schema; drafted from the training rows unless given.", rich_help_panel=more("tables")
         ),
     ] = None
+    without: Without = ""
 
     def load(self, seed: int, is_private: bool) -> tuple[Dataset, Columns | None]:
         """The rows, and the columns where they come from a table."""
@@ -53,8 +54,16 @@ class SourceOptions:
                 f"--embeddings is {self.embeddings} and --schema {self.schema}; give --embeddings FILE, an .npz of rows or a "
                 "table; for a table also --label-column COLUMN."
             )
+        if self.without and (self.schema is not None or not self.label_column):
+            raise typer.BadParameter(
+                f"--without {self.without} is about a schema that is drafted from a table; leave it out, or give a table "
+                "with --label-column and no --schema."
+            )
         if self.label_column:
-            return table_dataset(self.embeddings, self.label_column, self.schema, seed=seed, is_private=is_private)
+            names = names_in(self.without)
+            return table_dataset(
+                self.embeddings, self.label_column, self.schema, without=names, seed=seed, is_private=is_private
+            )
         return Dataset.load(self.embeddings), None
 
 

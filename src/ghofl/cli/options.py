@@ -10,11 +10,11 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import complete_statistics, more
+from ghofl.cli.arguments import complete_statistics, more, names_in
 from ghofl.encoders import Runtime
 from ghofl.recipe import OPTIONS, RecipeOptions
 from ghofl.recipe.option import Option
-from ghofl.samples import Columns
+from ghofl.rows import Columns
 
 
 def _option(help_text: str, *names: str, **rest: Any) -> Any:
@@ -89,7 +89,7 @@ def _recipe_option(option: Option) -> Any:
 # Options that a command line writes in another way than Python.
 READERS: dict[str, Callable[[str], Any]] = {
     "budget": console.bytes_of,
-    "statistics": lambda text: tuple(s.strip() for s in text.split(",") if s.strip()),
+    "statistics": lambda text: tuple(names_in(text)),
 }
 AnchorFile = Annotated[
     str | None,

@@ -10,8 +10,8 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
 from ghofl.cli.use import HeadFile, Priors, Threshold, adjust, load_head
-from ghofl.samples.predictions import SUFFIXES, Extras, open_table, predict_stream
-from ghofl.samples.streaming import Encoding, open_stream
+from ghofl.encoders.streaming import Encoding, open_stream
+from ghofl.evaluation.predictions import SUFFIXES, Extras, open_table, predict_stream
 
 
 @dataclass(frozen=True)

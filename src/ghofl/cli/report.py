@@ -13,7 +13,7 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
 from ghofl.errors import EmbeddingsError
 from ghofl.flower.server.report import load_used_total
-from ghofl.samples import class_numbers, load_rows
+from ghofl.rows import class_numbers, load_rows
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
-from ghofl.samples.drafting import is_dictionary, schema_of_dictionary, schema_of_rows
-from ghofl.samples.from_schema import columns_of
+from ghofl.cli.arguments import Force, Json, Without, names_in
+from ghofl.encoders.from_schema import columns_of
+from ghofl.planning.drafting import is_dictionary, schema_of_dictionary, schema_of_rows
 
 
 def schema(
@@ -17,6 +17,7 @@ def schema(
     label: Annotated[
         str, typer.Option("--label-column", help="For rows: the column of labels, which is not a feature.")
     ] = "",
+    without: Without = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -31,7 +32,15 @@ def schema(
     console.check_outputs(json, force, output)
     columns = columns_of(file)
     of_dictionary = is_dictionary(columns) and not label  # only rows have a column of labels
-    made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label)
+    if of_dictionary and without:
+        raise typer.BadParameter(
+            f"{file} looks like a data dictionary, and --without {without} is about rows; leave it out, or say that these are "
+            "rows by --label-column."
+        )
+    if of_dictionary:
+        made = schema_of_dictionary(columns, str(file))
+    else:
+        made = schema_of_rows(columns, label, names_in(without))
     made.save(output)
     result = {
         "file": str(output),

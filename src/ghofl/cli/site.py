@@ -12,6 +12,7 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
 from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
+from ghofl.encoders import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -20,9 +21,10 @@ from ghofl.outbox.partial_sums import Part, Place, check_own_rows, part_of
 from ghofl.outbox.partial_sums import merge as merge_parts
 from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.planning.assembly import Assembly, assemble
+from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
-from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
+from ghofl.rows import Rows, classes_of, load_rows
 from ghofl.wire.message import check_not_secure
 
 MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]

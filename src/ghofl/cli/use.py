@@ -13,13 +13,13 @@ from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, TotalFile, complete_heads
 from ghofl.cli.server import load_total, promise_result
+from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
-from ghofl.samples import rows_for
 
 BLOCK = 2048
 Priors = Annotated[

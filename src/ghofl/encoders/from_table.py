@@ -11,6 +11,7 @@ from ghofl.errors import DatasetError, SampleError
 from ghofl.names import shorten
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
+from ghofl.rows.reader import number_of, text_of
 from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0
@@ -161,14 +162,11 @@ def _numbers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tu
             return math.nan
         if isinstance(value, str):
             value = value.strip()
-            if value in words:
-                return math.nan
-            if "_" in value:  # Python reads 1_000, people do not write it
-                raise SampleError("digits with underscores are not a number")
-        elif isinstance(value, bool | np.bool_):
+            return math.nan if value in words else number_of(value)
+        if isinstance(value, bool | np.bool_):
             raise SampleError("an answer is not a number")
         found = float(value)
-        if math.isinf(found) or (isinstance(value, str) and math.isnan(found)):
+        if math.isinf(found):
             raise SampleError("it is not finite")
         return found
 
@@ -219,17 +217,6 @@ def _parse(values: Sequence[Any], parse: Callable[[Any], float], instead: float,
             out[i] = instead
             wrong.append((i, why))
     return out, wrong
-
-
-def text_of(value: Any) -> str:
-    """A cell as a text: empty for nulls and NaN, and whole numbers without a decimal point."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return ""
-    if isinstance(value, float | np.floating):
-        if math.isnan(value):
-            return ""
-        return str(int(value)) if float(value).is_integer() else str(float(value))
-    return str(value).strip()
 
 
 def _quote(value: Any) -> str:

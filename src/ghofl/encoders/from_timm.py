@@ -7,13 +7,14 @@ import timm
 import torch
 from timm.data.config import resolve_model_data_config
 
-from ghofl.encoders import checkpoints, hub
+from ghofl.encoders import checkpoints
 from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_images import image_encoder
 from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
+from ghofl.rows import hub
 
 
 def load(

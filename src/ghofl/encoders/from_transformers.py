@@ -10,7 +10,6 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from ghofl.encoders import hub
 from ghofl.encoders.base import Runtime, SampleEncoder
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
@@ -20,6 +19,7 @@ from ghofl.encoders.torch_forward import TokenForward, fingerprint_of
 from ghofl.encoders.torch_images import image_encoder
 from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
+from ghofl.rows import hub
 
 POOLINGS = ("mean", "cls")
 LONGEST = 512

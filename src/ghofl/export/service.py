@@ -11,7 +11,7 @@ from ghofl.encoders.base import cores
 from ghofl.errors import MissingExtraError, SampleError
 from ghofl.export.exported import KINDS, Exported, Predictions
 from ghofl.names import shorten
-from ghofl.samples.images import decode, pixels_of
+from ghofl.rows.images import decode, pixels_of
 
 try:
     from fastapi import FastAPI, HTTPException, Request

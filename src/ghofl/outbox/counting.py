@@ -10,13 +10,13 @@ import numpy as np
 
 from ghofl.compute import arrays
 from ghofl.compute.threads import prefetch
+from ghofl.encoders.embed import Bad, encode_labelled
 from ghofl.features import Clipping, Features
 from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
 from ghofl.outbox.row_version import RowVersion
 from ghofl.outbox.site_rows import Embedded, Encodable, check_persons
-from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, plan_of, protect
+from ghofl.privacy import NoiseStream, as_vector, before_noise, draw_noise, from_vector, plan_of, protect
 from ghofl.recipe import Recipe
-from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Bool, Int64
 from ghofl.wire.message import Message, check_row_count
 

@@ -28,7 +28,7 @@ from ghofl.recipe.sections import MAX_DIM, Encoder
 KINDS = ("number", "log", "quantiles", "category", "yes/no")
 MISSING = ("refuse", "neutral", "indicator")
 OUTSIDE = ("clip", "refuse")
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")  # unless one of them is a level
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "None", "?", "-")  # unless one of them is a level
 YES, NO = ("yes", "y", "true", "t", "1"), ("no", "n", "false", "f", "0")
 ENCODER = "table"
 
@@ -150,7 +150,7 @@ class Column:
 class Table:
     """The columns of a table, in the order of the embedding, and the column of labels.
 
-    `missing_words` are texts that mean a missing value, in addition to empty cells, NA, NaN, null, None and ?.
+    `missing_words` are texts that mean a missing value, in addition to empty cells, NA, n/a, NaN, null, None, ? and -.
     `from_rows` says that ranges and levels come from somebody's rows, not from a data dictionary; such a table is refused
     under ε.
 

@@ -12,7 +12,7 @@ from typing import Any
 from ghofl import files
 from ghofl.errors import DatasetError, MissingExtraError
 from ghofl.recipe import OPTIONS
-from ghofl.samples.tables import parquet_columns
+from ghofl.rows.tables import read_table
 
 Row = dict[str, Any]
 # The columns of a run: how its rows were split, the options of its recipe that are one value, and its heads.
@@ -193,7 +193,7 @@ def _to_parquet(rows: Sequence[Row]) -> bytes:
 
 
 def _from_parquet(path: Path) -> list[Row]:
-    columns = parquet_columns(path, DatasetError)
+    columns = read_table(path)
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 

@@ -26,7 +26,7 @@ from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Recipe, RecipeOptions, Table
 from ghofl.recipe.option import takes
-from ghofl.samples import classes_of, load_rows
+from ghofl.rows import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.needs import need_of, notes_on, total_for, with_statistics

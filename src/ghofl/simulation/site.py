@@ -13,7 +13,7 @@ from ghofl.features import Features
 from ghofl.names import shorten
 from ghofl.outbox import Counted, Embedded, Outgoing, count
 from ghofl.recipe import Recipe
-from ghofl.samples import load_rows
+from ghofl.rows import load_rows
 from ghofl.simulation import partition
 
 RUN_KEYS = ("simulated-embeddings", "simulated-alpha", "simulated-seed")  # of a run's configuration

@@ -17,13 +17,13 @@ from PIL import Image
 
 from ghofl.compute.threads import prefetch
 from ghofl.encoders import Precomputed, Runtime
+from ghofl.encoders.embed import batch_size_for, embed
+from ghofl.encoders.journal import Journal
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.features import Features
 from ghofl.outbox import Embedded, Encodable, count
 from ghofl.recipe import Encoder, Grid, Recipe
-from ghofl.samples import base, images, load_rows, load_samples
-from ghofl.samples.embed import batch_size_for, embed
-from ghofl.samples.journal import Journal
+from ghofl.rows import base, images, load_rows, load_samples
 
 
 @dataclass(frozen=True)
@@ -154,10 +154,10 @@ def test_two_processes_do_not_write_into_one_folder(tmp_path):
 
 def test_the_batch_size_a_run_was_begun_with_is_kept(tmp_path, monkeypatch):
     """A machine with more memory, or another version, must not tear a half-finished file apart."""
-    monkeypatch.setattr("ghofl.samples.embed.batch_size_for", lambda *_: 8)
+    monkeypatch.setattr("ghofl.encoders.embed.batch_size_for", lambda *_: 8)
     with pytest.raises(KeyboardInterrupt):
         embed(texts(), Counting([], fails_at=2), tmp_path)
-    monkeypatch.setattr("ghofl.samples.embed.batch_size_for", lambda *_: 16)
+    monkeypatch.setattr("ghofl.encoders.embed.batch_size_for", lambda *_: 16)
     second = Counting([])
     embed(texts(), second, tmp_path)
     assert [len(batch) for batch in second.calls] == [8, 8, 8, 8, 2]
@@ -214,10 +214,10 @@ def test_moments_of_samples_are_those_of_their_embeddings(tmp_path):
 
 
 def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
-    monkeypatch.setattr("ghofl.samples.embed.cores", lambda: 2)
+    monkeypatch.setattr("ghofl.encoders.embed.cores", lambda: 2)
 
     def chosen(sample_bytes, memory, device="cpu"):
-        monkeypatch.setattr("ghofl.samples.embed._memory", lambda _: memory)
+        monkeypatch.setattr("ghofl.encoders.embed._memory", lambda _: memory)
         return batch_size_for(Counting([], sample_bytes=sample_bytes, kind="image"), device)
 
     assert chosen(2**26, 2**34) == 32
@@ -225,7 +225,7 @@ def test_batches_fit_into_memory_and_two_runs_choose_alike(monkeypatch):
     assert chosen(2**40, 2**31) == 1
     assert chosen(2**26, 2**37, "cuda") == 256
     assert chosen(1, 2**31) == 32
-    monkeypatch.setattr("ghofl.samples.embed.cores", lambda: 64)
+    monkeypatch.setattr("ghofl.encoders.embed.cores", lambda: 64)
     assert chosen(1, 2**31) == 512, "every core has images"
 
 

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from ghofl.errors import DatasetError, MissingExtraError, SampleError
-from ghofl.samples import Columns, load_samples
-from ghofl.samples.images import decode
+from ghofl.rows import Columns, load_samples
+from ghofl.rows.images import decode
 
 
 def picture(seed, size=(32, 32)):

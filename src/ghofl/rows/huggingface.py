@@ -5,13 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.encoders import hub
 from ghofl.errors import DatasetError, MissingExtraError, SampleError
 from ghofl.recipe.labels import each_label
-from ghofl.samples import base
-from ghofl.samples.base import Samples
-from ghofl.samples.images import decode
-from ghofl.samples.tables import LABEL, PATHS, TEXT, pick
+from ghofl.rows import base, hub
+from ghofl.rows.base import Samples
+from ghofl.rows.images import decode
+from ghofl.rows.reader import LABEL, PATHS, TEXT, pick
 
 SAMPLES = (*TEXT, *PATHS, "img")
 

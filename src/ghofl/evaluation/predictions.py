@@ -13,8 +13,8 @@ import numpy as np
 
 from ghofl import files
 from ghofl.classifier import Classifier
+from ghofl.encoders.streaming import Block, Stream
 from ghofl.errors import DatasetError, MissingExtraError
-from ghofl.samples.streaming import Block, Stream
 
 Columns = dict[str, list[Any]]
 Write = Callable[[Columns], None]

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ghofl import encoders
 from ghofl.compute.threads import prefetch
-from ghofl.encoders import Runtime, Sample, SampleEncoder, Views, ViewsRequest, check_kind, cores, identity
+from ghofl.encoders import Precomputed, Runtime, Sample, SampleEncoder, Views, ViewsRequest, check_kind, cores, identity
+from ghofl.encoders.journal import Journal
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
-from ghofl.samples.base import Samples, digest_of
-from ghofl.samples.journal import Journal
-from ghofl.samples.loading import Columns, load_encoder, load_samples
-from ghofl.samples.rows import Rows, save_rows
+from ghofl.rows.base import Samples, digest_of
+from ghofl.rows.embeddings import Rows, open_rows, save_rows
+from ghofl.rows.loading import Columns, load_samples
 from ghofl.shapes import Float32, Int64
 
 Progress = Callable[[str, int, int], None]
@@ -98,6 +99,33 @@ def embed_file(
     bad = tuple((samples[name].names[i], why) for name, part in parts.items() for i, why in part.bad)
     resumed = sum(part.resumed for part in parts.values())
     return EmbeddedFile(encoder, {name: len(part.rows.x) for name, part in parts.items()}, resumed, bad)
+
+
+def load_encoder(
+    spec: str,
+    data: str,
+    samples: Samples,
+    runtime: Runtime | None = None,
+    *,
+    weights: str | Path | None = None,
+    pooling: str | None = None,
+    fit: str | None = None,
+    views: Views | ViewsRequest | None = None,
+    dim: int | None = None,
+) -> SampleEncoder:
+    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names.
+
+    Otherwise they have `dim` numbers, or as many as the first of them.
+    """
+    if samples.kind != "row" or not spec.startswith("precomputed:"):
+        return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    made_by = None
+    if Path(data).suffix == ".npz":
+        with open_rows(Path(data)) as file:
+            made_by = file.encoder
+    if made_by is not None and spec == "precomputed:":
+        return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
+    return encoders.load(spec, runtime, dim=len(samples.read(0)) if dim is None else dim)
 
 
 def embed(

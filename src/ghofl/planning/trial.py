@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.encoders import Runtime, SampleEncoder, Views, identity
+from ghofl.encoders.embed import Progress, embed
 from ghofl.errors import DatasetError, EncoderError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
@@ -16,8 +17,7 @@ from ghofl.heads.lda import fit_lda
 from ghofl.moments import Layout, Moments
 from ghofl.planning.assembly import assemble
 from ghofl.recipe import Encoder, RecipeOptions
-from ghofl.samples.base import Samples
-from ghofl.samples.embed import Progress, embed
+from ghofl.rows.base import Samples
 from ghofl.shapes import Bool, Int64, Num
 
 TRIED_ROWS = 1000

@@ -1,23 +1,23 @@
 """Tables whose rows are the samples: the schema in a recipe turns them into embeddings."""
 
-import csv
 import warnings
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ghofl.encoders import given
-from ghofl.encoders.from_table import EncodedTable, TableEncoder, text_of
+from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import ClippingWarning, DatasetError, SampleError
 from ghofl.recipe import Recipe, Table
 from ghofl.recipe.labels import each_label
-from ghofl.samples.rows import Rows, load_rows
-from ghofl.samples.tables import LABEL, pick, read_table
+from ghofl.rows.embeddings import Rows, load_rows
+from ghofl.rows.reader import LABEL, pick, text_of
+from ghofl.rows.tables import SUFFIXES, place_of, read_table
 from ghofl.shapes import Shaped
 
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name
 
 
@@ -37,7 +37,7 @@ def rows_for(
     label, and one whose embedding cannot be read is not finite, so that neither is counted.
     """
     path = Path(path)
-    if recipe.table is None or path.suffix not in TABLES:
+    if recipe.table is None or path.suffix not in SUFFIXES:
         return load_rows(path, split, labelled, column, label, recipe.encoder.dim if row_by_row else None)
     if split or column:
         raise DatasetError(
@@ -65,28 +65,49 @@ def table_rows(
     >>> rows.x.tolist(), rows.y.tolist()
     ([[-0.5], [0.0]], ['no', 'yes'])
     """
-    where = str(data) if isinstance(data, str | Path) else "the table"
     columns = columns_of(data)
     if row_by_row and not columns:  # a file of JSON lines without a line does not name its columns
         return Rows(np.zeros((0, table.dim), dtype=np.float32), np.zeros(0, dtype=np.str_), table.encoder)
-    encoded = TableEncoder(table).embed(columns, where, row_by_row)
     if row_by_row:
-        return _unrefused(encoded, columns, label, data, table)
-    if encoded.bad and not skip_bad:
-        raise SampleError(_broken(data, encoded))
-    for i, why in encoded.bad:
-        warnings.warn(f"left out: {place_of(data, i)}: {why}", ClippingWarning, stacklevel=2)
-    given.warn_of_outside(encoded.outside, where)
+        return _unrefused(columns, label, data, table)
+    bad: list[tuple[int, str]] = []
+    ((x, _, kept, _),) = encode_blocks([columns], table, data, skip_bad, bad)
+    for _, why in bad:
+        warnings.warn(f"left out: {why}", ClippingWarning, stacklevel=2)
     y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
-    kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
-    return Rows(encoded.x[kept], None if y is None else y[kept], table.encoder)
+    return Rows(x, None if y is None else y[kept], table.encoder)
 
 
-def _unrefused(
-    encoded: EncodedTable, columns: Mapping[str, Sequence[Any]], label: str, data: str | Path | Frame, table: Table
-) -> Rows:
+def encode_blocks(
+    blocks: Iterable[Mapping[str, Sequence[Any]]], table: Table, data: str | Path | Frame, skip_bad: bool, bad: list
+) -> Iterator[tuple[np.ndarray, int, np.ndarray, Mapping[str, Sequence[Any]]]]:
+    """For each block of a table's columns: the embeddings, the number of its first row, which of its rows they are, and it.
+
+    A row that breaks the schema raises, or with `skip_bad` goes to `bad` with its number.
+    """
+    encoder, outside, first = TableEncoder(table), Counter[str](), 0
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    for columns in blocks:
+        encoded = encoder.embed(columns, where)
+        if encoded.bad and not skip_bad:
+            (i, why), more = encoded.bad[0], len(encoded.bad) - 1
+            raise SampleError(
+                f"{place_of(data, first + i)}: {why}{f' {more} more rows break the schema.' if more else ''} Repair the row, "
+                "or leave such rows out with --skip-bad."
+            )
+        bad += [(first + i, f"{place_of(data, first + i)}: {why}") for i, why in encoded.bad]
+        outside.update(encoded.outside)
+        kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
+        yield encoded.x[kept], first, kept, columns
+        first += len(encoded.x)
+    given.warn_of_outside(outside, where)
+
+
+def _unrefused(columns: Mapping[str, Sequence[Any]], label: str, data: str | Path | Frame, table: Table) -> Rows:
     """All rows of a table, of which those that break the schema have no label."""
-    given.warn_of_outside(encoded.outside, str(data) if isinstance(data, str | Path) else "the table")
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    encoded = TableEncoder(table).embed(columns, where, row_by_row=True)
+    given.warn_of_outside(encoded.outside, where)
     y = labels_of(columns, label or table.label, data, row_by_row=True)
     assert y is not None, "they were asked for"
     y[[i for i, _ in encoded.bad]] = ""
@@ -94,11 +115,11 @@ def _unrefused(
 
 
 def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
-    """The columns of a table, by name."""
+    """The columns of a table, by name; the cells of a file as texts."""
     if isinstance(data, str | Path):
         if not Path(data).is_file():
             raise FileNotFoundError(2, "No such file", str(data))
-        return read_table(Path(data))
+        return {name: list(map(text_of, values)) for name, values in read_table(Path(data)).items()}
     found = given.columns_of(data)
     if found is not None:
         return found
@@ -130,25 +151,3 @@ def labels_of(
     if empty is not None and not row_by_row:
         raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
     return each_label(labels) if row_by_row else np.array(labels, dtype=np.str_)
-
-
-def _broken(data: Any, encoded: EncodedTable) -> str:
-    i, why = encoded.bad[0]
-    more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
-    return f"{place_of(data, i)}: {why}{more} Repair the row, or leave such rows out with --skip-bad."
-
-
-def place_of(data: Any, row: int) -> str:
-    """Where people find a row: its line in a text file, or its number elsewhere."""
-    if not isinstance(data, str | Path):
-        return f"row {row}"
-    path = Path(data)
-    if path.suffix not in (".csv", ".tsv"):
-        return f"{path}, row {row + 1}"
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file, delimiter="\t" if path.suffix == ".tsv" else ",", strict=True)
-        line = 0
-        for _ in range(row + 2):  # the header, and the rows up to this one; a quoted field may span several lines
-            line = lines.line_num + 1
-            next(lines)
-    return f"{path}, line {line}"

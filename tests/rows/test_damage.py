@@ -20,11 +20,10 @@ from ghofl.federation.round import Options, Round
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.moments import Layout
 from ghofl.outbox.site_rows import load_persons
+from ghofl.planning.public_files import load_anchor
 from ghofl.recipe import Privacy
-from ghofl.samples import columnar, tables
-from ghofl.samples.anchor import load_anchor
-from ghofl.samples.row_blocks import open_rows
-from ghofl.samples.rows import load_rows
+from ghofl.rows import from_arrow, reader, tables
+from ghofl.rows.embeddings import load_rows, open_rows
 from ghofl.secure.node_keys import load_public_key
 
 ARCHIVE_READERS = {
@@ -37,7 +36,7 @@ ARCHIVE_READERS = {
 
 def _blocks(path, size=7):
     with open_rows(path, size) as file:
-        return [x for x, _ in file.blocks]
+        return [x for x, _, _ in file.blocks]
 
 
 def repeated(values, rows):
@@ -62,7 +61,7 @@ def test_texts_of_a_parquet_file_come_back_with_those_that_are_missing(tmp_path)
 
 
 def test_a_cell_that_is_too_long_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "LONGEST_CELL", 10)
+    monkeypatch.setattr(from_arrow, "LONGEST_CELL", 10)
     parquet.write_table(pa.table({"text": ["short", "much too long"]}), tmp_path / "x.parquet")
     with pytest.raises(DatasetError, match=r"column 'text' has a cell of 13 bytes, and at most 10 are read"):
         tables.read_table(tmp_path / "x.parquet")
@@ -70,7 +69,7 @@ def test_a_cell_that_is_too_long_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
 def test_labels_that_would_fill_the_memory_are_refused(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "MOST_NAMES", 4 * 50 * 20)
+    monkeypatch.setattr(reader, "MOST_NAMES", 4 * 50 * 20)
     path, labels = tmp_path / f"x.{kind}", ["l" * 51, *["a"] * 19]
     table = {"text": ["t"] * 20, "label": labels}
     if kind == "parquet":
@@ -86,7 +85,7 @@ def test_rows_of_many_equal_numbers_are_decoded_a_few_at_a_time(tmp_path, monkey
     column = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), 100)
     parquet.write_table(pa.table({"embedding": column, "label": repeated(["a", "b"], 512)}), path)
     assert path.stat().st_size < x.nbytes / 50
-    monkeypatch.setattr(columnar, "BATCH_BYTES", 16 * 100 * 8)
+    monkeypatch.setattr(from_arrow, "BATCH_BYTES", 16 * 100 * 8)
     assert max(map(len, _blocks(path, 512))) == 16
     rows = load_rows(path)
     assert np.array_equal(rows.x, x)

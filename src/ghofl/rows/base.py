@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError, SampleError
-from ghofl.samples.images import decode
+from ghofl.rows.images import decode
 from ghofl.shapes import Shaped
 
 

@@ -1,27 +1,25 @@
 """Rows for a head, a block at a time: embeddings, tables with a schema, samples through an encoder."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, SampleEncoder
-from ghofl.encoders.from_table import TableEncoder, text_of
-from ghofl.encoders.given import warn_of_outside
-from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
+from ghofl.encoders import Runtime, SampleEncoder, check_encoder
+from ghofl.encoders.embed import Bad, encode_samples
+from ghofl.encoders.from_schema import encode_blocks
+from ghofl.errors import DatasetError, EmbeddingsError, EncoderError
 from ghofl.recipe import Recipe
-from ghofl.samples.base import Samples
-from ghofl.samples.embed import Bad, encode_samples
-from ghofl.samples.from_schema import place_of
-from ghofl.samples.loading import TABLES, Columns, load_samples, samples_in
-from ghofl.samples.row_blocks import holds_rows, open_rows
-from ghofl.samples.rows import check_encoder
-from ghofl.samples.tables import PATHS, pick, table_blocks
+from ghofl.rows.base import Samples
+from ghofl.rows.embeddings import holds_rows, open_rows
+from ghofl.rows.loading import Columns, load_samples, samples_in
+from ghofl.rows.reader import PATHS, pick, text_of
+from ghofl.rows.tables import SUFFIXES, open_table, table_blocks
 from ghofl.shapes import Int64, Num
 
 BLOCK = 2048
@@ -93,7 +91,7 @@ def open_stream(
     """
     columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
     split = "" if path != Path(data) else split
-    if recipe.table is not None and path.suffix in TABLES:
+    if recipe.table is not None and path.suffix in SUFFIXES:
         encoding.check_unused(columns, path)
         if split or columns.row:
             raise DatasetError(f"{path} is one table, without splits and columns of embeddings; leave these out.")
@@ -111,7 +109,7 @@ def open_stream(
                 )
             bad: list[Bad] = []
             yield Stream(_blocks_of_rows(found.blocks, path, skip_bad, bad), found.rows, ids, bad)
-    elif path.is_file() and path.suffix in TABLES:
+    elif path.is_file() and path.suffix in SUFFIXES:
         if split:
             raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
         yield _of_table_of_samples(recipe, path, columns, ids, encoding, skip_bad)
@@ -122,14 +120,14 @@ def open_stream(
 def _file(data: str, split: str) -> Path:
     """The path of some data; in a folder of tables, the table of the split."""
     path = Path(data)
-    named = [path / f"{split}{suffix}" for suffix in TABLES] if split and path.is_dir() else []
+    named = [path / f"{split}{suffix}" for suffix in SUFFIXES] if split and path.is_dir() else []
     return next((each for each in named if each.is_file()), path)
 
 
 def _blocks_of_rows(blocks: Any, path: Path, skip_bad: bool, bad: list[Bad]) -> Iterator[Block]:
     """Blocks of embeddings with their positions; with `skip_bad`, rows that are not finite are left out."""
     first = 0
-    for x, ids in blocks:
+    for x, _, ids in blocks:
         places = np.arange(first, first + len(x))
         first += len(x)
         keep = np.isfinite(x).all(axis=1) if x.dtype.kind == "f" else np.ones(len(x), dtype=bool)
@@ -138,30 +136,26 @@ def _blocks_of_rows(blocks: Any, path: Path, skip_bad: bool, bad: list[Bad]) -> 
             if not skip_bad:
                 raise EmbeddingsError(f"{found[0][1]}. Repair or drop it, or leave such rows out with --skip-bad.")
             bad += found
-            x, places, ids = x[keep], places[keep], None if ids is None else ids[keep]
-        yield Block(x, places, None if ids is None else ids.tolist())
+            x, places, ids = (
+                x[keep],
+                places[keep],
+                None if ids is None else list(compress(ids, keep)),
+            )
+        yield Block(x, places, ids)
 
 
 def _of_table(recipe: Recipe, path: Path, ids: str, skip_bad: bool) -> Stream:
-    assert recipe.table is not None
-    encoder, bad = TableEncoder(recipe.table), []
+    table, bad = recipe.table, []
+    assert table is not None
+    named = {column.name for column in table.columns}
+
+    def texts() -> Iterator[dict[str, list[Any]]]:
+        for block in table_blocks(path, BLOCK):
+            yield {name: list(map(text_of, cells)) if name in named else cells for name, cells in block.items()}
 
     def blocks() -> Iterator[Block]:
-        first, outside = 0, Counter()
-        for columns in table_blocks(path, BLOCK):
-            encoded = encoder.embed(columns, str(path))
-            left_out = [i for i, _ in encoded.bad]
-            if encoded.bad and not skip_bad:
-                i, why = encoded.bad[0]
-                raise SampleError(
-                    f"{place_of(path, first + i)}: {why} Repair the row, or leave such rows out with --skip-bad."
-                )
-            bad.extend((first + i, f"{place_of(path, first + i)}: {why}") for i, why in encoded.bad)
-            outside.update(encoded.outside)
-            kept = np.delete(np.arange(len(encoded.x)), left_out)
-            yield Block(encoded.x[kept], first + kept, _ids_in(columns, ids, kept, path))
-            first += len(encoded.x)
-        warn_of_outside(outside, str(path))
+        for x, first, kept, columns in encode_blocks(texts(), table, path, skip_bad, bad):
+            yield Block(x, first + kept, _ids_in(columns, ids, kept, path))
 
     return Stream(blocks(), None, ids, bad)
 
@@ -171,8 +165,9 @@ def _of_table_of_samples(
 ) -> Stream:
     """Texts or files of images in a table; without other ids, the files are the ids."""
     loaded, bad = _load_encoder(recipe, encoding, path), []
-    first_block = next(table_blocks(path, 1))
-    key = ids or (pick(first_block, columns.path, PATHS) or "" if loaded.kind == "image" else "")
+    with open_table(path) as file:
+        names = file.cells
+    key = ids or (pick(names, columns.path, PATHS) or "" if loaded.kind == "image" else "")
 
     def blocks() -> Iterator[Block]:
         first = 0

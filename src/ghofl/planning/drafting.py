@@ -1,22 +1,39 @@
 """A first draft of a table's schema, from a data dictionary or from the rows of one site."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ghofl.encoders.from_table import text_of
 from ghofl.errors import DatasetError
 from ghofl.names import NAMES_ARE, is_name, shorten
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
+from ghofl.rows.reader import number_of, text_of
 from ghofl.shapes import Float64
 
 RARE = 10  # rows that a level needs to be drafted
 REST = "other levels"  # the name of the level of all rare ones
 MOST_LEVELS = 50
+IDENTIFIER = "its name and values, which are all different, are those of an identifier"
+IDENTIFIERS = (
+    "index",
+    "row",
+    "row number",
+    "row names",
+    "rownames",
+    "unnamed 0",
+    "patient",
+    "subject",
+    "person",
+    "case",
+    "record",
+    "key",
+)
+IDENTIFIERS_END = ("id", "ids", "uuid", "guid", "mrn")  # the last word of a name
 WIDEST = 1e100  # ranges wider than this, or narrower than its inverse, are beyond what floats can be rounded in
 LEANING = 1.0  # the skewness above which a logarithm is tried; an exponential distribution has 2
 # Names of the columns of a data dictionary, by their meaning.
@@ -116,8 +133,9 @@ def schema_of_rows(
     Ranges are rounded outwards to one digit of their width, and levels of fewer than `rare` rows share one level for the
     rest, so that the draft reveals as little about single rows as possible; it is marked `from_rows` and refused under
     ε all the same. Positive columns that are skewed to the right become logarithmic. Identifiers and constants are left
-    out. Columns in which values are missing get an indicator. Rows `beside` those decide with them what kind a column is
-    and whether values are missing, but neither ranges nor levels.
+    out. Columns in which values are missing get an indicator; in others a value that is missing later becomes the neutral
+    one. Rows `beside` those decide with them what kind a column is and whether values are missing, but neither ranges nor
+    levels.
 
     Guarantees
     ----------
@@ -166,11 +184,16 @@ def _draft(name: str, texts: list[str], rare: int, beside: set[str]) -> Column |
     present = [text for text in texts if text not in MISSING_WORDS]
     counts = Counter(present)
     kinds = set(counts) | (beside - set(MISSING_WORDS))
-    missing = "indicator" if not beside.isdisjoint(MISSING_WORDS) or len(present) < len(texts) else "refuse"
+    # An indicator of what is never missing here would be a constant; a value that is missing later is the neutral one.
+    missing = "indicator" if not beside.isdisjoint(MISSING_WORDS) or len(present) < len(texts) else "neutral"
     if len(counts) < 2:
         return "all values are the same" if counts else "all values are missing" if texts else "there are no rows"
-    if _all_numbers(kinds) is not None:
-        return _draft_number(name, [float(text) for text in present], missing)
+    numbers = _all_numbers(present) if _all_numbers(kinds) is not None else None
+    is_real = numbers is not None and not all(map(float.is_integer, numbers))
+    if len(counts) == len(present) and not is_real and is_called_like_an_identifier(name):
+        return IDENTIFIER
+    if numbers is not None:
+        return _draft_number(name, numbers, missing)
     if {text.lower() for text in kinds} <= {*YES, *NO}:
         return Column(name, "yes/no", missing=missing)
     levels = tuple(sorted(text for text, count in counts.items() if count >= rare and is_name(text)))
@@ -193,12 +216,21 @@ def _draft_number(name: str, numbers: list[float], missing: str) -> Column | str
     return Column(name, "number", low=low, high=high, missing=missing)
 
 
+def is_called_like_an_identifier(name: str) -> bool:
+    """Whether a column has a name that identifiers have.
+
+    >>> [name for name in ("id", "patient_id", "caseID", "row", "acid", "refractive index") if is_called_like_an_identifier(name)]
+    ['id', 'patient_id', 'caseID', 'row']
+    """
+    words = [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+    return " ".join(words) in IDENTIFIERS or (bool(words) and words[-1] in IDENTIFIERS_END)
+
+
 def _all_numbers(texts: Iterable[str]) -> list[float] | None:
     try:
-        numbers = [float(text) for text in texts]
+        return list(map(number_of, texts))
     except ValueError:
         return None
-    return numbers if all(map(math.isfinite, numbers)) and not any("_" in text for text in texts) else None
 
 
 def _is_logarithmic(numbers: list[float]) -> bool:

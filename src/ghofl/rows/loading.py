@@ -15,17 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from ghofl import encoders
-from ghofl.encoders import Precomputed, Runtime, SampleEncoder, Views, ViewsRequest
 from ghofl.errors import DatasetError
 from ghofl.names import shorten
-from ghofl.samples import base, huggingface, tables
-from ghofl.samples.base import Samples
-from ghofl.samples.rows import load_rows
+from ghofl.rows import base, embeddings, huggingface, tables
+from ghofl.rows.base import Samples
+from ghofl.rows.embeddings import load_rows
+from ghofl.rows.reader import PATHS, TEXT, pick
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-ROWS = (".npz", ".npy", ".safetensors", ".arrow", ".feather")
+ROWS = tuple(suffix for suffix in embeddings.SUFFIXES if suffix != ".parquet")
 HUB = "hf:"
 
 
@@ -66,34 +64,10 @@ def load_samples(data: str, split: str = "", columns: Columns | None = None, row
     return found
 
 
-def load_encoder(
-    spec: str,
-    data: str,
-    samples: Samples,
-    runtime: Runtime | None = None,
-    *,
-    weights: str | Path | None = None,
-    pooling: str | None = None,
-    fit: str | None = None,
-    views: Views | ViewsRequest | None = None,
-    dim: int | None = None,
-) -> SampleEncoder:
-    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names.
-
-    Otherwise they have `dim` numbers, or as many as the first of them.
-    """
-    if samples.kind != "row" or not spec.startswith("precomputed:"):
-        return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
-    made_by = load_rows(data, labelled=None).encoder if Path(data).suffix == ".npz" else None
-    if made_by is not None and spec == "precomputed:":
-        return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
-    return encoders.load(spec, runtime, dim=len(samples.read(0)) if dim is None else dim)
-
-
 def _folder(folder: Path, split: str, columns: Columns, row_by_row: bool) -> Samples:
     if (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file():
         return huggingface.from_disk(folder, split, columns.text or columns.path, columns.label, row_by_row)
-    tables_here = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in TABLES}
+    tables_here = {path.stem: path for path in sorted(folder.iterdir()) if path.suffix in tables.SUFFIXES}
     if split and split in tables_here:
         return _table(tables_here[split], columns, row_by_row)
     if split:
@@ -141,8 +115,10 @@ def _file(path: Path, split: str, columns: Columns, row_by_row: int | None) -> S
         return base.of_rows(rows.x, rows.y, str(path))
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
-    if path.suffix not in TABLES:
-        raise DatasetError(f"{path} has no known suffix; give one of {', '.join((*TABLES, *ROWS))}.")
+    if path.suffix not in tables.SUFFIXES:
+        raise DatasetError(
+            f"{path} has no known suffix; give one of {', '.join(dict.fromkeys((*tables.SUFFIXES, *ROWS)))}."
+        )
     return _table(path, columns, row_by_row is not None)
 
 
@@ -163,9 +139,9 @@ def samples_in(
 ) -> Samples:
     """The samples in some rows of a table: texts, or images by the path of their file; `first` is the first row's number."""
     labels = tables.read_labels(table, columns.label, path, row_by_row) if labelled else None
-    if not columns.path and (text := tables.pick(table, columns.text, tables.TEXT)):
+    if not columns.path and (text := pick(table, columns.text, TEXT)):
         return base.of_texts(table[text], labels, [f"{path}, row {first + i + 1}" for i in range(len(table[text]))])
-    if file := tables.pick(table, columns.path, tables.PATHS):
+    if file := pick(table, columns.path, PATHS):
         return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
     asked = columns.text or columns.path
     raise DatasetError(

@@ -7,32 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.encoders import SampleEncoder
 from ghofl.errors import SampleError
-from ghofl.samples import base
-from ghofl.samples.base import Samples
-from ghofl.samples.images import decode
-from ghofl.samples.loading import load_samples
+from ghofl.rows import base
+from ghofl.rows.base import Samples
+from ghofl.rows.images import decode
+from ghofl.rows.loading import load_samples
 
 
-def samples_of(samples: Any, encoder: SampleEncoder) -> Samples:
-    """A list of samples of the kind that an encoder takes; a `Path` is read as `ghofl embed --data` reads it.
+def samples_of(samples: Any, kind: str) -> Samples:
+    """A list of samples of a kind (``image``, ``text`` or ``row``); a `Path` is read as `ghofl embed --data` reads it.
 
-    >>> from ghofl.encoders import Precomputed
-    >>> samples_of([[1.0, 2.0]], Precomputed.of("clip", 2)).read(0)
+    >>> samples_of([[1.0, 2.0]], "row").read(0)
     array([1., 2.], dtype=float32)
     """
-    if isinstance(samples, Path) or (isinstance(samples, str) and encoder.kind == "image"):
+    if isinstance(samples, Path) or (isinstance(samples, str) and kind == "image"):
         return load_samples(str(samples))
     if isinstance(samples, str | bytes):
         raise SampleError(
             f"samples are a single {type(samples).__name__}; give a list of them, or a pathlib.Path for those of a file."
         )
-    if encoder.kind == "row":
+    if kind == "row":
         return base.of_rows(np.asarray(samples), None, "samples")
     given = list(samples)
     names = [f"sample {i}" for i in range(len(given))]
-    if encoder.kind == "text":
+    if kind == "text":
         return base.of_texts(given, None, names)
     return Samples("image", names, lambda i: _pixels(given, i), "")
 
@@ -41,10 +39,7 @@ def _pixels(given: Sequence[Any], i: int) -> np.ndarray:
     """Sample i as an image of bytes (height, width, 3)."""
     image = given[i]
     if isinstance(image, str | PathLike):
-        try:
-            return decode(Path(image).read_bytes(), str(image))
-        except FileNotFoundError:
-            raise SampleError(f"{image} does not exist.") from None
+        return decode(base.bytes_of(Path(image)), str(image))
     if isinstance(image, bytes):
         return decode(image, f"sample {i}")
     if hasattr(image, "convert"):  # a Pillow image

@@ -9,7 +9,7 @@ from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError
 from ghofl.outbox import Embedded, count
 from ghofl.outbox.site_rows import load_embedded
-from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
+from ghofl.rows import Rows, class_numbers, classes_of, drop_bad, embeddings, from_arrays, load_rows
 
 
 def test_rows_are_read_by_split(tmp_path, rng):
@@ -151,8 +151,8 @@ def test_rows_of_columnar_files_are_read_in_batches_into_memory_or_a_mapped_file
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    monkeypatch.setattr(columnar, "IN_MEMORY", in_memory)
-    monkeypatch.setattr(columnar, "BATCH", 32)
+    monkeypatch.setattr(embeddings, "IN_MEMORY", in_memory)
+    monkeypatch.setattr(embeddings, "BATCH", 32)
     x, y, path = rng.normal(size=(100, 4)).astype(np.float16), rng.integers(3, size=100), tmp_path / f"rows{suffix}"
     lists = pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), 4)
     table = pa.table({"embedding": lists, "label": y, "note": ["-"] * 100})
@@ -196,7 +196,7 @@ def test_columns_that_are_not_rows_are_told(tmp_path, suffix, columns, says):
         with pa.ipc.new_file(str(path), table.schema) as file:
             file.write_table(table)
     with pytest.raises(EmbeddingsError, match=says):
-        load_rows(path)
+        load_rows(path, labelled=None)
 
 
 def test_an_arrow_file_cut_anywhere_is_told(tmp_path):
@@ -265,10 +265,13 @@ def _announced(shape, descr="<f4"):
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({"x": _announced((2**45, 8))}, "more than fits into memory"),
+        ({"x": _announced((2**45, 8))}, "ends before its last row"),
         ({"x": _announced((10**30, 8))}, "is not an .npz of plain arrays"),
         ({"x": b"hello"}, "is not an .npz of plain arrays"),
-        ({"x": _announced((0, 8)), "y": _announced((2**45,), "<U3")}, "more than fits into memory"),
+        (
+            {"x": _announced((0, 8)), "y": _announced((2**45,), "<U3")},
+            r"labels have shape \(35184372088832,\) for 0 rows",
+        ),
         ({"x": _announced((0, 8)), "y": b"hello"}, "is not an .npz of plain arrays"),
     ],
 )
@@ -278,3 +281,21 @@ def test_an_archive_that_announces_what_it_does_not_hold_is_told(tmp_path, membe
             archive.writestr(f"{name}.npy", data)
     with pytest.raises(EmbeddingsError, match=says):
         load_rows(tmp_path / "rows.npz", labelled=None)
+
+
+@pytest.mark.parametrize("size", [0, 2, 7])
+def test_an_array_stored_column_by_column_is_read_like_any_other(tmp_path, rng, size):
+    x = np.asfortranarray(rng.normal(size=(7, 3)))
+    np.savez(tmp_path / "a.npz", x=x, y=np.arange(7))
+    assert np.array_equal(load_rows(tmp_path / "a.npz").x, x)
+    with embeddings.open_rows(tmp_path / "a.npz", size) as file:
+        assert np.array_equal(np.concatenate([some for some, _, _ in file.blocks]), x)
+
+
+def test_an_archive_larger_than_what_is_read_at_once_is_put_together(tmp_path, rng, monkeypatch):
+    monkeypatch.setattr(from_arrays, "MOST_AT_ONCE", 100)
+    x, y = rng.normal(size=(50, 3)), np.array(["a", "bc"] * 25)
+    np.savez_compressed(tmp_path / "a.npz", x=x, y=y)
+    rows = load_rows(tmp_path / "a.npz")
+    assert np.array_equal(rows.x, x)
+    assert rows.y.tolist() == y.tolist()
