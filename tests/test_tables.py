@@ -505,7 +505,7 @@ def test_simulate_warns_of_identifiers_and_leaves_out_what_it_is_told_to(tmp_pat
     with pytest.warns(IdentifierWarning, match=r"rows.csv: column 'patient_id' is left out: its name and values"):
         _, table = table_dataset(path, "label")
     assert table.features == ("x", "z")
-    arguments = ["simulate", "--table", str(path), "--label-column", "label", "--clients", "2", "--heads", "lda"]
+    arguments = ["simulate", "--embeddings", str(path), "--label-column", "label", "--clients", "2", "--heads", "lda"]
     done = CliRunner().invoke(app, [*arguments, "--without", "z, patient_id", "--json", "-"])
     assert done.exit_code == 0, done.output
     assert table_dataset(path, "label", without=["z", "patient_id"])[1].features == ("x",)

@@ -37,10 +37,9 @@ def schema(
             f"{file} looks like a data dictionary, and --without {without} is about rows; leave it out, or say that these are "
             "rows by --label-column."
         )
-    if of_dictionary:
-        made = schema_of_dictionary(columns, str(file))
-    else:
-        made = schema_of_rows(columns, label, names_in(without))
+    made = (
+        schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, names_in(without))
+    )
     made.save(output)
     result = {
         "file": str(output),
