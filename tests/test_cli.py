@@ -158,7 +158,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     assert (result["clients"], result["rows"], len(result["total_sha256"])) == (7, 300, 64)
     assert len(result["heads"]) == 14
     for name, head in result["heads"].items():
-        measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece"}
+        measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision"}
         measures |= {"accuracy_interval", "balanced_accuracy_interval"}
         assert set(head) == measures | {"payload_bytes", "fit_seconds", "ms_per_sample"}
         # The released FisherMix starts from random weights and has 320 steps here: it has not arrived anywhere yet.

@@ -84,9 +84,10 @@ def evaluate(
     counted = Tally.of(classifier, rows.x, y) if tally else None
     if plot is not None:
         measures.plot_confusion(found, classes, plot)
-    report = Report.of(head, site, classifier, found.confusion, counted)
+    report, shown = Report.of(head, site, classifier, found.confusion, counted), found
     if site_file is not None:
         report = _register(report, site_file, classifier, rows.x, y)
+        found = replace(found, thresholds=())  # they are probabilities of single rows
     result = {
         **report.to_dict(),
         "expected_calibration_error": found.ece,
@@ -95,7 +96,8 @@ def evaluate(
     }
     console.show(result, measures.measures_table(found, classifier.head.name, classes), json, is_private=True)
     if json != "-":
-        console.out.print(measures.confusion_table(found, classes))
+        for table in measures.tables_of(shown, classifier.head.name, classes):
+            console.out.print(table)
 
 
 def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
