@@ -12,12 +12,19 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
-from ghofl.errors import EmbeddingsError
+from ghofl.cli.options import (
+    DATA_HELP,
+    EncoderOptions,
+    RecipesEncoder,
+    SampleOptions,
+    encoding_of,
+    load_judged,
+    takes_groups,
+)
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
-from ghofl.samples import rows_for
 
 BLOCK = 2048
 Priors = Annotated[
@@ -36,18 +43,14 @@ Threshold = Annotated[
     ),
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[
-    Path,
-    typer.Argument(
-        help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table with the recipe's schema."
-    ),
-]
 
 
+@takes_groups
 def evaluate(
     head: HeadFile,
-    embeddings: EmbeddingsFile,
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP}; with labels.")],
+    *,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     site_file: Annotated[
         Path | None,
@@ -56,13 +59,15 @@ def evaluate(
         ),
     ] = None,
     labels_are_numbers: LabelsAreNumbers = False,
-    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
     priors: Priors = None,
     threshold: Threshold = None,
     tally: Annotated[
         bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
+    encoder: RecipesEncoder = "",
+    model: EncoderOptions,
+    samples: SampleOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -74,19 +79,16 @@ def evaluate(
         raise typer.BadParameter("--site-file is about the report that leaves; say with --json where to write it.")
     console.check_outputs(json, force, plot)
     classifier = adjust(load_head(head), priors, threshold)
-    rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
-    if not len(rows.x):
-        raise EmbeddingsError(f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels.")
-    classes = classifier.recipe.classes
-    y = rows.numbers(classes, labels_are_numbers)
-    probabilities = _probabilities(classifier, rows.x)
+    classes, encoding = classifier.recipe.classes, encoding_of(encoder, model, samples)
+    x, y = load_judged(classifier.recipe, data, split, samples, encoding, labels_are_numbers)
+    probabilities = _probabilities(classifier, x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
-    counted = Tally.of(classifier, rows.x, y) if tally else None
+    counted = Tally.of(classifier, x, y) if tally else None
     if plot is not None:
         measures.plot_confusion(found, classes, plot)
     report, shown = Report.of(head, site, classifier, found.confusion, counted), found
     if site_file is not None:
-        report = _register(report, site_file, classifier, rows.x, y)
+        report = _register(report, site_file, classifier, x, y)
         found = replace(found, thresholds=())  # they are probabilities of single rows
     result = {
         **report.to_dict(),
