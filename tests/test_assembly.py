@@ -15,12 +15,12 @@ ANCHOR = tuple(np.linspace(0.0, 1.0, 96))
 EPSILON = {"epsilon": 1.0}
 
 
-def recipe_of(public=None, protected=None, **options):
+def recipe_of(public=None, protected=None, example=None, **options):
     """The recipe of these options; where they do not say what sites send, it is B."""
     asked = RecipeOptions(**options)
     if asked.budget is None and not asked.chosen_space:
         asked = dataclasses.replace(asked, statistics=("B",))
-    return assemble(asked, CLASSES, ENCODER, public=public, protected=protected).recipe
+    return assemble(asked, CLASSES, ENCODER, public=public, protected=protected, example=example).recipe
 
 
 @pytest.mark.parametrize("budget", [None, 60_000, 400_000])
@@ -56,12 +56,29 @@ def test_every_option_is_in_the_recipe_with_a_budget_and_without(budget, options
     assert value == expected
 
 
-def test_a_budget_takes_square_roots_and_the_seed_of_the_user():
+def test_a_budget_takes_square_roots_of_rows_that_are_never_negative_and_of_no_others(rng):
+    """On signed vectors the signed square root costs accuracy and log loss."""
+    signed = rng.normal(size=(40, ENCODER.dim))
+    for rows, power in ((np.abs(signed), 0.5), (signed, 1.0), (np.maximum(signed, 0.0), 0.5)):
+        for given in ("public", "protected", "example"):
+            assert recipe_of(budget=30_000, **{given: rows}).transform.power == power
+        assert recipe_of(public=rows, statistics=("B",)).transform.power == 1.0
+        assert recipe_of(budget=30_000, power=0.5, public=rows).transform.power == 0.5
+    assert recipe_of(budget=30_000).transform.power == 1.0, "nothing says what rows are like"
+    moved = tuple(np.full(ENCODER.dim, 0.1).tolist())
+    assert recipe_of(budget=30_000, anchor=moved, public=np.abs(signed)).transform.power == 1.0
+
+
+def test_under_epsilon_the_power_does_not_depend_on_protected_rows(rng):
+    rows = np.abs(rng.normal(size=(40, ENCODER.dim)))
+    promised = {"epsilon": 1.0, "unit_length": True, "budget": 30_000}
+    assert recipe_of(protected=rows, **promised) == recipe_of(protected=-rows, **promised)
+
+
+def test_a_budget_takes_the_seed_of_the_user():
     recipe = recipe_of(budget=30_000, seed=5)
-    assert recipe.transform.power == 0.5
     assert recipe.sketch is not None
     assert recipe.sketch.seed == 5
-    assert recipe_of().transform.power == 1.0
     lifted = recipe_of(budget=10**7, seed=5)
     assert lifted.lift is not None
     assert lifted.lift.seed == 5

@@ -134,6 +134,29 @@ def test_the_encoder_of_a_recipe_is_the_one_that_made_the_rows(language_model):
     assert recipe == ghofl.recipe_for(LABELS, x, encoder=encoders.load(spec), statistics=("B",))
 
 
+class Unsigned:
+    """An encoder of images that gives brightnesses, which are never negative."""
+
+    name, kind, dim, fingerprint, sample_bytes = "mine", "image", 6, "f" * 64, 1000
+
+    def encode(self, batches):
+        for batch in batches:
+            yield np.stack([image.reshape(-1)[:6] / np.float32(255) for image in batch])
+
+
+def test_without_rows_an_encoder_itself_shows_whether_square_roots_are_taken(
+    language_model, vision_model, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert (encoders.example_rows(Unsigned()) >= 0).all()
+    assert encoders.example_rows(Precomputed.of("clip", 2)) is None
+    for encoder, power in ((Unsigned(), 0.5), (f"hf:{language_model}", 1.0), (f"hf:{vision_model}", 1.0)):
+        assert ghofl.recipe_for(["a", "b"], encoder=encoder).transform.power == power
+        assert ghofl.recipe_for(["a", "b"], encoder=encoder, power=0.7).transform.power == 0.7
+    invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}", "--from-encoder")
+    assert ghofl.Recipe.load("r.toml").transform.power == 1.0
+
+
 # Predictions of samples
 
 

@@ -22,11 +22,11 @@ from ghofl.wire.total import Total
 @takes_groups
 def report(
     run: Annotated[Path, typer.Argument(help="A total, or the folder of a run on Flower.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
-    *,
     messages: Annotated[
-        list[Path] | None, typer.Option("--message", help="A message in the total; repeat it for each.")
+        list[Path] | None, typer.Argument(help="Messages in the total: they show who holds which classes.")
     ] = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     heads: Annotated[
         list[Path] | None, typer.Option("--head", help="A head to judge on --rows; repeat it for several.")
     ] = None,
@@ -43,7 +43,7 @@ def report(
 ) -> None:
     """Write one self-contained page about a total: who took part, what it holds, how good its heads are.
 
-    Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --rows test.npz -o report.html
+    Example: ghofl report total.ghofl north.ghofl --head rda.safetensors --rows test.npz -o report.html
     """
     console.check_outputs(json, force, output)
     from ghofl.report.findings import Findings

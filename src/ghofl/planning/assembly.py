@@ -38,13 +38,15 @@ def assemble(
     protected: Num[np.ndarray, "n dim"] | None = None,
     projection: Projection | None = None,
     table: Table | None = None,
+    example: Num[np.ndarray, "e dim"] | None = None,
 ) -> Assembly:
     """The recipe that these options ask for; where none says what sites send, the best that fits `DEFAULT_BUDGET`.
 
     A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. The grid is the
     given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised.
     Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
-    projection and a radius.
+    projection and a radius. A budget takes square roots of rows that are never negative; where there are no rows to fit the
+    grid to, an `example` of the encoder's (see `encoders.example_rows`) shows whether they are.
 
     Guarantees
     ----------
@@ -63,21 +65,32 @@ def assemble(
     # The rows of a table have a greatest length, which the schema says.
     options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
     space, proposal = _space(options, classes, encoder, learnt, projection)
-    transform = Transform(
-        power=space.transform.power if options.power is None else options.power,
-        unit_length=options.unit_length,
-        anchor=options.anchor,
-    )
+    rows = protected if fitting is None and options.epsilon is None else fitting
+    power = options.power
+    if power is None:
+        power = 1.0 if options.budget is None else usual_power(example if rows is None else rows, options.anchor)
+    transform = Transform(power=power, unit_length=options.unit_length, anchor=options.anchor)
     space = replace(space, transform=transform, table=table)
     if learnt is not None:
         space = with_public_space(space, learnt)
-    rows = protected if fitting is None and options.epsilon is None else fitting
     recipe = _with_grid(space, options, rows, protected)
     notes = (*notes, *_notes_on_grid(recipe, rows))
     if learnt is not None and options.epsilon is not None and options.radius is None:
         options = replace(options, radius=usual_public_length(recipe, learnt))
     limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
     return Assembly(replace(recipe, privacy=_promise(options, recipe), limits=limits), proposal, notes)
+
+
+def usual_power(rows: Num[np.ndarray, "n dim"] | None, anchor: tuple[float, ...] = ()) -> float:
+    """The power for rows like these: the square root of what is never negative, and nothing for other rows, or none.
+
+    >>> usual_power(np.array([[0.0, 2.0]])), usual_power(np.array([[-0.1, 2.0]])), usual_power(None)
+    (0.5, 1.0, 1.0)
+    """
+    if rows is None or not len(rows):
+        return 1.0
+    least = rows.min(axis=0)
+    return 0.5 if np.all(least >= (np.array(anchor) if anchor else 0.0)) else 1.0
 
 
 def _with_budget(options: RecipeOptions, projection: Projection | None) -> RecipeOptions:

@@ -12,7 +12,7 @@ import numpy as np
 from ghofl.errors import RecipeError
 from ghofl.heads.best import best_head
 from ghofl.moments import Layout
-from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch
 from ghofl.recipe.options import SITE_ROWS
 from ghofl.secure import Ring, RingError
 
@@ -99,7 +99,7 @@ def propose(
 def _candidates(start: Recipe, seed: int, public: bool) -> list[Recipe]:
     """Every recipe that is considered, on the grid of `start`."""
     dim = start.encoder.dim
-    means = replace(start, statistics=(), transform=Transform(power=0.5))
+    means = replace(start, statistics=())
     linear = replace(means, statistics=("B",))
     out = [means, replace(means, statistics=("D",)), replace(means, statistics=("S",))]
     dims = [k for k in (*(SMALL_PROJECTIONS if public else ()), *PROJECTIONS) if k < dim]

@@ -29,7 +29,7 @@ class TransformOptions:
     SECTION: ClassVar[str] = "transform"
     power: float | None = option(
         None, "Signed power transform: 0.5 is the square root, 1 none", above=0, between=(0, 4),
-        auto="0.5 where a budget chooses, 1 otherwise",
+        auto="0.5 where a budget chooses and rows are never negative, 1 otherwise",
     )  # fmt: skip
     unit_length: bool = option(False, "Scale every row to length 1", is_common=True)
     anchor: tuple[float, ...] = option((), "A public vector to subtract from rows")
