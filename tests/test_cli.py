@@ -532,6 +532,7 @@ def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path)
     assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
     assert "exact unlearning" in text
+    assert "FedAvg of a linear head of the same pixels sends 2,600 B" in " ".join(text.split())
     lines = [line for line in text.splitlines() if "│" in line]
     hashes = [line.split("│")[2].strip() for line in lines if line.split("│")[1].strip() in ("1", "10", "100")]
     assert len(hashes) == 3

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import TOLERATED_CLIPPING, fit_grid, flat_features, shift_of, unit_scale, usual_length
+from ghofl.features import TOLERATED_CLIPPING, clipping_of, fit_grid, flat_features, shift_of, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
@@ -78,7 +78,10 @@ def assemble(
     if learnt is not None and options.epsilon is not None and options.radius is None:
         options = replace(options, radius=usual_public_length(recipe, learnt))
     limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
-    return Assembly(replace(recipe, privacy=_promise(options, recipe), limits=limits), proposal, notes)
+    recipe = replace(recipe, privacy=_promise(options, recipe), limits=limits)
+    if rows is not None and options.scale is not None:
+        clipping_of(recipe, rows).warn(recipe)
+    return Assembly(recipe, proposal, notes)
 
 
 def usual_power(rows: Num[np.ndarray, "n dim"] | None, anchor: tuple[float, ...] = ()) -> float:
@@ -137,9 +140,11 @@ def _space(
     """The recipe with what sites send, the space and the bits of the grid, and the proposal for a budget."""
     if options.budget is not None:
         _check_budget(options)
+        # A scale is meant for the usual grid: with fewer bits, a smaller range would clip the rows that it was chosen for.
+        bits = Grid().bits if options.bits is None and options.scale is not None else options.bits
         proposal = propose(
             options.budget, classes, encoder.dim, options.site_rows or SITE_ROWS, encoder.name,
-            bits=options.bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
+            bits=bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
             public=learnt is not None, epsilon=options.epsilon,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder), proposal
@@ -201,7 +206,7 @@ def _with_grid(
     if rows is not None:
         return fit_grid(recipe, rows, fit_scale=scale is None)
     if scale is not None:
-        return recipe
+        return recipe if options.budget is None else _with_room(recipe)
     if options.unit_length:
         return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
     if is_private and options.radius is not None:
@@ -211,6 +216,16 @@ def _with_grid(
             "a grid fitted to the training rows would tell about them, outside what epsilon bounds; use unit length "
             "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
+    return recipe
+
+
+def _with_room(recipe: Recipe) -> Recipe:
+    """The recipe with twice the usual room after a projection or lift, which no rows are there to fit."""
+    if recipe.projection is not None:
+        shift = shift_of(recipe.projection, recipe.encoder.dim) + 1
+        return replace(recipe, projection=replace(recipe.projection, shift=shift))
+    if recipe.lift is not None:
+        return replace(recipe, lift=replace(recipe.lift, shift=shift_of(recipe.lift, recipe.encoder.dim) + 1))
     return recipe
 
 

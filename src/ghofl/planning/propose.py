@@ -92,7 +92,7 @@ def propose(
     head = best_head(Layout.of(recipe), recipe)
     bytes_ = int(-size)
     sent = "in a secure round" if secure else f"for a site of {rows:,} rows of all classes"
-    why = f"head {head.spec} ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
+    why = f"head {head.spec} from enough rows ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
     return Proposal(recipe, bytes_, why)
 
 

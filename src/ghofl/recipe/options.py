@@ -40,7 +40,9 @@ class GridOptions:
     """The fixed-point grid."""
 
     SECTION: ClassVar[str] = "grid"
-    bits: int | None = option(None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget may choose 6")
+    bits: int | None = option(
+        None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget without a scale may choose 6"
+    )
     scale: float | None = option(
         None, "Grid steps per unit of the embedding", above=0, auto="fitted to the given rows, but not under ε",
         is_common=True,
