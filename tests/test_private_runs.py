@@ -419,7 +419,7 @@ def test_rounding_before_masking_makes_a_smaller_ring(data):
 @pytest.mark.parametrize("noise", ["central", "distributed", "local"])
 def test_simulations_with_noise_build_good_heads_and_say_what_is_promised(data, noise):
     privacy = Privacy(radius=1.0, epsilon=8.0, delta=1e-5, noise=noise, secure=noise == "distributed", min_cohort=4)
-    grid = {"scale": unit_scale(recipe_of().grid, 64), "unit_length": True}
+    grid = {"scale": unit_scale(recipe_of().grid, 64), "unit_length": True, "epsilon": 8.0}
     result, _ = run(data, 6, "lda,nearest_mean", privacy, stream=NoiseStream(b"simulation"), **grid)
     assert result.heads["lda"].accuracy > 0.8
     assert result.to_dict()["guarantee"]["epsilon"] == pytest.approx(8.0)

@@ -134,6 +134,10 @@ class IdentifierWarning(UserWarning):
     """A column that was left out of a draft because it identifies rows."""
 
 
+class TrainingWarning(UserWarning):
+    """A head whose settings leave it near the random weights that it starts from."""
+
+
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
 

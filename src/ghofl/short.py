@@ -74,9 +74,9 @@ def recipe_for(asked: RecipeRequest) -> Recipe:
     schema = Schema.load(asked.schema) if isinstance(asked.schema, str | Path) else asked.schema
     table = None if schema is None else schema.table
     rows = None if asked.x is None or table is not None else embeddings_of(asked.x)
-    made_by = _identity(asked.encoder, rows) if table is None else table.encoder
+    made_by, example = _identity(asked, rows) if table is None else (table.encoder, None)
     classes = _classes(asked.classes, schema)
-    return assemble(asked, classes, made_by, public=asked.public, protected=rows, table=table).recipe
+    return assemble(asked, classes, made_by, public=asked.public, protected=rows, table=table, example=example).recipe
 
 
 def message(
@@ -211,15 +211,18 @@ def _load_encoder(encoder: str | SampleEncoder, runtime: Runtime | None = None, 
     return encoder
 
 
-def _identity(encoder: str | Encoder | SampleEncoder | None, rows: np.ndarray | None) -> Encoder:
+def _identity(asked: RecipeRequest, rows: np.ndarray | None) -> tuple[Encoder, np.ndarray | None]:
+    """The encoder of a recipe and, where it is loaded and there are no rows, an example of what it gives."""
+    encoder = asked.encoder
     if isinstance(encoder, Encoder):
-        return encoder
+        return encoder, None
     if encoder is None and rows is None:
         raise RecipeError("nothing says how long a row is; give x, encoder=Encoder(dim=512) or a schema.")
     if encoder is None:
         assert rows is not None
-        return Encoder(dim=rows.shape[1])
-    return encoders.identity(_load_encoder(encoder))
+        return Encoder(dim=rows.shape[1]), None
+    loaded = _load_encoder(encoder)
+    return encoders.identity(loaded), encoders.example_rows(loaded) if rows is None else None
 
 
 def _classes(classes: Any, schema: Schema | None) -> tuple[str, ...]:

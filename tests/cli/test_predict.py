@@ -261,7 +261,9 @@ def ward(rows=45):
 def table_head(folder):
     schema = Schema(Table((Column("age", "number", low=0, high=120),), "sick"), ("no", "yes"))
     recipe = ghofl.recipe_for(schema=schema, statistics=("B",))
-    ghofl.fit(ghofl.total([ghofl.message(recipe, "north", ward())])).save("table.safetensors")
+    total = ghofl.total([ghofl.message(recipe, "north", ward())])
+    total.save("table.ghofl")
+    ghofl.fit(total).save("table.safetensors")
     return folder
 
 
@@ -290,6 +292,44 @@ def test_a_row_of_a_table_that_breaks_the_schema_is_named_by_its_line_or_left_ou
     frame.to_csv("far.csv", index=False)
     with pytest.warns(ClippingWarning, match=r"2 values are outside .* age \(2\)"):
         predict("far.csv", "-o", "far-out.csv", head="table.safetensors")
+
+
+EVALUATE = ("evaluate", "table.safetensors", "new.csv", "--json", "-")
+REPORT = ("report", "table.ghofl", "--head", "table.safetensors", "--rows", "new.csv", "-o", "page.html", "--json", "-")
+
+
+@pytest.mark.parametrize("words", [EVALUATE, REPORT], ids=["evaluate", "report"])
+def test_a_head_is_judged_on_a_table_and_rows_that_break_the_schema_are_left_out(table_head, words):
+    frame = ward().astype({"age": object})
+    frame.to_csv("new.csv", index=False)
+    whole = CliRunner().invoke(app, [*words])
+    assert whole.exit_code == 0, whole.output
+    frame.loc[33, "age"] = "old"
+    frame.to_csv("new.csv", index=False)
+    refused = CliRunner().invoke(app, [*words, "--force"])
+    assert "line 35" in str(refused.exception)
+    assert "--skip-bad" in str(refused.exception)
+    with pytest.warns(ClippingWarning, match="left out: new.csv, line 35"):
+        done = CliRunner().invoke(app, [*words, "--skip-bad", "--force"])
+    assert done.exit_code == 0, done.output
+    if words is EVALUATE:
+        assert (json.loads(whole.stdout)["rows"], json.loads(done.stdout)["rows"]) == (45, 44)
+    else:
+        text = Path("page.html").read_text()
+        for told in ("<h2>Thresholds</h2>", "rows flagged, %", "precision, %", "average precision", "<h2>Classes</h2>"):
+            assert told in text
+
+
+def test_a_report_takes_heads_and_rows_together_and_heads_of_its_total(table_head):
+    ward().to_csv("new.csv", index=False)
+    for words in (["--head", "table.safetensors"], ["--rows", "new.csv"]):
+        done = CliRunner().invoke(app, ["report", "table.ghofl", "-o", "page.html", *words])
+        assert (done.exit_code, "both --head and --rows" in " ".join(done.output.replace("│", " ").split())) == (
+            2,
+            True,
+        )
+    words = ["report", "table.ghofl", "-o", "page.html", "--rows", "new.csv", "--head", "head.safetensors"]
+    assert "another recipe than the total's" in str(CliRunner().invoke(app, words).exception)
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])

@@ -134,7 +134,7 @@ def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
     answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage())
     seen = invoke("show", path)
     assert seen.exit_code == 0, seen.output
-    assert "None: 1 of 1 releases were exact" in seen.output
+    assert "No differential privacy covers them: 1 of 1 left without noise" in seen.output
     told = json.loads(invoke("show", path, "--json", "-").output)
     assert [line["what"] for line in told["lines"]][-1] == "answered"
     head = told["head"]

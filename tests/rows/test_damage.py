@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from pyarrow import parquet
 from typer.testing import CliRunner
 
-from federations import blobs, recipe_of
-from ghofl import Message, Moments, Total
+from federations import blobs, recipe_of, total_of
+from ghofl import Classifier, Message, Moments, Total
 from ghofl.cli import app
 from ghofl.errors import DatasetError, EmbeddingsError, FederationError, SiteError
 from ghofl.federation.round import Options, Round
@@ -201,8 +201,9 @@ def test_a_report_on_a_file_without_rows_says_so(tmp_path, rng):
     recipe, (x, y) = recipe_of(), blobs(rng, 30)
     message = Message.of(Moments.zeros(Layout.of(recipe)), recipe, "a")
     Total.of([message], recipe).save(tmp_path / "t.ghofl")
+    Classifier.fit(total_of(recipe, x, y), "lda").save(tmp_path / "head")
     np.savez(tmp_path / "none.npz", x=x[:0], y=y[:0])
-    files = [str(tmp_path / name) for name in ("t.ghofl", "none.npz", "r.html")]
-    done = CliRunner().invoke(app, ["report", files[0], "--embeddings", files[1], "-o", files[2]])
+    files = [str(tmp_path / name) for name in ("t.ghofl", "head", "none.npz", "r.html")]
+    done = CliRunner().invoke(app, ["report", files[0], "--head", files[1], "--rows", files[2], "-o", files[3]])
     assert isinstance(done.exception, EmbeddingsError)
     assert "none.npz has no rows" in str(done.exception)

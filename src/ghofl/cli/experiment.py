@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, PageFile, Preset, Without, complete_heads, more, names_in
+from ghofl.cli.measures import thresholds_table
 from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
 from ghofl.cli.sweeps import SplitOptions, SweepFiles, axes_of, show_sweep
@@ -144,6 +145,9 @@ def simulate(
         result = experiment.run(data, settings[0], found, options, progress)
     result.clipping.warn(found.recipe)
     console.show({**result.to_dict(), "seed": first}, _table(result), json)
+    best, judged = max(result.heads.items(), key=lambda item: item[1].metrics.average_precision or 0.0)
+    if json != "-" and judged.metrics.thresholds:
+        console.out.print(thresholds_table(judged.metrics, best, data.classes))
     title = f"{read.stem} over {console.count(settings[0].clients, 'client')}"
     write_page(result, experiment.specs(options), data, experiment.split(data, settings[0]), title)
 
@@ -205,13 +209,16 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "95 % interval", "sent per client", "fit s", "ms per sample"):
-        table.add_column(name, justify="right")
+    judged = next(iter(result.heads.values())).metrics.confusion
+    rare = [f"average precision % of {result.total.recipe.classes[judged.rarest]}"] if judged.has_rare else []
+    for name in ("accuracy %", "95 % interval", *rare, "sent per client", "fit s", "ms per sample"):
+        table.add_column(name, justify="right", min_width=9 if "interval" in name else None)
     for name, head in result.heads.items():
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
-            interval_text(head.metrics.confusion.accuracy_interval, 2),
+            interval_text(head.metrics.confusion.accuracy_interval, 1 if rare else 2),  # to fit 80 columns
+            *(f"{100 * (head.metrics.average_precision or 0.0):.2f}" for _ in rare),
             console.size(head.payload_bytes),
             f"{head.fit_seconds:.2f}",
             f"{head.ms_per_sample:.3f}",

@@ -65,10 +65,16 @@ def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Ite
             continue
         if name == "guarantee":  # the line "promise" has the rest
             value = {key: value[key] for key in ("sigmas", "assumptions")}
+        if (
+            key == "privacy" and isinstance(value, Mapping) and "epsilon" not in value
+        ):  # so there is no noise of any kind
+            yield name, console.promise(None)
+            value = {key: each for key, each in value.items() if key not in ("unit", "neighbours", "noise")}
         if name == "counts" or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
             lists[name] = value
         elif name == "arrays" and isinstance(value, Mapping):
-            yield from ((f"array {shorten(each, 40)}", " × ".join(map(str, shape))) for each, shape in value.items())
+            shapes = ((each, " × ".join(map(str, shape)) or "one number") for each, shape in value.items())
+            yield from ((f"array {shorten(each, 40)}", shape) for each, shape in shapes)
         elif isinstance(value, Mapping) and value:
             yield from _facts(value, name, lists)
         elif name.endswith("assumptions"):

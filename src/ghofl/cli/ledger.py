@@ -60,7 +60,7 @@ def show(
     }
     console.show(result, table, json, is_private=True)
     if json != "-":
-        console.out.print(f"Releases: {len(history.releases)}. Guarantee of all together: {promise}", soft_wrap=True)
+        console.out.print(f"{console.count(len(history.releases), 'release')}. {promise}", soft_wrap=True)
         torn = (
             f" The last line, of {ledger.torn} bytes, was half-written when a process died; the next one cuts it off."
         )

@@ -7,12 +7,14 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+import numpy as np
 import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import complete_statistics, more, names_in
 from ghofl.encoders import Runtime
-from ghofl.recipe import OPTIONS, RecipeOptions
+from ghofl.encoders.streaming import Encoding, load_labelled
+from ghofl.recipe import OPTIONS, Recipe, RecipeOptions
 from ghofl.recipe.option import Option
 from ghofl.rows import Columns
 
@@ -70,6 +72,31 @@ class SampleOptions:
     def runtime(self) -> Runtime:
         """Where and how exactly the encoder runs."""
         return Runtime(self.device, self.precision)
+
+
+DATA_HELP = (
+    "Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table with the recipe's schema, a folder of images, a "
+    "table with a column of texts or of image files, or hf:OWNER/NAME"
+)
+RecipesEncoder = Annotated[
+    str, _option("For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given.")
+]
+
+
+def encoding_of(encoder: str, model: EncoderOptions, samples: SampleOptions) -> Encoding:
+    """How the samples that a head is used on are encoded."""
+    return Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
+
+
+def load_judged(
+    recipe: Recipe, data: str, split: str, samples: SampleOptions, encoding: Encoding, labels_are_numbers: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that a head is judged on, and their class numbers; samples that were left out are listed."""
+    rows, bad = load_labelled(
+        recipe, data, split, columns=samples.columns, encoding=encoding, skip_bad=samples.skip_bad
+    )
+    console.list_bad(bad)
+    return rows.x, rows.numbers(recipe.classes, labels_are_numbers)
 
 
 def _recipe_option(option: Option) -> Any:

@@ -8,9 +8,9 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
+from ghofl.cli.options import DATA_HELP, EncoderOptions, RecipesEncoder, SampleOptions, encoding_of, takes_groups
 from ghofl.cli.use import HeadFile, Priors, Threshold, adjust, load_head
-from ghofl.encoders.streaming import Encoding, open_stream
+from ghofl.encoders.streaming import open_stream
 from ghofl.evaluation.predictions import SUFFIXES, Extras, open_table, predict_stream
 
 
@@ -50,10 +50,7 @@ def predict(
     head: HeadFile,
     data: Annotated[
         str,
-        typer.Argument(
-            help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table with the recipe's schema, a folder "
-            "of images, a table with a column of texts or of image files, or hf:OWNER/NAME."
-        ),
+        typer.Argument(help=f"{DATA_HELP}."),
     ],
     output: Annotated[
         Path,
@@ -66,10 +63,7 @@ def predict(
     columns: ResultColumns,
     priors: Priors = None,
     threshold: Threshold = None,
-    encoder: Annotated[
-        str,
-        typer.Option(help="For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given."),
-    ] = "",
+    encoder: RecipesEncoder = "",
     model: EncoderOptions,
     samples: SampleOptions,
     force: Force = False,
@@ -90,9 +84,9 @@ def predict(
         raise typer.BadParameter(f"--label-column {samples.label_column} is for 'ghofl evaluate', not for predictions.")
     console.check_outputs(json, force, None if to_standard_output else output)
     classifier = adjust(load_head(head), priors, threshold)
-    encoding = Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
     opened = open_stream(
-        classifier.recipe, data, split, columns=samples.columns, ids=columns.id_column, encoding=encoding,
+        classifier.recipe, data, split, columns=samples.columns, ids=columns.id_column,
+        encoding=encoding_of(encoder, model, samples),
         skip_bad=samples.skip_bad,
     )  # fmt: skip
     with opened as stream, console.progress(rate=True) as report, open_table(output) as write:

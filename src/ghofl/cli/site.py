@@ -76,7 +76,9 @@ def recipe(
     if not from_encoder and (given := _given(model) or views):
         raise typer.BadParameter(f"{given}: an encoder's options and views are for --from-encoder; give that too.")
     rows = None if embeddings is None else load_rows(embeddings)
-    loaded, projection = _load_encoder(encoder, model, views, dim, options.project) if from_encoder else (None, None)
+    loaded, projection, example = None, None, None
+    if from_encoder:
+        loaded, projection, example = _load_encoder(encoder, model, views, dim, options)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
         raise typer.BadParameter(f"--schema {schema} replaces an encoder; leave out its options and --embeddings.")
     drafted = None if schema is None else Schema.load(schema)
@@ -86,7 +88,7 @@ def recipe(
     made_by = loaded or (_encoder(encoder, dim, rows, taught_by) if table is None else table.encoder)
     found = assemble(
         replace(options, anchor=vector), _classes(classes, rows, drafted), made_by, public=taught, projection=projection,
-        table=table,
+        table=table, example=example,
     )  # fmt: skip
     check_encoder(taught_by, found.recipe, public or "")
     found.recipe.save(output)
@@ -332,11 +334,12 @@ def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | No
 
 
 def _load_encoder(
-    spec: str, model: EncoderOptions, views: str | None, dim: int | None, project: int | None
-) -> tuple[Encoder, Projection | None]:
-    """The identity of a loaded encoder, and a projection from its own classifier if asked for."""
+    spec: str, model: EncoderOptions, views: str | None, dim: int | None, options: RecipeOptions
+) -> tuple[Encoder, Projection | None, np.ndarray | None]:
+    """The identity of a loaded encoder, a projection from its own classifier if asked for, and an example of its rows."""
     loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
     if dim not in (None, loaded.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
-    projection = None if project is None else encoders.projection_from(loaded, project)
-    return encoders.identity(loaded), projection
+    projection = None if options.project is None else encoders.projection_from(loaded, options.project)
+    is_needed = options.power is None and not options.chosen_space
+    return encoders.identity(loaded), projection, encoders.example_rows(loaded) if is_needed else None

@@ -12,9 +12,16 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, TotalFile, complete_heads
+from ghofl.cli.options import (
+    DATA_HELP,
+    EncoderOptions,
+    RecipesEncoder,
+    SampleOptions,
+    encoding_of,
+    load_judged,
+    takes_groups,
+)
 from ghofl.cli.server import load_total, promise_result
-from ghofl.encoders.from_schema import rows_for
-from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
@@ -38,12 +45,6 @@ Threshold = Annotated[
     ),
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[
-    Path,
-    typer.Argument(
-        help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table with the recipe's schema."
-    ),
-]
 
 
 def head(
@@ -79,10 +80,12 @@ def head(
     )
 
 
+@takes_groups
 def evaluate(
     head: HeadFile,
-    embeddings: EmbeddingsFile,
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP}; with labels.")],
+    *,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     site_file: Annotated[
         Path | None,
@@ -91,13 +94,15 @@ def evaluate(
         ),
     ] = None,
     labels_are_numbers: LabelsAreNumbers = False,
-    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
     priors: Priors = None,
     threshold: Threshold = None,
     tally: Annotated[
         bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
+    encoder: RecipesEncoder = "",
+    model: EncoderOptions,
+    samples: SampleOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -111,19 +116,17 @@ def evaluate(
         )
     console.check_outputs(json, force, plot)
     classifier = adjust(load_head(head), priors, threshold)
-    rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
-    if not len(rows.x):
-        raise EmbeddingsError(f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels.")
-    classes = classifier.recipe.classes
-    y = rows.numbers(classes, labels_are_numbers)
-    probabilities = _probabilities(classifier, rows.x)
+    classes, encoding = classifier.recipe.classes, encoding_of(encoder, model, samples)
+    x, y = load_judged(classifier.recipe, data, split, samples, encoding, labels_are_numbers)
+    probabilities = _probabilities(classifier, x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
-    counted = Tally.of(classifier, rows.x, y) if tally else None
+    counted = Tally.of(classifier, x, y) if tally else None
     if plot is not None:
         measures.plot_confusion(found, classes, plot)
-    report = Report.of(head, site, classifier, found.confusion, counted)
+    report, shown = Report.of(head, site, classifier, found.confusion, counted), found
     if site_file is not None:
-        report = _register(report, site_file, classifier, rows.x, y)
+        report = _register(report, site_file, classifier, x, y)
+        found = replace(found, thresholds=())  # they are probabilities of single rows
     result = {
         **report.to_dict(),
         "expected_calibration_error": found.ece,
@@ -132,7 +135,8 @@ def evaluate(
     }
     console.show(result, measures.measures_table(found, classifier.head.name, classes), json, is_private=True)
     if json != "-":
-        console.out.print(measures.confusion_table(found, classes))
+        for table in measures.tables_of(shown, classifier.head.name, classes):
+            console.out.print(table)
 
 
 def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:

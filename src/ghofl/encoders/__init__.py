@@ -12,7 +12,17 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ghofl.encoders.base import Runtime, Sample, SampleEncoder, check_kind, cores, cosines, doorway, identity
+from ghofl.encoders.base import (
+    Runtime,
+    Sample,
+    SampleEncoder,
+    check_kind,
+    cores,
+    cosines,
+    doorway,
+    example_rows,
+    identity,
+)
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.precomputed import Precomputed
 from ghofl.encoders.projection import projection_from
@@ -38,6 +48,7 @@ __all__ = [
     "check_kind",
     "cores",
     "cosines",
+    "example_rows",
     "identity",
     "load",
     "projection_from",

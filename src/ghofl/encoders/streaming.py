@@ -12,11 +12,11 @@ import numpy as np
 from ghofl import encoders
 from ghofl.encoders import Runtime, SampleEncoder, check_encoder
 from ghofl.encoders.embed import Bad, encode_samples
-from ghofl.encoders.from_schema import encode_blocks
+from ghofl.encoders.from_schema import encode_blocks, rows_for
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError
 from ghofl.recipe import Recipe
 from ghofl.rows.base import Samples
-from ghofl.rows.embeddings import holds_rows, open_rows
+from ghofl.rows.embeddings import Rows, drop_bad, holds_rows, open_rows
 from ghofl.rows.loading import Columns, load_samples, samples_in
 from ghofl.rows.reader import PATHS, pick, text_of
 from ghofl.rows.tables import SUFFIXES, open_table, table_blocks
@@ -68,6 +68,41 @@ class Encoding:
             )
 
 
+def load_labelled(
+    recipe: Recipe,
+    data: str,
+    split: str = "",
+    *,
+    columns: Columns | None = None,
+    encoding: Encoding | None = None,
+    skip_bad: bool = False,
+) -> tuple[Rows, list[Bad]]:
+    """All rows of whatever `open_stream` takes, with their labels, and what was left out; there is at least one row."""
+    columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
+    split = "" if path != Path(data) else split
+    bad: list[Bad] = []
+    if _is_table(recipe, path) or _is_rows(path, columns, encoding):
+        encoding.check_unused(columns, path)
+        rows = rows_for(recipe, path, split, column=columns.row, label=columns.label, skip_bad=skip_bad)
+        check_encoder(rows.encoder, recipe, path)
+        rows, bad = drop_bad(rows) if skip_bad else (rows, [])
+    else:
+        samples = load_samples(str(path), split, columns)
+        if samples.labels is None:
+            raise DatasetError(
+                f"{path} has no labels to compare with; put images into one folder per class, or name the column of "
+                "labels with --label-column."
+            )
+        loaded, parts = _load_encoder(recipe, encoding, path), [np.zeros((0, recipe.encoder.dim))]
+        kept = [np.zeros(0, dtype=np.int64)]
+        for x, places, left_out in _encode(samples, loaded, encoding, skip_bad):
+            parts, kept, bad = [*parts, x], [*kept, places], [*bad, *left_out]
+        rows = Rows(np.concatenate(parts), samples.labels[np.concatenate(kept)])
+    if not len(rows.x):
+        raise EmbeddingsError(f"{path} has no rows, and a head is judged on at least one; give rows with labels.")
+    return rows, bad
+
+
 @contextmanager
 def open_stream(
     recipe: Recipe,
@@ -91,14 +126,12 @@ def open_stream(
     """
     columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
     split = "" if path != Path(data) else split
-    if recipe.table is not None and path.suffix in SUFFIXES:
+    if _is_table(recipe, path):
         encoding.check_unused(columns, path)
         if split or columns.row:
             raise DatasetError(f"{path} is one table, without splits and columns of embeddings; leave these out.")
         yield _of_table(recipe, path, ids, skip_bad)
-    elif (
-        not encoding.encoder and not (columns.text or columns.path) and path.is_file() and holds_rows(path, columns.row)
-    ):
+    elif _is_rows(path, columns, encoding):
         encoding.check_unused(columns, path)
         with open_rows(path, BLOCK, split, columns.row, ids) as found:
             check_encoder(found.encoder, recipe, path)
@@ -115,6 +148,16 @@ def open_stream(
         yield _of_table_of_samples(recipe, path, columns, ids, encoding, skip_bad)
     else:
         yield _of_samples(recipe, data, split, columns, ids, encoding, skip_bad)
+
+
+def _is_table(recipe: Recipe, path: Path) -> bool:
+    return recipe.table is not None and path.suffix in SUFFIXES
+
+
+def _is_rows(path: Path, columns: Columns, encoding: Encoding) -> bool:
+    """Whether a file holds embeddings, which need no encoder."""
+    is_sample = encoding.encoder or columns.text or columns.path
+    return not is_sample and path.is_file() and holds_rows(path, columns.row)
 
 
 def _file(data: str, split: str) -> Path:

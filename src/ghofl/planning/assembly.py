@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import TOLERATED_CLIPPING, fit_grid, flat_features, shift_of, unit_scale, usual_length
+from ghofl.features import TOLERATED_CLIPPING, clipping_of, fit_grid, flat_features, shift_of, unit_scale, usual_length
 from ghofl.planning.propose import Proposal, propose
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
@@ -38,13 +38,15 @@ def assemble(
     protected: Num[np.ndarray, "n dim"] | None = None,
     projection: Projection | None = None,
     table: Table | None = None,
+    example: Num[np.ndarray, "e dim"] | None = None,
 ) -> Assembly:
     """The recipe that these options ask for; where none says what sites send, the best that fits `DEFAULT_BUDGET`.
 
     A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. The grid is the
     given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised.
     Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
-    projection and a radius.
+    projection and a radius. A budget takes square roots of rows that are never negative; where there are no rows to fit the
+    grid to, an `example` of the encoder's (see `encoders.example_rows`) shows whether they are.
 
     Guarantees
     ----------
@@ -63,21 +65,35 @@ def assemble(
     # The rows of a table have a greatest length, which the schema says.
     options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
     space, proposal = _space(options, classes, encoder, learnt, projection)
-    transform = Transform(
-        power=space.transform.power if options.power is None else options.power,
-        unit_length=options.unit_length,
-        anchor=options.anchor,
-    )
+    rows = protected if fitting is None and options.epsilon is None else fitting
+    power = options.power
+    if power is None:
+        power = 1.0 if options.budget is None else usual_power(example if rows is None else rows, options.anchor)
+    transform = Transform(power=power, unit_length=options.unit_length, anchor=options.anchor)
     space = replace(space, transform=transform, table=table)
     if learnt is not None:
         space = with_public_space(space, learnt)
-    rows = protected if fitting is None and options.epsilon is None else fitting
     recipe = _with_grid(space, options, rows, protected)
     notes = (*notes, *_notes_on_grid(recipe, rows))
     if learnt is not None and options.epsilon is not None and options.radius is None:
         options = replace(options, radius=usual_public_length(recipe, learnt))
     limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
-    return Assembly(replace(recipe, privacy=_promise(options, recipe), limits=limits), proposal, notes)
+    recipe = replace(recipe, privacy=_promise(options, recipe), limits=limits)
+    if rows is not None and options.scale is not None:
+        clipping_of(recipe, rows).warn(recipe)
+    return Assembly(recipe, proposal, notes)
+
+
+def usual_power(rows: Num[np.ndarray, "n dim"] | None, anchor: tuple[float, ...] = ()) -> float:
+    """The power for rows like these: the square root of what is never negative, and nothing for other rows, or none.
+
+    >>> usual_power(np.array([[0.0, 2.0]])), usual_power(np.array([[-0.1, 2.0]])), usual_power(None)
+    (0.5, 1.0, 1.0)
+    """
+    if rows is None or not len(rows):
+        return 1.0
+    least = rows.min(axis=0)
+    return 0.5 if np.all(least >= (np.array(anchor) if anchor else 0.0)) else 1.0
 
 
 def _with_budget(options: RecipeOptions, projection: Projection | None) -> RecipeOptions:
@@ -124,9 +140,11 @@ def _space(
     """The recipe with what sites send, the space and the bits of the grid, and the proposal for a budget."""
     if options.budget is not None:
         _check_budget(options)
+        # A scale is meant for the usual grid: with fewer bits, a smaller range would clip the rows that it was chosen for.
+        bits = Grid().bits if options.bits is None and options.scale is not None else options.bits
         proposal = propose(
             options.budget, classes, encoder.dim, options.site_rows or SITE_ROWS, encoder.name,
-            bits=options.bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
+            bits=bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
             public=learnt is not None, epsilon=options.epsilon,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder), proposal
@@ -188,7 +206,7 @@ def _with_grid(
     if rows is not None:
         return fit_grid(recipe, rows, fit_scale=scale is None)
     if scale is not None:
-        return recipe
+        return recipe if options.budget is None else _with_room(recipe)
     if options.unit_length:
         return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
     if is_private and options.radius is not None:
@@ -199,6 +217,16 @@ def _with_grid(
             f"{options.epsilon} bounds; use unit length "
             "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
+    return recipe
+
+
+def _with_room(recipe: Recipe) -> Recipe:
+    """The recipe with twice the usual room after a projection or lift, which no rows are there to fit."""
+    if recipe.projection is not None:
+        shift = shift_of(recipe.projection, recipe.encoder.dim) + 1
+        return replace(recipe, projection=replace(recipe.projection, shift=shift))
+    if recipe.lift is not None:
+        return replace(recipe, lift=replace(recipe.lift, shift=shift_of(recipe.lift, recipe.encoder.dim) + 1))
     return recipe
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ghofl.errors import RecipeError
 from ghofl.heads.best import best_head
 from ghofl.moments import Layout
-from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch
 from ghofl.recipe.options import SITE_ROWS
 from ghofl.secure import Ring, RingError
 
@@ -95,14 +95,14 @@ def propose(
     head = best_head(Layout.of(recipe), recipe)
     bytes_ = int(-size)
     sent = "in a secure round" if secure else f"for a site of {rows:,} rows of all classes"
-    why = f"head {head.spec} ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
+    why = f"head {head.spec} from enough rows ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
     return Proposal(recipe, bytes_, why)
 
 
 def _candidates(start: Recipe, seed: int, public: bool) -> list[Recipe]:
     """Every recipe that is considered, on the grid of `start`."""
     dim = start.encoder.dim
-    means = replace(start, statistics=(), transform=Transform(power=0.5))
+    means = replace(start, statistics=())
     linear = replace(means, statistics=("B",))
     out = [means, replace(means, statistics=("D",)), replace(means, statistics=("S",))]
     dims = [k for k in (*(SMALL_PROJECTIONS if public else ()), *PROJECTIONS) if k < dim]

@@ -15,7 +15,7 @@ from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.heads.lda import fit_lda
 from ghofl.moments import Layout, Moments
-from ghofl.planning.assembly import assemble
+from ghofl.planning.assembly import assemble, usual_power
 from ghofl.recipe import Encoder, RecipeOptions
 from ghofl.rows.base import Samples
 from ghofl.shapes import Bool, Int64, Num
@@ -124,9 +124,11 @@ def cheapest(right: Sequence[Bool[np.ndarray, " n"]]) -> int:
 
 
 def cross_validate(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
-    """Whether LDA of square roots predicts each row correctly, built from the four fifths that do not include it."""
+    """Whether LDA predicts each row correctly, built from the four fifths that do not include it."""
     classes = tuple(map(str, range(int(y.max()) + 1)))
-    recipe = assemble(RecipeOptions(power=0.5, statistics=("B",)), classes, encoder, public=np.asarray(x)).recipe
+    recipe = assemble(
+        RecipeOptions(power=usual_power(x), statistics=("B",)), classes, encoder, public=np.asarray(x)
+    ).recipe
     features, layout = Features.of(recipe), Layout.of(recipe)
     q = features.rows(np.asarray(x))[0]
     fold = np.random.default_rng(0).permutation(len(y)) % FOLDS

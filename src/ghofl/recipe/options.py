@@ -27,7 +27,7 @@ class TransformOptions:
     SECTION: ClassVar[str] = "transform"
     power: float | None = option(
         None, "Signed power transform: 0.5 is the square root, 1 none", above=0, between=(0, 4),
-        auto="0.5 where a budget chooses, 1 otherwise",
+        auto="0.5 where a budget chooses and rows are never negative, 1 otherwise",
     )  # fmt: skip
     unit_length: bool = option(False, "Scale every row to length 1", is_common=True)
     anchor: tuple[float, ...] = option((), "A public vector to subtract from rows")
@@ -38,7 +38,9 @@ class GridOptions:
     """The fixed-point grid."""
 
     SECTION: ClassVar[str] = "grid"
-    bits: int | None = option(None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget may choose 6")
+    bits: int | None = option(
+        None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget without a scale may choose 6"
+    )
     scale: float | None = option(
         None, "Grid steps per unit of the embedding", above=0, auto="fitted to the given rows, but not under ε",
         is_common=True,

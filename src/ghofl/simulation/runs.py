@@ -19,8 +19,8 @@ Row = dict[str, Any]
 RECIPE_SETTINGS = tuple(name for name in OPTIONS if name not in ("anchor", "seed"))
 SETTINGS = ("data", "clients", "alpha", "classes_per_client", "seed", "preset", *RECIPE_SETTINGS, "head")
 MEASURES = (
-    "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "auc", "payload_bytes", "fit_seconds",
-    "ms_per_sample",
+    "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision", "auc", "payload_bytes",
+    "fit_seconds", "ms_per_sample",
 )  # fmt: skip
 FORMATS = (".csv", ".parquet", ".json")
 _TEXTS = {
