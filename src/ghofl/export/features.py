@@ -72,8 +72,8 @@ def _expanded(graph: Graph, x: str, expansion: Expansion) -> list[str]:
     x, found = _clipped(graph, x, 1), []
     if len(expansion.knots):
         above = graph.op("Sub", _columns(graph, x, expansion.hinges), graph.constant(expansion.knots))
-        half = graph.op("Mul", graph.op("Max", above, graph.constant(0.0)), _each(graph, 0.5, expansion.knots))
-        bent = graph.op("Round", graph.op("Mul", half, _each(graph, expansion.scale, expansion.knots)))
+        bent = graph.op("Mul", graph.op("Max", above, graph.constant(0.0)), graph.constant(expansion.slopes))
+        bent = graph.op("Round", graph.op("Mul", bent, _each(graph, expansion.scale, expansion.knots)))
         found.append(_clipped(graph, bent, expansion.bound))
     if len(expansion.phases):
         ranks, order = _ranks(graph, x, expansion)

@@ -2,7 +2,7 @@
 
 ::
 
-    hinge     rint(max(0, x_j − t)/2 · scale)
+    hinge     rint(max(0, x_j − t) · min(1, 1/(1 − t)) · scale)
     rank      r_j = ⌊254 p/(64 s) + ½⌋ − 127      p = Σ_k ⌊64 clip((x_j − t_k)/(t_{k+1} − t_k), 0, 1) + ½⌋ over s segments
     cosine    C[(⌊(r·w) m / 2¹⁶⌋ + b) mod 4096]   C[k] = rint(cos(2πk/4096) · scale)      m = rint(2¹⁶ · 4096/(2032 √d))
 
@@ -76,10 +76,15 @@ class Expansion:
             cosine_table(grid.scale, grid.bound),
         )
 
+    @property
+    def slopes(self) -> Float64[np.ndarray, " h"]:
+        """What keeps each hinge within 1."""
+        return np.minimum(1.0, 1.0 / (1.0 - self.knots))
+
     def rows(self, x: Float64[np.ndarray, "n dim"]) -> Int16[np.ndarray, "n features"]:
         """The features of embeddings, as integers on the recipe's grid: hinges, then cosines."""
         x = np.clip(x, -1.0, 1.0)
-        bent = np.rint(np.maximum(x[:, self.hinges] - self.knots, 0.0) * 0.5 * self.scale)
+        bent = np.rint(np.maximum(x[:, self.hinges] - self.knots, 0.0) * self.slopes * self.scale)
         out = np.empty((len(x), len(self.knots) + len(self.phases)), dtype=np.int16)
         out[:, : len(self.knots)] = np.minimum(bent, self.bound)
         out[:, len(self.knots) :] = self.cosines[self.turns(x)]

@@ -65,16 +65,11 @@ def assemble(
     # The rows of a table have a greatest length, which the schema says.
     options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
     proposal = _basis(options, classes, table, learnt)
-    if proposal is not None:
-        space, table = proposal.recipe, proposal.recipe.table
-    else:
+    if proposal is None:
         space, proposal = _space(options, classes, encoder, learnt, projection)
-    transform = Transform(
-        power=space.transform.power if options.power is None else options.power,
-        unit_length=options.unit_length,
-        anchor=options.anchor,
-    )
-    space = replace(space, transform=transform, table=table)
+        space = replace(space, transform=_transform(options, space.transform.power), table=table)
+    else:
+        space = proposal.recipe
     if learnt is not None:
         space = with_public_space(space, learnt)
     rows = protected if fitting is None and options.epsilon is None else fitting
@@ -91,6 +86,11 @@ def _with_budget(options: RecipeOptions, projection: Projection | None) -> Recip
     if projection is not None:
         options = replace(options, project=projection.dim)
     return replace(options, budget=DEFAULT_BUDGET) if options.budget is None and not options.chosen_space else options
+
+
+def _transform(options: RecipeOptions, proposed: float) -> Transform:
+    power = proposed if options.power is None else options.power
+    return Transform(power=power, unit_length=options.unit_length, anchor=options.anchor)
 
 
 def _promise(options: RecipeOptions, recipe: Recipe) -> Privacy:

@@ -23,7 +23,10 @@ def draft_breaks(
     count = min(MOST, len(numbers) // rare - 1)
     if count < 1:
         return ()
-    found = np.quantile(np.asarray(numbers, dtype=np.float64), np.arange(1, count + 1) / (count + 1))
+    shares = np.arange(1, count + 1) / (count + 1)
+    found = np.quantile(
+        np.asarray(numbers, dtype=np.float64), shares, method="inverted_cdf"
+    )  # 0 and 1 have none between
     span = float(found[-1] - found[0])
     if is_log:
         found = np.array([float(f"{value:.2g}") for value in found])
