@@ -15,7 +15,7 @@ from ghofl.export.graph import Graph
 from ghofl.export.model import export_head
 from ghofl.features import Features
 from ghofl.heads import HEADS
-from ghofl.site.outgoing import Embedded, outgoing
+from ghofl.outbox import Embedded, outgoing
 
 
 def run(classifier, x):
