@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import ghofl
 from ghofl import Classifier, Features, Grid, HeadSpec, Lift, Moments, Recipe, Total, Transform
 from ghofl.cli import app
+from ghofl.custody.disclosure import PRESETS
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import RecipeError
 from ghofl.features.basis import Expansion, cosine_table, public_phases, public_weights
@@ -25,7 +26,6 @@ from ghofl.samples import table_rows
 from ghofl.samples.breaks import draft_breaks
 from ghofl.samples.drafting import schema_of_dictionary, schema_of_rows
 from ghofl.simulation.tables import table_dataset
-from ghofl.site.disclosure import PRESETS
 from ghofl.wire.message import Message
 
 AGE = Column("age", "number", low=0, high=100, breaks=(20, 35, 50, 80))

@@ -65,7 +65,7 @@ class _Reader:
             rules[name] = Linear(**found)
         widths = self._claim(part, "widths").get("widths")
         if widths is None or not _are_factors(widths, self.classes):
-            raise HeadError("it has widths other than one positive number per class")
+            raise HeadError("it has no widths, and such a head has one positive number per class")
         return Averaged(widths=widths, **rules)
 
     def _mapped(self, name: str, inner: Any, part: str, dim: int, depth: int) -> Rule:
