@@ -3,10 +3,10 @@
     python benchmarks/tables.py FOLDER_OR_FILES… --seeds 5 --clients 3 --alpha 0.3 --json tables.json
 
 Every .csv has a column `label`. Of each seed 70 % of the rows are for training, spread over the clients by a Dirichlet
-distribution; the schema is drafted from the training rows,
-and `site_rows` is their number over the clients. `features` is the default of every door: `lda_ridge` where these rows carry
-a [basis], `best` of the plain columns where not (`added` is 0). Beside it are `lda` on the plain columns, and scikit-learn's LDA and
-HistGradientBoosting on the pooled training rows. Accuracy in percent and log loss on the test rows, means over seeds.
+distribution; the schema is drafted from the training rows, and `site_rows` is their number over the clients. `features` is
+the default of every door: `lda_ridge` where these rows carry a [basis], `best` of the plain columns where not (`added` is 0).
+Beside it are `lda` on the plain columns, and scikit-learn's LDA and HistGradientBoosting on the pooled training rows.
+Accuracy in percent and log loss on the test rows, means over seeds.
 """
 
 import argparse
