@@ -157,7 +157,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     result = json.loads(out.read_text())
     assert {"total_sha256", "clients", "rows", "heads"} <= set(result)
     assert (result["clients"], result["rows"], len(result["total_sha256"])) == (7, 300, 64)
-    assert len(result["heads"]) == 14
+    assert len(result["heads"]) == 16
     for name, head in result["heads"].items():
         measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision"}
         measures |= {"accuracy_interval", "balanced_accuracy_interval"}

@@ -158,7 +158,7 @@ def completed(*words: str) -> list[str]:
         (["insp"], ["inspect"]),
         (["flower", "ch"], ["check"]),
         (["head", "--he"], ["--head", "--help"]),
-        (["head", "--head", "ld"], ["lda"]),
+        (["head", "--head", "ld"], ["lda", "lda_ridge"]),
         (["head", "--head", "be"], ["best"]),
         (["head", "--preset", "p"], ["paper"]),
         (["simulate", "--heads", "nb,qd"], ["nb,qda"]),

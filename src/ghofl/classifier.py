@@ -122,8 +122,12 @@ class Classifier(Printable):
         empty = _empty_classes(total, gaussians)
         if empty:
             warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
-        calibration = calibrate(head, rule, gaussians, record, dispersion)
-        if calibration.source == "none" and gaussians.has_shared_covariance:
+        is_calibrated = head.is_calibrated and gaussians.has_spread
+        if is_calibrated:
+            calibration = Calibration(priors=gaussians.counts / gaussians.rows)
+        else:
+            calibration = calibrate(head, rule, gaussians, record, dispersion)
+        if calibration.source == "none" and gaussians.has_shared_covariance and not is_calibrated:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows = len(total.roster), total.moments.rows

@@ -24,8 +24,8 @@ def schema(
     """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
 
     A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
-    ranges outwards and puts rare levels into one; a recipe with an epsilon refuses it all the same, because a minimum or
-    maximum is somebody's value.
+    ranges outwards, puts rare levels into one and gives numbers breaks, which are rounded quantiles of these rows; a recipe
+    with an epsilon refuses it all the same, because a minimum, maximum or quantile is somebody's value.
 
     Example: ghofl schema dictionary.csv -o schema.toml
     """
@@ -52,7 +52,9 @@ def schema(
     }
     for name, why in made.left_out:
         console.tell("Left out", f"column {name!r}: {why}")
-    advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they come from rows."
+    advice = (
+        "" if of_dictionary else " Correct ranges, breaks, units and levels before others see it: they come from rows."
+    )
     console.say(
         result,
         f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "

@@ -6,6 +6,7 @@
     x  →  q = clip(rint(x·scale), ±bound)                                                the grid
     q  →  clip(round(q R / 2^shift), ±bound)                                             projection
     q  →  clip(relu(round((q − q̄) R / 2^shift)), 0..bound)                               lift, q̄ the row's mean
+    q  →  q, hinges and cosines of x                                                     basis (`ghofl.features.basis`)
     q  →  q · min(1, radius/‖q‖₂), rounded so that it is no longer than the radius        privacy.radius
 
 The radius comes last, because it must bound what is added up: a projection or lift changes lengths, and a clipped row
@@ -21,6 +22,7 @@ import numpy as np
 
 from ghofl.compute.threads import parallel_for
 from ghofl.errors import EmbeddingsError
+from ghofl.features.basis import Expansion
 from ghofl.features.grid import ClipCount, Clipping, radius_of, shift_of, unit_of
 from ghofl.features.radius import clip_rows
 from ghofl.features.signs import exact_product, rademacher
@@ -54,6 +56,7 @@ class Features:
     recipe: Recipe
     matrix: Int[np.ndarray, "dim projected"] | None = field(repr=False)
     sketch: Int[np.ndarray, "features sketch"] | None = field(repr=False)
+    expansion: Expansion | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Features":
@@ -64,7 +67,7 @@ class Features:
             matrix = rademacher(recipe.projection.seed, dim, recipe.dim, "projection") if given is None else given
         elif recipe.lift is not None:
             matrix = rademacher(recipe.lift.seed, dim, recipe.lift.dim, "lift")
-        return cls(recipe, matrix, _sketch_matrix(recipe))
+        return cls(recipe, matrix, _sketch_matrix(recipe), None if recipe.basis is None else Expansion.of(recipe))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Features):
@@ -99,6 +102,8 @@ class Features:
                 projected, beyond = self._through_matrix(q)
                 clipped.append(beyond)
                 q = np.hstack([q, projected]) if is_kept else projected
+            if self.expansion is not None:
+                q = np.hstack([q, self.expansion.rows(x[piece].astype(np.float64))])
             out[piece] = q if radius is None else clip_rows(q, radius)
 
         parallel_for(fill, range(0, len(x), PIECE))

@@ -17,7 +17,8 @@ class Head(Printable):
 
     `fit(gaussians, options)` gives the rule; `Options` is the record of its options and has its name. `needs` lists, best
     first, the sets of statistics that are enough; `needs_of` tells them from the options where they depend on those.
-    `log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
+    `log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term, and `is_calibrated` that they are
+    logarithms of probabilities which need no temperature.
 
     Guarantees
     ----------
@@ -35,6 +36,7 @@ class Head(Printable):
     needs: Needs
     log_posteriors: bool = True
     needs_of: Callable[[Any], Needs] | None = None
+    is_calibrated: bool = False
 
     @property
     def name(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ghofl.errors import PrivacyError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING, clipping_of, fit_grid, flat_features, shift_of, unit_scale, usual_length
-from ghofl.planning.propose import Proposal, propose
+from ghofl.planning.propose import Proposal, propose, propose_basis
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
 from ghofl.recipe.options import DEFAULT_BUDGET, DELTA, SITE_ROWS, RecipeOptions
@@ -42,7 +42,9 @@ def assemble(
 ) -> Assembly:
     """The recipe that these options ask for; where none says what sites send, the best that fits `DEFAULT_BUDGET`.
 
-    A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. The grid is the
+    A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. Where nothing
+    says what sites send, a table whose schema has breaks, and rows per site for them, gets a [basis]; not under an epsilon,
+    where noise would grow with every feature. The grid is the
     given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised.
     Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
     projection and a radius. A budget takes square roots of rows that are never negative; where there are no rows to fit the
@@ -64,13 +66,13 @@ def assemble(
     options = _with_budget(options, projection)
     # The rows of a table have a greatest length, which the schema says.
     options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
-    space, proposal = _space(options, classes, encoder, learnt, projection)
     rows = protected if fitting is None and options.epsilon is None else fitting
-    power = options.power
-    if power is None:
-        power = 1.0 if options.budget is None else usual_power(example if rows is None else rows, options.anchor)
-    transform = Transform(power=power, unit_length=options.unit_length, anchor=options.anchor)
-    space = replace(space, transform=transform, table=table)
+    proposal = _basis(options, classes, table, learnt)
+    if proposal is None:
+        space, proposal = _space(options, classes, encoder, learnt, projection)
+        space = replace(space, transform=_transform(options, example if rows is None else rows), table=table)
+    else:
+        space = proposal.recipe
     if learnt is not None:
         space = with_public_space(space, learnt)
     recipe = _with_grid(space, options, rows, protected)
@@ -103,6 +105,13 @@ def _with_budget(options: RecipeOptions, projection: Projection | None) -> Recip
     return replace(options, budget=DEFAULT_BUDGET) if options.budget is None and not options.chosen_space else options
 
 
+def _transform(options: RecipeOptions, rows: Num[np.ndarray, "p dim"] | None) -> Transform:
+    power = options.power
+    if power is None:
+        power = 1.0 if options.budget is None else usual_power(rows, options.anchor)
+    return Transform(power=power, unit_length=options.unit_length, anchor=options.anchor)
+
+
 def _promise(options: RecipeOptions, recipe: Recipe) -> Privacy:
     """The privacy section for a recipe whose space and grid are already chosen."""
     given = {f.name: getattr(options, f.name) for f in fields(Privacy)}
@@ -128,6 +137,19 @@ def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tupl
         "give a radius (--radius) to keep their lengths."
     )
     return replace(options, unit_length=True), (note,)
+
+
+def _basis(
+    options: RecipeOptions, classes: tuple[str, ...], table: Table | None, learnt: PublicRows | None
+) -> Proposal | None:
+    """The proposal with hinges and cosines of a table's columns, where a budget chooses and no option is against it."""
+    if table is None or options.budget is None or options.chosen_space or options.keep:
+        return None
+    if options.epsilon is not None or learnt is not None or options.unit_length or options.anchor or options.power != 1:
+        return None
+    table = table if options.site_rows is None else replace(table, site_rows=options.site_rows)
+    assert options.bits is not None, "a table's grid has bits"
+    return propose_basis(options.budget, classes, table, options.bits, seed=options.seed, secure=options.secure)
 
 
 def _space(

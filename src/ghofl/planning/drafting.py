@@ -10,6 +10,7 @@ import numpy as np
 
 from ghofl.errors import DatasetError
 from ghofl.names import NAMES_ARE, is_name, shorten
+from ghofl.planning.breaks import draft_breaks
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
 from ghofl.rows.reader import number_of, text_of
@@ -101,7 +102,7 @@ def _column_of(facts: Mapping[str, str]) -> Column | tuple[str, ...]:
     if kind == "category" and {level.lower() for level in levels} in ({"yes", "no"}, {"0", "1"}, {"true", "false"}):
         kind = "yes/no"
     breaks = tuple(float(part) for part in _split(facts["breaks"]) if part.strip())
-    if kind == "number" and breaks:
+    if kind == "number" and breaks and not (facts["low"] and facts["high"]):
         kind = "quantiles"
     missing = facts["missing"].lower()
     ends: dict[str, Any] = {}
@@ -111,7 +112,7 @@ def _column_of(facts: Mapping[str, str]) -> Column | tuple[str, ...]:
         ends = {"low": float(facts["low"]), "high": float(facts["high"])}
     return Column(
         facts["name"], kind, facts["unit"], **ends,
-        breaks=breaks if kind == "quantiles" else (), levels=levels if kind == "category" else (),
+        breaks=breaks if kind in ("number", "log", "quantiles") else (), levels=levels if kind == "category" else (),
         rest=facts["rest"] if kind == "category" else "",
         missing={"": "refuse", "no": "refuse", "yes": "indicator", "allowed": "indicator"}.get(missing, missing),
     )  # fmt: skip
@@ -134,8 +135,9 @@ def schema_of_rows(
     rest, so that the draft reveals as little about single rows as possible; it is marked `from_rows` and refused under
     ε all the same. Positive columns that are skewed to the right become logarithmic. Identifiers and constants are left
     out. Columns in which values are missing get an indicator; in others a value that is missing later becomes the neutral
-    one. Rows `beside` those decide with them what kind a column is and whether values are missing, but neither ranges nor
-    levels.
+    one. Numbers get breaks, which are rounded quantiles, and the schema says roughly how many rows there are: a recipe's
+    [basis] follows from both. Rows `beside` those decide with them what kind a column is and whether values are missing, but
+    neither ranges nor levels.
 
     Guarantees
     ----------
@@ -166,7 +168,9 @@ def schema_of_rows(
     if not out:
         reasons = "; ".join(f"{n!r}: {why}" for n, why in left_out[:5]) or "there is none beside the labels"
         raise DatasetError(f"no column could be drafted: {reasons}.")
-    return Schema(Table(tuple(out), label, from_rows=True), _classes(columns[label] if label else ()), tuple(left_out))
+    rows = len(next(iter(columns.values())))
+    table = Table(tuple(out), label, from_rows=True, site_rows=rows - rows % 10 ** max(0, len(str(rows)) - 2))
+    return Schema(table, _classes(columns[label] if label else ()), tuple(left_out))
 
 
 def _classes(labels: Sequence[Any]) -> tuple[str, ...]:
@@ -193,7 +197,7 @@ def _draft(name: str, texts: list[str], rare: int, beside: set[str]) -> Column |
     if len(counts) == len(present) and not is_real and is_called_like_an_identifier(name):
         return IDENTIFIER
     if numbers is not None:
-        return _draft_number(name, numbers, missing)
+        return _draft_number(name, numbers, missing, rare)
     if {text.lower() for text in kinds} <= {*YES, *NO}:
         return Column(name, "yes/no", missing=missing)
     levels = tuple(sorted(text for text, count in counts.items() if count >= rare and is_name(text)))
@@ -204,16 +208,17 @@ def _draft(name: str, texts: list[str], rare: int, beside: set[str]) -> Column |
     return Column(name, "category", levels=levels, missing=missing, rest=REST if len(levels) < len(counts) else "")
 
 
-def _draft_number(name: str, numbers: list[float], missing: str) -> Column | str:
+def _draft_number(name: str, numbers: list[float], missing: str, rare: int) -> Column | str:
     least, most = min(numbers), max(numbers)
     if least == most:
         return "all values are the same"
     if not 1.0 / WIDEST < most - least < WIDEST:
         return f"its values go from {least:g} to {most:g}, too wide or too narrow for a range; give them another unit"
     low, high = round_outwards(least, most)
-    if _is_logarithmic(numbers):
-        return Column(name, "log", low=_first_digit(least), high=high, missing=missing)
-    return Column(name, "number", low=low, high=high, missing=missing)
+    is_log = _is_logarithmic(numbers)
+    low = _first_digit(least) if is_log else low
+    breaks = draft_breaks(numbers, low, high, rare=rare, is_log=is_log)
+    return Column(name, "log" if is_log else "number", low=low, high=high, breaks=breaks, missing=missing)
 
 
 def is_called_like_an_identifier(name: str) -> bool:

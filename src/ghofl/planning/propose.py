@@ -12,7 +12,7 @@ import numpy as np
 from ghofl.errors import RecipeError
 from ghofl.heads.best import best_head
 from ghofl.moments import Layout
-from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch
+from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Table, usual_basis
 from ghofl.recipe.options import SITE_ROWS
 from ghofl.secure import Ring, RingError
 
@@ -92,8 +92,27 @@ def propose(
             f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}; raise --budget."
         )
     _, size, recipe = max(within, key=lambda candidate: candidate[:2])
+    return _proposal(recipe, int(-size), budget, rows, secure)
+
+
+def propose_basis(
+    budget: int, classes: tuple[str, ...], table: Table, bits: int, *, seed: int = 0, secure: bool = False
+) -> Proposal | None:
+    """The recipe with the usual hinges and cosines of a table's columns, which linear heads of one B make the most of.
+
+    None where the schema has no breaks, or does not say that sites have rows for them, or the message is over `budget`.
+    """
+    basis = usual_basis(table, seed)
+    if basis is None:
+        return None
+    recipe = Recipe(classes, table.encoder, ("B",), grid=Grid(bits=bits), table=table, basis=basis)
+    assert table.site_rows is not None
+    size = (_masked_bytes if secure else _bytes)(recipe, table.site_rows)
+    return _proposal(recipe, int(size), budget, table.site_rows, secure) if size <= budget else None
+
+
+def _proposal(recipe: Recipe, bytes_: int, budget: int, rows: int, secure: bool) -> Proposal:
     head = best_head(Layout.of(recipe), recipe)
-    bytes_ = int(-size)
     sent = "in a secure round" if secure else f"for a site of {rows:,} rows of all classes"
     why = f"head {head.spec} from enough rows ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
     return Proposal(recipe, bytes_, why)

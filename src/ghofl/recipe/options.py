@@ -128,7 +128,10 @@ budget may choose 6).
         None, "Bytes per message, e.g. 5000000 or 5MB: choose what sites send and the space with the best expected accuracy",
         between=(1, 2**62), is_common=True, auto=f"{DEFAULT_BUDGET // 10**6} MB, where nothing else says what sites send",
     )  # fmt: skip
-    site_rows: int | None = option(None, "For a budget: rows per site", between=(1, MOST), auto=f"{SITE_ROWS:,}")
+    site_rows: int | None = option(
+        None, "Rows per site, for what a budget and a table's features may be", between=(1, MOST),
+        auto=f"{SITE_ROWS:,} for a budget, the schema's for a table",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         coerce(self, "", RecipeOptions)

@@ -19,6 +19,7 @@ from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name, shorten
 from ghofl.notebook import Printable, abbreviate
 from ghofl.recipe import toml
+from ghofl.recipe.basis import Basis
 from ghofl.recipe.schema import build, coerce, to_canonical, to_plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
@@ -40,7 +41,8 @@ class _Remembered:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Recipe(_Remembered, Printable):
-    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits,
+    table and basis.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
     ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class). B is the
@@ -71,6 +73,7 @@ class Recipe(_Remembered, Printable):
     privacy: Privacy = field(default_factory=Privacy)
     limits: Limits = field(default_factory=Limits)
     table: Table | None = None
+    basis: Basis | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "")
@@ -81,6 +84,8 @@ class Recipe(_Remembered, Printable):
         self._check_powers()
         if self.table is not None:
             check_table(self.table, self.encoder, self.privacy.epsilon is not None)
+        if self.basis is not None:
+            self.basis.check(self.table, self.encoder, self.transform, self.projection or self.lift)
 
     def _check_classes(self) -> None:
         _check(
@@ -166,7 +171,9 @@ class Recipe(_Remembered, Printable):
 
     @property
     def dim(self) -> int:
-        """The number of features after projection or lift."""
+        """The number of features after projection, lift or basis."""
+        if self.basis is not None and self.table is not None:
+            return self.encoder.dim + self.basis.width(self.table)
         space = self.projection or self.lift
         kept = self.encoder.dim if self.lift is not None and self.lift.keep else 0
         return self.encoder.dim if space is None else space.dim + kept

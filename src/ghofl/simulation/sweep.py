@@ -77,6 +77,8 @@ class Experiment:
     def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
         """The recipe of one run, and the options that it follows."""
         options = self.cohort.fill_in(replace(setting.options, seed=setting.seed), setting.clients)
+        if table is not None:
+            table = replace(table, site_rows=max(1, len(data.y_train) // setting.clients))
         return assembly_for(data, self.specs(options).values(), options, self.public, table), options
 
     def run(

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import HeadError
+from ghofl.heads.rules.averaged import Averaged
 from ghofl.heads.rules.base import Rule, check_arrays
 from ghofl.heads.rules.composed import SKETCH, Mapped, Standardised, Summed, key_of
 from ghofl.heads.rules.linear import Cosine, Diagonal, Factored, Linear
@@ -40,6 +41,8 @@ class _Reader:
     def read(self, form: Any, part: str, dim: int, depth: int) -> Rule:
         if isinstance(form, str) and form in LEAVES:
             return self._leaf(LEAVES[form], part, dim)
+        if form == Averaged.kind:
+            return self._averaged(part, dim)
         kind, *inner = form if isinstance(form, list) and form and depth else [None]
         if kind == Mapped.kind and len(inner) == 2 and inner[0] in (SKETCH, "basis"):
             return self._mapped(inner[0], inner[1], part, dim, depth)
@@ -51,6 +54,19 @@ class _Reader:
         found = self._claim(part, *(f.name for f in fields(kind)))
         check_arrays(kind, found, {"classes": self.classes, "dim": dim})
         return kind(**found)
+
+    def _averaged(self, part: str, dim: int) -> Rule:
+        """Both linear rules, whose arrays have the name of the rule in front, and the widths."""
+        rules = {}
+        for name in ("posterior", "regression"):
+            found = self._claim(part, *(f"{name}_{f.name}" for f in fields(Linear)))
+            found = {key.removeprefix(f"{name}_"): array for key, array in found.items()}
+            check_arrays(Linear, found, {"classes": self.classes, "dim": dim})
+            rules[name] = Linear(**found)
+        widths = self._claim(part, "widths").get("widths")
+        if widths is None or not _are_factors(widths, self.classes):
+            raise HeadError("it has no widths, and such a head has one positive number per class")
+        return Averaged(widths=widths, **rules)
 
     def _mapped(self, name: str, inner: Any, part: str, dim: int, depth: int) -> Rule:
         if name == SKETCH:
