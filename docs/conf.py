@@ -23,7 +23,8 @@ extensions = [
 ]
 exclude_patterns = ["figures", "_static"]
 html_theme = "furo"
-html_title = "ghofl"
+html_title = f"ghofl {release}"
+smartquotes = False  # they would turn the two hyphens of an option into a dash
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["ghofl.css"]

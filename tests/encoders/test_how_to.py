@@ -70,6 +70,7 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
 def test_seven_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, monkeypatch):
     """But for the first, which installs, and the last, which does not end."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for site in ("north", "south", "east"):
         _photos(tmp_path / site)
     walk = blocks(PAGE, "sh", "Seven commands from a clone to a service")[0].splitlines()
@@ -80,12 +81,17 @@ def test_seven_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path,
     lines = [walk[1], *(command.replace("$site", site) for site in sites.split()), *walk[3:-1]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of few rows and of a network with random weights
-        run_lines(
-            # Rows of random weights have entries of other sizes.
-            line.replace("--scale 20", "--scale 2000").replace("v2 ", f"v2 --weights {checkpoint} ")
-            for line in lines
-        )
+        scale = _scale_of(checkpoint)
+        run_lines(line.replace("--scale 20", scale).replace("v2 ", f"v2 --weights {checkpoint} ") for line in lines)
     assert Exported.load("photos.onnx").predict([np.zeros((50, 40, 3), np.uint8)]).label[0] in ("cat", "dog")
+
+
+def _scale_of(checkpoint: Path) -> str:
+    """The scale for rows of random weights, which are other than those of trained ones."""
+    network = ("--encoder", "torchvision:mobilenet_v2", "--weights", checkpoint)
+    ghofl("embed", *network, "--data", "north", "-o", "x.npz")
+    ghofl("recipe", "x.toml", "--embeddings", "x.npz", "--statistics", "B")
+    return f"--scale {Recipe.load('x.toml').grid.scale}"
 
 
 def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
