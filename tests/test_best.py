@@ -11,8 +11,8 @@ from ghofl.evaluation import Confusion, expected_calibration_error
 from ghofl.evaluation.selection import Report, best_of
 from ghofl.heads.best import best_head
 from ghofl.heads.calibration import fit_temperature
+from ghofl.outbox import Embedded, count
 from ghofl.planning.propose import propose
-from ghofl.site.outgoing import Embedded, count
 
 CLASSES = tuple(map(str, range(20)))
 
