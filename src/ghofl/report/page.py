@@ -125,7 +125,7 @@ def _classes(findings: Findings) -> str:
         columns += ("rows judged", "recall, %", "precision, %")
         note = f"Judged with {findings.judged.head}."
         if len(findings.classes) > MOST_CELLS:
-            note += f" With more than {MOST_CELLS} classes the matrix is not drawn; the download has it."
+            note += f" With more than {MOST_CELLS} classes the matrix is not drawn. The download has it, so this file is large."
     return _table("Classes", columns, rows, note)
 
 
@@ -170,7 +170,7 @@ def _short(toml: str, most: int = 20_000) -> str:
 
 def _json(value: Any) -> str:
     """JSON in which no text can close the script element."""
-    raw = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    raw = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return raw.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
