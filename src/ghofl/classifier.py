@@ -111,11 +111,11 @@ class Classifier(Shown):
         belong to none of the classes.
         """
         spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
-        spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
         check_statistics(spec, total)
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = Gaussians.of_total(total, features)
+        spec = spec.choose(total.moments.layout, total.recipe, gaussians)
         head, record = HEADS[spec.name], spec.record
         rule = head.fit(gaussians, record)
         _check_scores(rule, gaussians, spec)
