@@ -90,18 +90,13 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     body, gate = _body_of(model, limits), threading.BoundedSemaphore(cores())
     app.router.route_class = _route(_parser(model, limits, gate))
 
-    def predict_part(samples: Sequence[Any]) -> Predictions:
-        # A large image takes much memory until it is resized.
-        with gate if model.kind == "image" else nullcontext():
-            return model.predict(samples)
-
     @app.post("/predict", responses={413: {"description": "The body is too large."}})
     def predict(samples: body) -> Answer:  # type: ignore[valid-type]
         """Labels and probabilities of samples."""
         given = getattr(samples, plural)
         try:
             parts = _images(given, limits.pixels) if model.kind == "image" else [given]
-            found = [one for part in parts for one in _predictions(predict_part(part), limit)]
+            found = [one for part in parts for one in _predictions(_predicted(model, part, gate), limit)]
         except SampleError as error:
             raise HTTPException(422, str(error)) from None
         return Answer(classes=list(model.classes), predictions=found, novelty_threshold=limit)
@@ -249,6 +244,12 @@ class _Images(Sequence[Any]):
             return _Images(self._files[where])
         name, data = self._files[where]
         return decode(data, name, MOST_PIXELS)
+
+
+def _predicted(model: Exported, samples: Sequence[Any], gate: threading.BoundedSemaphore) -> Predictions:
+    """Predictions, of images behind the gate: a large one takes much memory until it is resized."""
+    with gate if model.kind == "image" else nullcontext():
+        return model.predict(samples)
 
 
 def _predictions(found: Predictions, limit: float | None) -> list[Prediction]:
