@@ -41,7 +41,7 @@ def test_the_walk_throughs_of_embedding_and_photos_run_line_by_line(
     (tmp_path / "photos-with-a-broken-one" / "dog" / "broken.png").write_bytes(b"broken")
     (tmp_path / "letters.csv").write_text("text,label\nthe cat sat,cat\na dog ran,dog\n")
     lines = lines_of(PAGE, "Embed once, use often")
-    assert len(lines) == 15
+    assert len(lines) == 16
     for line in lines:
         command, _, refusal = line.partition("# refused: ")
         said = ghofl(*shlex.split(command)[1:], code=2 if refusal else 0) + capsys.readouterr().err
