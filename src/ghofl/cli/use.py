@@ -11,12 +11,14 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
+from ghofl.evaluation.leave_out import assign_folds
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.samples import rows_for
 
 BLOCK = 2048
@@ -45,14 +47,15 @@ EmbeddingsFile = Annotated[
 
 
 def evaluate(
-    head: HeadFile,
+    head: Annotated[Path, typer.Argument(help="A head written by 'ghofl head', or with --leave-out a total.")],
     embeddings: EmbeddingsFile,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     site_file: Annotated[
         Path | None,
         typer.Option(
-            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it."
+            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it. With "
+            "--leave-out: its ledger says which rows were sent, for totals of secure rounds."
         ),
     ] = None,
     labels_are_numbers: LabelsAreNumbers = False,
@@ -63,16 +66,41 @@ def evaluate(
         bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
+    leave_out: Annotated[
+        int | None,
+        typer.Option(
+            metavar="FOLDS", help="With a total and the rows this site sent: predict each row without its fold."
+        ),
+    ] = None,
+    heads: Annotated[
+        str, typer.Option(help="With --leave-out: heads, separated by commas.", autocompletion=complete_heads)
+    ] = DEFAULT_HEAD,
+    person: Annotated[
+        str, typer.Option(help="With --leave-out: the column that says who a row is about; a fold has all of a person.")
+    ] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Compare a head's predictions with labels.
 
+    With --leave-out, heads of a total are judged on the rows that this site sent: every row is predicted by a head fitted
+    to everything but its fold. Nothing leaves the site.
+
     Example: ghofl evaluate lda.safetensors test.npz
     """
+    console.check_outputs(json, force, plot)
+    if leave_out is not None:
+        if tally or site or plot or priors or threshold:
+            raise typer.BadParameter(
+                "--tally, --site, --plot, --priors and --threshold are for a head, not --leave-out."
+            )
+        from ghofl.cli.own import own_rows, show_leave_out
+
+        found, own, persons = own_rows(head, embeddings, split, label_column, labels_are_numbers, person, site_file)
+        show_leave_out(found, own, assign_folds(own.y, leave_out, persons), heads, json)
+        return
     if site_file is not None and json is None:
         raise typer.BadParameter("--site-file is about the report that leaves; say with --json where to write it.")
-    console.check_outputs(json, force, plot)
     classifier = adjust(load_head(head), priors, threshold)
     rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
     if not len(rows.x):
