@@ -18,7 +18,7 @@ from ghofl.wire.envelope import seal
 
 COMMANDS = [
     "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
-    "evaluate", "select", "calibrate", "predict", "export", "serve", "report", "simulate", "inspect", "audit", "keeper",
+    "evaluate", "select", "calibrate", "predict", "personal", "export", "serve", "report", "simulate", "inspect", "audit", "keeper",
 ]  # fmt: skip
 
 

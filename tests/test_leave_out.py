@@ -197,11 +197,12 @@ def test_bad_input_is_one_sentence(arguments, said, rng):
 
 def test_the_walk_through_at_a_hospital_runs_line_by_line(tmp_path, monkeypatch, rng):
     monkeypatch.chdir(tmp_path)
-    for name, rows in (("north", 120), ("south", 60)):
+    for name, rows in (("north", 120), ("south", 60), ("new", 40)):
         y = rng.integers(3, size=rows)
         np.savez(
             f"{name}.npz", x=rng.normal(size=(rows, 64)) + 2.0 * np.eye(3, 64)[y], y=np.array(["cat", "dog", "bird"])[y]
         )
+    np.savez("bare.npz", x=np.load("new.npz")["x"])
     run_lines(lines_of(DOCS / "how-to-own-rows.md"))
 
 

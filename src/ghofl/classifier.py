@@ -10,6 +10,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
+from ghofl import files
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
@@ -17,7 +18,6 @@ from ghofl.errors import (
     EmptyClassWarning,
     HeadError,
     MessageError,
-    MissingStatisticError,
     RecipeError,
 )
 from ghofl.features import Features
@@ -45,6 +45,11 @@ MAX_HEADER = 256 * 2**20
 TRIED = 8  # class means that a new head is tested on
 NAMED = 5  # empty classes that a warning names
 
+PERSONAL = (
+    "This head is personal: it was fitted to one site's own rows ({}), describes them, and promises no epsilon. Keep it at "
+    "that site."
+)
+
 Warn = Callable[[Warning], None]
 
 
@@ -64,7 +69,8 @@ class Classifier(Shown):
     The prediction is the most probable class, unless thresholds say otherwise. ``Classifier.load`` after ``save`` gives
     the same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a
     total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
-    and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. Two
+    and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. What
+    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. Two
     classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
@@ -89,6 +95,7 @@ class Classifier(Shown):
     calibration: Calibration = field(default_factory=Calibration)
     thresholds: dict[str, float] = field(default_factory=dict)
     novelty_rule: Novelty | None = None
+    personal: str = ""
     _features: Features | None = field(default=None, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
@@ -101,6 +108,7 @@ class Classifier(Shown):
         warn: Warn = _warn,
         dispersion: float | None = None,
         novelty: bool = True,
+        adapt: Callable[[Gaussians], Gaussians] | None = None,
     ) -> "Classifier":
         """The classifier of a total, with the head that `spec` names.
 
@@ -108,14 +116,14 @@ class Classifier(Shown):
         from the dimension (`ghofl.heads.calibration`). `warn` is called with a warning about classes that no site has
         (`EmptyClassWarning`) or probabilities that cannot be calibrated (`CalibrationWarning`); by default Python shows
         them. Without `novelty`, which takes seconds in a thousand dimensions, the classifier cannot recognise rows that
-        belong to none of the classes.
+        belong to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
         """
         spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
         spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
-        check_statistics(spec, total)
+        spec.check(total.moments.layout, total.recipe)
         total = total.for_heads()
         features = Features.of(total.recipe)
-        gaussians = Gaussians.of_total(total, features)
+        gaussians = (adapt or (lambda same: same))(Gaussians.of_total(total, features))
         head, record = HEADS[spec.name], spec.record
         rule = head.fit(gaussians, record)
         _check_scores(rule, gaussians, spec)
@@ -129,7 +137,7 @@ class Classifier(Shown):
         sites, rows = len(total.roster), total.moments.rows
         return cls(
             total.recipe, head, rule, spec.options, sites, rows, total.guarantee, revealed, calibration,
-            {}, Novelty.of(gaussians) if novelty else None, features,
+            {}, Novelty.of(gaussians) if novelty else None, _features=features,
         )  # fmt: skip
 
     @property
@@ -210,6 +218,11 @@ class Classifier(Shown):
     def _values(self, rows: Data) -> Float[np.ndarray, "n features"]:
         return self.features.values(embeddings_of(rows, self.recipe.table))
 
+    @property
+    def warning(self) -> str:
+        """What to know before a personal head is given to anybody; empty for any other."""
+        return PERSONAL.format(self.personal) if self.personal else ""
+
     def _facts(self) -> dict[str, object]:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return {
@@ -217,6 +230,7 @@ class Classifier(Shown):
             "classes": some(self.recipe.classes),
             "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
+            **({"personal": self.personal} if self.personal else {}),
             "temperature": f"{self.temperature:.3g}",
             "recipe": f"{self.recipe.fingerprint[:12]}…",
         }
@@ -249,6 +263,7 @@ class Classifier(Shown):
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
             **({"thresholds": self.thresholds} if self.thresholds else {}),
+            **({"personal": self.personal} if self.personal else {}),
         }  # fmt: skip
 
     @classmethod
@@ -272,14 +287,18 @@ class Classifier(Shown):
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
             raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
-        guarantee = guarantee_in(header, recipe)
+        guarantee, personal = guarantee_in(header, recipe), shown(header.get("personal", ""), 300)
+        if personal and guarantee is not None:
+            raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
         return cls(
-            recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty
+            recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty,
+            personal,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
-        """Write the classifier to a file, a piece at a time where it is larger than memory."""
-        write_sealed(path, {name: Streamed.of(a) for name, a in self._arrays().items()}, self._header())
+        """Write the classifier to a file, a piece at a time where it is larger than memory; a personal one for its owner."""
+        mode = files.PRIVATE if self.personal else 0o666
+        write_sealed(path, {name: Streamed.of(a) for name, a in self._arrays().items()}, self._header(), mode)
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":
@@ -319,15 +338,3 @@ def _never_predicted(names: list[str], is_noisy: bool) -> str:
     have = "class has" if len(names) == 1 else "classes have"
     where = "left after noise" if is_noisy else "in the total"
     return f"{len(names)} {have} no row {where} and will never be predicted: {shown}."
-
-
-def check_statistics(spec: HeadSpec, total: Total) -> None:
-    """Raise `MissingStatisticError` unless the total holds what the head needs."""
-    layout, recipe = total.moments.layout, total.recipe
-    if not spec.is_possible(layout, recipe):
-        wish = " and ".join("a [sketch] section" if s == "Z" else f"statistics = ['{s}']" for s in spec.needs[0])
-        possible = [name for name in HEADS if HeadSpec(name).is_possible(layout, recipe)]
-        raise MissingStatisticError(
-            f"head {spec.name!r} needs {wish} in the recipe, and this total holds {', '.join(layout.shapes)}. "
-            f"Possible from it: {', '.join(possible)}."
-        )

@@ -44,11 +44,14 @@ def export(
         compared = {"same_labels": same, "largest_probability_difference": apart}
     model = alone if encoder is None else export_with_encoder(classifier, encoder)
     data = model.SerializeToString()
-    files.write(output, data)
+    mode = [files.PRIVATE] if classifier.personal else []
+    files.write(output, data, *mode)
     if card is not None:
-        files.write(card, model_card(classifier, name=output.stem))
+        files.write(card, model_card(classifier, name=output.stem), *mode)
     inputs, outputs = ([given.name for given in side] for side in (model.graph.input, model.graph.output))
     sentence = f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}."
+    if classifier.personal:
+        console.tell("Warning", classifier.warning)
     if compared:
         sentence += (
             f" On {embeddings}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "

@@ -1,29 +1,47 @@
-"""What a site does with its own rows and the total they are in: leave-out."""
+"""What a site does with its own rows and a total: `evaluate --leave-out` and `personal`."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 from rich.table import Table
 
+from ghofl.classifier import Classifier
 from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
+from ghofl.cli.use import EmbeddingsFile, named_numbers
 from ghofl.errors import RosterError
 from ghofl.evaluation.confusion import interval_text
-from ghofl.evaluation.leave_out import LeftOut, OwnRows, leave_out
-from ghofl.heads.spec import HeadSpec
+from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, leave_out
+from ghofl.heads.decision import priors_of
+from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.personal.alignment import ASSUMED, aligned_head
+from ghofl.personal.choice import Personal, personal_head
 from ghofl.recipe import Recipe
+from ghofl.samples import check_encoder, rows_for
 from ghofl.wire.total import Total
 
 NOT_LEFT_OUT = "What the recipe learned from rows beforehand, such as its grid or a schema's breaks, is not left out."
 
 
-def show_leave_out(total: Total, own: OwnRows, fold: np.ndarray, heads: str, json: str | None) -> None:
-    """Judge heads of a total on the site's own rows, and print what was found."""
+def show_leave_out(
+    path: Path,
+    rows: Path,
+    site_file: Path | None,
+    folds: int,
+    heads: str,
+    json: str | None,
+    **how: Any,
+) -> None:
+    """Judge heads of a total on the site's own rows, and print what was found; `how` says how they are read."""
+    total = load_total(path)
+    x, y, persons = load(total.recipe, rows, **how)
+    own = own_rows(total, rows, x, y, site_file)
     with console.progress() as report:
-        found = leave_out(own, HeadSpec.parse_list(heads), fold, report)
-    folds = int(fold.max()) + 1
+        found = leave_out(own, HeadSpec.parse_list(heads), assign_folds(y, folds, persons), report)
     about = {"kind": "leave-out", "total_sha256": total.moments.sha256, "recipe": total.recipe.fingerprint}
-    result = {**about, "folds": folds, "rows": len(own.y), "heads": [one.to_dict() for one in found.values()]}
+    result = {**about, "folds": folds, "rows": len(y), "heads": [one.to_dict() for one in found.values()]}
     console.show({**result, "assumes": NOT_LEFT_OUT}, _table(found, folds), json, is_private=True)
     for name in next(iter(found.values())).unseen:
         console.tell("Warning", f"class {name!r} has no rows outside of a fold; its rows there count as errors.")
@@ -31,26 +49,141 @@ def show_leave_out(total: Total, own: OwnRows, fold: np.ndarray, heads: str, jso
         console.out.print(NOT_LEFT_OUT, soft_wrap=True)
 
 
+def personal(
+    total: Annotated[Path, typer.Argument(help="The total: exact, or with --new-site any.")],
+    embeddings: EmbeddingsFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
+    head: Annotated[
+        str, typer.Option(help="Which head, as in 'ghofl head'.", autocompletion=complete_heads)
+    ] = DEFAULT_HEAD,
+    mix: Annotated[
+        str,
+        typer.Option(
+            metavar="MIX",
+            help="How common classes are where the head will be used: 'own' (as among these rows), 'total', 'uniform', "
+            "a=0.9,b=0.1, or a JSON file of such numbers.",
+        ),
+    ] = "own",
+    new_site: Annotated[
+        bool, typer.Option("--new-site", help="These rows are not in the total: this site never sent anything.")
+    ] = False,
+    unlabelled: Annotated[
+        bool,
+        typer.Option("--unlabelled", help="Of a new site: rows without labels, in which classes have shares --mix."),
+    ] = False,
+    folds: Annotated[
+        int, typer.Option("--leave-out", metavar="FOLDS", help="Folds by which the head is chosen.")
+    ] = FOLDS,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
+    labels_are_numbers: LabelsAreNumbers = False,
+    person: Annotated[
+        str, typer.Option(help="The column that says who a row is about; a fold has all rows of a person.")
+    ] = "",
+    site_file: Annotated[
+        Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
+    ] = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At a site: make a head for this site alone, from a total and the site's own rows. Nothing leaves the site.
+
+    Own priors, means, covariance and offset are each tried by exact leave-out on these rows; the head of the total is kept
+    unless another one is clearly better. The file describes this site's rows: it is for the site alone, and promises no epsilon.
+
+    Example: ghofl personal total.ghofl north.npz -o own.safetensors
+    """
+    console.check_outputs(json, force, output)
+    found = load_total(total)
+    shares, spec = _mix(mix, found), HeadSpec.parse(head)
+    if unlabelled:
+        made, result, said = _align(found, embeddings, split, spec, shares)
+    else:
+        x, y, persons = load(found.recipe, embeddings, split, label_column, labels_are_numbers, person)
+        own = own_rows(found, embeddings, x, y, site_file, new_site)
+        with console.progress() as report:
+            choice = personal_head(own, spec, assign_folds(y, folds, persons), shares, report)
+        made, said = choice.classifier, _said(choice)
+        result = {
+            "why": choice.why,
+            "rows": len(y),
+            "shared": choice.shared.to_dict(),
+            "chosen": choice.chosen.to_dict(),
+        }
+        result["tried"] = [one.to_dict() for one in choice.tried]
+    made.save(output)
+    console.say(
+        {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result},
+        f"Wrote {output}: {made.head.name}, {said} {made.warning}",
+        json,
+        is_private=True,
+    )
+
+
+def _said(choice: Personal) -> str:
+    """The figures of a choice, in words."""
+    shared, chosen = choice.shared, choice.chosen
+    figures = (
+        ("accuracy on the own mix", shared.own_accuracy, chosen.own_accuracy),
+        ("mean over classes", shared.balanced_accuracy, chosen.balanced_accuracy),
+    )
+    text = ", ".join(f"{name} {100 * a:.1f} → {100 * b:.1f} %" for name, a, b in figures)
+    loss = f"log loss {shared.log_loss:.4f} → {chosen.log_loss:.4f}"
+    return f"changed: {chosen.adaptation}; {choice.why}. By leave-out, head of the total → this one: {text}, {loss}."
+
+
+def _mix(text: str, total: Total) -> np.ndarray | None:
+    """The shares that --mix states; None for those of the site's own rows."""
+    if text == "own":
+        return None
+    if text == "total":
+        return np.maximum(total.moments.counts, 0).astype(np.float64)
+    shares = priors_of(text if text == "uniform" else named_numbers(text, "--mix"), total.recipe.classes)
+    if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
+        raise typer.BadParameter(f"--mix {text} is not one number per class, none below 0 and one above.")
+    return shares
+
+
+def _align(
+    total: Total, rows: Path, split: str, spec: HeadSpec, shares: np.ndarray | None
+) -> tuple[Classifier, dict[str, Any], str]:
+    if shares is None:
+        raise typer.BadParameter(
+            "rows without labels do not tell how common classes are: state it with --mix, e.g. --mix total if it is as in the "
+            "total."
+        )
+    found = rows_for(total.recipe, rows, split, labelled=False)
+    check_encoder(found.encoder, total.recipe, rows)
+    return aligned_head(total, spec, found.x, shares), {"rows": len(found.x), "assumes": ASSUMED}, ASSUMED
+
+
 def own_rows(
-    total: Path, rows: Path, split: str, label: str, labels_are_numbers: bool, person: str, site_file: Path | None
-) -> tuple[Total, OwnRows, np.ndarray | None]:
-    """A total, the rows that a site sent into it, and who they are about where a column says so."""
-    with console.errors_about(total):
-        found = Total.load(total)
-    x, y, persons = load(found.recipe, rows, split, label, labels_are_numbers, person)
-    site = "" if site_file is None else _site_that_sent(site_file, found.recipe, x, y)
-    with console.errors_about(rows):
-        return found, OwnRows.of(found, x, y, site), persons
+    total: Total, path: Path, x: np.ndarray, y: np.ndarray, site_file: Path | None, is_new: bool = False
+) -> OwnRows:
+    """Labelled rows beside the total that they are in, or for a new site are not in."""
+    if is_new and site_file is not None:
+        raise typer.BadParameter(
+            "--new-site says that these rows were never sent, and --site-file which were; give one."
+        )
+    site = "" if site_file is None else _site_that_sent(site_file, total.recipe, x, y)
+    with console.errors_about(path):
+        return OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
+
+
+def load_total(path: Path) -> Total:
+    """The total in a file; errors name the file."""
+    with console.errors_about(path):
+        return Total.load(path)
 
 
 def load(
-    recipe: Recipe, rows: Path, split: str, label: str, labels_are_numbers: bool, person: str
+    recipe: Recipe, rows: Path, split: str, label_column: str, labels_are_numbers: bool, person: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Labelled rows of a file that the recipe's encoder made, and who they are about where a column says so."""
     from ghofl.site.persons import first_rows, load_persons
     from ghofl.site.rows import load_embedded
 
-    found = load_embedded(recipe, rows, split, label=label, labels_are_numbers=labels_are_numbers)
+    found = load_embedded(recipe, rows, split, label=label_column, labels_are_numbers=labels_are_numbers)
     if not person:
         return found.x, found.y, None
     persons = load_persons(str(rows), person, split, len(found.x))

@@ -45,6 +45,7 @@ def report(
         raise typer.BadParameter("--head is judged on labelled rows; give --embeddings too.")
     with console.errors_about(run):
         total, promise = load_used_total(run) if run.is_dir() else (Total.load(run), "")
+    is_private = not total.is_released  # exact figures, as in the exact total
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
@@ -56,9 +57,11 @@ def report(
                 f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels."
             )
         y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
-        findings = findings.judge_heads([Classifier.load(path) for path in heads or ()], loaded.x, y)
+        judged = [Classifier.load(path) for path in heads or ()]
+        is_private = is_private or any(one.personal for one in judged)
+        findings = findings.judge_heads(judged, loaded.x, y)
     text = page(findings)
-    files.write(output, text, *([] if total.is_released else [files.PRIVATE]))  # exact figures, as in the exact total
+    files.write(output, text, *([files.PRIVATE] if is_private else []))
     console.say(
         {
             "file": str(output),
@@ -68,7 +71,7 @@ def report(
         },
         f"Wrote {output}: open it in a browser; it needs no network.",
         json,
-        is_private=not total.is_released,
+        is_private=is_private,
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
+from ghofl.names import shown
 
 CONNECTIONS = 128  # open at once, most of them idle
 
@@ -51,10 +52,13 @@ def serve(
 
     import uvicorn  # isort: skip
 
+    from ghofl.classifier import PERSONAL
     from ghofl.export.connections import connections
     from ghofl.export.exported import Exported
 
     exported = Exported.load(model)
+    if exported.about.get("personal"):
+        console.tell("Warning", PERSONAL.format(shown(exported.about["personal"], 300)))
     app = service(exported, reject, ServiceLimits(max_samples, limit, max_pixels, at_once))
     try:
         listening = socket.create_server((host, port))

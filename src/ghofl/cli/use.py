@@ -15,7 +15,6 @@ from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
 from ghofl.errors import EmbeddingsError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
-from ghofl.evaluation.leave_out import assign_folds
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
 from ghofl.heads.spec import DEFAULT_HEAD
@@ -94,10 +93,10 @@ def evaluate(
             raise typer.BadParameter(
                 "--tally, --site, --plot, --priors and --threshold are for a head, not --leave-out."
             )
-        from ghofl.cli.own import own_rows, show_leave_out
+        from ghofl.cli.own import show_leave_out
 
-        found, own, persons = own_rows(head, embeddings, split, label_column, labels_are_numbers, person, site_file)
-        show_leave_out(found, own, assign_folds(own.y, leave_out, persons), heads, json)
+        how = {"split": split, "label_column": label_column, "labels_are_numbers": labels_are_numbers, "person": person}
+        show_leave_out(head, embeddings, site_file, leave_out, heads, json, **how)
         return
     if site_file is not None and json is None:
         raise typer.BadParameter("--site-file is about the report that leaves; say with --json where to write it.")
@@ -197,14 +196,14 @@ def calibrate(
 def adjust(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
     """The classifier with the priors and thresholds of the command line."""
     if priors is not None:
-        classifier = classifier.with_priors(priors if priors == "uniform" else _named_numbers(priors, "--priors"))
+        classifier = classifier.with_priors(priors if priors == "uniform" else named_numbers(priors, "--priors"))
     if thresholds:
-        pairs = [pair for text in thresholds for pair in _named_numbers(text, "--threshold").items()]
+        pairs = [pair for text in thresholds for pair in named_numbers(text, "--threshold").items()]
         classifier = classifier.with_thresholds(dict(pairs))
     return classifier
 
 
-def _named_numbers(text: str, option: str) -> dict[str, float]:
+def named_numbers(text: str, option: str) -> dict[str, float]:
     """NAME=NUMBER pairs separated by commas, or the JSON object in a file."""
     path = Path(text)
     if "=" not in text and path.is_file():

@@ -197,7 +197,7 @@ def leave_out(
             progress("folds", done, int(fold.max()) + 1)
         unseen |= set(np.unique(own.y[out])[total.moments.counts[np.unique(own.y[out])] == 0].tolist())
         for name, spec in heads.items():
-            classifier = Classifier.fit(total, spec, _ignore, novelty=False)
+            classifier = Classifier.fit(total, spec, ignore, novelty=False)
             probabilities, predicted = found[name]
             probabilities[out] = classifier.predict_proba(own.x[out])
             predicted[out] = classifier.decide(probabilities[out])
@@ -215,7 +215,7 @@ def cross_validate(
     return leave_out(own, {head: HeadSpec.parse(head)}, assign_folds(y, folds))[head]
 
 
-def _ignore(_: Warning) -> None:
+def ignore(_: Warning) -> None:
     """Classes that a fold empties are listed with the result."""
 
 

@@ -40,7 +40,7 @@ def model_card(classifier: Classifier, metrics: Mapping[str, float] | None = Non
         "",
         "## Privacy",
         "",
-        guarantee + (f" {_plain(classifier.revealed, 1000)}" if classifier.revealed else ""),
+        " ".join([guarantee, *(_plain(text, 1000) for text in (classifier.revealed, classifier.warning) if text)]),
         "",
         "## Limits",
         "",
