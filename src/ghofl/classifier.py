@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ghofl.errors import (
 from ghofl.features import Features
 from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
+from ghofl.gaussians.site_effects import EFFECTS, SiteEffects
 from ghofl.heads import HEADS, Head, Rule
 from ghofl.heads.calibration import Calibration, calibrate
 from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
@@ -53,7 +55,8 @@ PERSONAL = (
 Warn = Callable[[Warning], None]
 
 
-def _warn(warning: Warning) -> None:
+def show_warning(warning: Warning) -> None:
+    """Let Python show a warning."""
     warnings.warn(warning, stacklevel=3)  # the line that asked for the fit
 
 
@@ -70,7 +73,8 @@ class Classifier(Shown):
     the same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a
     total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
     and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. What
-    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. Two
+    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. With
+    `site_effects` in it, a site can move it by an offset of its own. Two
     classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
@@ -96,6 +100,7 @@ class Classifier(Shown):
     thresholds: dict[str, float] = field(default_factory=dict)
     novelty_rule: Novelty | None = None
     personal: str = ""
+    site_effects: SiteEffects | None = None
     _features: Features | None = field(default=None, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
@@ -105,7 +110,7 @@ class Classifier(Shown):
         cls,
         total: Total,
         spec: str | HeadSpec = "best",
-        warn: Warn = _warn,
+        warn: Warn = show_warning,
         dispersion: float | None = None,
         novelty: bool = True,
         adapt: Callable[[Gaussians], Gaussians] | None = None,
@@ -253,7 +258,8 @@ class Classifier(Shown):
         return seal(self._arrays(), self._header())
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return self.rule.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
+        more = (each.arrays() for each in (self.novelty_rule, self.site_effects) if each is not None)
+        return dict(chain(self.rule.arrays().items(), *(arrays.items() for arrays in more)))
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -276,9 +282,10 @@ class Classifier(Shown):
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
             arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
-            own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+            own = {name: array for name, array in arrays.items() if not name.startswith((PREFIX, EFFECTS))}
             rule = read_rule(header.get("rule"), own, len(recipe.classes), recipe.dim)
             novelty = Novelty.from_arrays(arrays, recipe.dim)
+            effects = SiteEffects.from_arrays(arrays, len(recipe.classes), recipe.dim)
             thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
         except (SafetensorError, RecipeError, HeadError) as error:
             why = shown(error, 300).rstrip(".")
@@ -292,7 +299,7 @@ class Classifier(Shown):
             raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
         return cls(
             recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty,
-            personal,
+            personal, effects,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:

@@ -10,7 +10,7 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
-from ghofl.cli.use import EmbeddingsFile, named_numbers
+from ghofl.cli.use import EmbeddingsFile, load_head, named_numbers
 from ghofl.errors import RosterError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, leave_out
@@ -18,8 +18,10 @@ from ghofl.heads.decision import priors_of
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.personal.alignment import ASSUMED, aligned_head
 from ghofl.personal.choice import Personal, personal_head
+from ghofl.personal.offset import offset_head
 from ghofl.recipe import Recipe
 from ghofl.samples import check_encoder, rows_for
+from ghofl.wire.envelope import peek
 from ghofl.wire.total import Total
 
 NOT_LEFT_OUT = "What the recipe learned from rows beforehand, such as its grid or a schema's breaks, is not left out."
@@ -50,7 +52,9 @@ def show_leave_out(
 
 
 def personal(
-    total: Annotated[Path, typer.Argument(help="The total: exact, or with --new-site any.")],
+    total: Annotated[
+        Path, typer.Argument(help="The total: exact, or with --new-site any; or a head made with --site-effects.")
+    ],
     embeddings: EmbeddingsFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
     head: Annotated[
@@ -94,23 +98,20 @@ def personal(
     Example: ghofl personal total.ghofl north.npz -o own.safetensors
     """
     console.check_outputs(json, force, output)
-    found = load_total(total)
-    shares, spec = _mix(mix, found), HeadSpec.parse(head)
-    if unlabelled:
-        made, result, said = _align(found, embeddings, split, spec, shares)
+    how = {"split": split, "label_column": label_column, "labels_are_numbers": labels_are_numbers, "person": person}
+    if (peek(total) or {}).get("kind") == "head":
+        made, result, said = _move(total, embeddings, how)
     else:
-        x, y, persons = load(found.recipe, embeddings, split, label_column, labels_are_numbers, person)
-        own = own_rows(found, embeddings, x, y, site_file, new_site)
-        with console.progress() as report:
-            choice = personal_head(own, spec, assign_folds(y, folds, persons), shares, report)
-        made, said = choice.classifier, _said(choice)
-        result = {
-            "why": choice.why,
-            "rows": len(y),
-            "shared": choice.shared.to_dict(),
-            "chosen": choice.chosen.to_dict(),
-        }
-        result["tried"] = [one.to_dict() for one in choice.tried]
+        found, spec = load_total(total), HeadSpec.parse(head)
+        shares = _mix(mix, found)
+        if unlabelled:
+            made, result, said = _align(found, embeddings, split, spec, shares)
+        else:
+            x, y, persons = load(found.recipe, embeddings, **how)
+            own = own_rows(found, embeddings, x, y, site_file, new_site)
+            with console.progress() as report:
+                choice = personal_head(own, spec, assign_folds(y, folds, persons), shares, report)
+            made, said, result = choice.classifier, _said(choice), choice.to_dict()
     made.save(output)
     console.say(
         {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result},
@@ -118,6 +119,13 @@ def personal(
         json,
         is_private=True,
     )
+
+
+def _move(path: Path, rows: Path, how: dict[str, Any]) -> tuple[Classifier, dict[str, Any], str]:
+    """A head with site effects, moved by the own offset of this site."""
+    head = load_head(path)
+    x, y, _ = load(head.recipe, rows, **how)
+    return offset_head(head, x, y), {"rows": len(y)}, f"moved by the offset that {len(y):,} own rows predict."
 
 
 def _said(choice: Personal) -> str:

@@ -15,6 +15,7 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
 from ghofl.cli.diagnose import check_no_promise, find_misfits, report_quarantine
 from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
+from ghofl.heads.plugins import BEST
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
@@ -180,6 +181,14 @@ def head(
         ),
     ] = DEFAULT_HEAD,
     preset: Preset = "default",
+    site_effects: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MESSAGES",
+            help="Take out what each site adds to all of its rows, by all messages in the total: files, or a folder; may be "
+            "repeated. 'best' is then lda, and 'ghofl personal HEAD ROWS' adds a site's own offset.",
+        ),
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -188,18 +197,28 @@ def head(
     Example: ghofl head total.ghofl -o head.safetensors
     """
     console.check_outputs(json, force, output)
-    classifier = Classifier.fit(_load_total(total), HeadSpec.parse(head, preset))
+    spec, found = HeadSpec.parse(head, preset), _load_total(total)
+    classifier = _fit_mended(found, spec, site_effects) if site_effects else Classifier.fit(found, spec)
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
+    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
     console.say(
         {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
+        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
         + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
+
+
+def _fit_mended(total: Total, spec: HeadSpec, paths: Sequence[Path]) -> Classifier:
+    from ghofl.personal.offset import fit_without_site_effects
+
+    messages = (Message.load(path, total.recipe) for path in _files_in(paths))
+    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)
 
 
 def _load_total(path: Path) -> Total:

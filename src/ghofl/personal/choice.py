@@ -53,6 +53,12 @@ class Personal:
     chosen: Tried
     tried: tuple[Tried, ...] = field(repr=False)
     why: str
+    rows: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """What was found, as plain values."""
+        both = {"shared": self.shared.to_dict(), "chosen": self.chosen.to_dict()}
+        return {"why": self.why, "rows": self.rows, **both, "tried": [one.to_dict() for one in self.tried]}
 
 
 def personal_head(
@@ -92,7 +98,7 @@ def personal_head(
     (classifier,) = _classifiers(
         candidates[best : best + 1], own.total, own, np.ones(len(own.y), bool), spec, shares, True
     )
-    return Personal(_mark(classifier, tried[best]), tried[0], tried[best], tried, why)
+    return Personal(_mark(classifier, tried[best]), tried[0], tried[best], tried, why, len(own.y))
 
 
 def _candidates(own: OwnRows, is_own_mix: bool) -> Iterator[Adaptation]:
