@@ -29,9 +29,9 @@ from ghofl import Classifier, Message, Total, encoders
 from ghofl.classifier import HeadSpec
 from ghofl.encoders import Runtime
 from ghofl.features import Features
+from ghofl.outbox import Embedded, count
 from ghofl.samples import class_numbers, load_samples
 from ghofl.simulation.simulate import Dataset, recipe_for
-from ghofl.site.outgoing import Embedded, count
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")
 BATCH = {"cpu": 32, "cuda": 500}

@@ -16,11 +16,11 @@ import numpy as np
 
 from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
+from ghofl.outbox import Embedded, count
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect
 from ghofl.secure import Ring
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Cohort, Dataset, recipe_for
-from ghofl.site.outgoing import Embedded, count
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 DELTA = 1e-5

@@ -23,11 +23,11 @@ from ghofl_benchmarks import made
 
 from ghofl import HEADS, Features, Gaussians, HeadSpec, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
+from ghofl.outbox import Embedded, count
 from ghofl.planning.public import PublicRows, usual_public_length
 from ghofl.privacy import NoiseStream
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, recipe_for
-from ghofl.site.outgoing import Embedded, count
 
 PAIRS = {"cifar10": "cifar100", "cifar100": "cifar10", "banking77": "clinc150", "clinc150": "banking77"}
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

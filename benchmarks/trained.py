@@ -23,7 +23,7 @@ from ghofl.heads.fisher_mix import FisherMixOptions, fit_fisher_mix
 from ghofl.heads.proto_hyper import ProtoHyperOptions, fit_proto_hyper
 from ghofl.heads.ridge import fit_ridge
 from ghofl.heads.training import default_draws
-from ghofl.site.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 
 SEEDS = range(5)
 PAPER = {name: HEADS[name].Options.preset("paper") for name in ("fisher_mix", "proto_hyper")}

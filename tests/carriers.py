@@ -5,14 +5,14 @@ from pathlib import Path
 from unittest.mock import patch
 
 from ghofl import secure
+from ghofl.custody.site import Site
 from ghofl.errors import GhoflError
 from ghofl.federation.round import Options
 from ghofl.flower.server.federation import run
+from ghofl.keeper.answers import answer
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder
-from ghofl.site.answers import answer
-from ghofl.site.site import Site
 from ghofl.wire.total import Total
 from sites import InProcess, settings
 
@@ -118,7 +118,7 @@ class Files(Carrier):
             return twist(action, site.name, reply) or reply if twist else reply
 
         with patch("ghofl.mail.at_site.answer", twisted):
-            reply = answer_letter(action, query, site, site.memory())
+            reply = answer_letter(action, query, site, site.storage())
         path = self.folder / "came.letter"
         path.write_bytes(letters.to_bytes(reply))
         RoundFolder(self.folder).take([path])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ghofl import Classifier, Encoder, Grid, Recipe, Sketch, Total
-from ghofl.site.outgoing import Embedded, outgoing
+from ghofl.outbox import Embedded, outgoing
 
 DIM, CLASSES = 12, ("cat", "dog", "bird", "Füchse", "nobody has these")
 RECIPE = Recipe(CLASSES, Encoder(dim=DIM), ("S",), grid=Grid(bits=10, scale=40.0), sketch=Sketch(dim=5))

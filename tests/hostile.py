@@ -26,24 +26,23 @@ from safetensors.numpy import load, save
 import golden_files
 from exported_heads import RECIPE, classifier_of
 from ghofl import Classifier, Message, Recipe, Total, secure
+from ghofl.custody.site import Site
 from ghofl.encoders import Runtime, from_onnx
 from ghofl.errors import GhoflError
 from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
 from ghofl.federation.round import Options, Round
+from ghofl.outbox.site_rows import load_persons
 from ghofl.recipe import Privacy
 from ghofl.samples import row_blocks
 from ghofl.samples.anchor import load_anchor
 from ghofl.samples.loading import load_samples
 from ghofl.samples.rows import load_rows
 from ghofl.samples.tables import read_table
-from ghofl.secure import client, messages, server, wire
+from ghofl.secure import client, messages, node_keys, server, wire
 from ghofl.secure.rounds import Agreement, Participant
-from ghofl.site import binding
-from ghofl.site.letter import Letter
-from ghofl.site.persons import load_persons
-from ghofl.site.site import Site
 from ghofl.wire.envelope import seal
+from ghofl.wire.letter import Letter
 
 GOLDEN = Path(__file__).parent / "golden" / "schema-1"
 VALUES = [
@@ -259,10 +258,10 @@ def keys():
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
 
     def read(path: Path) -> object:
-        return binding.load_public_key(b"ecdsa-sha2-nistp384 " + base64.b64encode(path.read_bytes()), "peers.toml")
+        return node_keys.load_public_key(b"ecdsa-sha2-nistp384 " + base64.b64encode(path.read_bytes()), "peers.toml")
 
     return readers(
-        ("point", base64.b64decode(line.split()[1]), read), ("key", private, lambda path: binding.sign(path, b"x"))
+        ("point", base64.b64decode(line.split()[1]), read), ("key", private, lambda path: node_keys.sign(path, b"x"))
     )
 
 

@@ -10,7 +10,7 @@ from test_cli import ghofl
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Layout, Message, Moments, Privacy, Total, Transform
-from ghofl.site.audit import audit, exposures
+from ghofl.privacy.audit import audit, exposures
 
 
 def as_set(rows):

@@ -9,17 +9,17 @@ from test_cli import ghofl
 
 from federations import blobs, recipe_of
 from ghofl import Layout, Message, Moments, Privacy, Total
+from ghofl.custody.custody import Custody
+from ghofl.custody.disclosure import BROKEN, MET, UNKNOWN, Disclosure
+from ghofl.custody.policy import Policy
+from ghofl.custody.site import Site
+from ghofl.custody.storage import FolderStorage
 from ghofl.errors import EmbeddingsError, PolicyError, PrivacyError, RecipeError, SiteError
 from ghofl.features import Features
+from ghofl.outbox import Embedded, count, outgoing
+from ghofl.outbox.site_rows import first_rows, load_persons
 from ghofl.privacy import plan_of
 from ghofl.privacy.bounds import length, sensitivity
-from ghofl.site.disclosure import BROKEN, MET, UNKNOWN, Disclosure
-from ghofl.site.memory import FolderMemory
-from ghofl.site.outgoing import Embedded, count, outgoing
-from ghofl.site.parcel import pack
-from ghofl.site.persons import first_rows, load_persons
-from ghofl.site.policy import Policy
-from ghofl.site.site import Site
 
 
 def counted(layout, *counts):
@@ -100,7 +100,7 @@ def test_a_site_refuses_without_a_word_about_its_rows_and_its_administrator_sees
     site = make_site(tmp_path, 'disclosure = "strict"\n', rows=16)
     recipe = recipe_of(privacy=Privacy(min_cohort=5), statistics=("B",))
     with pytest.raises(PolicyError) as refused:
-        pack(site, recipe)
+        Custody(site, site.storage()).pack(recipe)
     assert not any(c.isdecimal() for c in str(refused.value))
     recipe.save(tmp_path / "recipe.toml")
     monkeypatch.chdir(tmp_path)
@@ -114,7 +114,7 @@ def test_under_an_epsilon_no_rule_is_evaluated_while_answering_and_check_shows_t
     private = Privacy(radius=4.0, epsilon=1.0, delta=1e-5, noise="local", min_cohort=3)
     recipe = recipe_of(privacy=private, statistics=("B",))
     recipe.save(tmp_path / "recipe.toml")
-    assert pack(site, recipe).rows == 16
+    assert Custody(site, site.storage()).pack(recipe).rows == 16
     monkeypatch.chdir(tmp_path)
     told = json.loads(ghofl("flower", "check", "site.toml", "-r", "recipe.toml", "--json", "-"))
     assert {v["rule"]: v["outcome"] for v in told["disclosure"]}["class rows"] == BROKEN
@@ -214,7 +214,7 @@ def test_the_command_and_the_site_file_count_at_most_so_many_rows_of_one_person(
     assert "--person COLUMN" in capsys.readouterr().err
     ghofl(*words, "-o", "c.ghofl", "--person", "nobody", code=2)
     ghofl(*words, "-o", "c.ghofl", "--person-rows", "2", code=2)
-    assert isinstance(site.memory(), FolderMemory)
+    assert isinstance(site.storage(), FolderStorage)
 
 
 def test_a_column_of_persons_has_one_id_per_row(tmp_path):

@@ -7,8 +7,8 @@ from threading import Timer
 import pytest
 
 from ghofl import files
+from ghofl.custody.storage import FolderStorage
 from ghofl.errors import BusyError, MessageError
-from ghofl.site.memory import FolderMemory
 
 
 def test_a_file_is_written_whole(tmp_path):
@@ -29,7 +29,7 @@ def test_content_is_on_the_disk_before_the_file_has_its_name(tmp_path, monkeypat
 def test_what_a_site_adds_to_a_file_is_on_the_disk_when_it_goes_on(tmp_path, monkeypatch):
     done = []
     monkeypatch.setattr(os, "fsync", lambda handle: done.append(os.fstat(handle).st_size))
-    memory = FolderMemory(tmp_path)
+    memory = FolderStorage(tmp_path)
     memory.append("ledger", b"one\n")
     memory.append("ledger", b"two\n")
     assert done == [4, 8]

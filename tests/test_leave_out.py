@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from federations import blobs, moments_of, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, HeadSpec, Message, Total
+from ghofl.custody.ledger import Ledger
+from ghofl.custody.site import Site
 from ghofl.errors import EmbeddingsError, PrivacyError, RosterError
 from ghofl.evaluation.leave_out import OwnRows, assign_folds, cross_validate, leave_out
+from ghofl.outbox.row_version import version_of
 from ghofl.recipe import Privacy
-from ghofl.site.ledger import Ledger
-from ghofl.site.site import Site
-from ghofl.site.version import version_of
 from pages import DOCS, lines_of, run, run_lines
 
 SITES = 3
@@ -217,7 +217,7 @@ def test_a_ledger_says_which_rows_went_into_a_secure_total(tmp_path, monkeypatch
     command = "ghofl evaluate total.ghofl north.npz --leave-out 4 --heads lda --json -"
     run(command, refusal="are not what any site in this total sent")
     run(f"{command} --site-file site.toml", refusal="has no line that says that these 20 rows left")
-    memory = Site.load("site.toml").memory()
+    storage = Site.load("site.toml").storage()
     facts = {"round": "e" * 32, "recipe": recipe.fingerprint, "data": version_of(x[:20], y[:20], recipe.classes)}
-    Ledger.load(memory).write(memory, "masked", **facts, rows=20, guarantee=None)
+    Ledger.load(storage).write(storage, "masked", **facts, rows=20, guarantee=None)
     assert json.loads(run(f"{command} --site-file site.toml"))["rows"] == 20

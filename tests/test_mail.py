@@ -13,15 +13,15 @@ from test_cli import ghofl
 
 from federations import blobs, recipe_of
 from ghofl import Features, Layout, Moments, Privacy, Recipe, Total
+from ghofl.custody.inspection import reopen
+from ghofl.custody.site import Site
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.federation.round import ACTIONS, Options
+from ghofl.keeper.answers import answer
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder
-from ghofl.site.answers import answer
-from ghofl.site.inspection import reopen
-from ghofl.site.letter import Letter
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from sites import key_pair
 
 NAMES = ("north", "south", "west", "east", "mid")
@@ -65,7 +65,7 @@ def answer_all(folder, sites, action, standing_letters, skip=()):
         asked = [p for p in standing_letters if p.stem.split("-")[-1] in (site.name, "invitation")]
         if site.name in skip or not asked:
             continue
-        reply = answer_letter(action, letters.load(asked[0]), site, site.memory())
+        reply = answer_letter(action, letters.load(asked[0]), site, site.storage())
         path = folder / f"{site.name}-{action}.letter"
         path.write_bytes(letters.to_bytes(reply))
         out.append(path)
@@ -120,7 +120,7 @@ def test_a_site_with_a_key_joins_with_the_same_bytes_until_it_has_another_key(tm
 
 def join(home, opened):
     site = Site.load(home / "site.toml")
-    return answer_letter("join", letters.load(opened.invite()), site, site.memory())
+    return answer_letter("join", letters.load(opened.invite()), site, site.storage())
 
 
 def test_letters_may_come_one_at_a_time_and_the_stage_ends_with_the_last(tmp_path):
@@ -173,10 +173,10 @@ def test_a_letter_of_somebody_else_of_another_round_or_damaged_is_refused(tmp_pa
             "advertise",
             letters.load(tmp_path / "round" / "2-advertise" / "2-south.letter"),
             sites[0],
-            sites[0].memory(),
+            sites[0].storage(),
         )
     with pytest.raises(MessageError, match="asks for 'advertise'"):
-        answer_letter("share", letters.load(standing.outgoing[0]), sites[0], sites[0].memory())
+        answer_letter("share", letters.load(standing.outgoing[0]), sites[0], sites[0].storage())
     late = Letter(
         {**letters.load(answer_all(tmp_path, sites, "advertise", standing.outgoing)[0]).fields, "site": "south"}
     )
@@ -190,10 +190,10 @@ def test_a_policy_without_peers_refuses_and_a_second_round_is_refused_by_the_led
     conduct(tmp_path, recipe, sites)
     second = RoundFolder.open(tmp_path / "second", recipe, Options())
     with pytest.raises(PolicyError, match="already revealed in a round"):
-        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].memory())
+        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].storage())
     (tmp_path / "north" / "policy.toml").write_text("min_survivors = 2\n")
     with pytest.raises(PolicyError, match="does not say with whom it joins"):
-        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].memory())
+        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].storage())
 
 
 def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path):
@@ -219,7 +219,7 @@ def test_an_exact_message_does_not_leave_beside_a_sum_whose_list_the_site_never_
     assert "west" in {entry.site for entry in total.roster}
     plain = replace(recipe, privacy=Privacy())
     plain.save(tmp_path / "recipe.toml")
-    reply = answer("message", Letter({"recipe": plain.to_toml()}), sites[2], sites[2].memory())
+    reply = answer("message", Letter({"recipe": plain.to_toml()}), sites[2], sites[2].storage())
     assert (reply.fields["status"], reply.payload) == ("refused", b"")
     assert "would show west by itself" in reply.fields["why"]
 
@@ -233,7 +233,7 @@ def test_a_vector_does_not_leave_beside_an_exact_message_that_left_in_the_middle
         asked = RoundFolder(tmp_path / "round").take(came, action).outgoing
     west, own = sites[2], tmp_path / "recipe.toml"
     plain.save(own)
-    assert answer("message", Letter({"recipe": plain.to_toml()}), west, west.memory()).fields["status"] == "sent"
+    assert answer("message", Letter({"recipe": plain.to_toml()}), west, west.storage()).fields["status"] == "sent"
     recipe.save(own)
     with pytest.raises(PolicyError, match="would show west by itself"):
         answer_all(tmp_path, [west], "mask", asked)
@@ -242,11 +242,11 @@ def test_a_vector_does_not_leave_beside_an_exact_message_that_left_in_the_middle
 def test_a_site_that_lost_its_ledger_answers_no_letter(tmp_path):
     recipe, sites = federation(tmp_path)
     opened = RoundFolder.open(tmp_path / "round", recipe, Options())
-    answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
+    answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].storage())
     for name in ("ledger.jsonl", "ledger.head"):
         (tmp_path / "north" / "keep" / name).unlink()
     with pytest.raises(PolicyError, match="SiteError"):
-        answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].memory())
+        answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].storage())
     assert not (tmp_path / "north" / "keep" / "ledger.jsonl").exists()
 
 
@@ -270,7 +270,7 @@ def test_nothing_of_a_letter_can_control_a_terminal(tmp_path):
         with pytest.raises(MessageError) as told:
             opened.take([tmp_path / "odd.letter"])
         with pytest.raises(GhoflError) as said:
-            answer_letter("join", letters.load(tmp_path / "odd.letter"), sites[0], sites[0].memory())
+            answer_letter("join", letters.load(tmp_path / "odd.letter"), sites[0], sites[0].storage())
         assert str(told.value).isprintable()
         assert str(said.value).isprintable()
         assert len(str(told.value)) < 700

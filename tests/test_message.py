@@ -12,8 +12,8 @@ from safetensors.numpy import load, save
 from federations import blobs, layouts, moments_of, recipe_of, sketched_recipe
 from ghofl import Encoder, Features, Grid, Layout, Limits, Message, Moments, Privacy, Projection, Recipe
 from ghofl.errors import MessageError
+from ghofl.outbox import counting
 from ghofl.privacy import allowances
-from ghofl.site import outgoing
 from ghofl.wire.envelope import peek, seal, size_limit
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_plausible
@@ -291,10 +291,10 @@ def test_a_message_of_more_rows_than_one_site_may_have_is_neither_made_nor_read(
 def test_rows_that_are_too_many_are_refused_before_they_are_added_up(monkeypatch):
     """A million rows take minutes, and their site should not wait for a refusal."""
     few = replace(RECIPE, limits=Limits(max_rows=3))
-    rows = outgoing.Embedded(np.zeros((4, RECIPE.encoder.dim)), np.zeros(4, dtype=np.int64))
-    monkeypatch.setattr(outgoing, "count", lambda *_: pytest.fail("the rows were added up"))
+    rows = counting.Embedded(np.zeros((4, RECIPE.encoder.dim)), np.zeros(4, dtype=np.int64))
+    monkeypatch.setattr(counting, "count", lambda *_: pytest.fail("the rows were added up"))
     with pytest.raises(MessageError, match="4 rows are more than the 3"):
-        outgoing.outgoing(few, rows, "north")
+        counting.outgoing(few, rows, "north")
 
 
 def test_under_an_epsilon_more_rows_than_a_site_may_have_are_cut_and_not_refused():

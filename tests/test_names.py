@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ghofl import Encoder, Layout, Message, Moments, Recipe
+from ghofl.custody.site import Site
 from ghofl.errors import MessageError, RecipeError, SiteError
 from ghofl.names import is_hex, is_name, is_site_name, shown
 from ghofl.secure import Participant, PlanError
-from ghofl.site.site import Site
 
 HOSTILE = {
     "escape": "a\x1b[31m",

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ghofl import Recipe
+from ghofl.custody.policy import Policy, load_peers
+from ghofl.custody.site import Site
 from ghofl.errors import GhoflError, RecipeError
 from ghofl.recipe import Schema, toml
 from ghofl.simulation.sweep import read_axes
-from ghofl.site.policy import Policy, load_peers
-from ghofl.site.site import Site
 
 MANY = "a." * 100 + "a"
 HOSTILE = {

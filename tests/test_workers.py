@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from federations import integer_rows
 from ghofl import HEADS, Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe, workers
-from ghofl.site.outgoing import Embedded, count
+from ghofl.outbox import Embedded, count
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ import numpy as np
 from ghofl.classifier import HeadSpec
 from ghofl.features import Features
 from ghofl.moments import Layout, Moments
+from ghofl.outbox import Embedded, count
 from ghofl.recipe import Recipe
 from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.simulate import Dataset, Simulation, recipe_for, simulate
-from ghofl.site.outgoing import Embedded, count
 from ghofl_benchmarks import made
 
 PAPER_HEADS = {

@@ -124,11 +124,11 @@ class Classifier(Shown):
         belong to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
         """
         spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
-        spec = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
         spec.check(total.moments.layout, total.recipe)
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = (adapt or (lambda same: same))(Gaussians.of_total(total, features))
+        spec = spec.choose(total.moments.layout, total.recipe, gaussians)
         head, record = HEADS[spec.name], spec.record
         rule = head.fit(gaussians, record)
         _check_scores(rule, gaussians, spec)

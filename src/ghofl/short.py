@@ -26,6 +26,8 @@ from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.outbox import Embedded, outgoing
+from ghofl.outbox.site_rows import first_embedded, rows_per_person
 from ghofl.planning.assembly import assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream
@@ -35,8 +37,6 @@ from ghofl.recipe.option import takes
 from ghofl.samples.embed import encode_samples
 from ghofl.samples.given import samples_of
 from ghofl.shapes import Float32, Num
-from ghofl.site.outgoing import Embedded, first_embedded, outgoing
-from ghofl.site.persons import rows_per_person
 from ghofl.wire.message import Message, check_not_secure
 from ghofl.wire.total import Total
 
@@ -100,7 +100,7 @@ def message(
     Guarantees
     ----------
     Under an epsilon no row raises: one that does not fit the recipe is left out. The message is what `ghofl moments` writes for
-    the same rows: `ghofl.site.outgoing` decides what leaves. A recipe for secure
+    the same rows: `ghofl.outbox` decides what leaves. A recipe for secure
     aggregation raises, because nobody may see a single message.
 
     Examples

@@ -14,8 +14,8 @@ from ghofl.errors import CalibrationWarning, EmbeddingsError, EmptyClassWarning,
 from ghofl.features import Features
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.moments import Layout, Moments
+from ghofl.outbox import Embedded, count
 from ghofl.recipe import Encoder, Grid, Recipe
-from ghofl.site.outgoing import Embedded, count
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -17,7 +17,7 @@ OTHER = {
     "alpha": 0.7, "base": "nb", "batch": 16, "blend": 0.3, "centred": 0, "dispersion": 0.7, "dof": 3.0, "energy": 0.4,
     "epochs": 1.5, "extra": 1, "floor": 2.0, "learning_rate": 0.05, "method": "plain", "parts": "lda", "penalty": 0.5,
     "per_class": 50, "prior": 0, "rank": 1, "seed": 3, "shrinkage": 0.4, "steps": 7, "teacher": 0.5, "temperature": 1.5,
-    "warm": 0.6, "weight_decay": 0.5,
+    "warm": 0.6, "weight": 0.3, "weight_decay": 0.5,
 }  # fmt: skip
 QUICK = {"per_class": 40, "steps": 20}  # for heads that are trained
 

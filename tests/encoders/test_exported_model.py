@@ -25,7 +25,7 @@ from ghofl.export.exported import Exported
 from ghofl.export.model import export_with_encoder
 from ghofl.export.service import service
 from ghofl.features import fit_grid
-from ghofl.site.outgoing import Embedded, outgoing
+from ghofl.outbox import Embedded, outgoing
 
 pytestmark = pytest.mark.slow
 CLASSES = ("dark", "red", "light")

@@ -13,13 +13,13 @@ from test_cli import ghofl
 from torchvision import models
 
 from ghofl import cli, encoders
+from ghofl.custody.site import Site
 from ghofl.encoders import Views
 from ghofl.errors import DatasetError
 from ghofl.recipe import Recipe
 from ghofl.samples import base, load_rows, load_samples
 from ghofl.samples.embed import embed
 from ghofl.samples.trial import candidates, try_views
-from ghofl.site.site import Site
 
 NETWORK = "torchvision:shufflenet_v2_x0_5"
 

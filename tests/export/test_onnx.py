@@ -10,7 +10,7 @@ from exported_heads import DIM, RECIPE, classifier_of, rows
 from ghofl import Classifier, Grid, Lift, Privacy, Projection, Total, Transform
 from ghofl.export.model import export_head
 from ghofl.heads import HEADS
-from ghofl.site.outgoing import Embedded, outgoing
+from ghofl.outbox import Embedded, outgoing
 
 
 def run(classifier, x):

@@ -10,16 +10,15 @@ from typer.testing import CliRunner
 
 from ghofl import secure
 from ghofl.cli import app
+from ghofl.custody.history import History
+from ghofl.custody.ledger import Ledger
+from ghofl.custody.site import Site
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError, PrivacyError, RosterError
 from ghofl.federation.round import ACTIONS, Options, Round
 from ghofl.mail import letters
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.secure import PlanError
-from ghofl.site import binding
-from ghofl.site.history import History
-from ghofl.site.ledger import Ledger
-from ghofl.site.letter import Letter
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
 
@@ -98,7 +97,7 @@ def test_more_dropouts_than_planned_for_give_nothing_and_the_next_round_is_free(
 @pytest.mark.parametrize("action", ["advertise", "share", "mask"])
 def test_a_round_of_three_sites_survives_no_loss_and_says_so(tmp_path, carrier, caplog, action):
     paths = make_sites(tmp_path, 3, SECURE)
-    with caplog.at_level("INFO", "flwr"), pytest.raises(FederationError, match="2 of 3 clients"):
+    with caplog.at_level("INFO", "ghofl"), pytest.raises(FederationError, match="2 of 3 clients"):
         carrier.hold(tmp_path / "run", SECURE, paths, vanish={"site-2": action})
     assert "3 sites, of which 0 may vanish" in caplog.text
     assert not (tmp_path / "run" / "total.ghofl").exists()
@@ -245,7 +244,7 @@ def test_a_server_that_swaps_a_round_key_is_refused_by_sites_with_peers(tmp_path
 
     def swap(name, sites, _, entries, plan):
         sites = (*sites[:2], replace(sites[2], key=forged))
-        return name, sites, binding.seed_of(name, sites), entries, plan
+        return name, sites, secure.public_seed(name, sites), entries, plan
 
     agreeing(monkeypatch, swap)
     with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
@@ -295,8 +294,8 @@ def test_three_cohorts_of_which_every_site_knows_two_do_not_show_two_sites(tmp_p
     for path in third[2:]:  # these were told of the first sum; had they not been, the others would still refuse
         with pytest.raises(AssertionError, match="would show site-0, site-1"):
             reopen([path], third)
-        memory, names = Site.load(path).memory(), names_of(third)
-        last = History.load(memory).reveals[-1]
+        memory, names = Site.load(path).storage(), names_of(third)
+        last = History.of(Ledger.load(memory)).reveals[-1]
         Ledger.load(memory).write(memory, "reopened", recipe=last.recipe, data=last.data, cohort=names, rounds=1)
     with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
         carrier.hold(tmp_path / "3", SECURE, third)
@@ -370,7 +369,7 @@ def dealing(monkeypatch, cheat):
 
 
 def history_of(path):
-    return History.load(Site.load(path).memory())
+    return History.of(Ledger.load(Site.load(path).storage()))
 
 
 @pytest.mark.slow

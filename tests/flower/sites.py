@@ -3,22 +3,33 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from federations import blobs, recipe_of
+from ghofl.custody.site import Site
 from ghofl.flower.server.asking import Answer, Node
 from ghofl.flower.server.settings import Settings
+from ghofl.keeper.answers import answer
 from ghofl.recipe import Privacy
 from ghofl.simulation import partition
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
 PLAIN = recipe_of()
 SECURE = replace(PLAIN, privacy=Privacy(secure=True))
+
+
+@pytest.fixture
+def task(monkeypatch):
+    """Messages say which run and node they are of; a process of the engine is told so when it starts."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    for name in ("_run_id", "_node_id", "_task_id"):
+        if hasattr(TaskIdentity, name):
+            monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 def key_pair(path):
@@ -79,7 +90,7 @@ class InProcess:
                 yield Answer(node, error="its node failed or is gone: killed")
                 continue
             site = Site.load(self.paths[node])
-            reply = answer(action, Letter(dict(letter.fields), letter.payload), site, site.memory())
+            reply = answer(action, Letter(dict(letter.fields), letter.payload), site, site.storage())
             yield Answer(node, self.twist(action, node, reply) if self.twist else reply)
 
 

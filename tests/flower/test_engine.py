@@ -1,6 +1,7 @@
 """Letters through Flower's records, and answers through its grid."""
 
 import json
+import logging
 import stat
 
 import numpy as np
@@ -9,22 +10,23 @@ import pytest
 pytest.importorskip("flwr")
 from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ghofl.errors import BusyError, EmbeddingsError, MessageError, PrivacyError, RecipeError, SiteError
 from ghofl.files import FileBytes
 from ghofl.flower import engine
-from ghofl.flower.client_app import SIMULATION, ContextMemory, is_simulated, keeper_of, make_app
+from ghofl.flower.client_app import SIMULATION, ContextStorage, is_simulated, keeper_of, make_app
 from ghofl.flower.engine import GridEngine, from_records, to_records
 from ghofl.flower.new import _pyproject
 from ghofl.flower.server.asking import Node
 from ghofl.flower.server.settings import Settings
-from ghofl.site.answers import ACTIONS
-from ghofl.site.letter import Letter
+from ghofl.keeper.answers import ACTIONS
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message as SiteMessage
-from sites import PLAIN, SECURE, make_sites
+from sites import PLAIN, SECURE, make_sites, task  # noqa: F401  (a fixture)
+
+pytestmark = pytest.mark.usefixtures("task")
 
 
 @given(st.binary(max_size=300), st.integers(1, 64))
@@ -50,14 +52,6 @@ def test_records_of_another_app_are_an_empty_letter():
     assert from_records(RecordDict({"ghofl": ArrayRecord()})) == Letter()
     assert from_records(RecordDict({"ghofl": ConfigRecord({"a": 1}), "ghofl.letter": ConfigRecord()})) == Letter()
     assert from_records(RecordDict({"ghofl.letter": ArrayRecord()})) == Letter()
-
-
-@pytest.fixture(autouse=True)
-def task(monkeypatch):
-    """Messages say which run and node they are of; a process of the engine is told so when it starts."""
-    for name in ("_run_id", "_node_id", "_task_id"):
-        if hasattr(TaskIdentity, name):
-            monkeypatch.setattr(TaskIdentity, name, 1)
 
 
 class FakeGrid(Grid):
@@ -244,13 +238,13 @@ ODD = [
 ]  # fmt: skip
 PLACES = {
     "the configuration": "ghofl.flower.client_app.Site.of_config",
-    "the memory": "ghofl.site.site.Site.memory",
-    "the lock": "ghofl.site.memory.FolderMemory.alone",
+    "the memory": "ghofl.custody.site.Site.storage",
+    "the lock": "ghofl.custody.storage.FolderStorage.lock",
     "reading the query": "ghofl.flower.client_app.from_records",
-    "the recipe": "ghofl.site.answers.Recipe.from_toml",
-    "the rows": "ghofl.site.site.Site.count",
-    "the policy": "ghofl.site.site.Site.conditions",
-    "what is kept": "ghofl.site.memory.FolderMemory.get",
+    "the recipe": "ghofl.keeper.answers.Recipe.from_toml",
+    "the rows": "ghofl.custody.site.Site.count",
+    "the policy": "ghofl.custody.site.Site.load_policy",
+    "what is kept": "ghofl.custody.storage.FolderStorage.get",
 }
 
 
@@ -274,6 +268,25 @@ def test_whatever_a_site_s_code_raises_leaves_as_its_kind_alone(tmp_path, monkey
         assert letter.fields["status"] == "refused", (place, action)
         assert letter.payload == b""
         assert "Smith" not in str(dict(letter.fields))
+
+
+def test_a_site_logs_under_its_own_name_and_flower_s_log_shows_it(tmp_path, monkeypatch):
+    class Shown(logging.Handler):
+        def __init__(self):
+            super().__init__(logging.INFO)
+            self.records = []
+
+        def emit(self, record):
+            self.records.append(record)
+
+    shown = Shown()
+    for name in ("flwr", "ghofl"):
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [shown] if name == "flwr" else [])
+    asked({"site": str(make_sites(tmp_path)[0])}, {})
+    asked({"name": "n"}, {})
+    assert {record.name for record in shown.records} == {"ghofl.keeper.answers"}
+    assert [record.levelname for record in shown.records if "does not answer" in record.getMessage()] == ["ERROR"]
+    assert any("What they would reveal" in record.getMessage() for record in shown.records)
 
 
 def test_an_answer_that_cannot_be_written_leaves_as_a_kind(tmp_path, monkeypatch):
@@ -356,9 +369,9 @@ def test_what_flower_says_of_a_node_is_printable(monkeypatch):
 
 def test_a_simulated_site_remembers_in_its_context():
     context = Context(1, 1, {}, RecordDict(), {})
-    memory = ContextMemory(context)
+    memory = ContextStorage(context)
     memory.put("round/1/identity", b"secret")
-    assert ContextMemory(context).get("round/1/identity") == b"secret"
+    assert ContextStorage(context).get("round/1/identity") == b"secret"
     memory.forget("round")
     assert memory.get("round/1/identity") is None
 
@@ -398,7 +411,7 @@ def test_the_app_of_a_node_with_a_keeper_reads_no_site_file(monkeypatch):
     def refuse(*_):
         raise AssertionError("the app looked for a site")
 
-    monkeypatch.setattr("ghofl.site.post.ask", ask)
+    monkeypatch.setattr("ghofl.keeper.unix_socket.ask", ask)
     monkeypatch.setattr("ghofl.flower.client_app.Site.of_config", refuse)
     letter = asked({"keeper": "/run/k.sock"}, {})
     assert (letter.fields["status"], letter.payload) == ("sent", b"bytes")

@@ -12,18 +12,19 @@ from federations import recipe_of
 from ghofl import secure
 from ghofl.classifier import Classifier
 from ghofl.cli import app
+from ghofl.custody.custody import Custody
+from ghofl.custody.history import History
+from ghofl.custody.ledger import Ledger
+from ghofl.custody.site import Site
 from ghofl.errors import FederationError, RosterError, SiteError
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
+from ghofl.keeper.answers import answer
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Limits, Privacy, Recipe
-from ghofl.site.answers import answer
-from ghofl.site.history import History
-from ghofl.site.letter import Letter
-from ghofl.site.parcel import recall
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
@@ -480,7 +481,7 @@ def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp
     paths = make_sites(tmp_path, recipe=SECURE)
     with pytest.raises(Killed):
         run(InProcess(paths, twist=killing("reveal", 1)), SECURE, settings(tmp_path / "run"))
-    revealed = [len(History.load(Site.load(path).memory()).reveals) for path in paths]
+    revealed = [len(History.of(Ledger.load(Site.load(path).storage())).reveals) for path in paths]
     assert revealed == [1, 0, 0, 0, 0]
     with pytest.raises(FederationError, match="4 sites joined the secure round, .* at least 5"):
         run(InProcess(paths), SECURE, settings(tmp_path / "other", min_sites=5))
@@ -602,7 +603,8 @@ def test_a_site_that_dies_between_drawing_its_noise_and_replying_masks_one_vecto
         run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     run(InProcess(paths), SHARED, settings(tmp_path / "run"))
     assert np.array_equal(made[0], made[1])
-    assert not np.array_equal(made[0], recall(Site.load(paths[0]).memory(), SHARED).vector)
+    first = Site.load(paths[0])
+    assert not np.array_equal(made[0], Custody(first, first.storage()).kept_parcel(SHARED).vector)
 
 
 @pytest.mark.slow
@@ -614,7 +616,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
     original = Site.count
     monkeypatch.setattr(Site, "count", lambda *a: reads.append(1) or original(*a))
     for bit in range(31):
-        monkeypatch.setattr("ghofl.site.cohorts.entry_bound", lambda _, bit=bit: 2**bit + 1)
+        monkeypatch.setattr("ghofl.custody.cohorts.entry_bound", lambda _, bit=bit: 2**bit + 1)
         engine = InProcess(paths)
         with pytest.raises(FederationError, match="0 of 3 clients advertised keys"):
             run(engine, SECURE, settings(tmp_path / "run"))
@@ -624,7 +626,7 @@ def test_the_bounds_that_a_server_chooses_teach_it_nothing(tmp_path, monkeypatch
         }
         assert {action for action, _ in engine.asked} == {"join", "advertise"}
     assert len(reads) == 3, "rows were read when they were packed, and not because of a bound"
-    monkeypatch.setattr("ghofl.site.cohorts.entry_bound", lambda _: true_bound)
+    monkeypatch.setattr("ghofl.custody.cohorts.entry_bound", lambda _: true_bound)
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "run")).total.roster) == 3
 
 
@@ -648,8 +650,8 @@ def test_sites_refuse_rounds_of_fewer_than_their_recipe_asks_for(tmp_path, monke
     """The server is the one that must not be believed: it plans for three where the recipe says five."""
     recipe = replace(SECURE, privacy=Privacy(secure=True, min_cohort=5))
     paths = make_sites(tmp_path, recipe=recipe)
-    monkeypatch.setattr("ghofl.site.cohorts.check_cohort", lambda *_: None)
-    monkeypatch.setattr("ghofl.site.cohorts.fewest_survivors", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.custody.cohorts.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.custody.cohorts.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run", dropout=0.2))
     assert "of 5 sites 1 may vanish, and a sum covers at least 5" in (tmp_path / "run" / "report.json").read_text()
@@ -662,8 +664,8 @@ def test_sites_refuse_shared_noise_that_colluders_could_take_away(tmp_path, monk
     assert len(run(InProcess(paths), recipe, settings(tmp_path / "fine")).total.roster) == 5
     (tmp_path / "other").mkdir()
     paths = make_sites(tmp_path / "other", recipe=recipe)
-    monkeypatch.setattr("ghofl.site.cohorts.check_cohort", lambda *_: None)
-    monkeypatch.setattr("ghofl.site.cohorts.fewest_survivors", lambda _: (0, 0))
+    monkeypatch.setattr("ghofl.custody.cohorts.check_cohort", lambda *_: None)
+    monkeypatch.setattr("ghofl.custody.cohorts.fewest_survivors", lambda _: (0, 0))
     with pytest.raises(FederationError, match="0 of 5 clients advertised keys"):
         run(InProcess(paths), recipe, settings(tmp_path / "run"))
     assert "this site asks for 4 that keep their noise" in (tmp_path / "run" / "report.json").read_text()
@@ -684,10 +686,10 @@ def test_a_round_id_is_used_once(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     site = Site.load(paths[0])
     query = {number: Letter({"recipe": SECURE.to_toml(), "round": number * 32}) for number in "ab"}
-    first = answer("join", query["a"], site, site.memory())
-    assert answer("join", query["a"], site, site.memory()) == first
-    assert answer("join", query["b"], site, site.memory()).fields["status"] == "joined"
-    again = answer("join", query["a"], site, site.memory())
+    first = answer("join", query["a"], site, site.storage())
+    assert answer("join", query["a"], site, site.storage()) == first
+    assert answer("join", query["b"], site, site.storage()).fields["status"] == "joined"
+    again = answer("join", query["a"], site, site.storage())
     assert again.fields["status"] == "refused"
     assert "open a round with a new id" in again.fields["why"]
 
@@ -697,11 +699,11 @@ def test_a_site_vouches_for_its_key_under_one_recipe_of_a_round(tmp_path):
     site = Site.load(make_sites(tmp_path, recipe=SECURE, keys=True)[0])
     coarse = replace(SECURE, grid=replace(SECURE.grid, scale=1e-9))
     first = Letter({"recipe": SECURE.to_toml(), "round": "a" * 32})
-    assert "signature" in answer("join", first, site, site.memory()).fields
-    other = answer("join", Letter({"recipe": coarse.to_toml(), "round": "a" * 32}), site, site.memory())
+    assert "signature" in answer("join", first, site, site.storage()).fields
+    other = answer("join", Letter({"recipe": coarse.to_toml(), "round": "a" * 32}), site, site.storage())
     assert "signature" not in other.fields
     assert "another recipe; a round has one" in other.fields["why"]
-    assert answer("join", first, site, site.memory()).fields["status"] == "joined"
+    assert answer("join", first, site, site.storage()).fields["status"] == "joined"
 
 
 @pytest.mark.slow
@@ -725,7 +727,7 @@ def test_an_agreement_whose_id_is_not_hexadecimal_is_refused_before_it_names_a_f
     agreement = secure.Agreement(round_id, sites, bytes(32), 7, secure.plan(3, 100))
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / "recipe").write_text(SECURE.to_toml())
-    reply = answer("advertise", Letter({}, agreement.to_bytes()), site, site.memory())
+    reply = answer("advertise", Letter({}, agreement.to_bytes()), site, site.storage())
     assert "ids are 32 hexadecimal digits" in reply.fields["why"]
 
 
@@ -762,8 +764,8 @@ def test_a_file_of_peers_that_names_nobody_is_not_a_word_for_anybody(tmp_path):
 def test_a_secure_recipe_never_leaves_as_a_message(tmp_path):
     """Asked for a message, a site must not send the vector that a round would hide."""
     site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
-    reply = answer("message", Letter({"recipe": SECURE.to_toml()}), site, site.memory())
+    reply = answer("message", Letter({"recipe": SECURE.to_toml()}), site, site.storage())
     assert reply.fields["status"] == "refused"
     assert reply.payload == b""
-    joined = answer("join", Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
+    joined = answer("join", Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.storage())
     assert "not for secure rounds" in joined.fields["why"]

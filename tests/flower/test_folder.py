@@ -15,7 +15,7 @@ from ghofl.errors import FederationError, RosterError
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.report import status_of
-from ghofl.site.letter import Letter
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings

@@ -22,8 +22,8 @@ import json, os, pickle, socket
 from pathlib import Path
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
-from ghofl.site import post
-from ghofl.site.letter import Letter
+from ghofl.keeper import unix_socket
+from ghofl.wire.letter import Letter
 
 app = ClientApp()
 
@@ -47,7 +47,7 @@ def steal(message, context):
             except OSError:
                 found[name] = ""
     for action in ("rows", "key", "eval", "message"):
-        reply = post.ask(where, action, Letter({"recipe": plan["recipe"]}))
+        reply = unix_socket.ask(where, action, Letter({"recipe": plan["recipe"]}))
         found["asked " + action] = f"{reply.fields['status']} {len(reply.content)}"
     found["user"] = os.getuid()
     return Message(RecordDict({"found": ConfigRecord({"text": json.dumps(found)})}), reply_to=message)

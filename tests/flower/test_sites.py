@@ -13,23 +13,23 @@ from typer.testing import CliRunner
 from federations import moments_of
 from ghofl.cli import app
 from ghofl.cli.console import HELD
+from ghofl.custody.custody import Custody
+from ghofl.custody.disclosure import Disclosure
+from ghofl.custody.ledger import Ledger
+from ghofl.custody.policy import Policy, load_peers
+from ghofl.custody.site import Site
+from ghofl.custody.storage import FolderStorage
 from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
 from ghofl.flower.new import write_app
 from ghofl.flower.server.federation import run
+from ghofl.keeper.answers import ACTIONS, answer, text_for_outside
 from ghofl.moments import Layout, Moments
 from ghofl.recipe import Encoder, Limits, Privacy, Recipe
 from ghofl.secure import RingError
+from ghofl.secure.node_keys import is_signed, load_public_key, sign
 from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
-from ghofl.site.answers import ACTIONS, answer, text_for_outside
-from ghofl.site.binding import is_signed, load_public_key, sign
-from ghofl.site.disclosure import Disclosure
-from ghofl.site.ledger import Ledger
-from ghofl.site.letter import Letter
-from ghofl.site.memory import FolderMemory
-from ghofl.site.parcel import prepare_parcel
-from ghofl.site.policy import Policy, load_peers
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
 
@@ -165,18 +165,18 @@ def test_whole_number_labels_are_places_in_the_list_of_classes_only_where_the_si
 
 def test_a_site_sends_the_very_same_message_whenever_it_is_asked(tmp_path):
     site = Site.load(make_sites(tmp_path)[0])
-    first = prepare_parcel(site, PLAIN, site.memory())
+    first = Custody(site, site.storage()).parcel_to_send(PLAIN)
     (tmp_path / "0.npz").unlink()
-    again = prepare_parcel(site, PLAIN, site.memory())
+    again = Custody(site, site.storage()).parcel_to_send(PLAIN)
     assert again.content == first.content
     assert Message.from_bytes(again.content, PLAIN).id == first.message_id
     (tmp_path / "memory-0" / "outbox" / f"{PLAIN.fingerprint}.bin").write_bytes(b"something else")
     with pytest.raises(ValueError, match="damaged; remove it there"):
-        prepare_parcel(site, PLAIN, site.memory())
+        Custody(site, site.storage()).parcel_to_send(PLAIN)
 
 
 def test_what_a_site_remembers_only_its_owner_reads(tmp_path):
-    memory = FolderMemory(tmp_path / "memory")
+    memory = FolderStorage(tmp_path / "memory")
     memory.put("round/1/identity", b"secret")
     assert memory.get("round/1/identity") == b"secret"
     assert memory.get("nothing") is None
@@ -191,7 +191,7 @@ def ask_at(start, path, out):
     """In another process: ask a site for its message when told to, and write down what came."""
     site = Site.load(path)
     start.wait(60)
-    reply = answer("message", Letter({"recipe": PLAIN.to_toml(), "counted": []}), site, site.memory())
+    reply = answer("message", Letter({"recipe": PLAIN.to_toml(), "counted": []}), site, site.storage())
     out.write_bytes(reply.payload)
 
 
@@ -214,17 +214,17 @@ def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
 def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, monkeypatch):
     path = make_sites(tmp_path)[0]
     site = Site.load(path)
-    monkeypatch.setattr("ghofl.site.memory.PATIENCE", 0.1)
-    with site.memory().alone():
+    monkeypatch.setattr("ghofl.custody.storage.PATIENCE", 0.1)
+    with site.storage().lock():
         for action in ACTIONS:
-            reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.memory())
+            reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.storage())
             assert "BusyError: A folder that another process is using." in reply.fields["why"]
             assert str(tmp_path) not in reply.fields["why"]
         busy = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
         assert isinstance(busy.exception, BusyError)
         assert not (tmp_path / "memory-0" / "outbox").exists()
     assert invoke("check", path, "--recipe", tmp_path / "recipe.toml").exit_code == 0
-    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory()).fields["status"] == "sent"
+    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage()).fields["status"] == "sent"
 
 
 @pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Site)])
@@ -331,7 +331,7 @@ def test_before_an_approval_rows_are_not_read_for_a_server(tmp_path):
     """Else a server would learn how many there are from what is refused, by trying limits."""
     site = Site.load(make_sites(tmp_path, policy="confirm = true\n")[0])
     whys = {
-        answer("message", Letter({"recipe": recipe.to_toml()}), site, site.memory())
+        answer("message", Letter({"recipe": recipe.to_toml()}), site, site.storage())
         .fields["why"]
         .partition("recipe")[0]
         for recipe in (replace(PLAIN, limits=Limits(max_rows=1)), PLAIN, replace(PLAIN, classes=("x", "y")))
@@ -344,11 +344,11 @@ def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
     path = make_sites(tmp_path, policy="confirm = true\n")[0]
     invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")
     site = Site.load(path)
-    assert prepare_parcel(site, PLAIN, site.memory()).rows
+    assert Custody(site, site.storage()).parcel_to_send(PLAIN).rows
     again = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--again")
     assert "waits for --confirm" in again.output
     with pytest.raises(PolicyError, match="has not approved"):
-        prepare_parcel(site, PLAIN, site.memory())
+        Custody(site, site.storage()).parcel_to_send(PLAIN)
 
 
 def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):
@@ -395,7 +395,7 @@ def test_check_and_the_ledger_count_the_same_bytes(tmp_path, recipe, named):
     )
     told = json.loads(invoke("check", paths[0], "--recipe", tmp_path / "recipe.toml", "--json", "-", *words).output)
     run(InProcess(paths), recipe, settings(tmp_path / "run"))
-    lines = [line.facts for line in Ledger.load(Site.load(paths[0]).memory()).lines if line.what == "answered"]
+    lines = [line.facts for line in Ledger.load(Site.load(paths[0]).storage()).lines if line.what == "answered"]
     (left,) = (facts["bytes"] for facts in lines if facts["action"] == ("mask" if recipe is SECURE else "message"))
     assert told["bytes"] == left
     assert f"({left:,} bytes)" in " ".join(
@@ -426,7 +426,7 @@ def test_rules_about_exact_rows_are_refused_under_a_recipe_with_epsilon(tmp_path
     recipe = replace(PLAIN, privacy=LOCAL)
     sites = [Site.load(path) for path in make_sites(tmp_path, recipe=recipe, policy="min_rows = 2\n")]
     query = Letter({"recipe": recipe.to_toml()})
-    said = {answer("message", query, site, site.memory()).fields["why"] for site in sites}
+    said = {answer("message", query, site, site.storage()).fields["why"] for site in sites}
     assert len(said) == 1
     assert "without noise" in said.pop()
     assert not (tmp_path / "memory-0" / "outbox").exists()
@@ -446,7 +446,7 @@ def test_sites_that_differ_in_one_row_give_the_same_kind_of_answer_under_epsilon
         path = make_sites(folder, recipe=recipe)[0]
         np.savez(folder / "0.npz", x=x[:count], y=y[:count])
         site = Site.load(path)
-        reply = answer(action, Letter({"recipe": recipe.to_toml(), "round": "0" * 32}), site, site.memory())
+        reply = answer(action, Letter({"recipe": recipe.to_toml(), "round": "0" * 32}), site, site.storage())
         kinds.append((reply.fields["status"], reply.fields.get("why")))
     assert kinds[0] == kinds[1]
     assert kinds[0][0] in ("sent", "joined")
@@ -468,13 +468,13 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
         raise RuntimeError("row 7 is patient Smith")
 
     monkeypatch.setattr(Site, "count", broken)
-    reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.memory())
+    reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage())
     assert reply.fields["status"] == "refused"
     assert reply.fields["site"] == "site-0"
     assert "Smith" not in str(reply)
     assert "RuntimeError" in reply.fields["why"]
     assert "patient Smith" in caplog.text
-    assert answer("message", Letter(), site, site.memory()).fields["status"] == "refused"
+    assert answer("message", Letter(), site, site.storage()).fields["status"] == "refused"
 
 
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
@@ -494,14 +494,14 @@ def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
 def test_a_site_that_is_in_no_round_answers_no_stage_of_one(tmp_path, action):
     site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
     for round_id in ("0" * 32, "../../etc", ""):
-        reply = answer(action, Letter({"round": round_id}, b"letter"), site, site.memory())
+        reply = answer(action, Letter({"round": round_id}, b"letter"), site, site.storage())
         assert reply.fields["status"] == "refused"
         assert reply.payload == b""
 
 
 def test_a_hostile_agreement_is_refused(tmp_path):
     site = Site.load(make_sites(tmp_path, recipe=SECURE)[0])
-    reply = answer("advertise", Letter({}, b"garbage"), site, site.memory())
+    reply = answer("advertise", Letter({}, b"garbage"), site, site.storage())
     assert reply.fields["status"] == "refused"
 
 

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 import pages
 from federations import blobs
 from ghofl.cli import app
+from ghofl.custody.policy import Policy
+from ghofl.custody.site import Site
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
-from ghofl.site.policy import Policy
-from ghofl.site.site import Site
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from processes import Deployment, available, certificates, free_port, key_pair
@@ -98,7 +98,7 @@ def test_the_configurations_shown_are_ones_that_work(tmp_path):
     )
     (tmp_path / "site.toml").write_text(site)
     (tmp_path / "policy.toml").write_text(policy)
-    assert Site.load(tmp_path / "site.toml").conditions() == Policy.load(tmp_path / "policy.toml")
+    assert Site.load(tmp_path / "site.toml").load_policy() == Policy.load(tmp_path / "policy.toml")
     assert Policy.load(tmp_path / "policy.toml").confirm
 
 

@@ -16,7 +16,7 @@ from ghofl.heads.calibration import Calibration, calibrate, dispersion_for, log_
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import recipe_for, simulate
 
-CLOSED = ["spherical", "fedcgs", "lda", "qda", "rda", "student", "ridge", "low_rank_qda", "nb", "nearest_mean"]
+CLOSED = ["spherical", "fedcgs", "lda", "qda", "rda", "student", "hedge", "ridge", "low_rank_qda", "nb", "nearest_mean"]
 
 
 def imbalanced(rng, rows=8000, share=0.015, dim=8):

@@ -7,6 +7,7 @@ from ghofl.gaussians import Fisher
 from ghofl.gaussians.linalg import shrink
 from ghofl.heads.blend import BlendOptions, fit_blend
 from ghofl.heads.fisher_mix import FisherMixOptions, fit_fisher_mix
+from ghofl.heads.hedge import fit_hedge
 from ghofl.heads.lda import LDAOptions, fit_lda
 from ghofl.heads.proto_hyper import ProtoHyperOptions, fit_proto_hyper
 from ghofl.heads.rda import RDAOptions, fit_rda
@@ -175,9 +176,9 @@ def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
     assert np.array_equal(inside.sums, plain.moments.sums)
     blend = Classifier.fit(total, "best")
     assert blend.head.name == "blend"
-    alone = fit_student(Gaussians.estimate(plain.moments, Features.of(both).unit))
-    of_z = dict(blend.rule.parts)["z.student"].rule
-    assert of_z.whiteners == pytest.approx(alone.whiteners)
+    alone = fit_hedge(Gaussians.estimate(plain.moments, Features.of(both).unit))
+    of_z = dict(blend.rule.parts)["z.hedge"].rule
+    assert of_z.inner[1].whiteners == pytest.approx(alone.inner[1].whiteners)
     assert np.mean(blend.predict_numbers(x) == y) > 0.9
 
 

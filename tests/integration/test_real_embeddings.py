@@ -12,9 +12,9 @@ import pytest
 
 from ghofl import Features, Gaussians, HeadSpec, Message, Privacy, Total
 from ghofl.heads.lda import fit_lda
+from ghofl.outbox import Embedded, count
 from ghofl.privacy import NoiseStream, as_vector, protect
 from ghofl.simulation.simulate import Dataset, recipe_for
-from ghofl.site.outgoing import Embedded, count
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_data]
 

@@ -15,13 +15,13 @@ from test_cli import ghofl
 
 import ghofl as package
 from ghofl import Encoder, Grid, Message, Privacy, Recipe, Total
+from ghofl.custody.policy import Policy
+from ghofl.custody.site import Site
 from ghofl.errors import ClippingWarning, MomentsOverflowError, PolicyError, SiteError
+from ghofl.keeper.answers import answer
 from ghofl.moments import CutBuilder, Layout, Moments
 from ghofl.recipe import Column, Limits, Table
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter
-from ghofl.site.policy import Policy
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 
 pytestmark = pytest.mark.filterwarnings("ignore::ghofl.errors.ClippingWarning")
 
@@ -252,7 +252,7 @@ def make_site(folder, case, kind, is_there):
 
 def reply_of(site, recipe):
     query = Letter({"recipe": recipe.to_toml(), "round": "0" * 32})
-    return answer("join" if recipe.privacy.secure else "message", query, site, site.memory())
+    return answer("join" if recipe.privacy.secure else "message", query, site, site.storage())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -405,17 +405,21 @@ RAISES = {
     },
     "privacy/release": {},
     "privacy/rounding": {"restore": ("public", 1), "_check_shifts": ("public", 2)},
-    "site/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
-    "site/outgoing": {"limit_persons": ("public", 1)},
-    "site/parcel": {
-        "pack": ("spared", 1), "rows_now": ("spared", 1), "recall": ("file", 1), "prepare_parcel": ("public", 1),
+    "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
+    "outbox/counting": {},
+    "custody/custody": {
+        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody.record_evaluation": ("person", 2),
     },
-    "site/persons": {"load_persons": ("spared", 3), "rows_per_person": ("public", 2), "check_persons": ("public", 1)},
-    "site/policy": {
+    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1)},
+    "outbox/parcel": {"Parcel.from_files": ("file", 1)},
+    "custody/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),
         "Policy.check_moments": ("spared", 1), "Policy.peer_keys": ("public", 1), "load_peers": ("public", 2),
     },
-    "site/rows": {},
+    "outbox/site_rows": {
+        "limit_persons": ("public", 1), "load_persons": ("spared", 3), "rows_per_person": ("public", 2),
+        "check_persons": ("public", 1),
+    },
     "wire/message": {
         "Message.of": ("public", 2), "message_bytes": ("server", 1), "check_not_secure": ("public", 1),
         "check_row_count": ("spared", 1), "check_header": ("server", 3),

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 from exported_heads import CLASSES, RECIPE, classifier_of, rows
 from ghofl import HeadSpec, Total
 from ghofl.cli import app
+from ghofl.outbox import Embedded, outgoing
 from ghofl.report.charts import INK, LINE, MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings, HeadLine, SiteLine, judge
 from ghofl.report.page import page
 from ghofl.simulation.simulate import Dataset, simulate
-from ghofl.site.outgoing import Embedded, outgoing
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

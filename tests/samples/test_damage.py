@@ -19,13 +19,13 @@ from ghofl.errors import DatasetError, EmbeddingsError, FederationError, SiteErr
 from ghofl.federation.round import Options, Round
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.moments import Layout
+from ghofl.outbox.site_rows import load_persons
 from ghofl.recipe import Privacy
 from ghofl.samples import columnar, tables
 from ghofl.samples.anchor import load_anchor
 from ghofl.samples.row_blocks import open_rows
 from ghofl.samples.rows import load_rows
-from ghofl.site.binding import load_public_key
-from ghofl.site.persons import load_persons
+from ghofl.secure.node_keys import load_public_key
 
 ARCHIVE_READERS = {
     "rows": load_rows,

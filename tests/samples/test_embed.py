@@ -18,11 +18,11 @@ from PIL import Image
 from ghofl.encoders import Precomputed, Runtime
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError, SampleError
 from ghofl.features import Features
+from ghofl.outbox import Embedded, Encodable, count
 from ghofl.recipe import Encoder, Grid, Recipe
 from ghofl.samples import base, images, load_rows, load_samples
 from ghofl.samples.embed import batch_size_for, embed
 from ghofl.samples.journal import Journal
-from ghofl.site.outgoing import Embedded, Encodable, count
 from ghofl.workers import prefetch
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from ghofl import Encoder, Features, Recipe
 from ghofl.errors import EmbeddingsError
+from ghofl.outbox import Embedded, count
+from ghofl.outbox.site_rows import load_embedded
 from ghofl.samples import Rows, class_numbers, classes_of, columnar, drop_bad, load_rows
-from ghofl.site.outgoing import Embedded, count
-from ghofl.site.rows import load_embedded
 from ghofl.statistics import arrays
 
 

@@ -13,8 +13,8 @@ from ghofl import Classifier, Encoder, Features, Grid, Layout, Message, Moments,
 from ghofl import classifier as classifier_module
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
-from ghofl.site.outgoing import Embedded, count
-from ghofl.site.parts import Part, Place, merge, part_of
+from ghofl.outbox import Embedded, count
+from ghofl.outbox.partial_sums import Part, Place, merge, part_of
 from ghofl.statistics import arrays
 from ghofl.wire.container import load_arrays
 from ghofl.wire.total import Aggregator

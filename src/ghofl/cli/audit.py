@@ -8,12 +8,12 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
+from ghofl.custody.disclosure import UNKNOWN, Disclosure, Verdict
 from ghofl.errors import MessageError
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee, plan_of
+from ghofl.privacy import audit as privacy_audit
 from ghofl.recipe import Recipe
-from ghofl.site import audit as site_audit
-from ghofl.site.disclosure import UNKNOWN, Disclosure, Verdict
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -33,7 +33,7 @@ def audit(
     console.check_outputs(json, force)
     with console.errors_about(file):
         moments, agreed, guarantee, sites = _open(file, None if recipe is None else Recipe.load(recipe))
-    found = site_audit.audit(moments, agreed, guarantee)
+    found = privacy_audit.audit(moments, agreed, guarantee)
     verdicts = _verdicts(disclosure, moments, agreed, guarantee, sites)
     sentences = "\n".join(f"- {sentence}" for sentence in (*found.sentences(), *map(str, verdicts)))
     console.say(

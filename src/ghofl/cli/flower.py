@@ -11,13 +11,13 @@ from rich.text import Text
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, RecipeFile, SiteFile
+from ghofl.custody import inspection
+from ghofl.custody.site import Site
 from ghofl.flower.new import write_app
 from ghofl.flower.server import report
 from ghofl.names import shown
+from ghofl.outbox.parcel import smallest_class
 from ghofl.recipe import Recipe
-from ghofl.site import inspection
-from ghofl.site.parcel import smallest_class
-from ghofl.site.site import Site
 
 MOST_LINES, LONGEST = 30, 1000  # lines about sites, and characters per line
 

@@ -12,9 +12,9 @@ from ghofl.cli.arguments import Force, Json
 from ghofl.errors import MissingExtraError
 
 try:
-    from ghofl.site import keeper as site_keeper
+    from ghofl.keeper import process
 except ModuleNotFoundError:  # Windows has no Unix users and groups
-    site_keeper = None
+    process = None
 
 
 def keeper(
@@ -31,9 +31,9 @@ def keeper(
     Example: ghofl keeper site.toml
     """
     console.check_outputs(json, force)
-    if site_keeper is None:
+    if process is None:
         raise MissingExtraError("a keeper needs Unix sockets that tell which user connects; run it on Linux.")
-    guard = site_keeper.Keeper(site)
+    guard = process.Keeper(site)
     here = guard.site
     result = {"site": here.name, "socket": here.socket, "folder": here.folder, "allowed": sorted(guard.allowed)}
     sentence = f"{here.name}: answers users {', '.join(map(str, sorted(guard.allowed)))} at {here.socket}."
@@ -41,6 +41,6 @@ def keeper(
         console.say(result, sentence, json)
         return
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    with site_keeper.stop_on_signals(guard):
+    with process.stop_on_signals(guard):
         guard.serve(lambda: console.say(result, sentence, json))
     console.tell("Stopped", "The socket is gone, and nothing was left half-written.", mark=".")

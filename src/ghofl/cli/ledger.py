@@ -10,12 +10,12 @@ from rich.text import Text
 from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile
+from ghofl.custody.budget import describe_releases
+from ghofl.custody.history import History
+from ghofl.custody.ledger import LEDGER, START, Ledger
+from ghofl.custody.site import Site
 from ghofl.errors import SiteError
 from ghofl.names import shown
-from ghofl.site.budget import describe_releases
-from ghofl.site.history import History
-from ghofl.site.ledger import LEDGER, START, Ledger
-from ghofl.site.site import Site
 
 app = typer.Typer(
     help="Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
@@ -99,7 +99,7 @@ def export(
     """
     console.check_outputs(json, force, output)
     here, ledger = _load(site)
-    content = (here.memory().get(LEDGER) or b"").rpartition(b"\n")
+    content = (here.storage().get(LEDGER) or b"").rpartition(b"\n")
     files.write(output, content[0] + content[1], files.PRIVATE)
     console.say(
         {"site": here.name, "file": str(output), "lines": len(ledger.lines), "head": ledger.head},
@@ -114,9 +114,9 @@ def _load(path: Path) -> tuple[Site, Ledger]:
         raise SiteError(
             f"{site.folder}, the folder of site {site.name!r}, does not exist; nothing has left the site yet."
         )
-    memory = site.memory()
-    with memory.alone():
-        return site, Ledger.load(memory)
+    storage = site.storage()
+    with storage.lock():
+        return site, Ledger.load(storage)
 
 
 def _text(facts: Any) -> str:

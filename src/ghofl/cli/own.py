@@ -188,8 +188,7 @@ def load(
     recipe: Recipe, rows: Path, split: str, label_column: str, labels_are_numbers: bool, person: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Labelled rows of a file that the recipe's encoder made, and who they are about where a column says so."""
-    from ghofl.site.persons import first_rows, load_persons
-    from ghofl.site.rows import load_embedded
+    from ghofl.outbox.site_rows import first_rows, load_embedded, load_persons
 
     found = load_embedded(recipe, rows, split, label=label_column, labels_are_numbers=labels_are_numbers)
     if not person:
@@ -201,12 +200,13 @@ def load(
 
 def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> str:
     """The name of the site whose ledger says that these rows left it under the recipe."""
-    from ghofl.site.history import History
-    from ghofl.site.site import Site
-    from ghofl.site.version import version_of
+    from ghofl.custody.history import History
+    from ghofl.custody.ledger import Ledger
+    from ghofl.custody.site import Site
+    from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
-    sent, version = History.load(site.memory()).releases, version_of(x, y, recipe.classes)
+    sent, version = History.of(Ledger.load(site.storage())).releases, version_of(x, y, recipe.classes)
     if not any(
         (release.recipe, release.data) == (recipe.fingerprint, version) for release in sent if not release.is_report
     ):

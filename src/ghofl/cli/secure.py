@@ -9,13 +9,13 @@ import typer
 from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile, TotalOutput
+from ghofl.custody.site import Site
 from ghofl.federation.round import ACTIONS, LEAST, Options
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder, Standing
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION, DROPOUT
-from ghofl.site.site import Site
 from ghofl.wire.total import Total
 
 app = typer.Typer(
@@ -154,7 +154,7 @@ def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, js
     """Answer a letter and write the reply; repeated, the command writes the same reply."""
     console.check_outputs(json, force)
     here = Site.load(site)
-    written = answer_letter(action, letters.load(letter), here, here.memory())
+    written = answer_letter(action, letters.load(letter), here, here.storage())
     content = letters.to_bytes(written)
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}

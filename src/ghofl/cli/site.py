@@ -15,14 +15,14 @@ from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOpti
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
+from ghofl.outbox import Embedded, Encodable, Outgoing, outgoing
+from ghofl.outbox.partial_sums import Part, Place, check_own_rows, part_of
+from ghofl.outbox.partial_sums import merge as merge_parts
+from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.planning.assembly import assemble
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
 from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
-from ghofl.site.outgoing import Embedded, Encodable, Outgoing, limit_persons, outgoing
-from ghofl.site.parts import Part, Place, check_own_rows, part_of
-from ghofl.site.parts import merge as merge_parts
-from ghofl.site.rows import load_embedded, load_encodable
 from ghofl.wire.message import check_not_secure
 
 MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]

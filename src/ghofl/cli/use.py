@@ -127,9 +127,9 @@ def evaluate(
 
 def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
     """The report under the site's own name, after its policy has allowed it and its ledger has recorded it."""
-    from ghofl.site.reports import record_report
-    from ghofl.site.site import Site
-    from ghofl.site.version import version_of
+    from ghofl.custody.custody import Custody
+    from ghofl.custody.site import Site
+    from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
     if report.sites not in (("",), (site.name,)):
@@ -139,7 +139,8 @@ def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray,
     report = replace(report, sites=(site.name,))
     version = version_of(x, y, classifier.recipe.classes)
     content = dumps(report.to_dict(), sort_keys=True).encode()
-    record_report(site, classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
+    with Custody.locked(site, site.storage()) as custody:
+        custody.record_evaluation(classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
     return report
 
 

@@ -17,6 +17,7 @@ from ghofl.classifier import Classifier
 from ghofl.errors import EmbeddingsError, PrivacyError, RosterError
 from ghofl.evaluation.metrics import Metrics
 from ghofl.features import Features
+from ghofl.gaussians import Gaussians
 from ghofl.heads.spec import HeadSpec
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import protect
@@ -220,7 +221,8 @@ def ignore(_: Warning) -> None:
 
 
 def _written(spec: HeadSpec, total: Total) -> str:
-    chosen = spec.choose(total.moments.layout, total.recipe, total.moments.rows)
+    gaussians = Gaussians.of_total(total.for_heads(), Features.of(total.recipe))
+    chosen = spec.choose(total.moments.layout, total.recipe, gaussians)
     options = ", ".join(f"{name}={value}" for name, value in chosen.options.items())
     return chosen.name + (f"({options})" if options else "")
 

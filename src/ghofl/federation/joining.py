@@ -4,12 +4,11 @@ from collections.abc import Mapping
 
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
+from ghofl.custody.known_sums import Known
 from ghofl.errors import MessageError
 from ghofl.names import WHY_NO_SITE_NAME, is_site_name, shown
-from ghofl.secure import Participant
-from ghofl.site import binding
-from ghofl.site.known import Known
-from ghofl.site.letter import Letter
+from ghofl.secure import Participant, node_keys
+from ghofl.wire.letter import Letter
 
 UNKNOWN_PEER = (
     "is not in the file of peers, or its key there did not sign its round key; check its auth_key, and that file."
@@ -44,11 +43,11 @@ def check_peer(
 
 def check_registered(name: str, letter: Letter, recipe: str, round_id: str, registered: bytes) -> None:
     """Raise unless the key that the site's node is registered with signed the site's key of this round."""
-    key = binding.load_public_key(registered, name) if registered else None
+    key = node_keys.load_public_key(registered, name) if registered else None
     if key is None or not _is_signed(key, name, letter, recipe, round_id):
         raise MessageError(NOT_SIGNED)
 
 
 def _is_signed(key: EllipticCurvePublicKey, name: str, letter: Letter, recipe: str, round_id: str) -> bool:
-    content = binding.statement(recipe, round_id, name, letter.fields["key"], letter.fields.get("known", ""))
-    return binding.is_signed(key, letter.fields.get("signature", b""), content)
+    content = node_keys.statement(recipe, round_id, name, letter.fields["key"], letter.fields.get("known", ""))
+    return node_keys.is_signed(key, letter.fields.get("signature", b""), content)

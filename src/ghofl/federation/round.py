@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ghofl import files, secure
+from ghofl.custody.cohorts import round_plan
+from ghofl.custody.policy import load_peers
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
 from ghofl.federation.joining import check_join, check_peer, check_registered
 from ghofl.moments import Layout
 from ghofl.names import shown
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
-from ghofl.site import binding
-from ghofl.site.cohorts import round_plan
-from ghofl.site.letter import Letter
-from ghofl.site.policy import load_peers
+from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 
 ACTIONS = ("join", *secure.STAGES)
@@ -42,7 +41,7 @@ CONTROL = 64 * 2**10  # the most bytes of an answer to "join", which has a key a
 IDLE_SHARE = 9  # a round's state is written again after nine times as long as writing it took
 RECIPE, ROUND, PEERS = "recipe.toml", "round.json", "peers.toml"
 JOINED, CAME, STATE = "joined.json", "came.json", "state"
-log = logging.getLogger("flwr")
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -241,7 +240,7 @@ class Round:
                 f"{len(participants)} sites joined the secure round, and it needs at least {least} to hide each among the "
                 "others. Nothing was sent; wait for more."
             )
-        plan, seed = self._plan(len(participants)), binding.seed_of(self.round_id, participants)
+        plan, seed = self._plan(len(participants)), secure.public_seed(self.round_id, participants)
         agreement = Agreement(self.round_id, participants, seed, Layout.of(self.recipe).entries, plan)
         log.info(
             "Round %s: %d sites, of which %d may vanish and %d may collude with the server; %d neighbours each, "

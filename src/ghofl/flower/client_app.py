@@ -12,20 +12,20 @@ from typing import Any
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
+from ghofl.custody.configuration import check_alone
+from ghofl.custody.site import Site
+from ghofl.custody.storage import Storage
 from ghofl.errors import PolicyError, SiteError
-from ghofl.flower.engine import STYPE, from_records, to_records
+from ghofl.flower.engine import STYPE, from_records, log_with_flower, to_records
+from ghofl.keeper import unix_socket
+from ghofl.keeper.answers import ACTIONS, answer, refusal
 from ghofl.simulation.site import SimulatedSite
-from ghofl.site import post
-from ghofl.site.answers import ACTIONS, answer, refusal
-from ghofl.site.configuration import check_alone
-from ghofl.site.letter import Letter
-from ghofl.site.memory import Memory
-from ghofl.site.site import Site
+from ghofl.wire.letter import Letter
 
 SIMULATION = "GHOFL_SIMULATION"  # set to 1 in the environment of a simulation, whose nodes have no configuration
 
 
-class ContextMemory:
+class ContextStorage:
     """Bytes in Flower's context of a run: gone with the run, so only simulated sites use it."""
 
     is_lasting = False
@@ -33,7 +33,7 @@ class ContextMemory:
     def __init__(self, context: Context) -> None:
         self._records = context.state
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Nobody else has this context."""
         return nullcontext()
 
@@ -70,6 +70,7 @@ def make_app() -> ClientApp:
 
 def _handler(action: str) -> Callable[[Message, Context], Message]:
     def handle(message: Message, context: Context) -> Message:
+        log_with_flower()
         try:
             return Message(to_records(_answer(action, message, context)), reply_to=message)
         except Exception as error:  # Flower would send the text of any other error to the server
@@ -81,14 +82,14 @@ def _handler(action: str) -> Callable[[Message, Context], Message]:
 def _answer(action: str, message: Message, context: Context) -> Letter:
     query = from_records(message.content)
     if (socket := keeper_of(context.node_config)) is not None:
-        return post.ask(socket, action, query)
-    memory: Memory
+        return unix_socket.ask(socket, action, query)
+    storage: Storage
     if is_simulated(context.node_config):
-        site, memory = SimulatedSite.of_config(context.node_config, context.run_config), ContextMemory(context)
+        site, storage = SimulatedSite.of_config(context.node_config, context.run_config), ContextStorage(context)
     else:
         site = Site.of_config(context.node_config)
-        memory = site.memory()
-    return answer(action, query, site, memory)
+        storage = site.storage()
+    return answer(action, query, site, storage)
 
 
 def keeper_of(node: Mapping[str, Any]) -> str | None:
@@ -99,7 +100,7 @@ def keeper_of(node: Mapping[str, Any]) -> str | None:
     path = node["keeper"]
     if not isinstance(path, str):
         raise SiteError(f'keeper is {path!r} in --node-config; write keeper="/run/ghofl/north.sock".')
-    return post.check_socket_path(path)
+    return unix_socket.check_socket_path(path)
 
 
 def is_simulated(node: Mapping[str, Any]) -> bool:

@@ -1,6 +1,7 @@
 """Letters through Flower: to and from its records, and an `Engine` over its grid."""
 
 import ctypes
+import logging
 import secrets
 import sys
 import time
@@ -14,7 +15,7 @@ from ghofl import files
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.server.asking import Answer, Node
-from ghofl.site.letter import Letter, fields_of
+from ghofl.wire.letter import Letter, fields_of
 
 LETTER = "ghofl.letter"
 STYPE = "ghofl.bytes"
@@ -134,6 +135,14 @@ class GridEngine:
             return Answer(node, from_records(reply.content, self._spool, size))
         except MessageError as error:
             return Answer(node, error=str(error))
+
+
+def log_with_flower() -> None:
+    """Let what other rooms log, each under its own name, appear where Flower's own lines do."""
+    ours, theirs = logging.getLogger("ghofl"), logging.getLogger("flwr")
+    ours.setLevel(theirs.level)
+    for handler in theirs.handlers:
+        ours.addHandler(handler)
 
 
 def return_large_blocks() -> None:

@@ -8,7 +8,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from ghofl.errors import GhoflError
-from ghofl.flower.engine import GridEngine, return_large_blocks
+from ghofl.flower.engine import GridEngine, log_with_flower, return_large_blocks
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import INCOMING
 from ghofl.flower.server.report import write_html
@@ -43,6 +43,7 @@ def make_app(recipe: str | Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         if not any(isinstance(there, OneLine) for there in log.filters):
             log.addFilter(OneLine())
+        log_with_flower()
         return_large_blocks()
         settings = Settings.of_config(context.run_config)
         run(GridEngine(grid, Path(settings.folder) / INCOMING), Recipe.load(recipe), settings)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ghofl.gaussians import linalg
 from ghofl.privacy import noise_shrinkage
-from ghofl.shapes import Float, Int64
+from ghofl.shapes import Float, Int, Int64
 from ghofl.statistics import arrays, triangles
 
 FAR = 1e3  # the square of a mean over the class's variance from which float32 products lose too many digits
@@ -114,6 +114,17 @@ class Mapped(ClassCovariances):
         if c not in self.found:
             self.found[c] = self.basis.T @ self.source.times(c, self.basis)
         return self.found[c]
+
+
+@dataclass(frozen=True, eq=False)
+class Selected(ClassCovariances):
+    """Class covariances of some of the features."""
+
+    source: ClassCovariances
+    columns: Int[np.ndarray, " k"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "k k"]:
+        return self.source.matrix(c)[np.ix_(self.columns, self.columns)]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The Gaussians that a total describes: means, priors and covariances, in the units of the embedding."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -10,14 +10,16 @@ import numpy as np
 from ghofl.errors import MissingStatisticError
 from ghofl.features import Features
 from ghofl.gaussians import linalg
-from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Shrunk
+from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Selected, Shrunk
 from ghofl.gaussians.sums import Sums
 from ghofl.moments import Moments
 from ghofl.notebook import Shown
-from ghofl.shapes import Float, Int
+from ghofl.recipe import Recipe
+from ghofl.shapes import Bool, Float, Int
 from ghofl.wire.total import Total
 
 T = TypeVar("T")
+FAR = 12.0  # deviations: a column that reaches further has tails that a covariance does not describe
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,7 +27,8 @@ class Gaussians(Shown):
     """One Gaussian per class, as far as the moments determine it; heads score with it and synthesis samples from it.
 
     A field that the moments do not determine is None, and its method raises `MissingStatisticError`, which says what the
-    recipe needs. `sketch` describes the same rows through the recipe's public sketch. (`ghofl.gaussians.sums` has the formulas.)
+    recipe needs. `sketch` describes the same rows through the recipe's public sketch. `smooth` marks the features that class
+    covariances describe well (`smooth_features`); None stands for all. (`ghofl.gaussians.sums` has the formulas.)
 
     Guarantees
     ----------
@@ -50,12 +53,15 @@ class Gaussians(Shown):
     covariances: ClassCovariances | None = field(default=None, repr=False)
     sketch: "Sketched | None" = field(default=None, repr=False)
     rows_differ: bool = True
+    smooth: Bool[np.ndarray, " dim"] | None = field(default=None, repr=False)
 
     @classmethod
-    def of_sums(cls, sums: Sums, sketch: "Sketched | None" = None) -> "Gaussians":
+    def of_sums(
+        cls, sums: Sums, sketch: "Sketched | None" = None, smooth: Bool[np.ndarray, " dim"] | None = None
+    ) -> "Gaussians":
         """The Gaussians of sums over rows, exact or repaired."""
         known = (sums.shared, sums.variances, sums.covariances)
-        return cls(sums.counts, sums.means * sums.unit, *known, sketch, rows_differ=sums.has_spread)
+        return cls(sums.counts, sums.means * sums.unit, *known, sketch, sums.has_spread, smooth)
 
     @classmethod
     def estimate(
@@ -63,15 +69,16 @@ class Gaussians(Shown):
     ) -> "Gaussians":
         """The Gaussians of exact moments whose integer features are worth `unit` each, and of their sketch."""
         inside = None if sketch is None else Sketched(sketch, lambda: cls.estimate(moments.of_sketch(sketch), unit))
-        return cls.of_sums(Sums.of_moments(moments, unit), inside)
+        sums = Sums.of_moments(moments, unit)
+        return cls.of_sums(sums, inside, sums.smooth)
 
     @classmethod
     def of_total(cls, total: Total, features: Features) -> "Gaussians":
         """The Gaussians of a total, in the units of the embedding: repaired where it has noise or was rounded."""
         inside = None
         if features.sketch is not None and total.moments.layout.has("Z"):
-            inside = Sketched(features.sketch, lambda: cls.of_sums(Sums.of_sketch(total, features)))
-        return cls.of_sums(Sums.of_total(total, features), inside)
+            inside = Sketched(features.sketch, lambda: _of_columns(Sums.of_sketch(total, features), total.recipe, None))
+        return _of_columns(Sums.of_total(total, features), total.recipe, inside)
 
     def _facts(self) -> dict[str, object]:
         known = {"shared": self.shared, "variances": self.own_variances, "by class": self.covariances}
@@ -91,6 +98,14 @@ class Gaussians(Shown):
     def shifted(self, by: Float[np.ndarray, " dim"]) -> "Gaussians":
         """The Gaussians of x − by."""
         return Gaussians(self.counts, self.means - by, self.shared, self.own_variances, self.covariances)
+
+    def select(self, columns: Int[np.ndarray, " k"]) -> "Gaussians":
+        """The Gaussians of some of the features."""
+        if len(columns) == self.means.shape[1]:
+            return self
+        shared = None if self.shared is None else self.shared[np.ix_(columns, columns)]
+        inside = None if self.covariances is None else Selected(self.covariances, columns)
+        return Gaussians(self.counts, self.means[:, columns], shared, None, inside)
 
     def diagonal(self) -> "Gaussians":
         """The same Gaussians with independent features, which is what D alone determines."""
@@ -178,10 +193,25 @@ class Gaussians(Shown):
         less = linalg.ease_shrinkage(usual, rows, self.means.shape[1])
         return max(less, self.shared_shrinkage()) if self.fewness and self.has_shared_covariance else less
 
+    @cached_property
+    def effective_dim(self) -> float:
+        """(tr Σ)²/tr Σ²: about how many directions rows of a class vary in, free of the bias of few rows.
+
+        Of n = N − C₊ degrees of freedom, tr Σ_pool² is too large by about (tr Σ)²/n.
+        """
+        sigma, degrees = self.pooled(), max(1.0, self.rows - self.present)
+        trace, squares = float(np.trace(sigma)), float(np.einsum("ij,ij->", sigma, sigma))
+        return min(len(sigma), trace**2 / max(squares - trace**2 / degrees, trace**2 / len(sigma))) if trace else 0.0
+
     @property
     def fewness(self) -> float:
-        """From 1 for no rows to 0 for five rows per dimension and more: max(0, 1 − N/5d)."""
-        return max(0.0, 1.0 - self.rows / (5.0 * self.means.shape[1]))
+        """From 1 for no rows to 0 for five rows per dimension and more: max(0, 1 − N/5d).
+
+        A covariance that has few directions is measured well by fewer rows: d counts as ten effective dimensions at most.
+        """
+        dim = float(self.means.shape[1])
+        dim = min(dim, 10.0 * self.effective_dim) if self.has_shared_covariance else dim
+        return max(0.0, 1.0 - self.rows / (5.0 * dim)) if dim else 0.0
 
     def shared_shrinkage(self) -> float:
         """How far LDA shrinks Σ_pool: by OAS, and where rows are few by half of `fewness` at least.
@@ -238,6 +268,26 @@ class Sketched:
     def gaussians(self) -> Gaussians:
         """The Gaussians of z."""
         return self.estimate()
+
+
+def _of_columns(sums: Sums, recipe: Recipe, sketch: Sketched | None) -> Gaussians:
+    """The Gaussians of sums, which know what the recipe's table says about its columns."""
+    dim, table = sums.means.shape[1], recipe.table
+    if (
+        table is None
+        or dim != recipe.encoder.dim
+        or recipe.projection is not None
+        or (recipe.lift is not None and sketch is not None)
+    ):
+        return Gaussians.of_sums(sums, sketch, sums.smooth if table is None else None)
+    found = Gaussians.of_sums(sums, sketch)
+    return replace(found, smooth=np.array(table.numbers) & ~_reach_far(found))
+
+
+def _reach_far(gaussians: Gaussians) -> Bool[np.ndarray, " dim"]:
+    """Whether a column between −1 and 1 can lie more than `FAR` deviations from its mean."""
+    deviation = np.sqrt(np.maximum(gaussians.pooled_variances(), 0.0))
+    return 1.0 + np.abs(gaussians.centre) > FAR * deviation
 
 
 def _known(value: T | None, what: str, recipe: str) -> T:

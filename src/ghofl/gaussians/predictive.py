@@ -5,7 +5,7 @@ every squared singular value contains about t = tr(L⁻¹ Σ_pool L⁻ᵀ) from 
 √max(s² − t, 0). A head fitted on rows redrawn from that estimate makes errors as the real one does.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -113,9 +113,8 @@ def _estimated(
     x = rows.astype(np.float64)
     squares = hot @ x**2 if like.own_variances is not None else None
     found = Gaussians.of_sums(
-        Sums(counts.astype(np.float64), hot @ x, squares, x.T @ x if like.has_shared_covariance else None), sketch
+        Sums(counts.astype(np.float64), hot @ x, squares, x.T @ x if like.has_shared_covariance else None),
+        sketch,
+        like.smooth,
     )
-    if not like.has_class_covariances:
-        return found
-    covariances = OfRows(rows, y, found.pooled())
-    return Gaussians(found.counts, found.means, found.shared, found.own_variances, covariances, sketch)
+    return replace(found, covariances=OfRows(rows, y, found.pooled())) if like.has_class_covariances else found

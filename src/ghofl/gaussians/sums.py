@@ -30,7 +30,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Exact, Repaired, noise_amount
 from ghofl.moments import Moments
 from ghofl.privacy import diagonal_shrinkage, repair
-from ghofl.shapes import Float, Int64, Num
+from ghofl.shapes import Bool, Float, Int64, Num
 from ghofl.wire.total import Total
 
 ROUNDING = 1e-12  # of the sum of squares: less than that within classes is rounding
@@ -172,6 +172,21 @@ class Sums:
         squares = float(known.sum())
         within = squares - float(self.counts @ np.einsum("cd,cd->c", self.means, self.means))
         return bool(self.counts.sum() > np.count_nonzero(self.counts)) and within > ROUNDING * squares
+
+    @cached_property
+    def smooth(self) -> Bool[np.ndarray, " dim"] | None:
+        """Features that take more than the two values 0 and β, or −β and β, as far as exact sums tell; None without D.
+
+        Of two-valued rows D_c = β A_c or D_c = β² N_c for every class c.
+        """
+        if self.squares is None or np.count_nonzero(self.counts) < 2:
+            return None
+        squares, sums, counts = self.squares.astype(np.float64), self.sums.astype(np.float64), self.counts[:, None]
+        is_two = np.zeros(squares.shape[1], dtype=bool)
+        for other in (sums, np.broadcast_to(counts, squares.shape)):
+            one, all_ = squares * other.sum(axis=0), other * squares.sum(axis=0)
+            is_two |= (np.abs(one - all_) <= ROUNDING * np.abs(one)).all(axis=0)
+        return ~is_two
 
     def _level_of_all(self, squares: float) -> float:
         """The mean variance of the features of all rows, whatever their class, from the sum of all squares."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from ghofl.errors import HeadError
 from ghofl.gaussians import Gaussians
-from ghofl.heads import lda, nearest_mean, qda, rda, ridge, student
+from ghofl.heads import hedge, lda, nearest_mean, qda, rda, ridge, student
 from ghofl.heads.head import Head, Needs
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.rules import Mapped, Rule, Standardised
@@ -14,7 +14,7 @@ from ghofl.shapes import Float
 
 TWO = 2  # classes: standardised scores would all be the same
 SKETCH = "z."  # prefix of a part that scores the sketch of rows
-PARTS = {module.HEAD.name: module.HEAD for module in (lda, ridge, qda, rda, student, nearest_mean)}
+PARTS = {module.HEAD.name: module.HEAD for module in (lda, ridge, qda, rda, student, hedge, nearest_mean)}
 
 
 @dataclass(frozen=True)

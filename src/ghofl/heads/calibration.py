@@ -27,11 +27,13 @@ import scipy
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoise, redraw
-from ghofl.heads.dispersion import DISPERSION, NARROW, dispersion_for
+from ghofl.heads.dispersion import DISPERSION, NARROW, dispersion_for, wideness
 from ghofl.heads.head import Head
+from ghofl.heads.lda import HEAD as LDA
 from ghofl.heads.lda import fit_lda
 from ghofl.heads.options import HeadOptions
-from ghofl.heads.rules import Rule, Standardised
+from ghofl.heads.rules import Rule
+from ghofl.heads.temperature import fit_temperature, fit_with_bias, log_loss, row_weights
 from ghofl.names import shown
 from ghofl.shapes import Float, Integer
 
@@ -43,10 +45,9 @@ JITTER = 1e-8  # shrinkage that lets constant features be drawn
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
 TOLD_APART = 1e-3  # log loss below which all draws are predicted correctly, and do not show how confident a head may be
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
-PULL = 1e-7  # of every b_c towards 0
-# A head of class covariances may have up to so many times LDA's T, as draws of one covariance do not fit it. Chosen among
-# 2, 3, 4 and 6 on held-out training rows of five sets, where without it QDA's calibration error is 10 to 71 %.
-DOUBT = 4.0
+# Draws fit a head of class covariances better than real rows do, so its T lies between theirs and LDA's, all the nearer to
+# LDA's, and with four classes or more to 1.5 times LDA's, the more dimensions there are. Draws count up to 4 times LDA's T.
+DOUBT, MOST_DOUBT = 1.5, 4.0
 SOURCES = ("none", "draws", "sites")
 
 
@@ -203,24 +204,22 @@ def calibrate(
         fitted, kept = (_score_draws(judged, truth, tau, seed, spread, least) for seed in (0, 1))
     except (NotPositiveDefiniteError, HeadError):
         return plain
-    found = _fit(*fitted, priors, head.log_posteriors)
-    # Standardised scores have a scale of their own, of which LDA's temperature says nothing.
-    if judged is rule and has_own and not truth.has_class_covariances and not isinstance(rule, Standardised):
-        linear = _fit(*_score_draws(fit_lda(truth), truth, tau, 0, None, least), priors, True).temperature
-        found = _of_log_posteriors(min(found.temperature, DOUBT * linear), priors)
-    found = replace(found, priors=priors, source="draws")
+    found = replace(_fit(*fitted, priors, head.log_posteriors), priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))
-    is_gain = before > TOLD_APART and after < before * (1.0 - GAIN)
-    return found if is_gain else replace(plain, source="draws")
+    if not (before > TOLD_APART and after < before * (1.0 - GAIN)):
+        found = replace(plain, source="draws")
+    if not _is_beyond_lda(head, rule, needs):
+        return found
+    wide, linear = wideness(gaussians.means.shape[1]), calibrate(LDA, fit_lda(gaussians), gaussians).temperature
+    doubt = DOUBT ** (wide * min(1.0, np.log2(gaussians.present) - 1.0))
+    drawn = min(max(found.temperature, 1.0), MOST_DOUBT * linear)
+    between = drawn ** (0.5 - 0.5 * wide) * (doubt * linear) ** (0.5 + 0.5 * wide)
+    return replace(_of_log_posteriors(float(between), priors), priors=priors, source="draws")
 
 
-def log_loss(
-    probabilities: Float[np.ndarray, "n classes"], y: Integer[np.ndarray, " n"], priors: Float[np.ndarray, " classes"]
-) -> float:
-    """The mean of −log p_y over rows, weighted so that every class has the share of its prior."""
-    weights = _weights(y, priors)
-    of_label = np.maximum(probabilities[np.arange(len(y)), y], np.finfo(float).tiny)
-    return float(-weights @ np.log(of_label))
+def _is_beyond_lda(head: Head, rule: Rule, needs: tuple[str, ...]) -> bool:
+    """Whether a rule has log posteriors by class covariances, of which Gaussian draws say too little."""
+    return head.log_posteriors and bool({"S", "Z"} & set(needs)) and not rule.is_linear
 
 
 def _choose_truth(
@@ -263,7 +262,7 @@ def _score_draws(
     if spread is not None:
         centres = truth.means[drawn.y]
         z = centres + (z - centres) * spread[drawn.y]
-    return (rule.scores_for_temperature(z) if dispersion > 1 else rule.scores(z)), drawn.y
+    return (rule.without_tails() if dispersion > 1 else rule).scores(z), drawn.y
 
 
 def _draws(truth: Gaussians, dispersion: float, seed: int, least: int) -> Draws:
@@ -278,73 +277,16 @@ def _draws(truth: Gaussians, dispersion: float, seed: int, least: int) -> Draws:
     return draw(truth, per_class, np.random.default_rng(seed), dispersion, amounts[-1])
 
 
-def _weights(y: Integer[np.ndarray, " n"], priors: Float[np.ndarray, " classes"]) -> Float[np.ndarray, " n"]:
-    counts = np.bincount(y, minlength=len(priors))
-    share = np.where(counts > 0, priors, 0.0)
-    return (share / np.maximum(counts, 1) / share.sum())[y]
-
-
 def _fit(
     scores: Float[np.ndarray, "n classes"],
     y: Integer[np.ndarray, " n"],
     priors: Float[np.ndarray, " classes"],
     are_log_posteriors: bool,
 ) -> Calibration:
-    weights, present = _weights(y, priors), priors > 0
+    weights, present = row_weights(y, priors), priors > 0
     if are_log_posteriors:
         log_priors = _log(priors)
         return _of_log_posteriors(fit_temperature(scores - log_priors, y, weights, log_priors), priors)
     if priors.max() <= UNEVEN * priors[present].min():
         return Calibration(fit_temperature(scores, y, weights))
-    return _fit_with_bias(scores[:, present], np.cumsum(present)[y] - 1, weights, present)
-
-
-def _fit_with_bias(
-    scores: Float[np.ndarray, "n present"],
-    y: Integer[np.ndarray, " n"],
-    weights: Float[np.ndarray, " n"],
-    present: np.ndarray,
-) -> Calibration:
-    rows = np.arange(len(y))
-    # Scores are scaled to a spread of one, so that the same steps suit cosines and regressions.
-    unit = 1.0 / max(float(np.std(scores)), np.finfo(float).tiny)
-    scaled = (scores - scores.mean()) * unit
-
-    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        sharpness, bias = np.exp(parameters[0]), parameters[1:]
-        logits = sharpness * scaled + bias
-        log_p = logits - scipy.special.logsumexp(logits, axis=1, keepdims=True)
-        error = np.exp(log_p)
-        error[rows, y] -= 1.0
-        error *= weights[:, None]
-        slope = np.concatenate([[sharpness * np.sum(error * scaled)], error.sum(axis=0) + PULL * bias])
-        return float(-weights @ log_p[rows, y] + 0.5 * PULL * bias @ bias), slope
-
-    start = np.concatenate([[0.0], np.zeros(scores.shape[1])])
-    found = scipy.optimize.minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=[(-7, 7), *[(None, None)] * (len(start) - 1)]
-    ).x
-    bias = np.zeros(len(present))
-    bias[present] = found[1:]
-    return Calibration(float(np.exp(-found[0]) / unit), bias)
-
-
-def fit_temperature(
-    scores: Float[np.ndarray, "n classes"],
-    y: Integer[np.ndarray, " n"],
-    weights: Float[np.ndarray, " n"] | None = None,
-    log_priors: Float[np.ndarray, " classes"] | float = 0.0,
-) -> float:
-    """The T that minimises the weighted mean of −log softmax(scores / T + log π)_y.
-
-    >>> scores = np.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
-    >>> round(fit_temperature(scores, np.array([0, 0, 0, 1])), 2)
-    1.82
-    """
-    shares = np.full(len(y), 1.0 / max(1, len(y))) if weights is None else weights
-
-    def loss(log_t: float) -> float:
-        scaled = scores * np.exp(-log_t) + log_priors
-        return float(shares @ (scipy.special.logsumexp(scaled, axis=1) - scaled[np.arange(len(y)), y]))
-
-    return float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-7.0, 7.0), method="bounded").x))
+    return Calibration(*fit_with_bias(scores[:, present], np.cumsum(present)[y] - 1, weights, present))

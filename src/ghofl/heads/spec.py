@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ghofl.errors import HeadError, MissingStatisticError
+from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS
 from ghofl.heads.best import best_head
 from ghofl.heads.options import HeadOptions
@@ -80,9 +81,9 @@ class HeadSpec:
         """The sets of statistics that are enough, best first; the best head uses what there is."""
         return (("S",), ("B",), ("D",), ()) if self.name == BEST else HEADS[self.name].needs_with(self.record)
 
-    def choose(self, layout: Layout, recipe: Recipe, rows: int | None = None) -> "HeadSpec":
-        """The spec itself, or for 'best' that of the strongest head for this layout and number of rows."""
-        return HeadSpec.parse(best_head(layout, recipe, rows).spec) if self.name == BEST else self
+    def choose(self, layout: Layout, recipe: Recipe, gaussians: Gaussians | None = None) -> "HeadSpec":
+        """The spec itself, or for 'best' that of the strongest head for this layout and these Gaussians."""
+        return HeadSpec.parse(best_head(layout, recipe, gaussians).spec) if self.name == BEST else self
 
     def is_possible(self, layout: Layout, recipe: Recipe) -> bool:
         """Whether a total of this layout has what the head needs."""

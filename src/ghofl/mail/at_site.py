@@ -3,17 +3,17 @@
 So policy, approval and the ledger of reveals apply here too.
 """
 
+from ghofl.custody.site import Custodian
+from ghofl.custody.storage import Storage
 from ghofl.errors import MessageError, PolicyError
+from ghofl.keeper.answers import answer
 from ghofl.mail import letters
 from ghofl.names import shown
 from ghofl.secure import Identity
-from ghofl.site.answers import answer
-from ghofl.site.letter import Letter, text_of
-from ghofl.site.memory import Memory
-from ghofl.site.site import Custodian
+from ghofl.wire.letter import Letter, text_of
 
 
-def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -> Letter:
+def answer_letter(action: str, query: Letter, site: Custodian, storage: Storage) -> Letter:
     """The letter that a site sends back; a refusal raises `PolicyError` and leaves nothing to send.
 
     Guarantees
@@ -30,9 +30,9 @@ def answer_letter(action: str, query: Letter, site: Custodian, memory: Memory) -
             f"this letter is for {text_of(query, 'site')[:64]!r}, and this site is {site.name!r}; "
             "give the letter that the server wrote for this site."
         )
-    reply = answer(action, query, site, memory)  # refuses a malformed round id before it becomes part of a path
+    reply = answer(action, query, site, storage)  # refuses a malformed round id before it becomes part of a path
     if reply.fields.get("status") not in ("joined", "sent"):
         raise PolicyError(str(reply.fields.get("why", "this site does not answer.")))
     own = {key: reply.fields[key] for key in ("key", "known", "signature") if key in reply.fields}
     letter = Letter({"action": action, "round": round_id, "site": site.name, **own}, reply.payload)
-    return letters.signed(letter, Identity(memory.get(f"round/{round_id}/identity") or b""))
+    return letters.signed(letter, Identity(storage.get(f"round/{round_id}/identity") or b""))

@@ -11,7 +11,7 @@ from ghofl.errors import MessageError
 from ghofl.names import shown
 from ghofl.secure import Identity
 from ghofl.secure.keys import is_signed
-from ghofl.site.letter import MAGIC, Letter
+from ghofl.wire.letter import MAGIC, Letter
 
 DIGEST = 32  # bytes
 MAX_LETTER = 2**36

@@ -19,7 +19,7 @@ from ghofl.errors import FederationError, GhoflError, MessageError
 from ghofl.federation.round import ACTIONS, ROUND, Options, Round, after_failure
 from ghofl.mail import letters
 from ghofl.recipe import Recipe
-from ghofl.site.letter import Letter, text_of
+from ghofl.wire.letter import Letter, text_of
 
 INVITATION, TOTAL, SUFFIX = "invitation", "total.ghofl", ".letter"
 SLACK = 2**20  # bytes of a letter beside its payload

@@ -35,7 +35,9 @@ SMALL_PROJECTIONS = (32, 48)  # worth sending where directions are public ones
 B_FROM_EPSILON, LARGEST_NOISY, LARGEST_NOISY_BY_CLASS, MANY_CLASSES, SMALL_EPSILON = 4.0, 256, 128, 50, 2.0
 SKETCHES = (0, 32, 48, 64, 80, 96, 112, 128, 160, 192, 256, 320, 384, 512)
 LIFTS = (3.2, 6.4)  # times the dimension: 4,096 and 8,192 of 1,280
-LIFTED_FROM = 64  # lifts of fewer dimensions were not tried
+LIFTED_FROM = (
+    64  # lifts of fewer dimensions were not tried; nor is one taken where a site has fewer rows than it has features
+)
 # A masked entry has room for a million rows per site, and 128 sites in the sum.
 MASKED_ROWS, MASKED_SITES = 10**6, 128
 ROUND_BYTES = 8_000  # keys and shares for some twenty neighbours
@@ -79,6 +81,7 @@ def propose(
     grids = [Grid(), Grid(bits=6)] if bits is None else [Grid(bits=bits)]
     starts = (Recipe(classes, Encoder(dim, encoder), grid=grid) for grid in grids)
     candidates = (c for start in starts for c in _candidates(start, seed, public))
+    candidates = (c for c in candidates if c.lift is None or c.lift.dim <= rows)
     candidates = (c for c in candidates if not noisy or (_is_shared(c) and (not public or _survives_noise(c, epsilon))))
     size_of = _masked_bytes if secure else _bytes
     found = [(_expected(recipe, public), -size_of(recipe, rows), recipe) for recipe in candidates]

@@ -200,6 +200,15 @@ class Table:
         return tuple(names)
 
     @property
+    def numbers(self) -> tuple[bool, ...]:
+        """Whether each number of an embedding is one of many, not one of two."""
+        found: list[bool] = []
+        for column in self.columns:
+            found += [column.kind not in ("category", "yes/no")] * (column.width - (column.missing == "indicator"))
+            found += [False] * (column.missing == "indicator")
+        return tuple(found)
+
+    @property
     def longest(self) -> float:
         """The greatest length that a row's embedding can have: every column gives at most 1."""
         return math.sqrt(len(self.columns))

@@ -22,7 +22,7 @@ from ghofl.secure.keys import Identity
 from ghofl.secure.masking import Ring
 from ghofl.secure.messages import masked_bytes
 from ghofl.secure.refusals import RoundRules
-from ghofl.secure.rounds import Agreement, Participant
+from ghofl.secure.rounds import Agreement, Participant, public_seed
 from ghofl.secure.server import SERVER_STAGES, Release, ServerState, advance, finish, open_round, receive
 from ghofl.secure.sharing import Share, combine, split
 from ghofl.secure.simulate import STAGES, Outcome, simulate_round
@@ -41,6 +41,7 @@ __all__ = [  # noqa: RUF022  (story order)
     "arrange",
     "Identity",
     "Participant",
+    "public_seed",
     "Agreement",
     "RoundRules",
     "ClientState",

@@ -27,6 +27,7 @@ the shares of its circle; never both, because then nothing would hide its vector
 its position in the participant list; sets of clients are bitmaps over the seats.
 """
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -62,6 +63,14 @@ class Participant:
     def label(self) -> bytes:
         """Bytes that identify the participant."""
         return self.key + self.name.encode()
+
+
+def public_seed(round_id: str, participants: tuple[Participant, ...]) -> bytes:
+    """The public seed of a round: it follows from everyone's fresh keys, so no single party chooses it."""
+    digest = hashlib.sha256(b"ghofl-flower/1 seed" + round_id.encode())
+    for participant in sorted(participants, key=lambda p: p.label):
+        digest.update(len(participant.label).to_bytes(4, "big") + participant.label)
+    return digest.digest()
 
 
 @dataclass(frozen=True, slots=True)

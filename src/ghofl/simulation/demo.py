@@ -9,10 +9,10 @@ from ghofl.errors import MissingExtraError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.features import Features
 from ghofl.heads.spec import HeadSpec
+from ghofl.outbox import Embedded, outgoing
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate
-from ghofl.site.outgoing import Embedded, outgoing
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 

@@ -13,12 +13,14 @@ import numpy as np
 
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
+from ghofl.custody.cohorts import check_cohort
 from ghofl.errors import EmbeddingsError, RecipeError
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
 from ghofl.heads.spec import BEST
 from ghofl.moments import Layout
+from ghofl.outbox import Embedded, Outgoing, outgoing
 from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
@@ -29,8 +31,6 @@ from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
 from ghofl.simulation.needs import need_of, needing, notes_on, total_for
 from ghofl.simulation.partition import Parts, count_empty
-from ghofl.site.cohorts import check_cohort
-from ghofl.site.outgoing import Embedded, Outgoing, outgoing
 from ghofl.statistics import statistics_to_store
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message

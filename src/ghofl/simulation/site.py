@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ghofl.custody.policy import Policy
 from ghofl.errors import SiteError
 from ghofl.features import Features
 from ghofl.names import shown
+from ghofl.outbox import Counted, Embedded, Outgoing, count
 from ghofl.recipe import Recipe
 from ghofl.samples import load_rows
 from ghofl.simulation import partition
-from ghofl.site.outgoing import Counted, Embedded, Outgoing, count
-from ghofl.site.policy import Policy
 
 RUN_KEYS = ("simulated-embeddings", "simulated-alpha", "simulated-seed")  # of a run's configuration
 
@@ -59,11 +59,11 @@ class SimulatedSite:
         """The name that `ghofl simulate` gives this client."""
         return f"client-{self.number:05d}"
 
-    def conditions(self) -> Policy:
+    def load_policy(self) -> Policy:
         """A policy without conditions; not even rows are needed, as skewed splits have empty clients."""
         return Policy(min_rows=0, any_peers=True, min_survivors=2, corruption=0.0)
 
-    def check_recipe(self, recipe: Recipe) -> None:
+    def check_recipe(self, recipe: Recipe, policy: Policy) -> None:
         """Any recipe will do."""
 
     def count(self, recipe: Recipe) -> Counted:

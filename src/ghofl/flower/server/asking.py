@@ -10,7 +10,7 @@ from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.server.settings import Settings
 from ghofl.names import is_site_name
-from ghofl.site.letter import Letter
+from ghofl.wire.letter import Letter
 
 log = logging.getLogger("flwr")
 POLL = 0.5

@@ -8,9 +8,9 @@ from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
-from ghofl.site.letter import Letter
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
+from ghofl.wire.letter import Letter
 from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER, Message
 from ghofl.wire.total import Aggregator, Total

@@ -12,7 +12,7 @@ from ghofl.flower.server.asking import Engine, Node, Progress, ask, site_of, wai
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Recipe
-from ghofl.site.letter import Letter
+from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 
 log = logging.getLogger("flwr")

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ghofl.custody.configuration import build_from
 from ghofl.errors import SiteError
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.secure import CORRUPTION, DROPOUT
-from ghofl.site.configuration import build_from
 
 _LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
 

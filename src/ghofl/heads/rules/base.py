@@ -67,9 +67,9 @@ class Rule(Protocol):
         """One number per row and class, added to `base` where it is given."""
         ...
 
-    def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The scores that a temperature is fitted to: `scores`, unless Gaussian draws make those misleading."""
-        return self.scores(x)
+    def without_tails(self) -> "Rule":
+        """The rule in the limit of Gaussian tails, to which a temperature is fitted; itself where it has no others."""
+        return self
 
     def predict(self, x: Float[np.ndarray, "n dim"]) -> Int64[np.ndarray, " n"]:
         """The number of the class with the largest score; a `Classifier` predicts the most probable one."""

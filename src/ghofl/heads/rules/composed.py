@@ -1,6 +1,6 @@
 """Rules made of other rules."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,10 @@ class Mapped(Rule):
     def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """The scores of the mapped rows."""
         return self.rule.scores(apply(x, self.matrix) if self.shift is None else x @ self.matrix - self.shift, base)
+
+    def without_tails(self) -> "Mapped":
+        """The same map, with Gaussian tails behind it."""
+        return replace(self, rule=self.rule.without_tails())
 
     def write(self, graph: Graph, x: str) -> str:
         """A product, and what the inner rule writes."""
@@ -88,6 +92,10 @@ class Summed(Rule):
             base = found if weight == 1 else found * weight
         assert base is not None, "a sum has a rule"
         return base
+
+    def without_tails(self) -> "Summed":
+        """The sum of the rules with Gaussian tails."""
+        return replace(self, parts=tuple((name, rule.without_tails()) for name, rule in self.parts))
 
     def write(self, graph: Graph, x: str) -> str:
         """The sum of what its rules write."""

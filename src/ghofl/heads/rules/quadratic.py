@@ -59,9 +59,9 @@ class Quadratic(Rule):
         offsets = self.offsets if base is None else base + self.offsets
         return quadratic_scores(x, self.means, self.whiteners, offsets, self._tails)
 
-    def scores_for_temperature(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, "n classes"]:
-        """The scores of the Gaussian limit: wide draws lie in heavy tails, where the rule is never certain."""
-        return self.scores(x) if np.isinf(self._tails) else replace(self, dof=np.asarray(1e9)).scores(x)
+    def without_tails(self) -> "Quadratic":
+        """The Gaussian limit: wide draws lie in heavy tails, where the rule is never certain."""
+        return replace(self, dof=None)
 
     @property
     def _tails(self) -> float:

@@ -1,0 +1,206 @@
+"""What an administrator sees and decides at a site: what would leave, whether it may, and further secure rounds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ghofl.custody.custody import Custody
+from ghofl.custody.disclosure import Verdict
+from ghofl.custody.history import History, Permit, Revealed
+from ghofl.custody.site import Site
+from ghofl.errors import PolicyError, SiteError
+from ghofl.features import TOLERATED_CLIPPING
+from ghofl.outbox import Counted
+from ghofl.outbox.parcel import Parcel, smallest_class
+from ghofl.recipe import Recipe
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inspection:
+    """What would leave a site under a recipe, and what prevents it.
+
+    `rows` are the site's rows as they are now, None where there is no file to read. `is_revealed` says that the
+    site has already revealed in a round, so that a vector does not leave it again. `bytes` is how many leave, of a vector
+    in a round of `sites` sites.
+    """
+
+    site: str
+    recipe: Recipe
+    parcel: Parcel
+    rows: Counted | None
+    rules: tuple[Verdict, ...]
+    needs_approval: bool
+    is_approved: bool
+    is_revealed: bool
+    bytes: int
+    sites: int
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it does not leave, or should not be sent; what is clipped decides nothing under an epsilon."""
+        is_clipped = self.parcel.clipped > TOLERATED_CLIPPING and self.recipe.privacy.epsilon is None
+        return self.is_revealed or is_clipped
+
+    @property
+    def is_outdated(self) -> bool | None:
+        """Whether the rows have changed since the parcel was packed; None when that cannot be known."""
+        return self.parcel.is_outdated(self.rows)
+
+    @property
+    def state(self) -> str:
+        """Whether it leaves, in words that follow "it"."""
+        if self.is_revealed:
+            return "does not leave: this folder has already revealed in a round, see 'ghofl flower reopen'"
+        if self.is_approved:
+            return "is approved, as it was packed earlier" if self.is_outdated else "is approved"
+        return "waits for --confirm" if self.needs_approval else "leaves when it is asked for"
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What to know before it leaves: doubts about it first, then what it would reveal, then the rules."""
+        return (*self.parcel.doubts(self.recipe, self.rows), *self.parcel.sentences, *map(str, self.rules))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The inspection as plain values."""
+        moments = None if self.rows is None else self.rows.moments
+        return {
+            "site": self.site,
+            "recipe": self.recipe.fingerprint,
+            "rows": self.parcel.rows,
+            "rows_now": None if moments is None else moments.rows,
+            "smallest_class": None if moments is None else smallest_class(moments),
+            "rows_changed": self.is_outdated,
+            "clipped_share": self.parcel.clipped,
+            "left_out": self.parcel.left_out,
+            "bytes": self.bytes,
+            "secure": not self.parcel.is_message,
+            **({} if self.parcel.is_message else {"sites": self.sites}),
+            "held": self.is_held,
+            "sha256": self.parcel.sha256,
+            "data": self.parcel.data,
+            "reveals": list(self.parcel.sentences),
+            "approved": self.is_approved,
+            "approval_needed": self.needs_approval,
+            "revealed": self.is_revealed,
+            "disclosure": [asdict(verdict) for verdict in self.rules],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reopening:
+    """A further secure round that a site's folder is, or would be, opened for, and what its sum would show."""
+
+    site: str
+    opening: Permit
+    is_done: bool
+    reveals: tuple[Revealed, ...]
+    risks: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The re-opening as plain values."""
+        return {
+            "site": self.site,
+            "recipe": self.opening.recipe,
+            "data": self.opening.data,
+            "cohort": list(self.opening.cohort),
+            "reopened": self.is_done,
+            "reveals": [{k: asdict(r)[k] for k in ("round", "recipe", "data", "cohort")} for r in self.reveals],
+            "risks": list(self.risks),
+        }
+
+
+def inspect(
+    site: Site,
+    recipe: Recipe,
+    *,
+    confirm: bool = False,
+    again: bool = False,
+    cohort: Sequence[str] = (),
+    rounds: int = 1,
+    tell: Callable[[str], None] | None = None,
+) -> Inspection:
+    """What would leave a site under a recipe; packed `again` from the rows as they are now, and approved by `confirm`.
+
+    An approval is for a number of secure `rounds` of exactly the `cohort`, or of the first one where none is given. `tell`
+    is called for each rule that refuses, before anything is packed.
+    """
+    with Custody.locked(site, site.storage()) as custody:  # a node may be answering a request just now
+        custody.check_recipe(recipe)
+        custody.check_peers()
+        rows, parcel, policy = rows_now(site, recipe), None if again else custody.kept_parcel(recipe), custody.policy
+        rules = () if rows is None else policy.disclosure.verdicts(rows.moments, recipe)
+        if tell is not None and recipe.privacy.epsilon is None:  # a refusal to the server says less than this
+            for verdict in rules:
+                if verdict.is_refusal:
+                    tell(str(verdict))
+        parcel = parcel or custody.pack(recipe, rows)
+        if confirm:
+            custody.allow(Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
+        named = len({name.strip() for name in cohort} - {""})
+        sites = named or policy.round_rules(recipe).min_survivors
+        return Inspection(
+            site.name,
+            recipe,
+            parcel,
+            rows,
+            rules,
+            needs_approval=policy.confirm,
+            is_approved=_is_approved(custody.history, recipe, parcel),
+            is_revealed=not parcel.is_message and not custody.history.allows(recipe.fingerprint, parcel.data),
+            bytes=parcel.bytes_leaving(recipe, sites),
+            sites=sites,
+        )
+
+
+def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False) -> Reopening:
+    """Allow a site that has revealed further rounds of these sites; without `confirm`, only say what that means."""
+    with Custody.locked(site, site.storage()) as custody:
+        custody.check_recipe(recipe)
+        history = custody.history
+        if not history.reveals:
+            raise SiteError(
+                "nothing was revealed from this folder yet; join its first round without re-opening. "
+                + _rounds(history)
+            )
+        parcel = custody.kept_parcel(recipe) or custody.pack(recipe)
+        named = cohort if any(name.strip() for name in cohort) else [site.name]
+        opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
+        history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)
+        if confirm:
+            custody.allow(opening)
+        doubts = parcel.doubts(recipe, rows_now(site, recipe))
+        return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), doubts)
+
+
+def rows_now(site: Site, recipe: Recipe) -> Counted | None:
+    """The moments of a site's rows as they are now, for its administrator; None when there is no file to read."""
+    try:
+        counted = site.count(recipe)
+    except FileNotFoundError:
+        return None
+    if counted.moments.rows > recipe.max_rows and recipe.privacy.epsilon is None:
+        raise SiteError(
+            f"site {site.name!r} has {counted.moments.rows:,} rows, and the recipe allows {recipe.max_rows:,} per site; send "
+            "fewer, or agree on a recipe with a larger max_rows under [limits]."
+        )
+    return counted
+
+
+def _is_approved(history: History, recipe: Recipe, parcel: Parcel) -> bool:
+    """Whether an administrator approved exactly this parcel, and the approval is not used up."""
+    try:
+        history.check_approval(recipe, parcel.sha256, parcel.data)
+    except PolicyError:
+        return False
+    return True
+
+
+def _rounds(history: History) -> str:
+    """Which rounds a folder was in without revealing, in a sentence."""
+    masked = [release.key for release in history.releases if not release.is_message and not release.is_report]
+    if not masked:
+        return "It was in no round."
+    signed = {listed.round for listed in history.lists}
+    said = [f"{key[:8]} (it {'signed the list of sites' if key in signed else 'sent its vector'})" for key in masked]
+    return f"It revealed in none of its rounds: {', '.join(said)}."

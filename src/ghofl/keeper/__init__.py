@@ -1,0 +1,1 @@
+"""Who answers for a site: requests become answers, in the site's own process."""

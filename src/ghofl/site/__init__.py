@@ -1,1 +1,0 @@
-"""What leaves a site, and everything that it asks before it lets it go."""
