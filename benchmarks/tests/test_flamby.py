@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from ghofl_benchmarks import __main__ as command
-from ghofl_benchmarks import flamby, made
+from ghofl_benchmarks import flamby, made, report
 
 HEADER = "age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,target"
 
@@ -62,3 +62,15 @@ def test_a_run_writes_its_figures_beside_flamby_s_and_says_what_made_them(folder
     assert set(made.read(tmp_path / "out")) == {"flamby.json", "flamby.md"}
     assert command.main(["flamby", "--folder", str(tmp_path / "nowhere")]) == 2
     assert "is not here" in capsys.readouterr().err
+
+
+def test_the_stored_run_reaches_what_one_message_promises():
+    """A hospital's own head beats 100 rounds, and leave-out's estimate is within a point of the test rows' in each."""
+    rows = {(row["method"], row["split"]): row for row in report.read("flamby")["rows"]}
+    own = rows["a head for each, chosen by leave-out", "50 others"]
+    assert own["pooled"] >= 79.5
+    assert own["mean of hospitals"] >= 81.8
+    assert rows["a head for each, chosen by leave-out", "FLamby's"]["mean of hospitals"] >= 82.0
+    says, truth = (rows[f"one head for all: {what}", "500 others"] for what in ("leave-out says", "the test rows say"))
+    for hospital in flamby.HOSPITALS:
+        assert abs(says[hospital] - truth[hospital]) <= 1.0
