@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
 
 from ghofl.errors import HeadError
 from ghofl.gaussians.gaussians import Gaussians
@@ -123,8 +122,13 @@ class _Sites:
 
     @property
     def is_connected(self) -> bool:
-        together = (self.n > 0).astype(np.float64)
-        return len(self.n) > 1 and bool(self.varies.any()) and connected_components(together.T @ together)[0] == 1
+        has = self.n > 0
+        reached, before = has[:, :1].any(axis=1), 0
+        while reached.sum() > before:  # sites that share a class with those that were reached
+            before = reached.sum()
+            reached = has[:, has[reached].any(axis=0)].any(axis=1)
+        is_whole = bool(has[reached].any(axis=0).all())
+        return len(self.n) > 1 and bool(self.varies.any()) and is_whole
 
     def _weights(self, ratio: float) -> np.ndarray:
         return ratio / (1.0 + ratio * self.rows)
