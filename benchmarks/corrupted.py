@@ -30,7 +30,7 @@ from ghofl.classifier import HeadSpec
 from ghofl.encoders import Runtime
 from ghofl.features import Features
 from ghofl.outbox import Embedded, count
-from ghofl.samples import class_numbers, load_samples
+from ghofl.rows import class_numbers, load_samples
 from ghofl.simulation.simulate import Dataset, recipe_for
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")

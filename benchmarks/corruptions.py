@@ -17,8 +17,8 @@ from PIL import Image as Pillow
 from scipy import ndimage
 
 from ghofl.errors import DatasetError
-from ghofl.samples import Samples
-from ghofl.samples.base import digest_of
+from ghofl.rows import Samples
+from ghofl.rows.base import digest_of
 
 Image = Float[np.ndarray, "h w 3"]
 

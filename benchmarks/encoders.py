@@ -25,11 +25,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without 
 from ghofl_benchmarks import made
 
 from ghofl import encoders
+from ghofl.compute.threads import prefetch
 from ghofl.encoders import Runtime, cosines
 from ghofl.encoders.resize import IMAGENET_MEAN, IMAGENET_STD
 from ghofl.errors import EncoderError
-from ghofl.samples import Samples, load_samples
-from ghofl.workers import prefetch
+from ghofl.rows import Samples, load_samples
 
 WEIGHTS = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
 IMAGES = data.FOLDER / "images" / "cifar10-2k" / "test"
@@ -106,7 +106,7 @@ def _network(weights: Path) -> torch.nn.Module:
     from ghofl.encoders import checkpoints
 
     network = models.mobilenet_v2(weights=None)
-    checkpoints.fit(network, checkpoints.read(weights), "classifier.1", weights)
+    checkpoints.load_weights(network, checkpoints.read(weights), "classifier.1", weights)
     network.classifier = torch.nn.Identity()
     return network.eval()
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from corruptions import Corruption, corrupt
 
 from ghofl.errors import DatasetError
-from ghofl.samples import Columns, Samples, load_samples
+from ghofl.rows import Columns, Samples, load_samples
 
 
 @dataclass(frozen=True, slots=True)

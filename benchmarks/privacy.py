@@ -130,7 +130,7 @@ def _rounding(dataset: Dataset, public: np.ndarray) -> Iterator[dict]:
             "accuracy": federation.accuracies(federation.total(plain))["lda"],
             "accuracies_at_1": found,
             "message_bytes": _bytes(federation.moments[0], plain),
-            "ring_bits": Ring.holding(CLIENTS, entry_bound(replace(plain, limits=Limits(max_rows=5000)))).bits,
+            "ring_bits": Ring.for_sum(CLIENTS, entry_bound(replace(plain, limits=Limits(max_rows=5000)))).bits,
         }
         print(result, flush=True)
         yield result

@@ -2,10 +2,10 @@
 
     python benchmarks/run.py probabilities
 
-Log loss, Brier score (summed squared differences), expected calibration error and accuracy on test rows, by the same
-code for everybody. Ours see one total; `softmax of scores` is the same LDA without calibration. scikit-learn sees the
-rows: LDA shrunk by Ledoit and Wolf, QDA likewise (up to 64 dimensions, with more than two rows per class), and logistic
-regression on standardised rows. Nothing is chosen on test rows.
+Log loss, Brier score (of two classes, the squared error of one, as in scikit-learn), expected calibration error and
+accuracy on test rows, by the same code for everybody. Ours see one total; `softmax of scores` is the same LDA without
+calibration. scikit-learn sees the rows: LDA shrunk by Ledoit and Wolf, QDA likewise (up to 64 dimensions, with more
+than two rows per class), and logistic regression on standardised rows. Nothing is chosen on test rows.
 """
 
 import warnings

@@ -1,35 +1,23 @@
-"""Writes what the code knows into the docs: docs/cli.md, the table of heads in README.md, and the figure.
+"""Writes what the code knows into the docs: docs/cli.md and the table of heads in README.md.
 
 Run it with `make docs`. `tests/test_docs.py` fails when the two texts are not what this gives.
 """
 
 import inspect
-import io
-import json
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-import matplotlib
-import numpy as np
 import typer
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ghofl.cli import PLACES, app, console, load
 from ghofl.heads import HEADS
 from ghofl.recipe import OPTIONS
-from ghofl.simulation import partition
-from ghofl.simulation.demo import ALPHA, CLIENTS, FEDAVG_BYTES, digits
-from ghofl.simulation.simulate import all_heads, recipe_for, simulate
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs" / "cli.md"
 README = ROOT / "README.md"
-FIGURE = ROOT / "docs" / "figures" / "accuracy-against-bytes.svg"
-# A file of `ghofl simulate --json`, with a "title" beside its fields; without it the figure shows the demo's digits.
-RESULTS = ROOT / "benchmarks" / "results" / "figure.json"
 
 # ---------------------------------------------------------------------------------------------------- docs/cli.md
 
@@ -220,107 +208,11 @@ def _shown(value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float) else str(value)
 
 
-# ------------------------------------------------------------------------------------------------------ the figure
-
-SOFT, RULE, WARN = "#52606d", "#dde3ea", "#b91c1c"
-COLOURS = {
-    (): ("#6b7280", "counts and sums"),
-    ("D",): ("#b45309", "+ squares (D)"),
-    ("B",): ("#1d4ed8", "+ one matrix (B)"),
-    ("B", "Z"): ("#7c3aed", "+ one sketch per class (Z)"),
-    ("S",): ("#047857", "+ one matrix per class (S)"),
-}
-# Text stays text, and the same results give the same bytes.
-STYLE: dict[Any, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "ghofl", "font.size": 10, "text.parse_math": False,
-    "font.family": "sans-serif", "font.sans-serif": ["Helvetica", "Arial", "DejaVu Sans"],
-}  # fmt: skip
-LABELS_FROM = 3  # labels stand in one column, at this many times the largest message
-LABEL_STEP = 0.062  # of the height of the axes
-
-
-def results() -> dict[str, Any]:
-    """What the figure shows: the benchmark's results where they are, otherwise the demo's digits."""
-    if RESULTS.exists():
-        return json.loads(RESULTS.read_text())
-    data, specs = digits(), all_heads(sketch=True)
-    parts = partition.dirichlet_by_class(data.y_train, CLIENTS, ALPHA, np.random.default_rng(CLIENTS))
-    result = simulate(data, parts, recipe_for(data, specs.values(), sketch=16), specs).to_dict()
-    title = f"scikit-learn digits, {result['rows']:,} rows over {CLIENTS} clients, Dirichlet {ALPHA}"
-    return {"title": title, **result}
-
-
-def draw(result: dict[str, Any]) -> Figure:
-    """Accuracy against the bytes a client sends: one labelled point per head."""
-    heads = result["heads"]
-    sizes = [head["payload_bytes"] for head in heads.values()]
-    percents = [100 * head["accuracy"] for head in heads.values()]
-    figure = Figure(figsize=(9, 4.9), layout="constrained")
-    axes = figure.subplots()
-    figure.suptitle("One message per client: accuracy against its size", x=0.01, ha="left", fontsize=13, weight="bold")
-    axes.set_title(f"{result['title']}\n\n", loc="left", color=SOFT, fontsize=10)
-    axes.set(xscale="log", xlim=(min(sizes) / 2, 3 * FEDAVG_BYTES), ylim=(min(percents) - 1, max(percents) + 1))
-    axes.set(xlabel="a client sends, once (log scale)", ylabel="test accuracy %")
-    axes.xaxis.set_major_formatter(lambda size, _: _size(size))
-    axes.minorticks_off()
-    axes.grid(axis="y", color=RULE)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.axvline(FEDAVG_BYTES, color=WARN, linestyle="--", linewidth=1)
-    words = f"FedAvg: a ResNet-18,\n{_size(FEDAVG_BYTES)} in each round"
-    at = {"xytext": (-8, 4), "textcoords": "offset points", "ha": "right", "color": WARN}
-    axes.annotate(words, (FEDAVG_BYTES, axes.get_ylim()[0]), **at)
-    _points(axes, heads, LABELS_FROM * max(sizes))
-    used = {HEADS[_name(name)].needs[0] for name in heads}
-    for colour, words in (COLOURS[need] for need in COLOURS if need in used):
-        axes.scatter([], [], color=colour, label=words)
-    look = {"frameon": False, "labelcolor": SOFT, "fontsize": 9, "handletextpad": 0.1, "columnspacing": 0.8}
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), ncols=5, **look).set_in_layout(False)
-    return figure
-
-
-def _points(axes: Axes, heads: dict[str, Any], column: float) -> None:
-    """One dot per message and accuracy, and its label in the column, pushed down where it would cover another."""
-    spots: dict[tuple[int, float], list[str]] = {}
-    for name, head in heads.items():
-        spots.setdefault((head["payload_bytes"], 100 * head["accuracy"]), []).append(name)
-    low, high = axes.get_ylim()
-    at = high
-    for (size, percent), names in sorted(spots.items(), key=lambda item: -item[0][1]):
-        colour = COLOURS[HEADS[_name(names[0])].needs[0]][0]
-        at = min(percent, at - LABEL_STEP * (high - low))
-        axes.plot([size, column], [percent, at], color=colour, linewidth=0.6, alpha=0.5, zorder=1)
-        axes.scatter([size], [percent], color=colour, zorder=2)
-        axes.text(column, at, f" {', '.join(names)}  {percent:.1f} %, {_size(size)}", va="center")
-
-
-def figure(result: dict[str, Any]) -> str:
-    """The drawing as SVG text."""
-    out = io.StringIO()
-    with matplotlib.rc_context(STYLE):
-        title = f"Accuracy against the bytes a client sends: {result['title']}"
-        draw(result).savefig(out, format="svg", metadata={"Date": None, "Title": title})
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if count == int(count) else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
-
-
-def _name(label: str) -> str:
-    return label.split("(")[0]
-
-
 def main() -> None:
-    """Write all three."""
+    """Write both."""
     CLI.write_text(cli())
     README.write_text(with_heads(README.read_text()))
-    FIGURE.parent.mkdir(exist_ok=True)
-    FIGURE.write_text(figure(results()))
-    for path in (CLI, README, FIGURE):
+    for path in (CLI, README):
         print(f"Wrote {path.relative_to(ROOT)}")
 
 

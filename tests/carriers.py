@@ -118,7 +118,7 @@ class Files(Carrier):
             return twist(action, site.name, reply) or reply if twist else reply
 
         with patch("ghofl.mail.at_site.answer", twisted):
-            reply = answer_letter(action, query, site, site.storage())
+            reply = answer_letter(query, site, site.storage())
         path = self.folder / "came.letter"
         path.write_bytes(letters.to_bytes(reply))
         RoundFolder(self.folder).take([path])

@@ -30,8 +30,19 @@ from ghofl import (
     Transform,
 )
 from ghofl.privacy import NoiseStream
+from ghofl.recipe import Basis, Column, Table
 
 BASE = Recipe(("cat", "dog", "bird", "ünïcode"), Encoder(6, "golden", "0123456789abcdef"), ("S",), grid=Grid(8, 16.0))
+TABLE = Table(
+    (
+        Column("age", "number", low=0, high=100, breaks=(20, 35, 50, 80)),
+        Column("dose", "log", low=1, high=1000, breaks=(3, 40)),
+        Column("income", "quantiles", breaks=(0, 10, 1000)),
+        Column("ward", "category", levels=("a", "b")),
+        Column("smoker", "yes/no"),
+    ),
+    site_rows=100,
+)
 NOISE = Privacy(radius=4.0, epsilon=2.0, delta=1e-5)
 
 RECIPES = {
@@ -46,6 +57,7 @@ RECIPES = {
     "projection": replace(BASE, projection=Projection(dim=4, seed=9)),
     "matrix": replace(BASE, projection=Projection.of_matrix(np.arange(12).reshape(6, 2) - 5, shift=2)),
     "lift": replace(BASE, statistics=("B",), lift=Lift(dim=9, seed=2, keep=True), sketch=Sketch(dim=6, kept=True)),
+    "basis": Recipe(BASE.classes, TABLE.encoder, ("B",), grid=Grid(12, 2047.0), table=TABLE, basis=Basis(3, 8, seed=4)),
     "rounding": replace(BASE, statistics=("B",), privacy=Privacy(rounding=3)),
     "min-count": replace(BASE, privacy=Privacy(min_count=13, merge_into="bird")),
     "central": replace(BASE, statistics=("B",), privacy=NOISE),
@@ -54,7 +66,7 @@ RECIPES = {
     "secure": replace(BASE, privacy=replace(NOISE, noise="distributed", secure=True, min_cohort=3)),
 }
 SITES = ("north", "south", "")
-TOTALS = ("N", "D", "B", "S", "Z", "projection", "lift", "rounding", "min-count", "central", "local", "client")
+TOTALS = ("N", "D", "B", "S", "Z", "projection", "lift", "basis", "rounding", "min-count", "central", "local", "client")
 
 
 def rows(site: int) -> tuple[np.ndarray, np.ndarray]:

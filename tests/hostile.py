@@ -33,12 +33,11 @@ from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
 from ghofl.federation.round import Options, Round
 from ghofl.outbox.site_rows import load_persons
+from ghofl.planning.public_files import load_anchor
 from ghofl.recipe import Privacy
-from ghofl.samples import row_blocks
-from ghofl.samples.anchor import load_anchor
-from ghofl.samples.loading import load_samples
-from ghofl.samples.rows import load_rows
-from ghofl.samples.tables import read_table
+from ghofl.rows.embeddings import load_rows, open_rows
+from ghofl.rows.loading import load_samples
+from ghofl.rows.tables import read_table
 from ghofl.secure import client, messages, node_keys, server, wire
 from ghofl.secure.rounds import Agreement, Participant
 from ghofl.wire.envelope import seal
@@ -199,7 +198,7 @@ def readers(*given: tuple[str, bytes, Callable[[Path], object]]):
 
 
 def _blocks(path: Path, ids: str = "") -> list:
-    with row_blocks.open_rows(path, 7, ids=ids) as file:
+    with open_rows(path, 7, ids=ids) as file:
         return list(file.blocks)
 
 

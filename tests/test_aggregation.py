@@ -14,10 +14,10 @@ from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Mome
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
 from ghofl.privacy import as_vector
 from ghofl.recipe import Privacy
-from ghofl.wire import limits
+from ghofl.wire import roster
 from ghofl.wire.batch import Batch
 from ghofl.wire.envelope import encode, seal
-from ghofl.wire.roster import Aside, Entry
+from ghofl.wire.roster import Entry, Quarantined
 
 RECIPE = recipe_of()
 
@@ -73,7 +73,7 @@ def test_unlearning_a_site_is_exact(messages):
 
 def test_what_was_left_out_is_still_told_after_a_message_was_added_and_taken_out(messages, tmp_path):
     """Adding a message dropped the list of quarantined ones."""
-    total = replace(Total.of(messages[:3], RECIPE), quarantined=(Aside("0" * 32, "odd", "labels swapped"),))
+    total = replace(Total.of(messages[:3], RECIPE), quarantined=(Quarantined("0" * 32, "odd", "labels swapped"),))
     assert total + messages[3] - messages[3] == total
     messages[3].save(tmp_path / "3.ghofl")
     for way in ("add", "add_file", "add_batch"):
@@ -205,8 +205,8 @@ def test_a_total_that_brings_its_own_recipe_may_not_unpack_to_far_more_than_it_h
     header["layout"]["matrices"] = "upper triangle"
     bomb = seal({**codes, **data}, header)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(limits, "SMALL", 2**20)
-        patch.setattr(limits, "EXPANSION", 16)
+        patch.setattr(roster, "SMALL", 2**20)
+        patch.setattr(roster, "EXPANSION", 16)
         with pytest.raises(MessageError, match="by the recipe inside it"):
             Total.from_bytes(bomb)
         assert Total.from_bytes(bomb, recipe).moments.rows == 0, "with the recipe at hand its size is known"

@@ -59,6 +59,19 @@ def test_what_is_raised_on_purpose_is_in_the_tree_of_errors():
         assert not bare, f"{path} raises {sorted(bare)}; raise an error of ghofl.errors, which is one of them too"
 
 
+def test_most_errors_name_the_value_that_came():
+    """Of all texts that are raised, the share with a value in them."""
+    texts = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+                parts = [part for argument in node.exc.args for part in ast.walk(argument)]
+                if any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in parts):
+                    texts.append(any(isinstance(part, ast.FormattedValue | ast.Call) for part in parts))
+    assert len(texts) > 500
+    assert sum(texts) / len(texts) >= 0.88
+
+
 def test_no_value_with_arrays_inside_is_compared_as_a_tuple():
     """`==` between tuples of arrays raises; such a dataclass says itself what equal means, or leaves it to identity."""
     import ghofl.simulation.simulate  # noqa: F401  # the story, and all it needs
@@ -115,14 +128,13 @@ def test_commands_are_short():
 
 
 def test_files_and_functions_are_short():
-    """A command's signature is its help page, and does not count."""
+    """Of a command, its signature counts too: options that belong together are a record."""
     for path in (ROOT / "src").rglob("*.py"):
         lines = len(path.read_text(encoding="utf-8").splitlines())
         assert lines <= 350, f"{path} has {lines} lines; give its second idea a file of its own"
         for function in functions(path):
-            start = function.body[0].lineno if "cli" in path.parts else function.lineno
-            lines = function.end_lineno - start + 1
-            assert lines <= 50, f"{function.name} of {path} has {lines} lines; name its steps"
+            lines, most = function.end_lineno - function.lineno + 1, 60 if "cli" in path.parts else 50
+            assert lines <= most, f"{function.name} of {path} has {lines} lines; name its steps"
 
 
 def test_few_modules_lie_outside_the_rooms():

@@ -1,12 +1,14 @@
 """Every door puts a recipe together with one function: no option is lost, and privacy comes last."""
 
 import dataclasses
+import warnings
 
 import numpy as np
 import pytest
 
+import ghofl
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import Features, unit_scale
+from ghofl.features import TOLERATED_CLIPPING, Features, unit_scale
 from ghofl.planning.assembly import assemble
 from ghofl.recipe import DEFAULT_BUDGET, OPTIONS, Encoder, Limits, Privacy, RecipeOptions
 
@@ -15,12 +17,12 @@ ANCHOR = tuple(np.linspace(0.0, 1.0, 96))
 EPSILON = {"epsilon": 1.0}
 
 
-def recipe_of(public=None, protected=None, **options):
+def recipe_of(public=None, protected=None, example=None, **options):
     """The recipe of these options; where they do not say what sites send, it is B."""
     asked = RecipeOptions(**options)
     if asked.budget is None and not asked.chosen_space:
         asked = dataclasses.replace(asked, statistics=("B",))
-    return assemble(asked, CLASSES, ENCODER, public=public, protected=protected).recipe
+    return assemble(asked, CLASSES, ENCODER, public=public, protected=protected, example=example).recipe
 
 
 @pytest.mark.parametrize("budget", [None, 60_000, 400_000])
@@ -56,12 +58,62 @@ def test_every_option_is_in_the_recipe_with_a_budget_and_without(budget, options
     assert value == expected
 
 
-def test_a_budget_takes_square_roots_and_the_seed_of_the_user():
+def test_a_budget_takes_square_roots_of_rows_that_are_never_negative_and_of_no_others(rng):
+    """On signed vectors the signed square root costs accuracy and log loss."""
+    signed = rng.normal(size=(40, ENCODER.dim))
+    for rows, power in ((np.abs(signed), 0.5), (signed, 1.0), (np.maximum(signed, 0.0), 0.5)):
+        for given in ("public", "protected", "example"):
+            assert recipe_of(budget=30_000, **{given: rows}).transform.power == power
+        assert recipe_of(public=rows, statistics=("B",)).transform.power == 1.0
+        assert recipe_of(budget=30_000, power=0.5, public=rows).transform.power == 0.5
+    assert recipe_of(budget=30_000).transform.power == 1.0, "nothing says what rows are like"
+    moved = tuple(np.full(ENCODER.dim, 0.1).tolist())
+    assert recipe_of(budget=30_000, anchor=moved, public=np.abs(signed)).transform.power == 1.0
+
+
+def test_under_epsilon_the_power_does_not_depend_on_protected_rows(rng):
+    rows = np.abs(rng.normal(size=(40, ENCODER.dim)))
+    promised = {"epsilon": 1.0, "unit_length": True, "budget": 30_000}
+    assert recipe_of(protected=rows, **promised) == recipe_of(protected=-rows, **promised)
+
+
+def test_a_budget_leaves_a_given_scale_the_grid_that_it_is_meant_for(rng):
+    """A budget once chose 6 bits for a scale that needs 8, and every site was told not to send its message."""
+    x = np.abs(rng.normal(size=(200, ENCODER.dim)))
+    for budget in (10_000, 20_000, 65_000, 10**7):
+        recipe = recipe_of(budget=budget, scale=20.0, example=x)
+        assert (recipe.grid.bits, recipe.grid.scale) == (8, 20.0)
+        assert Features.of(recipe).rows(x)[1].share <= TOLERATED_CLIPPING
+        assert recipe_of(budget=min(budget, 65_000)).grid.bits == 6
+        assert recipe_of(budget=budget, scale=20.0, bits=6).grid.bits == 6
+
+
+@pytest.mark.parametrize("scale", [20.0, 200.0])
+def test_a_scale_that_clips_the_given_rows_is_announced_with_the_recipe(rng, scale):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        recipe_of(scale=scale, public=rng.normal(size=(50, ENCODER.dim)))
+    texts = [str(each.message) for each in told]
+    assert any("fell outside the 8-bit grid" in text and "clips none of these rows" in text for text in texts) == (
+        scale > 100
+    )
+
+
+@pytest.mark.parametrize("budget", [4_000, 9_000, 20_000, 60_000, 10**6])
+def test_a_budget_that_names_a_head_builds_that_head(rng, budget):
+    y = np.arange(4000) % len(CLASSES)
+    x = rng.normal(size=(4000, ENCODER.dim)) + 2.0 * np.eye(len(CLASSES), ENCODER.dim)[y]
+    found = assemble(RecipeOptions(budget=budget), CLASSES, ENCODER, public=x)
+    sent = ghofl.message(found.recipe, "north", x, np.array(CLASSES)[y])
+    built = ghofl.fit(ghofl.total([sent]))
+    options = ", ".join(f"{name}={value}" for name, value in built.options.items())
+    assert f"head {built.head.name}{f'({options})' if options else ''} from enough rows" in found.proposal.why
+
+
+def test_a_budget_takes_the_seed_of_the_user():
     recipe = recipe_of(budget=30_000, seed=5)
-    assert recipe.transform.power == 0.5
     assert recipe.sketch is not None
     assert recipe.sketch.seed == 5
-    assert recipe_of().transform.power == 1.0
     lifted = recipe_of(budget=10**7, seed=5)
     assert lifted.lift is not None
     assert lifted.lift.seed == 5

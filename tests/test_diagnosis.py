@@ -15,7 +15,7 @@ from ghofl.heads.lda import fit_lda
 from ghofl.privacy import MinCount
 from ghofl.recipe import Encoder, Grid, Limits
 from ghofl.simulation.partition import dirichlet_by_class
-from ghofl.wire.roster import Aside
+from ghofl.wire.roster import Quarantined
 
 DIGITS = Recipe(tuple(map(str, range(10))), Encoder(64), grid=Grid(8, 4.0))
 LIES = ("flipped", "swapped", "counted", "scaled")
@@ -260,10 +260,10 @@ def test_a_site_with_a_larger_share_than_the_recipe_allows_is_flagged_and_left_o
 def test_what_a_total_says_about_quarantine_is_checked(sites):
     recipe, files = sites
     total = Total.of([Message.load(path, recipe) for path in files[:3]], recipe)
-    told = replace(total, quarantined=(Aside("0" * 32, "four", "x\x1b" * 600),))
+    told = replace(total, quarantined=(Quarantined("0" * 32, "four", "x\x1b" * 600),))
     back = Total.from_bytes(told.to_bytes())
     assert back.quarantined[0].site == "four"
     assert back.quarantined[0].why.isprintable()
-    for line in (Aside("short", "four", ""), Aside("0" * 32, "a\nb", "")):
+    for line in (Quarantined("short", "four", ""), Quarantined("0" * 32, "a\nb", "")):
         with pytest.raises(MessageError, match="quarantined"):
             Total.from_bytes(replace(total, quarantined=(line,)).to_bytes())

@@ -132,7 +132,7 @@ def test_audit_gives_a_verdict_per_rule_and_json_to_file(tmp_path, monkeypatch):
     }  # fmt: skip
     Total.of([message], recipe).save("total.ghofl")
     text = " ".join(ghofl("audit", "total.ghofl", "--disclosure", "strict").split())
-    assert "Disclosure rule 'sites': not met. 1 sites are in the total" in text
+    assert "Disclosure rule 'sites': not met. The total has 1 site; 5 are asked for." in text
     ghofl("audit", "total.ghofl", "--disclosure", "lax", code=2)
 
 

@@ -45,16 +45,6 @@ def _site(folder: Path, name: str, rows: int, dim: int, rng: np.random.Generator
     np.savez(folder / f"{name}.npz", x=x, y=CLASSES[y])
 
 
-def test_the_figure_names_its_data_and_labels_every_head_the_same_way_each_time() -> None:
-    heads = {name: {"accuracy": 0.8 + 0.01 * i, "payload_bytes": 1000 * (i + 1)} for i, name in enumerate(HEADS)}
-    result = {"title": "made-up rows & nobody's <data>", "heads": heads}
-    svg = GENERATOR.figure(result)
-    assert svg == GENERATOR.figure(result)
-    assert svg.count("made-up rows &amp; nobody's &lt;data&gt;") >= 2  # in the drawing, and in its description
-    for i, name in enumerate(heads):
-        assert f"{name}  {80 + i}.0 %, {i + 1} kB" in svg
-
-
 def test_the_command_line_page_is_what_the_commands_say_now() -> None:
     assert GENERATOR.CLI.read_text(encoding="utf-8") == GENERATOR.cli(), "docs/cli.md is out of date: run make docs"
 

@@ -167,14 +167,16 @@ def test_a_setting_of_a_run_is_its_split_and_the_options_of_its_recipe():
     assert [f.name for f in fields(Setting)] == ["clients", "alpha", "classes_per_client", "seed", "options"]
 
 
-def test_the_command_line_has_few_names_of_options():
-    names = set()
+def test_the_command_line_has_few_commands_and_few_names_of_options():
+    names, commands = set(), []
 
     def walk(command):
         for below in getattr(command, "commands", {}).values():
             walk(below)
+        commands.extend([] if hasattr(command, "commands") else [command])
         names.update(max(p.opts, key=len) for p in command.params if isinstance(p, click.Option))
 
     for name in PLACES:
         walk(load(name))
-    assert len(names) <= 105
+    assert len(commands) <= 34
+    assert len(names) <= 95

@@ -6,11 +6,15 @@ import pytest
 from scipy.stats import binomtest
 from sklearn.metrics import (
     accuracy_score,
+    average_precision_score,
     balanced_accuracy_score,
+    brier_score_loss,
     confusion_matrix,
     f1_score,
     log_loss,
+    precision_recall_curve,
     precision_score,
+    recall_score,
     roc_auc_score,
 )
 from typer.testing import CliRunner
@@ -21,6 +25,7 @@ from ghofl.cli import app
 from ghofl.errors import HeadError, MessageError, RosterError
 from ghofl.evaluation import Confusion, Metrics
 from ghofl.evaluation.confusion import wilson
+from ghofl.evaluation.ranking import RECALLS
 from ghofl.evaluation.selection import Report
 from ghofl.evaluation.tally import Tally
 from ghofl.export.card import model_card
@@ -52,16 +57,67 @@ def test_the_measures_are_scikit_learn_s(rng):
     p = rng.dirichlet(np.ones(4), size=300)
     y = rng.integers(4, size=300)
     found = Metrics.of(p, y).to_dict()
-    hot = np.eye(4)[y]
     assert found["macro_f1"] == pytest.approx(f1_score(y, p.argmax(axis=1), average="macro"))
     assert found["log_loss"] == pytest.approx(log_loss(y, p))
-    assert found["brier"] == pytest.approx(np.mean(np.sum((p - hot) ** 2, axis=1)))
-    shares = {"accuracy", "balanced_accuracy"}
-    assert set(found) == shares | {f"{name}_interval" for name in shares} | {"macro_f1", "log_loss", "brier", "ece"}
-    two = Metrics.of(p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), y % 2)
-    assert two.auc == pytest.approx(roc_auc_score(y % 2, p[:, 1] / (p[:, 0] + p[:, 1])))
+    assert found["brier"] == pytest.approx(brier_score_loss(y, p))
+    shares, others = {"accuracy", "balanced_accuracy"}, {"macro_f1", "log_loss", "brier", "ece", "average_precision"}
+    assert set(found) == shares | {f"{name}_interval" for name in shares} | others
+    every = Metrics.of(p, y).average_precisions
+    assert every == pytest.approx(average_precision_score(np.eye(4)[y], p, average=None))
+    assert found["average_precision"] == every[np.bincount(y).argmin()]
     precision = Metrics.of(p, y).confusion.precisions
     assert precision == pytest.approx(precision_score(y, p.argmax(axis=1), average=None))
+
+
+def two_classes(rng, rows=600, share=0.07):
+    """Labels of which few are 1, and probabilities with many ties."""
+    y = (rng.uniform(size=rows) < share).astype(int)
+    second = np.clip(np.round(0.3 * y + rng.beta(1, 6, size=rows), 2), 0, 1)
+    return np.stack([1 - second, second], axis=1), y
+
+
+def test_the_measures_of_two_classes_are_scikit_learn_s(rng):
+    p, y = two_classes(rng)
+    found = Metrics.of(p, y)
+    assert found.auc == pytest.approx(roc_auc_score(y, p[:, 1]))
+    assert found.brier == pytest.approx(brier_score_loss(y, p[:, 1]))
+    assert found.average_precision == pytest.approx(average_precision_score(y, p[:, 1]))
+    swapped = Metrics.of(p[:, ::-1], 1 - y)
+    assert (swapped.confusion.rarest, swapped.average_precision) == (0, found.average_precision)
+    assert (swapped.auc, swapped.thresholds) == (found.auc, found.thresholds)
+
+
+def test_thresholds_keep_what_they_say_and_reach_the_recalls_by_the_fewest_flags(rng):
+    p, y = two_classes(rng)
+    found = Metrics.of(p, y).thresholds
+    for line in found:
+        predicted = p[:, 1] >= line.probability
+        assert (line.recall, line.flagged) == pytest.approx((recall_score(y, predicted), predicted.mean()))
+        assert line.precision == pytest.approx(precision_score(y, predicted, zero_division=1))
+    assert 0.5 in [line.probability for line in found]
+    assert found == tuple(sorted(found, key=lambda line: -line.probability))
+    _, recalls, values = precision_recall_curve(y, p[:, 1])
+    for least in RECALLS:
+        highest = values[recalls[:-1] >= least].max()
+        line = next(line for line in found if line.recall >= least)
+        assert (p[:, 1] >= line.probability).sum() <= (p[:, 1] >= np.nextafter(highest - 0.001, 0)).sum()
+    assert json.loads(json.dumps(Metrics.of(p, y).to_dict()))["by_threshold"][0]["flagged"] == found[0].flagged
+
+
+def test_there_are_no_thresholds_where_nothing_can_be_told_apart():
+    one = Metrics.of(np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([0, 0]))
+    assert (one.auc, one.average_precision, one.thresholds) == (None, None, ())
+    assert not one.confusion.has_rare
+    assert Metrics.of(np.full((3, 3), 1 / 3), np.array([0, 1, 2])).thresholds == ()
+    tiny = Metrics.of(np.array([[1.0, 0.0], [1.0, 1e-12]]), np.array([0, 1]))
+    assert [(line.probability, line.recall) for line in tiny.thresholds] == [(0.5, 0.0), (9.99e-13, 1.0)]
+
+
+@pytest.mark.parametrize(("rows", "expected"), [([50, 50], 1), ([5, 95], 0), ([0, 20, 80], 1), ([40, 30, 30], 2)])
+def test_the_rarest_class_is_the_one_with_fewest_rows(rows, expected):
+    found = Confusion(np.diag(rows))
+    assert found.rarest == expected
+    assert found.has_rare == (min(n for n in rows if n) / 100 < 0.5 / np.count_nonzero(rows))
 
 
 @pytest.mark.parametrize(("right", "rows"), [(0, 1), (1, 1), (0, 30), (30, 30), (17, 40), (995, 1000)])

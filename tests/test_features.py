@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from federations import recipe_of
 from ghofl import Features, Lift, Projection, Sketch, Transform
 from ghofl.errors import ClippingWarning, EmbeddingsError
-from ghofl.features import Clipped, Clipping, exact_product, fit_grid, rademacher, shift_of, transform
+from ghofl.features import ClipCount, Clipping, exact_product, fit_grid, rademacher, shift_of, transform
 
 SPACES = [
     {},
@@ -143,11 +143,11 @@ def test_clipped_entries_are_counted_and_the_warning_says_the_scale_to_use(rng):
 def test_a_little_clipping_is_quiet():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Clipping(grid=Clipped(entries=10_000, clipped=10, reach=1.5)).warn(recipe_of())
+        Clipping(grid=ClipCount(entries=10_000, clipped=10, reach=1.5)).warn(recipe_of())
 
 
 CLIPPED = st.integers(0, 2**40).flatmap(
-    lambda n: st.builds(Clipped, st.just(n), st.integers(0, n), st.floats(0, 1e6, allow_nan=False))
+    lambda n: st.builds(ClipCount, st.just(n), st.integers(0, n), st.floats(0, 1e6, allow_nan=False))
 )
 CLIPPINGS = st.builds(Clipping, grid=CLIPPED, projection=CLIPPED, lift=CLIPPED)
 
@@ -175,10 +175,10 @@ def test_clipping_of_blocks_that_differ_in_their_worst_space_is_the_clipping_of_
 
 
 def test_the_worse_of_two_spaces_is_the_one_that_is_told():
-    both = Clipping(grid=Clipped(100, 1, 1.1), projection=Clipped(10, 1, 3.0))
+    both = Clipping(grid=ClipCount(100, 1, 1.1), projection=ClipCount(10, 1, 3.0))
     assert (both.space, both.entries, both.clipped, both.reach, both.share) == ("projection", 10, 1, 3.0, 0.1)
-    assert Clipping(grid=Clipped(100, 10, 1.1), projection=Clipped(10, 1, 3.0)).space == "grid"
-    assert Clipping(lift=Clipped(10, 0, 0.3)).space == "lift"
+    assert Clipping(grid=ClipCount(100, 10, 1.1), projection=ClipCount(10, 1, 3.0)).space == "grid"
+    assert Clipping(lift=ClipCount(10, 0, 0.3)).space == "lift"
     assert (Clipping().space, Clipping().share) == ("grid", 0.0)
 
 

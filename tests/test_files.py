@@ -40,7 +40,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(tmp_path, error):
     files.write(tmp_path / "a", "old")
 
     def fail_half_way():
-        with files.replacing(tmp_path / "a") as file:
+        with files.open_to_replace(tmp_path / "a") as file:
             file.write(b"half")
             raise error
 
@@ -118,7 +118,7 @@ def test_a_folder_that_a_user_names_is_closed_unless_it_holds_other_things(tmp_p
 
 def hold(folder, begun, done):
     """In another process: be at work in a folder until told otherwise."""
-    with files.alone(folder):
+    with files.lock(folder):
         begun.set()
         done.wait(30)
 
@@ -133,13 +133,13 @@ def test_one_process_at_a_time_works_in_a_folder_and_a_second_one_waits(tmp_path
     try:
         assert begun.wait(30)
         assert files.is_busy(tmp_path)
-        with pytest.raises(BusyError, match="another process is at work in .*; wait for it"), files.alone(tmp_path):
+        with pytest.raises(BusyError, match="another process is at work in .*; wait for it"), files.lock(tmp_path):
             pass
-        with pytest.raises(BusyError, match="still was after 1 seconds"), files.alone(tmp_path, 1.0):
+        with pytest.raises(BusyError, match="still was after 1 seconds"), files.lock(tmp_path, 1.0):
             pass
         Timer(0.3, done.set).start()
         started = time.monotonic()
-        with files.alone(tmp_path, 30.0):
+        with files.lock(tmp_path, 30.0):
             assert time.monotonic() - started >= 0.2
             assert other.exitcode is None or other.exitcode == 0
     finally:

@@ -65,7 +65,7 @@ def answer_all(folder, sites, action, standing_letters, skip=()):
         asked = [p for p in standing_letters if p.stem.split("-")[-1] in (site.name, "invitation")]
         if site.name in skip or not asked:
             continue
-        reply = answer_letter(action, letters.load(asked[0]), site, site.storage())
+        reply = answer_letter(letters.load(asked[0]), site, site.storage())
         path = folder / f"{site.name}-{action}.letter"
         path.write_bytes(letters.to_bytes(reply))
         out.append(path)
@@ -120,7 +120,7 @@ def test_a_site_with_a_key_joins_with_the_same_bytes_until_it_has_another_key(tm
 
 def join(home, opened):
     site = Site.load(home / "site.toml")
-    return answer_letter("join", letters.load(opened.invite()), site, site.storage())
+    return answer_letter(letters.load(opened.invite()), site, site.storage())
 
 
 def test_letters_may_come_one_at_a_time_and_the_stage_ends_with_the_last(tmp_path):
@@ -170,13 +170,13 @@ def test_a_letter_of_somebody_else_of_another_round_or_damaged_is_refused(tmp_pa
     standing = folder.take(joins, close="join")
     with pytest.raises(MessageError, match="is for 'south'"):
         answer_letter(
-            "advertise",
             letters.load(tmp_path / "round" / "2-advertise" / "2-south.letter"),
             sites[0],
             sites[0].storage(),
         )
-    with pytest.raises(MessageError, match="asks for 'advertise'"):
-        answer_letter("share", letters.load(standing.outgoing[0]), sites[0], sites[0].storage())
+    other = Letter({**letters.load(standing.outgoing[0]).fields, "action": "message"})
+    with pytest.raises(MessageError, match="asks for 'message', and letters of a round ask for join"):
+        answer_letter(other, sites[0], sites[0].storage())
     late = Letter(
         {**letters.load(answer_all(tmp_path, sites, "advertise", standing.outgoing)[0]).fields, "site": "south"}
     )
@@ -190,10 +190,10 @@ def test_a_policy_without_peers_refuses_and_a_second_round_is_refused_by_the_led
     conduct(tmp_path, recipe, sites)
     second = RoundFolder.open(tmp_path / "second", recipe, Options())
     with pytest.raises(PolicyError, match="already revealed in a round"):
-        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].storage())
+        answer_letter(letters.load(second.invite()), sites[0], sites[0].storage())
     (tmp_path / "north" / "policy.toml").write_text("min_survivors = 2\n")
     with pytest.raises(PolicyError, match="does not say with whom it joins"):
-        answer_letter("join", letters.load(second.invite()), sites[0], sites[0].storage())
+        answer_letter(letters.load(second.invite()), sites[0], sites[0].storage())
 
 
 def test_a_grown_cohort_under_another_recipe_does_not_show_the_new_site(tmp_path):
@@ -242,11 +242,11 @@ def test_a_vector_does_not_leave_beside_an_exact_message_that_left_in_the_middle
 def test_a_site_that_lost_its_ledger_answers_no_letter(tmp_path):
     recipe, sites = federation(tmp_path)
     opened = RoundFolder.open(tmp_path / "round", recipe, Options())
-    answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].storage())
+    answer_letter(letters.load(opened.invite()), sites[0], sites[0].storage())
     for name in ("ledger.jsonl", "ledger.head"):
         (tmp_path / "north" / "keep" / name).unlink()
     with pytest.raises(PolicyError, match="SiteError"):
-        answer_letter("join", letters.load(opened.invite()), sites[0], sites[0].storage())
+        answer_letter(letters.load(opened.invite()), sites[0], sites[0].storage())
     assert not (tmp_path / "north" / "keep" / "ledger.jsonl").exists()
 
 
@@ -270,7 +270,7 @@ def test_nothing_of_a_letter_can_control_a_terminal(tmp_path):
         with pytest.raises(MessageError) as told:
             opened.take([tmp_path / "odd.letter"])
         with pytest.raises(GhoflError) as said:
-            answer_letter("join", letters.load(tmp_path / "odd.letter"), sites[0], sites[0].storage())
+            answer_letter(letters.load(tmp_path / "odd.letter"), sites[0], sites[0].storage())
         assert str(told.value).isprintable()
         assert str(said.value).isprintable()
         assert len(str(told.value)) < 700
@@ -297,7 +297,9 @@ def test_three_processes_and_a_server_process_reach_the_plain_total(tmp_path):
     for i, action in enumerate(ACTIONS):
         asked = "invitation" if action == "join" else None
         ends_well(*(
-            start(action, f"{n}/site.toml", f"round/{i + 1}-{action}/{asked or f'{k}-{n}'}.letter", "-o", f"{n}-{action}.letter")
+            start(
+                "answer", f"{n}/site.toml", f"round/{i + 1}-{action}/{asked or f'{k}-{n}'}.letter", "-o", f"{n}-{action}.letter",
+            )
             for k, n in enumerate(NAMES[:3], start=1)
         ))  # fmt: skip
         came = [f"{n}-{action}.letter" for n in NAMES[:3]]
@@ -313,9 +315,9 @@ def test_commands_say_what_to_do_next_and_write_over_nothing(tmp_path, monkeypat
     said = ghofl("secure", "open", "round", "-r", "recipe.toml")
     assert "Give round/1-join/invitation.letter to every site" in " ".join(said.split())
     for _ in range(2):
-        ghofl("secure", "join", "north/site.toml", "round/1-join/invitation.letter", "-o", "north.letter")
+        ghofl("secure", "answer", "north/site.toml", "round/1-join/invitation.letter", "-o", "north.letter")
     (tmp_path / "kept").write_text("precious")
-    ghofl("secure", "join", "south/site.toml", "round/1-join/invitation.letter", "-o", "kept", code=2)
+    ghofl("secure", "answer", "south/site.toml", "round/1-join/invitation.letter", "-o", "kept", code=2)
     assert (tmp_path / "kept").read_text() == "precious"
     assert "Joined so far: north" in ghofl("secure", "next", "round", "north.letter")
     ghofl("secure", "next", "round", "--close", "join", code=2)

@@ -9,7 +9,7 @@ from federations import integer_rows, split_datasets
 from ghofl import Layout, Moments, MomentsBuilder
 from ghofl.errors import EmbeddingsError, LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments import INT64_MAX
-from ghofl.statistics.triangles import add_products, diagonal, packed, triangle, unpacked
+from ghofl.statistics.triangles import add_products, diagonal, pack_triangle, triangle_size, unpack_triangle
 
 
 def plain_moments(x, y, layout, sketch):
@@ -100,32 +100,32 @@ def test_a_sketch_sent_beside_b_is_the_sketch_of_s(dataset, seed):
 def test_products_are_exact_in_every_float(bound, rows, rng):
     """Adversarial: all entries at the bound, where sums are largest; and random ones."""
     for x in (np.full((rows, 5), bound), rng.integers(-bound, bound + 1, size=(rows, 5))):
-        out = np.zeros(triangle(5), dtype=np.int64)
+        out = np.zeros(triangle_size(5), dtype=np.int64)
         add_products(x.astype(np.int32), out)
-        assert np.array_equal(unpacked(out, 5), x.T.astype(object) @ x.astype(object))
+        assert np.array_equal(unpack_triangle(out, 5), x.T.astype(object) @ x.astype(object))
 
 
 def test_products_of_a_wide_sketch_at_sixteen_bits_are_exact(rng):
     """Entries so large that even one row's products leave 2^53."""
     x = rng.integers(-(2**31) + 1, 2**31, size=(2, 3))
-    out = np.zeros(triangle(3), dtype=np.int64)
+    out = np.zeros(triangle_size(3), dtype=np.int64)
     add_products(x, out)
-    assert np.array_equal(unpacked(out, 3), x.T.astype(object) @ x.astype(object))
+    assert np.array_equal(unpack_triangle(out, 3), x.T.astype(object) @ x.astype(object))
 
 
 @given(st.integers(1, 30))
 def test_packing_a_triangle_and_back(dim):
     full = np.arange(dim * dim).reshape(dim, dim)
     full = full + full.T
-    assert np.array_equal(unpacked(packed(full), dim), full)
-    assert np.array_equal(packed(full)[diagonal(dim)], full.diagonal())
+    assert np.array_equal(unpack_triangle(pack_triangle(full), dim), full)
+    assert np.array_equal(pack_triangle(full)[diagonal(dim)], full.diagonal())
 
 
 def test_a_dimension_beyond_one_panel_is_multiplied_out_whole(rng):
     x = rng.integers(-9, 10, size=(50, 300))
-    out = np.zeros(triangle(300), dtype=np.int64)
+    out = np.zeros(triangle_size(300), dtype=np.int64)
     add_products(x, out)
-    assert np.array_equal(unpacked(out, 300), x.T @ x)
+    assert np.array_equal(unpack_triangle(out, 300), x.T @ x)
 
 
 def test_the_hash_is_the_documented_one():
@@ -193,7 +193,7 @@ def test_a_sketch_layout_needs_its_matrix():
 @pytest.mark.parametrize("statistic", ["D", "B", "S", "Z"])
 def test_a_missing_statistic_names_the_recipe_that_has_it(statistic):
     with pytest.raises(MissingStatisticError, match=r"statistics = \['|\[sketch\] section"):
-        Moments.zeros(Layout(2, 2, ())).require(statistic)
+        Moments.zeros(Layout(2, 2, ())).check_has(statistic)
 
 
 def test_restricting_to_what_is_not_there_is_refused():

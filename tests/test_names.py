@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ghofl import Encoder, Layout, Message, Moments, Recipe
 from ghofl.custody.site import Site
 from ghofl.errors import MessageError, RecipeError, SiteError
-from ghofl.names import is_hex, is_name, is_site_name, shown
+from ghofl.names import is_hex, is_name, is_site_name, shorten
 from ghofl.secure import Participant, PlanError
 
 HOSTILE = {
@@ -72,7 +72,7 @@ def test_a_site_whose_name_is_a_path_is_refused_by_every_door(name):
 
 @given(st.text(max_size=200), st.integers(0, 100))
 def test_what_a_stranger_wrote_is_shown_in_printable_characters(text, length):
-    assert shown(text, length).isprintable()
+    assert shorten(text, length).isprintable()
 
 
 def test_ids_are_hexadecimal_digits_in_lower_case():

@@ -238,7 +238,7 @@ def test_the_command_writes_a_private_head_and_the_others_say_so(at_site):
     assert "This head is personal" in said
     assert "accuracy on the own mix" in said
     assert "personal" in run("ghofl inspect own.safetensors")
-    run("ghofl report total.ghofl --head own.safetensors --embeddings north.npz -o page.html")
+    run("ghofl report total.ghofl --head own.safetensors --rows north.npz -o page.html")
     assert "This head is personal" in (at_site / "page.html").read_text()
     result = json.loads(run("ghofl personal total.ghofl new.npz --new-site -o new.safetensors --mix total --json -"))
     assert result["rows"] == 40

@@ -33,10 +33,10 @@ from ghofl.privacy import (
     NoiseStream,
     as_vector,
     before_noise,
+    draw_noise,
     entry_bound,
     from_vector,
     length,
-    noisy,
     plan_of,
     protect,
     sensitivity,
@@ -306,7 +306,7 @@ def test_rows_beyond_the_limit_are_cut_under_epsilon_and_one_more_moves_nothing_
         moved = np.abs(more.blocks[name] - fewer.blocks[name])
         assert (np.abs(block - cut_fewer.blocks[name]) <= moved).all()
     assert cut.counts.max() == 10 < more.counts.max()
-    assert np.abs(as_vector(noisy(cut, recipe), recipe)).max() <= entry_bound(recipe)
+    assert np.abs(as_vector(draw_noise(cut, recipe), recipe)).max() <= entry_bound(recipe)
     few = moments_of(recipe, x[:10], y[:10])
     assert before_noise(few, recipe) == few
 
@@ -419,7 +419,7 @@ def test_rounding_before_masking_makes_a_smaller_ring(data):
 @pytest.mark.parametrize("noise", ["central", "distributed", "local"])
 def test_simulations_with_noise_build_good_heads_and_say_what_is_promised(data, noise):
     privacy = Privacy(radius=1.0, epsilon=8.0, delta=1e-5, noise=noise, secure=noise == "distributed", min_cohort=4)
-    grid = {"scale": unit_scale(recipe_of().grid, 64), "unit_length": True}
+    grid = {"scale": unit_scale(recipe_of().grid, 64), "unit_length": True, "epsilon": 8.0}
     result, _ = run(data, 6, "lda,nearest_mean", privacy, stream=NoiseStream(b"simulation"), **grid)
     assert result.heads["lda"].accuracy > 0.8
     assert result.to_dict()["guarantee"]["epsilon"] == pytest.approx(8.0)

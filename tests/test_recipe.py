@@ -215,7 +215,7 @@ def test_the_feature_dimension_follows_projection_and_lift():
 def test_a_fingerprint_is_worked_out_once_and_never_carried_to_another_recipe(monkeypatch):
     recipe = Recipe(("cat", "dog"), Encoder(dim=4))
     before = recipe.fingerprint
-    monkeypatch.setattr("ghofl.recipe.recipe.canonical", lambda _: pytest.fail("worked out again"))
+    monkeypatch.setattr("ghofl.recipe.recipe.to_canonical", lambda _: pytest.fail("worked out again"))
     assert recipe.fingerprint == before
     monkeypatch.undo()
     changed = dataclasses.replace(recipe, classes=("cat", "cow"))

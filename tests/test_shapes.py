@@ -9,7 +9,7 @@ import shapes
 from jaxtyping import Float, Int64
 
 from ghofl.features.radius import clip_rows
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Encoder
 
 type_error = pytest.raises(jaxtyping.TypeCheckError)
@@ -23,7 +23,7 @@ def test_a_value_of_another_kind_is_refused_with_and_without_axes_in_the_signatu
     with type_error:
         clip_rows(np.ones((2, 3), int), "1")
     with type_error:
-        shown("seven", "7")
+        shorten("seven", "7")
     with type_error:
         Encoder("seven")
 

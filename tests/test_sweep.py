@@ -223,6 +223,18 @@ def test_a_file_of_settings_and_options_make_one_sweep(folder):
 def test_a_sweep_of_a_table_splits_it_anew_for_every_seed(folder, data):
     lines = ["a,b,label", *(f"{x[0]},{x[1]},{'abcd'[y]}" for x, y in zip(data.x_train, data.y_train, strict=True))]
     (folder / "rows.csv").write_text("\n".join(lines) + "\n")
-    command = ["simulate", "--table", "rows.csv", "--label-column", "label", "--clients", 2, "--seed", 0, "--seed", 1]
+    command = [
+        "simulate",
+        "--embeddings",
+        "rows.csv",
+        "--label-column",
+        "label",
+        "--clients",
+        2,
+        "--seed",
+        0,
+        "--seed",
+        1,
+    ]
     rows = json.loads(ghofl(*command, "--json", "-"))["runs"]
     assert len({row["data_sha256"] for row in rows}) == 2

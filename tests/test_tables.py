@@ -13,15 +13,14 @@ from typer.testing import CliRunner
 from ghofl import Recipe
 from ghofl.cli import app
 from ghofl.encoders import SampleEncoder
+from ghofl.encoders.from_schema import columns_of, rows_for, table_rows
 from ghofl.encoders.from_table import TableEncoder
-from ghofl.errors import ClippingWarning, DatasetError, RecipeError, SampleError
+from ghofl.errors import ClippingWarning, DatasetError, IdentifierWarning, RecipeError, SampleError
 from ghofl.features import Features
 from ghofl.planning.assembly import assemble
+from ghofl.planning.drafting import IDENTIFIER, is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
 from ghofl.recipe import Column, RecipeOptions, Schema, Table
-from ghofl.recipe.schema import plain
-from ghofl.samples import rows_for, table_rows
-from ghofl.samples.drafting import is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
-from ghofl.samples.from_schema import columns_of
+from ghofl.recipe.schema import to_plain
 from ghofl.simulation.tables import table_dataset
 
 AGE = Column("age", "number", unit="years", low=0, high=100)
@@ -114,7 +113,7 @@ def test_bad_rows_are_left_out_with_a_word_where_that_was_asked_for():
     assert rows.y.tolist() == ["a", "c"]
 
 
-@pytest.mark.parametrize("cell", ["1_000", "inf", "12,5", True, [3]])
+@pytest.mark.parametrize("cell", ["1_000", "inf", "1,250", True, [3]])
 def test_cells_that_only_look_like_numbers_are_refused(cell):
     assert TableEncoder(Table((AGE,))).embed({"age": [cell]}).bad[0][1].endswith("it is not a number.")
 
@@ -294,7 +293,6 @@ ODD = {
     "no rows": ("x,label\n", "'x': there are no rows"),
     "no value": ("x,label\n,a\nNA,b\n", "'x': all values are missing"),
     "one value": ("x,label\n1,a\n1,b\n", "'x': all values are the same"),
-    "semicolons": ("x;label\n1;a\n2;b\n", "one column, 'x;label'; separate columns by commas"),
     "a blank line": ("x,label\n1,a\n\n2,b\n", "line 3 has 0 fields .* remove lines without anything"),
     "a label that cannot be shown": ("x,label\n1,a\u200b\n2,b\n", r"a label is 'a\\u200b'; names are printable"),
 }
@@ -334,7 +332,7 @@ def test_rare_levels_share_one_level_at_every_site_and_nothing_is_outside():
     assert rows.x.sum(axis=0).tolist() == [12, 11, 40]
     elsewhere = table_rows({"tires": ["999/99", "175/70"] * 20}, table, labelled=False)  # a new level, and no refusal
     assert elsewhere.x.sum(axis=0).tolist() == [20, 0, 20]
-    assert Table.from_dict(plain(table)) == table
+    assert Table.from_dict(to_plain(table)) == table
 
 
 def test_a_listed_level_can_be_the_one_for_the_rest_and_words_for_missing_still_mean_missing():
@@ -400,13 +398,10 @@ def test_a_data_dictionary_becomes_a_schema():
 def test_rows_whose_columns_are_called_as_in_a_dictionary_are_rows_where_a_label_is_named(tmp_path):
     lines = [f"n{i % 2},{i},{i + 3},{'yn'[i % 2]}" for i in range(40)]
     (tmp_path / "rows.csv").write_text("\n".join(["name,min,max,y", *lines]))
-    at = ["schema", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "schema.toml")]
-    done = CliRunner().invoke(app, [*at, "--label-column", "y"])
+    at = ["schema", str(tmp_path / "rows.csv"), "-o", str(tmp_path / "schema.toml"), "--label-column", "y"]
+    done = CliRunner().invoke(app, at)
     assert done.exit_code == 0, done.output
     assert Schema.load(tmp_path / "schema.toml").table.label == "y"
-    refused = CliRunner().invoke(app, [*at, "--force", "--without", "max"])
-    assert refused.exit_code == 2
-    assert "--without and --rare are about rows" in refused.output
 
 
 def test_a_dictionary_without_a_range_says_which_column_lacks_it():
@@ -472,8 +467,74 @@ def test_the_command_line_goes_from_a_table_to_predictions(tmp_path):
     assert json.loads(at("report.json").read_text())["accuracy"] > 0.75
     invoke("predict", at("head.safetensors"), at("south.csv"), "-o", at("predicted.csv"))
     assert len(at("predicted.csv").read_text().splitlines()) == 51
-    simulated = ("simulate", "--table", at("north.csv"), "--label-column", "sick", "--clients", 3)
+    simulated = ("simulate", "--embeddings", at("north.csv"), "--label-column", "sick", "--clients", 3)
     invoke(*simulated, "--schema", at("schema.toml"), "--epsilon", 8, "--json", at("simulated.json"))
     assert json.loads(at("simulated.json").read_text())["guarantee"]["epsilon"] <= 8
     refused = CliRunner().invoke(app, [str(word) for word in (*simulated, "--epsilon", 8)])
     assert isinstance(refused.exception, RecipeError)
+
+
+@pytest.mark.parametrize("values", [range(100, 160), [f"p{i:03}" for i in range(60)]], ids=["numbers", "texts"])
+@pytest.mark.parametrize(
+    "name", ["id", "ID", "patient_id", "PatientID", "record uuid", "MRN", "index", "row", "Unnamed: 0"]
+)
+def test_a_column_called_like_an_identifier_whose_values_all_differ_is_left_out(name, values):
+    schema = schema_of_rows({name: list(values), "age": [20 + i % 50 for i in range(60)]})
+    assert [column.name for column in schema.table.columns] == ["age"]
+    assert dict(schema.left_out)[name] == IDENTIFIER
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("id", [i % 40 for i in range(60)]),  # a group, not a row
+        ("index", [1.5 + i / 7 for i in range(60)]),  # a measurement
+        ("acid", range(60)),
+        ("rows", range(60)),
+    ],
+)
+def test_a_column_that_is_only_called_so_or_only_differs_stays(name, values):
+    schema = schema_of_rows({name: list(values), "age": [20 + i % 50 for i in range(60)]})
+    assert name in [column.name for column in schema.table.columns]
+
+
+def test_simulate_warns_of_identifiers_and_leaves_out_what_it_is_told_to(tmp_path):
+    path = tmp_path / "rows.csv"
+    lines = [f"{1000 + i},{i % 9},{i % 7},{'ab'[i % 2]}" for i in range(60)]
+    path.write_text("\n".join(["patient_id,x,z,label", *lines]) + "\n")
+    with pytest.warns(IdentifierWarning, match=r"rows.csv: column 'patient_id' is left out: its name and values"):
+        _, table = table_dataset(path, "label")
+    assert table.features == ("x", "z")
+    arguments = ["simulate", "--embeddings", str(path), "--label-column", "label", "--clients", "2", "--heads", "lda"]
+    done = CliRunner().invoke(app, [*arguments, "--without", "z, patient_id", "--json", "-"])
+    assert done.exit_code == 0, done.output
+    assert table_dataset(path, "label", without=["z", "patient_id"])[1].features == ("x",)
+    for extra in (["--schema", str(path)], ["--table", str(path), "--embeddings", "x.npz"]):
+        assert CliRunner().invoke(app, [*arguments, "--without", "z", *extra]).exit_code == 2
+    unknown = CliRunner().invoke(app, [*arguments, "--without", "height"])
+    assert "but not height; check the names" in str(unknown.exception)
+
+
+def test_a_draft_takes_values_that_are_missing_later():
+    rows = {"n": [1, 2, 3, 4] * 10, "c": ["a", "b"] * 20, "q": ["yes", "no"] * 20, "m": [1, "n/a", 3, "-"] * 10}
+    table = schema_of_rows(rows).table
+    assert [column.missing for column in table.columns] == ["neutral", "neutral", "neutral", "indicator"]
+    done = TableEncoder(table).embed({"n": ["", "4"], "c": ["n/a", "a"], "q": ["-", "no"], "m": ["?", "1"]})
+    assert done.bad == ()
+    assert done.outside == {}
+    assert done.x[0].tolist() == [0, 0, 0, 0, 0, 1], "the middle, no level, neither yes nor no, and missing"
+
+
+def test_a_file_with_semicolons_and_decimal_commas_is_drafted_and_read(tmp_path):
+    lines = [f"{i % 7},{i % 10};{'north' if i % 2 else 'south, west'};{'ab'[i % 3 > 0]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["size;place;label", *lines]) + "\n")
+    columns = columns_of(tmp_path / "t.csv")
+    schema = schema_of_rows(columns, "label")
+    assert schema.classes == ("a", "b")
+    assert [column.kind for column in schema.table.columns] == ["number", "category"]
+    assert schema.table.columns[1].levels == ("north", "south, west")
+    rows = table_rows(tmp_path / "t.csv", schema.table)
+    assert rows.x[1, 0] == pytest.approx(2 * 1.1 / schema.table.columns[0].high - 1)
+    (tmp_path / "bad.csv").write_text("size;place;label\n1,5;north;a\n1,500;north;b\n")
+    with pytest.raises(SampleError, match=r"bad.csv, line 3: column 'size' has the value '1,500'; it is not a number"):
+        table_rows(tmp_path / "bad.csv", schema.table)

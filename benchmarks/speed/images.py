@@ -16,8 +16,8 @@ from ratios import Measure
 from timing import Command, against
 
 from ghofl import encoders
-from ghofl.samples import Samples, load_samples
-from ghofl.samples.embed import encode_samples
+from ghofl.encoders.embed import encode_samples
+from ghofl.rows import Samples, load_samples
 
 IMAGES_AT_ONCE = 8  # of one pass, as the encoder does it on a CPU
 NETWORK, IMAGES = "torchvision:mobilenet_v2", 16

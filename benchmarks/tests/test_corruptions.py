@@ -8,9 +8,9 @@ from PIL import Image
 
 from ghofl import encoders
 from ghofl.encoders import cosines
+from ghofl.encoders.embed import embed
 from ghofl.errors import DatasetError
-from ghofl.samples import load_samples
-from ghofl.samples.embed import embed
+from ghofl.rows import load_samples
 
 ALL = [name for names in FAMILIES.values() for name in names]
 

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
 from ghofl import files
+from ghofl.compute.arrays import limit
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
@@ -28,29 +29,24 @@ from ghofl.gaussians.site_effects import EFFECTS, SiteEffects
 from ghofl.heads import HEADS, Head, Rule
 from ghofl.heads.calibration import Calibration, calibrate
 from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
+from ghofl.heads.head import PERSONAL
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import HeadSpec
-from ghofl.names import shown
-from ghofl.notebook import Shown, some
+from ghofl.names import shorten
+from ghofl.notebook import Printable, abbreviate
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
 from ghofl.shapes import Bool, Float, Int64, Shaped
-from ghofl.statistics.arrays import limit
 from ghofl.wire.container import load_arrays
-from ghofl.wire.envelope import Streamed, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
+from ghofl.wire.envelope import StreamedTensor, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
 from ghofl.wire.roster import guarantee_in
 from ghofl.wire.total import Total
 
 MAX_HEADER = 256 * 2**20
 TRIED = 8  # class means that a new head is tested on
 NAMED = 5  # empty classes that a warning names
-
-PERSONAL = (
-    "This head is personal: it was fitted to one site's own rows ({}), describes them, and promises no epsilon. Keep it at "
-    "that site."
-)
 
 Warn = Callable[[Warning], None]
 
@@ -61,7 +57,7 @@ def show_warning(warning: Warning) -> None:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Classifier(Shown):
+class Classifier(Printable):
     """A fitted head with its recipe: rows in, class names or probabilities out.
 
     Rows are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
@@ -135,8 +131,12 @@ class Classifier(Shown):
         empty = _empty_classes(total, gaussians)
         if empty:
             warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
-        calibration = calibrate(head, rule, gaussians, record, dispersion)
-        if calibration.source == "none" and gaussians.has_shared_covariance:
+        is_calibrated = head.is_calibrated and gaussians.has_spread
+        if is_calibrated:
+            calibration = Calibration(priors=gaussians.counts / gaussians.rows)
+        else:
+            calibration = calibrate(head, rule, gaussians, record, dispersion)
+        if calibration.source == "none" and gaussians.has_shared_covariance and not is_calibrated:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows = len(total.roster), total.moments.rows
@@ -198,7 +198,8 @@ class Classifier(Shown):
     def _novelty(self) -> Novelty:
         if self.novelty_rule is None:
             raise HeadError(
-                "this head cannot recognise rows that belong to none of its classes: its total did not say how rows of a "
+                f"this head, {self.head.name}, cannot recognise rows that belong to none of its classes: its "
+                "total did not say how rows of a "
                 "class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; build it "
                 "again from a total with B or D."
             )
@@ -232,7 +233,7 @@ class Classifier(Shown):
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return {
             "head": self.head.name + (f"({options})" if options else ""),
-            "classes": some(self.recipe.classes),
+            "classes": abbreviate(self.recipe.classes),
             "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
             **({"personal": self.personal} if self.personal else {}),
@@ -288,13 +289,14 @@ class Classifier(Shown):
             effects = SiteEffects.from_arrays(arrays, len(recipe.classes), recipe.dim)
             thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
         except (SafetensorError, RecipeError, HeadError) as error:
-            why = shown(error, 300).rstrip(".")
+            why = shorten(error, 300).rstrip(".")
             raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
-            raise MessageError("the head file's metadata is damaged; make the head again with 'ghofl head'.")
+            got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}", 120)
+            raise MessageError(f"the head file's metadata is damaged ({got}); make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
-        guarantee, personal = guarantee_in(header, recipe), shown(header.get("personal", ""), 300)
+        guarantee, personal = guarantee_in(header, recipe), shorten(header.get("personal", ""), 300)
         if personal and guarantee is not None:
             raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
         return cls(
@@ -305,7 +307,7 @@ class Classifier(Shown):
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file, a piece at a time where it is larger than memory; a personal one for its owner."""
         mode = files.PRIVATE if self.personal else 0o666
-        write_sealed(path, {name: Streamed.of(a) for name, a in self._arrays().items()}, self._header(), mode)
+        write_sealed(path, {name: StreamedTensor.of(a) for name, a in self._arrays().items()}, self._header(), mode)
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":
@@ -341,7 +343,7 @@ def _empty_classes(total: Total, gaussians: Gaussians) -> list[str]:
 
 
 def _never_predicted(names: list[str], is_noisy: bool) -> str:
-    shown = ", ".join(map(repr, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    first = ", ".join(map(repr, names[:NAMED])) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     have = "class has" if len(names) == 1 else "classes have"
     where = "left after noise" if is_noisy else "in the total"
-    return f"{len(names)} {have} no row {where} and will never be predicted: {shown}."
+    return f"{len(names)} {have} no row {where} and will never be predicted: {first}."

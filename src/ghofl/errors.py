@@ -130,6 +130,14 @@ class EmptyClassWarning(UserWarning):
     """Classes of the recipe that have no row in a total, so that its heads never predict them."""
 
 
+class IdentifierWarning(UserWarning):
+    """A column that was left out of a draft because it identifies rows."""
+
+
+class TrainingWarning(UserWarning):
+    """A head whose settings leave it near the random weights that it starts from."""
+
+
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
 

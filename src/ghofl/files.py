@@ -30,7 +30,7 @@ LOOK = 0.05  # seconds between two attempts to get a lock
 
 
 @contextmanager
-def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def open_to_replace(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """An open binary file that becomes `path` when the block succeeds, and vanishes when it fails.
 
     `mode` says who may read and write it, as far as the umask allows; with `PRIVATE` only its owner may.
@@ -55,22 +55,22 @@ def replacing(path: str | Path, mode: int = 0o666) -> Iterator[BinaryIO]:
 
 def write(path: str | Path, content: bytes | str, mode: int = 0o666) -> None:
     """Write `content` to `path` in one step: readers see the old file or the new one, never a part."""
-    with replacing(path, mode) as file:
+    with open_to_replace(path, mode) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
 
 def write_csv(file: Any, rows: Iterable[Iterable[Any]], delimiter: str = ",") -> None:
-    """Write rows as CSV; a text that a spreadsheet would run as a formula gets an apostrophe in front (see `harmless`)."""
+    """Write rows as CSV, with `escape_formula` applied to every cell."""
     writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-    writer.writerows([harmless(value) for value in row] for row in rows)
+    writer.writerows([escape_formula(value) for value in row] for row in rows)
 
 
-def harmless(value: Any) -> Any:
+def escape_formula(value: Any) -> Any:
     """A cell that no spreadsheet runs: texts that begin like a formula get an apostrophe in front, as OWASP advises.
 
     So do texts that look as if they had got one, and no two texts become the same.
 
-    >>> harmless("=HYPERLINK(1)"), harmless("-0.5"), harmless("cat"), harmless(-0.5)
+    >>> escape_formula("=HYPERLINK(1)"), escape_formula("-0.5"), escape_formula("cat"), escape_formula(-0.5)
     ("'=HYPERLINK(1)", '-0.5', 'cat', -0.5)
     """
     if not isinstance(value, str) or not value.lstrip("'").startswith(FORMULAS):
@@ -78,8 +78,8 @@ def harmless(value: Any) -> Any:
     return value if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", value) else f"'{value}"
 
 
-def as_written(text: str) -> str:
-    """The text of a cell before `harmless`."""
+def unescape_formula(text: str) -> str:
+    """The text of a cell before `escape_formula`."""
     return text[1:] if text.startswith("'") and text.lstrip("'").startswith(FORMULAS) else text
 
 
@@ -120,7 +120,7 @@ def own_folder(path: str | Path) -> Path:
 
 
 @contextmanager
-def alone(folder: str | Path, seconds: float = 0.0) -> Iterator[None]:
+def lock(folder: str | Path, seconds: float = 0.0) -> Iterator[None]:
     """Be the only process at work in a folder while the block runs.
 
     If another process is at work there, wait `seconds` for it at most, then raise `BusyError`.

@@ -56,7 +56,7 @@ def is_hex(value: object, digits: int) -> bool:
     return isinstance(value, str) and len(value) == digits and set(value) <= _HEX
 
 
-def shown(text: object, length: int = 80) -> str:
+def shorten(text: object, length: int = 80) -> str:
     """A text from outside for a log or an error: unprintable characters are written out, and it is cut to `length`."""
     whole = str(text)
     cut = "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole[:length])

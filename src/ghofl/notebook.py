@@ -3,7 +3,7 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from ghofl.names import shown
+from ghofl.names import shorten
 
 VALUE = 48  # characters of one value in a line
 LINE = 240
@@ -11,7 +11,7 @@ CELL = 300
 MOST_BARS = 40
 
 
-class Shown:
+class Printable:
     """A value that prints as one line of `_facts`; `_picture` may add a small drawing for notebooks."""
 
     __slots__ = ()
@@ -33,25 +33,25 @@ class Shown:
 
 def line(value: object, facts: Mapping[str, object]) -> str:
     """A value on one line: its kind and some facts."""
-    text = "; ".join(f"{name} {shown(fact, VALUE)}" for name, fact in facts.items())
-    return f"<{type(value).__name__}: {shown(text, LINE)}>"
+    text = "; ".join(f"{name} {shorten(fact, VALUE)}" for name, fact in facts.items())
+    return f"<{type(value).__name__}: {shorten(text, LINE)}>"
 
 
 def table(value: object, facts: Mapping[str, object]) -> str:
     """A value as a small HTML table: its kind and some facts."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
-        f"<td style='text-align:left'>{html.escape(shown(fact, CELL))}</td></tr>"
+        f"<td style='text-align:left'>{html.escape(shorten(fact, CELL))}</td></tr>"
         for name, fact in facts.items()
     )
     kind = html.escape(type(value).__name__)
     return f"<table><caption style='text-align:left'><b>{kind}</b></caption>{rows}</table>"
 
 
-def some(names: Sequence[str], most: int = 3) -> str:
+def abbreviate(names: Sequence[str], most: int = 3) -> str:
     """How many there are, and the first of them.
 
-    >>> some(("cat", "dog", "bird", "fish"))
+    >>> abbreviate(("cat", "dog", "bird", "fish"))
     '4 (cat, dog, bird, …)'
     """
     first = ", ".join(names[:most]) + (", …" if len(names) > most else "")
@@ -64,7 +64,7 @@ def bars(names: Sequence[str], counts: Sequence[int], what: str) -> str:
     if largest <= 0 or len(names) > MOST_BARS:
         return ""
     lines = "".join(
-        f"<text x='118' y='{16 * i + 12}' text-anchor='end'>{html.escape(shown(name, 16))}</text>"
+        f"<text x='118' y='{16 * i + 12}' text-anchor='end'>{html.escape(shorten(name, 16))}</text>"
         f"<rect x='124' y='{16 * i + 2}' width='{max(0.0, 200.0 * count / largest):.1f}' height='12' fill='#4c78a8'/>"
         f"<text x='330' y='{16 * i + 12}'>{count:,}</text>"
         for i, (name, count) in enumerate(zip(names, map(int, counts), strict=True))

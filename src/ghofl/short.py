@@ -22,7 +22,8 @@ import numpy as np
 
 from ghofl import encoders
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.encoders import Runtime, SampleEncoder, Views, Wanted
+from ghofl.encoders import Runtime, SampleEncoder, Views, ViewsRequest
+from ghofl.encoders.embed import encode_samples
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
@@ -34,8 +35,7 @@ from ghofl.privacy import NoiseStream
 from ghofl.recipe import Encoder, Recipe, RecipeOptions, Schema
 from ghofl.recipe.labels import class_numbers, classes_of, labels_of, numbers_row_by_row
 from ghofl.recipe.option import takes
-from ghofl.samples.embed import encode_samples
-from ghofl.samples.given import samples_of
+from ghofl.rows.given import samples_of
 from ghofl.shapes import Float32, Num
 from ghofl.wire.message import Message, check_not_secure
 from ghofl.wire.total import Total
@@ -74,9 +74,9 @@ def recipe_for(asked: RecipeRequest) -> Recipe:
     schema = Schema.load(asked.schema) if isinstance(asked.schema, str | Path) else asked.schema
     table = None if schema is None else schema.table
     rows = None if asked.x is None or table is not None else embeddings_of(asked.x)
-    made_by = _identity(asked.encoder, rows) if table is None else table.encoder
+    made_by, example = _identity(asked, rows) if table is None else (table.encoder, None)
     classes = _classes(asked.classes, schema)
-    return assemble(asked, classes, made_by, public=asked.public, protected=rows, table=table).recipe
+    return assemble(asked, classes, made_by, public=asked.public, protected=rows, table=table, example=example).recipe
 
 
 def message(
@@ -180,7 +180,7 @@ def encode(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
-    views: Views | Wanted | str | None = None,
+    views: Views | ViewsRequest | str | None = None,
     device: str = "cpu",
     precision: str = "fp32",
     batch_size: int = 0,
@@ -198,28 +198,31 @@ def encode(
     """
     runtime = Runtime(device, precision)
     loaded = _load_encoder(encoder, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
-    found = encode_samples(samples_of(samples, loaded), loaded, runtime=runtime, batch_size=batch_size)
+    found = encode_samples(samples_of(samples, loaded.kind), loaded, runtime=runtime, batch_size=batch_size)
     return np.concatenate([np.zeros((0, loaded.dim), dtype=np.float32), *(x for x, _ in found)])
 
 
 def _load_encoder(encoder: str | SampleEncoder, runtime: Runtime | None = None, **options: Any) -> SampleEncoder:
     given = {name: value for name, value in options.items() if value is not None}
     if isinstance(encoder, str):
-        return encoders.load(encoder, runtime, **{"views": Wanted(), **given})
+        return encoders.load(encoder, runtime, **{"views": ViewsRequest(), **given})
     if given:
         raise RecipeError(f"{encoder.name} is already loaded; give {' and '.join(given)} when loading it.")
     return encoder
 
 
-def _identity(encoder: str | Encoder | SampleEncoder | None, rows: np.ndarray | None) -> Encoder:
+def _identity(asked: RecipeRequest, rows: np.ndarray | None) -> tuple[Encoder, np.ndarray | None]:
+    """The encoder of a recipe and, where it is loaded and there are no rows, an example of what it gives."""
+    encoder = asked.encoder
     if isinstance(encoder, Encoder):
-        return encoder
+        return encoder, None
     if encoder is None and rows is None:
         raise RecipeError("nothing says how long a row is; give x, encoder=Encoder(dim=512) or a schema.")
     if encoder is None:
         assert rows is not None
-        return Encoder(dim=rows.shape[1])
-    return encoders.identity(_load_encoder(encoder))
+        return Encoder(dim=rows.shape[1]), None
+    loaded = _load_encoder(encoder)
+    return encoders.identity(loaded), encoders.example_rows(loaded) if rows is None else None
 
 
 def _classes(classes: Any, schema: Schema | None) -> tuple[str, ...]:
@@ -250,13 +253,17 @@ def _split_columns(x: Data, recipe: Recipe, labels: Any, persons: Any) -> tuple[
 def _limit_rows(rows: np.ndarray, numbers: np.ndarray, recipe: Recipe, persons: Any, own: int | None) -> Embedded:
     if persons is None:
         if own is not None:
-            raise EmbeddingsError("rows_per_person needs to know who each row is about; give person too.")
+            raise EmbeddingsError(
+                f"rows_per_person is {own}, which needs to know who each row is about; give person too."
+            )
         return Embedded(rows, numbers)
     is_private = recipe.privacy.epsilon is not None
     who, most = labels_of(persons, "person", is_private), rows_per_person(recipe, own)
     who = who.astype(np.str_) if who.dtype.kind == "O" else who
     if not is_private and who.dtype.kind in "UT" and bool(np.any(who == "")):
-        raise EmbeddingsError("there are rows without a person; every row needs an id.")
+        raise EmbeddingsError(
+            f"there are {np.count_nonzero(who == ''):,} rows without a person; every row needs an id."
+        )
     if len(who) != len(rows):
         raise EmbeddingsError(f"{len(who)} persons for {len(rows)} rows; give one id per row.")
     return first_embedded(Embedded(rows, numbers), who, most)

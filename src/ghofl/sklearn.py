@@ -110,7 +110,10 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         if not (np.array_equal(self._center, other._center) and np.array_equal(self._scale, other._scale)):
             raise EmbeddingsError("the two were fitted on different grids; give both the same center and scale.")
         if self._recipe != other._recipe:
-            raise EmbeddingsError("the two differ in head or bits, so their sums do not add; give both the same ones.")
+            raise EmbeddingsError(
+                f"the two differ in head or bits ({self.head}, {self.bits} and {other.head}, {other.bits}), so their sums do not "
+                "add; give both the same ones."
+            )
         return self._replace(self.moments_ + other.moments_, _together(self._learned, other._learned))
 
     def forget(self, X: Any, y: Any) -> GaussianHeadClassifier:
@@ -172,7 +175,11 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         self._center = np.broadcast_to(np.asarray(center if self.center is None else self.center, float), dim)
         self._scale = np.broadcast_to(np.asarray(scale if self.scale is None else self.scale, float), dim)
         if not (np.isfinite(self._center).all() and (self._scale > 0).all() and np.isfinite(self._scale).all()):
-            raise EmbeddingsError("center must be finite and scale positive, one number per feature or one for all.")
+            raise EmbeddingsError(
+                f"center is {self.center} and scale {self.scale}; center must be finite and scale positive, one "
+                "number per feature "
+                "or one for all."
+            )
         grid = Grid(bits=self.bits, scale=(2.0 ** (self.bits - 1) - 1) / HEADROOM)
         recipe = Recipe(tuple(map(str, range(len(classes)))), Encoder(dim=dim), ("S",), grid=grid)
         spec = HeadSpec.parse(self.head).choose(Layout.of(recipe), recipe)

@@ -20,12 +20,12 @@ from typer.testing import CliRunner
 import ghofl
 from federations import blobs, recipe_of
 from ghofl.cli import app, console
+from ghofl.encoders import streaming as streams
+from ghofl.encoders.streaming import open_stream
 from ghofl.errors import ClippingWarning
+from ghofl.evaluation.predictions import Extras, predict_stream
 from ghofl.recipe import Column, Encoder, Schema, Table
-from ghofl.samples import Rows, save_rows
-from ghofl.samples import streaming as streams
-from ghofl.samples.predictions import Extras, predict_stream
-from ghofl.samples.streaming import open_stream
+from ghofl.rows import Rows, save_rows
 
 NAMES = np.array([f"class {c}" for c in range(4)])
 
@@ -126,17 +126,18 @@ def test_the_table_comes_as_csv_tsv_json_lines_parquet_and_on_standard_output(fo
 
 
 def test_the_most_probable_classes_and_all_probabilities_are_columns(folder):
-    predict("new.npy", "-o", "out.csv", "--top", "2", "--all")
+    predict("new.npy", "-o", "out.csv", "--top", "2")
     found, p = table(), classifier().predict_proba(new_rows())
-    assert list(found[0]) == [
-        "row", "label", "probability", "label_1", "probability_1", "label_2", "probability_2",
-        *(f"p_class {c}" for c in range(4)),
-    ]  # fmt: skip
+    assert list(found[0]) == ["row", "label", "probability", "label_1", "probability_1", "label_2", "probability_2"]
+    predict("new.npy", "-o", "every.csv", "--top", "all")
+    every = table("every.csv")
+    assert list(every[0]) == ["row", "label", "probability", *(f"p_class {c}" for c in range(4))]
     for i, row in enumerate(found):
         first, second = np.argsort(-p[i], kind="stable")[:2]
         assert (row["label_1"], row["label_2"]) == (NAMES[first], NAMES[second])
         assert row["probability_2"] == f"{p[i, second]:.6f}"
-        assert [row[f"p_class {c}"] for c in range(4)] == [f"{value:.6f}" for value in p[i]]
+        assert [every[i][f"p_class {c}"] for c in range(4)] == [f"{value:.6f}" for value in p[i]]
+    predict("new.npy", "-o", "no.csv", "--top", "-1", code=2)
     predict("new.npy", "-o", "all.csv", "--top", "9")
     assert "label_4" in table("all.csv")[0]
     assert "label_5" not in table("all.csv")[0]
@@ -190,7 +191,7 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["new.npy", "-o", "out.csv", "--text-column", "t"], "cannot be loaded by that"),
         (["new.npy", "-o", "out.csv", "--batch-size", "4"], "needs no encoder; leave out"),
         (["new.npy", "-o", "out.csv", "--pooling", "cls"], "needs no encoder; leave out"),
-        (["new.npy", "-o", "out.csv", "--id-column", "who"], "without a split '' or ids 'who'"),
+        (["new.npy", "-o", "out.csv", "--id-column", "who"], "holds x but no ids 'who'; check --id-column"),
         (["new.npz", "-o", "out.csv", "--id-column", "who"], "no ids 'who'; check --id-column"),
         (["new.npz", "-o", "out.csv", "--id-column", "wide"], "expected one text or whole number per row, 50"),
         (["new.npz", "-o", "out.csv", "--id-column", "label"], "ids are called 'label', as is a column"),
@@ -205,7 +206,7 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["null.parquet", "-o", "out.csv"], "does not hold lists of one length"),
         (["text.parquet", "-o", "out.csv"], "does not hold lists of one length"),
         (["ragged.arrow", "-o", "out.csv"], "does not hold lists of one length"),
-        (["text.arrow", "-o", "out.csv"], "has the columns text and no splits; expected a column 'embedding' of lists"),
+        (["text.arrow", "-o", "out.csv"], "text.arrow holds samples, and the head's recipe calls its encoder"),
         (["cut.arrow", "-o", "out.csv"], "is not an Arrow file that can be read"),
     ],
 )
@@ -260,7 +261,9 @@ def ward(rows=45):
 def table_head(folder):
     schema = Schema(Table((Column("age", "number", low=0, high=120),), "sick"), ("no", "yes"))
     recipe = ghofl.recipe_for(schema=schema, statistics=("B",))
-    ghofl.fit(ghofl.total([ghofl.message(recipe, "north", ward())])).save("table.safetensors")
+    total = ghofl.total([ghofl.message(recipe, "north", ward())])
+    total.save("table.ghofl")
+    ghofl.fit(total).save("table.safetensors")
     return folder
 
 
@@ -289,6 +292,44 @@ def test_a_row_of_a_table_that_breaks_the_schema_is_named_by_its_line_or_left_ou
     frame.to_csv("far.csv", index=False)
     with pytest.warns(ClippingWarning, match=r"2 values are outside .* age \(2\)"):
         predict("far.csv", "-o", "far-out.csv", head="table.safetensors")
+
+
+EVALUATE = ("evaluate", "table.safetensors", "new.csv", "--json", "-")
+REPORT = ("report", "table.ghofl", "--head", "table.safetensors", "--rows", "new.csv", "-o", "page.html", "--json", "-")
+
+
+@pytest.mark.parametrize("words", [EVALUATE, REPORT], ids=["evaluate", "report"])
+def test_a_head_is_judged_on_a_table_and_rows_that_break_the_schema_are_left_out(table_head, words):
+    frame = ward().astype({"age": object})
+    frame.to_csv("new.csv", index=False)
+    whole = CliRunner().invoke(app, [*words])
+    assert whole.exit_code == 0, whole.output
+    frame.loc[33, "age"] = "old"
+    frame.to_csv("new.csv", index=False)
+    refused = CliRunner().invoke(app, [*words, "--force"])
+    assert "line 35" in str(refused.exception)
+    assert "--skip-bad" in str(refused.exception)
+    with pytest.warns(ClippingWarning, match="left out: new.csv, line 35"):
+        done = CliRunner().invoke(app, [*words, "--skip-bad", "--force"])
+    assert done.exit_code == 0, done.output
+    if words is EVALUATE:
+        assert (json.loads(whole.stdout)["rows"], json.loads(done.stdout)["rows"]) == (45, 44)
+    else:
+        text = Path("page.html").read_text()
+        for told in ("<h2>Thresholds</h2>", "rows flagged, %", "precision, %", "average precision", "<h2>Classes</h2>"):
+            assert told in text
+
+
+def test_a_report_takes_heads_and_rows_together_and_heads_of_its_total(table_head):
+    ward().to_csv("new.csv", index=False)
+    for words in (["--head", "table.safetensors"], ["--rows", "new.csv"]):
+        done = CliRunner().invoke(app, ["report", "table.ghofl", "-o", "page.html", *words])
+        assert (done.exit_code, "both --head and --rows" in " ".join(done.output.replace("│", " ").split())) == (
+            2,
+            True,
+        )
+    words = ["report", "table.ghofl", "-o", "page.html", "--rows", "new.csv", "--head", "head.safetensors"]
+    assert "another recipe than the total's" in str(CliRunner().invoke(app, words).exception)
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl", "out.parquet"])
@@ -379,7 +420,6 @@ def test_an_archive_that_goes_on_after_its_rows_is_damaged(folder):
             "holds rows of 1099511627776 numbers",
         ),
         ("{'descr': '<f8', 'fortran_order': False, 'shape': (9000, 6), }", "ends before its last row"),
-        ("{'descr': '<f8', 'fortran_order': True, 'shape': (50, 6), }", "column by column"),
         ("{'descr': '|O', 'fortran_order': False, 'shape': (50, 6), }", "holds objects"),
         ("{'descr': '<f8', 'shape': (50, 6), }", "is not an .npz of plain arrays"),
         ("__import__('os')", "is not an .npz of plain arrays"),

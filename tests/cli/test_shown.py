@@ -121,7 +121,7 @@ def test_evaluate_shows_intervals_and_who_is_mistaken_for_whom(folder):
     assert re.search(rf"│ balanced accuracy % +│ +\d+\.\d+ │ +{NUMBER} │", text)
     for i, row in enumerate(values["confusion"]):
         cells = " │ +".join(str(count) if count else "·" for count in row)
-        assert re.search(rf"│ class {i} │ +{cells} │", text)
+        assert re.search(rf"│ class {i} +│ +{cells} │", text)
 
 
 def test_with_many_classes_the_worst_mistakes_are_listed():
@@ -134,7 +134,67 @@ def test_with_many_classes_the_worst_mistakes_are_listed():
         console.out.print(table)
     lines = [line.split("│")[1:4] for line in shown.get().splitlines() if "│ c" in line]
     assert [[cell.strip() for cell in line] for line in lines] == [["c4", "c9", "6"], ["c0", "c1", "1"]]
-    assert "--json has the whole matrix" in " ".join(shown.get().split())
+    assert "--json has the whole confusion matrix" in " ".join(shown.get().split())
+
+
+def test_evaluate_says_recall_precision_and_confusion_matrix(folder):
+    command = ("evaluate", "head.safetensors", "test.npz")
+    text, values = run(*command), json.loads(run(*command, "--json", "-"))
+    assert "Confusion matrix" in text
+    for name, recall in values["recalls"].items():
+        shares = [recall, values["precisions"][name], values["average_precisions"][name]]
+        cells = " │ +".join(f"{100 * share:.2f}" for share in shares)
+        assert re.search(rf"│ {name} │ +\d+ │ +{cells} │", text)
+
+
+def test_of_many_classes_those_with_the_lowest_recall_are_shown():
+    y = np.repeat(np.arange(30), 10)
+    predicted = np.where((y == 4) & (np.arange(300) % 10 < 6), 9, y)
+    with console.out.capture() as shown:
+        found = Metrics.of(np.eye(30)[predicted], y, predicted)
+        console.out.print(measures.classes_table(found, tuple(f"c{i}" for i in range(30))))
+    lines = [line.split("│") for line in shown.get().splitlines() if "│ c" in line]
+    assert [cell.strip() for cell in lines[0][1:5]] == ["c4", "10", "40.00", "100.00"]
+    assert len(lines) == measures.WORST
+
+
+@pytest.fixture
+def rare(folder, rng, monkeypatch):
+    """Rows of two classes, 5 % of the second, and a head of the first half of them; a terminal of 80 columns."""
+    monkeypatch.setattr(console.out, "width", 80, raising=False)
+    y = (rng.uniform(size=800) < 0.05).astype(int)
+    x, names = rng.normal(size=(800, 4)) + 1.5 * y[:, None], np.array(["well", "ill"])[y]
+    np.savez("rare.npz", x_train=x[:400], y_train=names[:400], x_test=x[400:], y_test=names[400:])
+    recipe = ghofl.recipe_for(["well", "ill"], x[:400])
+    head = ghofl.fit(ghofl.total([ghofl.message(recipe, "north", x[:400], names[:400])], recipe), "lda")
+    head.save("rare.safetensors")
+
+
+def test_for_rare_classes_evaluate_and_simulate_give_average_precision_and_thresholds(rare):
+    text = run("evaluate", "rare.safetensors", "rare.npz", "--split", "test")
+    values = json.loads(run("evaluate", "rare.safetensors", "rare.npz", "--split", "test", "--json", "-"))
+    assert f"{100 * values['average_precision']:.2f}" in text
+    assert "of ill, the rarest class" in text
+    simulated = ("simulate", "--embeddings", "rare.npz", "--clients", 2, "--heads", "lda,nb")
+    head = json.loads(run(*simulated, "--json", "-"))["heads"]["lda"]
+    shown = run(*simulated)
+    assert f"{100 * head['average_precision']:.2f}" in shown
+    for table, lines in ((text, values["by_threshold"]), (shown, head["by_threshold"])):
+        for line in lines:
+            shares = [100 * line[name] for name in ("recall", "precision", "flagged")]
+            cells = " │ +".join(f"{share:.2f}" for share in shares)
+            assert not line["flagged"] or re.search(rf"│ +{line['probability']:.3g} │ +{cells} │", table)
+    assert max(len(line) for line in (text + shown).splitlines()) <= 80
+
+
+def test_a_threshold_of_the_table_does_what_the_table_says(rare):
+    values = json.loads(run("evaluate", "rare.safetensors", "rare.npz", "--split", "test", "--json", "-"))
+    for line in values["by_threshold"]:
+        given = ("--threshold", f"ill={line['probability']:.3g}")
+        used = json.loads(run("evaluate", "rare.safetensors", "rare.npz", "--split", "test", *given, "--json", "-"))
+        counts = np.array(used["confusion"])
+        assert counts[1, 1] / counts[1].sum() == pytest.approx(line["recall"])
+        assert counts[:, 1].sum() / counts.sum() == pytest.approx(line["flagged"])
 
 
 def test_select_and_simulate_show_intervals_too(folder):

@@ -228,7 +228,7 @@ def test_a_missing_statistic_stops_the_fit_and_names_the_recipe(name, rng):
 def test_every_head_is_tested_under_its_name():
     assert set(NAMES) == {
         "nearest_mean", "spherical", "fedcgs", "nb", "lda", "qda", "low_rank_qda", "rda", "sketched_qda", "ridge",
-        "student", "hedge", "fisher_mix", "proto_hyper", "blend",
+        "student", "hedge", "fisher_mix", "proto_hyper", "blend", "lda_ridge",
     }  # fmt: skip
 
 

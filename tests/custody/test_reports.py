@@ -38,7 +38,9 @@ def test_a_report_is_in_the_ledger_once_and_ends_every_guarantee(tmp_path):
         Custody(site, site.storage()).record_evaluation(RECIPE, ROWS, "d" * 64, b"report")
     assert lines_of(site) == ["reported"]
     history = History.of(Ledger.load(site.storage()))
-    assert describe_releases(history.releases).startswith("None: 1 of 1 releases were exact")
+    assert describe_releases(history.releases).startswith(
+        "No differential privacy covers them: 1 of 1 left without noise"
+    )
     assert history.known("north", "d" * 64).to_text() == History().known("north", "d" * 64).to_text(), (
         "peers in secure rounds are told of sums, and a report is none"
     )
@@ -71,6 +73,21 @@ def test_after_something_under_an_epsilon_no_exact_report_leaves(tmp_path):
     Ledger.load(site.storage()).write(site.storage(), "sent", **facts, guarantee=guarantee_facts(guarantee))
     with pytest.raises(PolicyError, match="under an epsilon"):
         Custody(site, site.storage()).record_evaluation(RECIPE, ROWS, "d" * 64, b"report")
+
+
+def test_a_report_that_leaves_has_no_thresholds(tmp_path, rng):
+    """They are probabilities of single rows."""
+    site_with(tmp_path, "min_rows = 10\n")
+    x, y = blobs(rng, classes=2)
+    Classifier.fit(total_of(Recipe(("a", "b"), Encoder(x.shape[1]), grid=Grid(scale=10.0)), x, y), "lda").save(
+        tmp_path / "lda.safetensors"
+    )
+    np.savez(tmp_path / "own.npz", x=x, y=np.array(["a", "b"])[y])
+    words = ["evaluate", tmp_path / "lda.safetensors", tmp_path / "own.npz", "--json"]
+    for name, options in (("stays", ()), ("leaves", ("--site-file", tmp_path / "site.toml"))):
+        ghofl(*words, tmp_path / name, *options)
+        report = json.loads((tmp_path / name).read_text())
+        assert ("by_threshold" in report, report["thresholds"]) == (name == "stays", {})
 
 
 def test_the_command_writes_the_ledger_before_the_report(tmp_path, rng):

@@ -236,7 +236,7 @@ def test_what_does_not_compose_is_refused_under_a_budget(earlier, then, why):
 def test_one_exact_release_makes_the_composed_guarantee_none():
     releases = [Release(r.fingerprint, r.fingerprint, "", True, promise_of(r)) for r in (LOCAL, PLAIN)]
     assert compose_releases(releases) is None
-    assert describe_releases(releases).startswith("None: 1 of 2 releases were exact")
+    assert describe_releases(releases).startswith("No differential privacy covers them: 1 of 2 left without noise")
     check_budget(Policy(), [releases[1]], replace(PLAIN, classes=("a", "b")))
 
 

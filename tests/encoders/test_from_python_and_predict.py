@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pandas
@@ -13,9 +14,11 @@ from typer.testing import CliRunner
 import ghofl
 from ghofl import encoders
 from ghofl.cli import app
-from ghofl.encoders import Precomputed, identity
+from ghofl.encoders import Precomputed, identity, streaming
 from ghofl.errors import EncoderError, RecipeError, SampleError
-from ghofl.samples import load_rows, streaming
+from ghofl.evaluation import Confusion
+from ghofl.recipe.labels import class_numbers
+from ghofl.rows import load_rows
 
 TEXTS = ["the cat sat", "a dog ran on the very long road far away home", "cat", "dog ran", "the mat", "on a road"]
 LABELS = ["cat", "dog", "cat", "dog", "cat", "dog"]
@@ -131,6 +134,29 @@ def test_the_encoder_of_a_recipe_is_the_one_that_made_the_rows(language_model):
     assert recipe == ghofl.recipe_for(LABELS, x, encoder=encoders.load(spec), statistics=("B",))
 
 
+class Unsigned:
+    """An encoder of images that gives brightnesses, which are never negative."""
+
+    name, kind, dim, fingerprint, sample_bytes = "mine", "image", 6, "f" * 64, 1000
+
+    def encode(self, batches):
+        for batch in batches:
+            yield np.stack([image.reshape(-1)[:6] / np.float32(255) for image in batch])
+
+
+def test_without_rows_an_encoder_itself_shows_whether_square_roots_are_taken(
+    language_model, vision_model, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert (encoders.example_rows(Unsigned()) >= 0).all()
+    assert encoders.example_rows(Precomputed.of("clip", 2)) is None
+    for encoder, power in ((Unsigned(), 0.5), (f"hf:{language_model}", 1.0), (f"hf:{vision_model}", 1.0)):
+        assert ghofl.recipe_for(["a", "b"], encoder=encoder).transform.power == power
+        assert ghofl.recipe_for(["a", "b"], encoder=encoder, power=0.7).transform.power == 0.7
+    invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}", "--from-encoder")
+    assert ghofl.Recipe.load("r.toml").transform.power == 1.0
+
+
 # Predictions of samples
 
 
@@ -139,7 +165,9 @@ def text_head(language_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     x = ghofl.encode(TEXTS, f"hf:{language_model}")
     recipe = ghofl.recipe_for(("cat", "dog"), x, encoder=f"hf:{language_model}", statistics=("D",))
-    ghofl.fit(ghofl.total([ghofl.message(recipe, "north", x, LABELS)]), "nb").save("head.safetensors")
+    total = ghofl.total([ghofl.message(recipe, "north", x, LABELS)])
+    total.save("total.ghofl")
+    ghofl.fit(total, "nb").save("head.safetensors")
     return f"hf:{language_model}"
 
 
@@ -212,7 +240,9 @@ def image_head(vision_model, images, tmp_path, monkeypatch):
         Image.fromarray(np.roll(images[i % 4], i, axis=0)).save(tmp_path / "photos" / "ab"[i % 2] / f"{i}.png")
     x = ghofl.encode(tmp_path / "photos", spec)
     recipe = ghofl.recipe_for(("a", "b"), x, encoder=spec, statistics=("D",))
-    ghofl.fit(ghofl.total([ghofl.message(recipe, "north", x, list("aaabbb"))]), "nb").save("head.safetensors")
+    total = ghofl.total([ghofl.message(recipe, "north", x, list("aaabbb"))])
+    total.save("total.ghofl")
+    ghofl.fit(total, "nb").save("head.safetensors")
     return spec
 
 
@@ -242,3 +272,62 @@ def test_an_image_that_cannot_be_read_is_named_or_left_out(image_head, tmp_path)
     invoke(*command, "--skip-bad")
     assert [row["row"] for row in table("out.csv")] == list("02345")
     assert "a/2.png" not in [row["file"] for row in table("out.csv")]
+
+
+# Heads judged on samples
+
+
+def by_evaluate(*words, code=0):
+    said = invoke("evaluate", "head.safetensors", *words, "--json", "found.json", "--force", code=code)
+    return said if code else json.loads(Path("found.json").read_text())["confusion"]
+
+
+def by_report(data, *words, code=0):
+    command = ("report", "total.ghofl", "--head", "head.safetensors", "--rows", data, "-o", "page.html", "--force")
+    said = invoke(*command, *words, code=code)
+    if code:
+        return said
+    text = Path("page.html").read_text()
+    values = text.partition('<script id="data" type="application/json">')[2].partition("</script>")[0]
+    return json.loads(values)["judged"]["counts"]
+
+
+judging = pytest.mark.parametrize("judge", [by_evaluate, by_report])
+
+
+def counts(labels, predicted, classes):
+    return Confusion.of(*(class_numbers(np.array(names), classes) for names in (labels, predicted)), 2).counts.tolist()
+
+
+@judging
+def test_a_head_is_judged_on_texts_of_every_kind_of_table(text_head, judge):
+    frame = pandas.DataFrame({"text": TEXTS, "label": [*LABELS[:5], "cat"]})
+    frame.to_csv("test.csv", index=False)
+    frame.rename(columns={"text": "said", "label": "kind"}).to_parquet("new.parquet")
+    predicted = ghofl.Classifier.load("head.safetensors").predict(ghofl.encode(TEXTS, text_head))
+    expected = counts(frame["label"], predicted, ("cat", "dog"))
+    named = ("--text-column", "said", "--label-column", "kind")
+    for words in (["test.csv"], ["new.parquet", *named], [".", "--split", "test"]):
+        assert judge(*words, "--encoder", text_head) == expected
+    frame.drop(columns="label").to_csv("bare.csv", index=False)
+    assert "has no labels to compare with" in judge("bare.csv", "--encoder", text_head, code=2)
+    assert "other weights, preprocessing" in judge("test.csv", "--encoder", text_head, "--pooling", "cls", code=2)
+
+
+@judging
+def test_a_head_is_judged_on_a_folder_of_photos_and_bad_ones_are_left_out(image_head, judge, tmp_path):
+    predicted = ghofl.Classifier.load("head.safetensors").predict(ghofl.encode(tmp_path / "photos", image_head))
+    assert judge("photos", "--encoder", image_head) == counts(list("aaabbb"), predicted, ("a", "b"))
+    (tmp_path / "photos" / "a" / "2.png").write_bytes(b"odd")
+    assert "2.png is not an image that can be read" in judge("photos", "--encoder", image_head, code=2)
+    kept = np.delete(np.arange(6), 1)
+    found = judge("photos", "--encoder", image_head, "--skip-bad", "--batch-size", 2)
+    assert found == counts(np.array(list("aaabbb"))[kept], predicted[kept], ("a", "b"))
+
+
+@judging
+def test_a_head_is_judged_on_files_that_a_table_names(image_head, judge):
+    pandas.DataFrame({"path": ["photos/a/2.png", "photos/b/1.png"], "label": ["a", "b"]}).to_csv(
+        "list.csv", index=False
+    )
+    assert np.sum(judge("list.csv", "--encoder", image_head)) == 2

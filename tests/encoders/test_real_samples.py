@@ -10,11 +10,11 @@ from test_cli import ghofl
 from ghofl import encoders
 from ghofl.classifier import HeadSpec
 from ghofl.encoders import cosines
+from ghofl.encoders.embed import embed
 from ghofl.encoders.export import export
 from ghofl.features import fit_grid
 from ghofl.recipe import Recipe
-from ghofl.samples import class_numbers, load_rows, load_samples
-from ghofl.samples.embed import embed
+from ghofl.rows import class_numbers, load_rows, load_samples
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torchvision import models
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, Views, Wanted, cosines
+from ghofl.encoders import Runtime, Views, ViewsRequest, cosines
 from ghofl.encoders.export import export
 from ghofl.encoders.maps import stage_ends
 from ghofl.encoders.onnx_file import Description, description_of
@@ -66,7 +66,12 @@ def test_scales_are_the_mean_over_preprocessings_of_those_sizes(weights, images)
 
 def test_one_view_leaves_rows_and_fingerprint_as_they_are(weights, images):
     plain = load(weights)
-    for same in (load(weights, Views()), load(weights, ""), load(weights, "paper"), load(weights, Wanted("paper"))):
+    for same in (
+        load(weights, Views()),
+        load(weights, ""),
+        load(weights, "paper"),
+        load(weights, ViewsRequest("paper")),
+    ):
         assert same.fingerprint == plain.fingerprint
         assert rows(same, images).tobytes() == rows(plain, images).tobytes()
     assert encoders.identity(plain) == Encoder(plain.dim, plain.name, plain.fingerprint)
@@ -86,7 +91,7 @@ def test_qualities_name_the_trade(weights):
     assert found["default"] == "flip 160,224,288"
     assert found["best"] == "flip 160,224,288 mean+std stages"
     with pytest.raises(EncoderError, match="quality is 'good'; write one of paper, quick, default, best"):
-        Wanted("good")
+        ViewsRequest("good")
 
 
 @pytest.mark.parametrize(
@@ -146,12 +151,12 @@ def test_a_network_of_one_size_refuses_others_and_its_default_leaves_them_out(vi
         encoders.load(f"hf:{vision_model}", views="flip 32,64")
     with pytest.raises(EncoderError, match="no earlier maps"):
         encoders.load(f"hf:{vision_model}", views="stages")
-    assert str(Wanted("default").views(64)) == "flip 32,64,96"
+    assert str(ViewsRequest("default").views(64)) == "flip 32,64,96"
     monkeypatch.setattr("ghofl.encoders.views.STEP", 8)  # so that a network of 32 pixels has sizes nearby
-    assert str(Wanted("default").views(32)) == "flip 24,32,40"
-    flip = encoders.load(f"hf:{vision_model}", views=Wanted("default"))
+    assert str(ViewsRequest("default").views(32)) == "flip 24,32,40"
+    flip = encoders.load(f"hf:{vision_model}", views=ViewsRequest("default"))
     assert str(flip.views) == "flip"
-    one = encoders.load(f"hf:{vision_model}", views=Wanted())
+    one = encoders.load(f"hf:{vision_model}", views=ViewsRequest())
     assert str(one.views) == ""
     expected = (rows(one, images) + rows(one, mirrored(images))) / 2
     assert np.allclose(rows(flip, images), expected, atol=1e-5)
@@ -163,7 +168,7 @@ def test_texts_and_files_with_views_of_their_own_take_none(language_model, tmp_p
     with pytest.raises(EncoderError, match="has no meaning for 'precomputed:x'"):
         encoders.load("precomputed:x", dim=3, views="flip")
     assert (
-        encoders.load(f"hf:{language_model}", views=Wanted()).fingerprint
+        encoders.load(f"hf:{language_model}", views=ViewsRequest()).fingerprint
         == encoders.load(f"hf:{language_model}").fingerprint
     )
     assert encoders.agreed_views("onnx:m.onnx", Encoder(3, views="flip")) is None

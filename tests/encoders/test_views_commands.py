@@ -15,11 +15,11 @@ from torchvision import models
 from ghofl import cli, encoders
 from ghofl.custody.site import Site
 from ghofl.encoders import Views
+from ghofl.encoders.embed import embed
 from ghofl.errors import DatasetError
+from ghofl.planning.trial import candidates, try_views
 from ghofl.recipe import Recipe
-from ghofl.samples import base, load_rows, load_samples
-from ghofl.samples.embed import embed
-from ghofl.samples.trial import candidates, try_views
+from ghofl.rows import base, load_rows, load_samples
 
 NETWORK = "torchvision:shufflenet_v2_x0_5"
 
@@ -169,7 +169,9 @@ def test_a_run_with_views_that_stopped_goes_on_to_the_same_bytes(weights, photos
 
 
 def test_views_are_tried_and_the_cheapest_that_is_good_enough_is_named(tmp_path, photos, weights, monkeypatch, capsys):
-    monkeypatch.setattr("ghofl.samples.trial.candidates", lambda size: (Views(), Views(flip=True), Views(scales=(64,))))
+    monkeypatch.setattr(
+        "ghofl.planning.trial.candidates", lambda size: (Views(), Views(flip=True), Views(scales=(64,)))
+    )
     folder = tmp_path / "many"
     for i, path in enumerate(sorted(photos.rglob("*.png")) * 3):  # twenty-four photos
         (folder / path.parent.name).mkdir(parents=True, exist_ok=True)

@@ -5,10 +5,15 @@ from dataclasses import replace
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
+import golden_files
 from exported_heads import DIM, RECIPE, classifier_of, rows
 from ghofl import Classifier, Grid, Lift, Privacy, Projection, Total, Transform
+from ghofl.export.features import add_features
+from ghofl.export.graph import Graph
 from ghofl.export.model import export_head
+from ghofl.features import Features
 from ghofl.heads import HEADS
 from ghofl.outbox import Embedded, outgoing
 
@@ -67,6 +72,21 @@ def test_every_space_gives_the_same_integers(space, rng):
     assert (labels == classifier.predict(x)).mean() >= 0.999
     apart = np.abs(probabilities - classifier.predict_proba(x)).max(axis=1)
     assert (apart <= 1e-7).mean() >= 0.999  # a power that is not a square root may round to the neighbouring step
+
+
+def test_hinges_and_cosines_of_a_table_are_the_same_integers_to_the_bit(rng):
+    recipe = golden_files.RECIPES["basis"]
+    features, graph = Features.of(recipe), Graph()
+    graph.name(add_features(graph, "embeddings", features), "features")
+    dim = recipe.encoder.dim
+    given, found = (
+        helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["n", width])
+        for name, width in (("embeddings", dim), ("features", recipe.dim))
+    )
+    session = onnxruntime.InferenceSession(graph.model([given], [found], {}).SerializeToString())
+    x = rng.uniform(-1.3, 1.3, size=(20_000, dim)).astype(np.float32).astype(np.float64)
+    x[:10_000] = np.round(x[:10_000], 2)  # many are on a knot, or half way between two steps
+    assert np.array_equal(session.run(None, {"embeddings": x})[0], features.values(x))
 
 
 @pytest.mark.parametrize("head", ["lda", "ridge", "fisher_mix"])

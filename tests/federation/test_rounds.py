@@ -185,7 +185,7 @@ def test_nothing_is_written_where_a_joiner_s_name_says(tmp_path, carrier, name):
     else:
         opened, identity = RoundFolder.open(place, SECURE, Options()), secure.Identity.fresh()
         fields = {"action": "join", "round": opened.round_id, "site": name, "key": identity.public}
-        (tmp_path / "join.letter").write_bytes(letters.to_bytes(letters.signed(Letter(fields), identity)))
+        (tmp_path / "join.letter").write_bytes(letters.to_bytes(letters.sign_letter(Letter(fields), identity)))
         with pytest.raises(MessageError, match="without / and"):
             opened.take([tmp_path / "join.letter"])
     outside = [path.name for path in tmp_path.rglob("*outside*")]

@@ -339,7 +339,7 @@ def test_an_answer_that_is_too_large_is_stopped_before_it_is_put_together(tmp_pa
     def refuse(*_):
         raise AssertionError("the answer was written to a file")
 
-    monkeypatch.setattr(engine.files, "replacing", refuse)
+    monkeypatch.setattr(engine.files, "open_to_replace", refuse)
     (answer,) = GridEngine(Hostile(), tmp_path).ask("message", {1: Letter()}, 5.0, 2 * 2**20)
     assert why in answer.error
     assert answer.letter == Letter()

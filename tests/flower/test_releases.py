@@ -156,7 +156,7 @@ def test_a_release_waits_for_another_one_so_that_both_are_counted(tmp_path, monk
     total_of(CENTRAL, *blobs(np.random.default_rng(0))).save(tmp_path / "total.ghofl")
     monkeypatch.setattr("ghofl.cli.server.WAIT", 0.0)
     words = ["release", str(tmp_path / "total.ghofl"), "-o", str(tmp_path / "released.ghofl")]
-    with files.alone(tmp_path):
+    with files.lock(tmp_path):
         assert isinstance(CliRunner().invoke(app, words).exception, BusyError)
     assert not (tmp_path / "released.ghofl").exists()
     assert CliRunner().invoke(app, words).exit_code == 0

@@ -5,6 +5,7 @@ import pytest
 
 from ghofl.errors import HeadError
 from ghofl.heads.rules import (
+    Averaged,
     Cosine,
     Diagonal,
     Factored,
@@ -33,6 +34,7 @@ def rules(rng, classes=CLASSES, dim=DIM):
     inside = Quadratic(some(classes, 2), np.triu(some(classes, 2, 2)), some(classes), np.asarray(7.0))
     return {
         "linear": linear,
+        "averaged": Averaged(linear, Linear(some(classes, dim), some(classes)), some(classes) ** 2),
         "factored": Factored(some(dim, 2), some(2, classes)),
         "cosine": Cosine(some(classes, dim), np.zeros(classes)),
         "diagonal": Diagonal(-(some(classes, dim) ** 2), some(classes, dim), some(classes)),
@@ -117,6 +119,9 @@ DEEP: list = ["mapped", "sketch", "linear"]
 for _ in range(20):
     DEEP = ["summed", ["", DEEP]]
 
+LINES = Linear(np.ones((CLASSES, DIM)), np.ones(CLASSES))
+AVERAGED = Averaged(LINES, LINES, np.ones(CLASSES)).arrays()
+
 
 @pytest.mark.parametrize(
     ("form", "arrays"),
@@ -133,6 +138,8 @@ for _ in range(20):
         (["standardised", ["", "linear"]], {"spreads": np.array([np.inf])}),
         (["standardised", ["", "linear"]], {"spreads": np.array([1])}),
         (["standardised", ["", "linear"]], {"shares": np.array([1.0])}), ("quadratic", {}), ("cosine", {}),
+        ("averaged", {}), ("averaged", AVERAGED | {"widths": np.array([1.0, 0.0, 1.0])}),
+        ("averaged", AVERAGED | {"regression_weights": np.ones((CLASSES, DIM + 1))}),
         ("linear", {"dof": np.asarray(1.0)}), ("linear", {"bias": np.ones(CLASSES, dtype=np.int64)}),
     ],
 )  # fmt: skip
@@ -140,3 +147,16 @@ def test_a_form_that_is_not_one_and_arrays_that_do_not_fit_are_refused(form, arr
     linear = {"weights": np.ones((CLASSES, DIM)), "bias": np.ones(CLASSES)}
     with pytest.raises(HeadError):
         read_rule(form, linear | arrays, CLASSES, DIM)
+
+
+def test_an_average_is_a_distribution_and_loses_little_where_one_side_is_wrong(rng):
+    """The logarithm of each probability is at most log 2 under that of the better part, however sure the other is."""
+    sure = Linear(1e3 * rng.normal(size=(CLASSES, DIM)), np.zeros(CLASSES))
+    rule = Averaged(sure, Linear(rng.normal(size=(CLASSES, DIM)), np.full(CLASSES, 1 / 3)), np.full(CLASSES, 0.02))
+    x = rng.normal(size=(200, DIM))
+    scores = rule.scores(x)
+    assert np.exp(scores).sum(axis=1) == pytest.approx(np.ones(200))
+    flat = Averaged(Linear(np.zeros((CLASSES, DIM)), np.zeros(CLASSES)), rule.regression, rule.widths)
+    shares = 2 * np.exp(flat.scores(x)) - 1 / CLASSES
+    assert (scores >= np.log(shares / 2) - 1e-9).all()
+    assert np.isfinite(scores).all()

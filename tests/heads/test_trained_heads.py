@@ -1,8 +1,12 @@
+import warnings
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from federations import blobs, gaussians_of, recipe_of, total_of
 from ghofl import HEADS, Classifier, Features, Gaussians, Lift, Sketch
+from ghofl.errors import TrainingWarning
 from ghofl.gaussians import Fisher
 from ghofl.gaussians.linalg import shrink
 from ghofl.heads.blend import BlendOptions, fit_blend
@@ -40,6 +44,30 @@ def test_the_paper_preset_trains_a_working_head(kind, data):
         accuracy(kind.fit(gaussians, kind.Options(**options)), values, y)
         > accuracy(fit_lda(gaussians), values, y) - 0.03
     )
+
+
+@pytest.mark.parametrize("classes", [2, 4, 6, 7, 10])
+def test_the_released_fisher_mix_warns_where_it_stays_near_its_random_start(rng, classes):
+    """On texts of two and four classes it scored 50.9 and 17.8 %, where LDA has 78.4 and 87.9."""
+    x, y = blobs(rng, rows=100 * classes, classes=classes, dim=12)
+    gaussians = gaussians_of(recipe_of(dim=12, classes=classes), x, y)
+    released = FisherMixOptions(**FisherMixOptions.preset("paper"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        fit_fisher_mix(gaussians, released)
+        fit_fisher_mix(gaussians, replace(released, epochs=400))
+        fit_fisher_mix(gaussians)
+    assert [each.category for each in told] == [TrainingWarning] * (classes < 7)
+
+
+def test_with_what_the_released_code_falls_back_on_few_classes_are_learnt_from_every_start(rng):
+    y = np.arange(1200) % 4
+    x = 0.9 * rng.normal(size=(4, 6))[y] + rng.normal(size=(1200, 6))
+    values, gaussians = Features.of(recipe_of()).values(x), gaussians_of(recipe_of(), x, y)
+    given = FisherMixOptions.preset("paper") | {"per_class": 10_000, "dispersion": 0.75, "shrinkage": 0.0, "epochs": 80}
+    for seed in range(2):
+        head = fit_fisher_mix(gaussians, FisherMixOptions(**(given | {"seed": seed})))
+        assert accuracy(head, values, y) > accuracy(fit_lda(gaussians), values, y) - 0.03
 
 
 @pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from ghofl import HeadSpec
+from ghofl.encoders.from_schema import table_rows
 from ghofl.planning.assembly import assemble
+from ghofl.planning.drafting import schema_of_rows
 from ghofl.recipe import RecipeOptions
-from ghofl.samples import table_rows
-from ghofl.samples.drafting import schema_of_rows
 from ghofl.simulation.simulate import Dataset, simulate
 
 datasets = pytest.importorskip("sklearn.datasets")

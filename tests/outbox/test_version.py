@@ -14,8 +14,8 @@ from ghofl.features import Features
 from ghofl.outbox import Embedded, Encodable, count
 from ghofl.outbox.row_version import RowVersion, version_of
 from ghofl.recipe import Encoder, Recipe, Sketch
-from ghofl.samples import load_samples
-from ghofl.samples.base import of_texts
+from ghofl.rows import load_samples
+from ghofl.rows.base import of_texts
 
 CLASSES = ("ant", "bee", "cat", "dog")
 RECIPE = replace(recipe_of(), classes=CLASSES)

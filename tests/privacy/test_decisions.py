@@ -17,10 +17,10 @@ import ghofl as package
 from federations import blobs, moments_of, recipe_of, total_of
 from ghofl import Classifier, Message, Privacy, Recipe, Total, files
 from ghofl.errors import PrivacyError, RecipeError
+from ghofl.evaluation.predictions import open_table
 from ghofl.recipe import Limits
-from ghofl.samples.predictions import open_table
 from ghofl.simulation.runs import Runs
-from ghofl.wire.roster import Aside
+from ghofl.wire.roster import Quarantined
 
 CENTRAL = Privacy(radius=5.0, epsilon=1.0, delta=1e-5)
 LOCAL = replace(CENTRAL, noise="local")
@@ -71,7 +71,7 @@ def test_sum_leaves_nobody_out_by_exact_rows_under_an_epsilon(central, capsys):
 
 def test_a_total_that_left_somebody_out_is_not_released_under_an_epsilon(central):
     total = Total.of([Message.load("north.ghofl", central)], central)
-    told = Total.from_bytes(replace(total, quarantined=(Aside("0" * 32, "south", "swapped"),)).to_bytes())
+    told = Total.from_bytes(replace(total, quarantined=(Quarantined("0" * 32, "south", "swapped"),)).to_bytes())
     with pytest.raises(PrivacyError, match="leaves out the message of 'south' by its exact rows"):
         told.release()
     assert total.release().guarantee is not None
@@ -129,9 +129,9 @@ def test_reports_of_exact_counts_and_the_lines_of_a_ledger_are_for_their_owner_a
 def test_no_two_texts_become_the_same_cell():
     """A class called '=x would else be read as the class =x."""
     texts = [quotes + text for quotes in ("", "'", "''") for text in ("=x", "-0.5", "-2+3", "x", "\tx")]
-    cells = list(map(files.harmless, texts))
+    cells = list(map(files.escape_formula, texts))
     assert len(set(cells)) == len(texts)
-    assert list(map(files.as_written, cells)) == texts
+    assert list(map(files.unescape_formula, cells)) == texts
 
 
 FORMULAS = ("=1+1", "+cmd", "-2+3", "@SUM(A1)", "\tx", "\rx")

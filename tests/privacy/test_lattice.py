@@ -8,7 +8,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ghofl.privacy import NoiseStream, PrivacyError, delta_of, discrete_gaussian, on_lattice, share_sigma, slack
+from ghofl.privacy import NoiseStream, PrivacyError, delta_of, discrete_gaussian, lattice_sigma, share_sigma, slack
 
 
 def pmf(sigma, largest=200):
@@ -49,7 +49,7 @@ def test_a_rounded_continuous_release_is_discrete_within_the_proved_factor(tau):
 @pytest.mark.parametrize("sigma", [0.5, 2.0, 7.3])
 def test_discrete_noise_is_at_least_as_private_as_claimed(sigma, sensitivity):
     """dp-accounting's discrete Gaussian, one dimension: its δ is below the one we state, at every ε."""
-    exact = pld.from_discrete_gaussian_mechanism(on_lattice(sigma), sensitivity, value_discretization_interval=1e-3)
+    exact = pld.from_discrete_gaussian_mechanism(lattice_sigma(sigma), sensitivity, value_discretization_interval=1e-3)
     for epsilon in (0.1, 0.5, 1.0, 2.0, 4.0):
         stated = delta_of(epsilon, sigma, sensitivity)
         assert exact.get_delta_for_epsilon(epsilon) <= stated * 1.01 + 1e-9
@@ -58,7 +58,7 @@ def test_discrete_noise_is_at_least_as_private_as_claimed(sigma, sensitivity):
 def test_discrete_noise_in_several_dimensions_is_at_least_as_private_as_claimed():
     """A record that moves 16 entries by one each: sensitivity 4, and no one-dimensional argument."""
     sigma = 6.0
-    each = pld.from_discrete_gaussian_mechanism(on_lattice(sigma), 1, value_discretization_interval=1e-4)
+    each = pld.from_discrete_gaussian_mechanism(lattice_sigma(sigma), 1, value_discretization_interval=1e-4)
     exact = each.self_compose(16)
     for epsilon in (0.25, 1.0, 2.0):
         assert exact.get_delta_for_epsilon(epsilon) <= delta_of(epsilon, sigma, 4.0) * 1.01 + 1e-9
@@ -75,16 +75,16 @@ def test_sums_of_shares_have_the_variance_promised():
     sigma, m = 40.0, 7
     stream = NoiseStream(b"shares")
     total = sum(discrete_gaussian(share_sigma(sigma, m), 100_000, stream) for _ in range(m))
-    assert total.var() == pytest.approx(on_lattice(sigma) ** 2, rel=0.02)
+    assert total.var() == pytest.approx(lattice_sigma(sigma) ** 2, rel=0.02)
 
 
 def test_the_price_of_the_lattice_cannot_be_seen():
     assert 0 < slack(10**9, 10**4) < 1e-20
-    assert on_lattice(1000.0) / 1000.0 - 1 < 2.1e-6
+    assert lattice_sigma(1000.0) / 1000.0 - 1 < 2.1e-6
 
 
 def test_noise_without_size_or_survivors_is_refused():
     with pytest.raises(PrivacyError, match="min_survivors is 0"):
         share_sigma(5.0, 0)
     with pytest.raises(PrivacyError, match="sigma is 0"):
-        on_lattice(0.0)
+        lattice_sigma(0.0)

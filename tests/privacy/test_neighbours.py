@@ -355,41 +355,41 @@ RAISES = {
         "labels_of": ("spared", 3), "classes_of": ("person", 1), "class_numbers": ("spared", 2),
         "_names": ("spared", 2),
     },
+    "encoders/__init__": {"load": ("public", 2), "check_encoder": ("public", 1), "_check_options": ("public", 1)},
     "encoders/from_table": {
-        "TableEncoder.encode": ("person", 2), "TableEncoder.embed": ("file", 1), "_numbers.number": ("caught", 3),
+        "TableEncoder.encode": ("person", 2), "TableEncoder.embed": ("file", 1), "_numbers.number": ("caught", 2),
         "_answers.answer": ("caught", 1), "_check_unit": ("spared", 1),
     },
     "encoders/given": {
         "embeddings_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1), "_array": ("person", 1),
         "_matrix": ("person", 1),
     },
-    "samples/base": {
+    "rows/base": {
         "of_texts.read": ("caught", 2), "bytes_of": ("caught", 2), "of_rows": ("file", 1),
         "of_rows.read": ("caught", 1),
     },
-    "samples/columnar": {"read_columns": ("spared", 2), "open_columns": ("file", 2), "_rows": ("spared", 3)},
-    "samples/embed": {"_encode": ("spared", 1), "_check_bad": ("spared", 1), "_class_numbers": ("file", 1)},
-    "samples/from_schema": {
-        "rows_for": ("public", 1), "table_rows": ("spared", 1), "columns_of": ("file", 2), "labels_of": ("spared", 2),
+    "encoders/embed": {"_encode": ("spared", 1), "_check_bad": ("spared", 1), "_class_numbers": ("file", 1)},
+    "encoders/from_schema": {
+        "rows_for": ("public", 1), "encode_blocks": ("spared", 1), "columns_of": ("file", 2), "labels_of": ("spared", 2),
     },
-    "samples/huggingface": {
+    "rows/huggingface": {
         "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_samples.data": ("caught", 1),
         "_library": ("public", 1),
     },
-    "samples/images": {"_count": ("caught", 1), "_opened": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
-    "samples/loading": {
+    "rows/images": {"_count": ("caught", 1), "_opened": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
+    "rows/loading": {
         "load_samples": ("spared", 2), "_folder": ("file", 2), "_images": ("spared", 2), "_check_split": ("spared", 1),
         "_file": ("public", 2), "samples_in": ("file", 1),
     },
-    "samples/rows": {
-        "load_rows": ("file", 2), "check_encoder": ("public", 1), "_read": ("file", 1), "suffix_in": ("file", 1),
-        "check_shapes": ("file", 2),
+    "rows/embeddings": {
+        "load_rows": ("spared", 3), "open_rows": ("file", 1), "_row_file": ("file", 4), "_blocks": ("spared", 4),
+        "suffix_in": ("file", 1),
     },
-    "samples/tables": {
-        "table_blocks": ("file", 1), "open_parquet": ("file", 2), "read_labels": ("spared", 2),
-        "cells": ("file", 1), "name_array": ("spared", 1), "_delimited": ("file", 5),
-        "_json_lines": ("file", 2),
-    },
+    "rows/from_arrays": {"_member.take": ("file", 2), "_header": ("file", 2)},
+    "rows/from_arrow": {"open_arrow": ("file", 2), "_opened": ("file", 1), "_values": ("file", 1)},
+    "rows/from_text": {"_lines": ("file", 1), "_delimited": ("file", 4), "_json_lines": ("file", 2)},
+    "rows/reader": {"number_of": ("caught", 1), "name_array": ("spared", 1)},
+    "rows/tables": {"read_labels": ("spared", 2)},
     "features/features": {"check_width": ("file", 1), "check_rows": ("spared", 1)},
     "features/radius": {"grid_radius": ("public", 1), "check_radius": ("public", 1), "_check_squares": ("public", 1)},
     "moments/builder": {

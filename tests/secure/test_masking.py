@@ -113,16 +113,16 @@ def test_the_bytes_of_a_masked_vector_look_uniform(ring):
 def test_the_chosen_ring_holds_every_sum_and_no_smaller_ring_does(clients, bound):
     if clients * bound >= 2**63:
         with pytest.raises(RingError, match=str(clients * bound)):
-            Ring.holding(clients, bound)
+            Ring.for_sum(clients, bound)
         return
-    ring = Ring.holding(clients, bound)
+    ring = Ring.for_sum(clients, bound)
     assert clients * bound <= 2 ** (ring.bits - 1) - 1
     assert ring.bits == 32 or clients * bound > 2 ** (ring.bits - 9) - 1
 
 
 @pytest.mark.parametrize(("clients", "bits"), [(2**31 - 1, 32), (2**31, 40), (2**55 - 1, 56), (2**63 - 1, 64)])
 def test_the_largest_sum_of_a_ring_comes_out_signed(clients, bits):
-    ring = Ring.holding(clients, 1)
+    ring = Ring.for_sum(clients, 1)
     assert ring.bits == bits
     extremes = np.array([clients, -clients])
     assert ring.unmask(ring.unpack(ring.mask(extremes, clients), 2)).tolist() == [clients, -clients]
@@ -150,4 +150,4 @@ def test_a_ring_of_another_size_is_refused(bits):
 @pytest.mark.parametrize(("clients", "bound"), [(0, 1), (1, -1)])
 def test_a_ring_for_no_clients_or_a_negative_bound_is_refused(clients, bound):
     with pytest.raises(RingError):
-        Ring.holding(clients, bound)
+        Ring.for_sum(clients, bound)

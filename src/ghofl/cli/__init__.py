@@ -67,7 +67,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "server:release",
             "Make a total that others may see: with the noise the recipe promises, and without its small classes.",
         ),
-        "head": ("server:head", "Build a head from a total. Its file includes the recipe, so it takes raw embeddings."),
+        "head": ("use:head", "Build a head from a total. Its file includes the recipe, so it takes raw embeddings."),
         "select": (
             "use:select",
             "At the server: add up the sites' counts of right and wrong predictions and name the best head.",

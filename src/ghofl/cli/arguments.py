@@ -14,6 +14,11 @@ def more(about: str) -> str:
     return f"More options: {about}"
 
 
+def names_in(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _completer(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     """A function that completes a word from the known ones; after a comma, the next word of a list."""
 
@@ -50,6 +55,7 @@ _complete_presets = _completer(lambda: ("default", "paper"))
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file if it exists.")]
 Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console.JSON_HELP)]
 RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
+TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
 SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 Preset = Annotated[
@@ -64,6 +70,15 @@ PageFile = Annotated[
     Path | None,
     typer.Option(
         "--report", metavar="FILE", help="Also write a report about it, one HTML file (needs the report extra)."
+    ),
+]
+Without = Annotated[
+    str,
+    typer.Option(
+        "--without",
+        metavar="COLUMNS",
+        help="For a schema drafted from rows: columns to leave out, separated by commas.",
+        rich_help_panel=more("tables"),
     ),
 ]
 LabelsAreNumbers = Annotated[

@@ -70,7 +70,9 @@ def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee
         total = Total.load(file)
         return total.moments, total.recipe, total.guarantee, len(total.roster)
     if recipe is None:
-        raise MessageError("a message can only be read with its recipe; give --recipe recipe.toml.")
+        raise MessageError(
+            f"{file.name} is not a total, and a message can only be read with its recipe; give --recipe recipe.toml."
+        )
     plan = plan_of(recipe)
     is_noisy = plan is not None and plan.mechanism == "local"
     return Message.load(file, recipe).moments, recipe, plan.guarantee if is_noisy and plan is not None else None, None

@@ -32,6 +32,7 @@ out = Console(markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 BAD_INPUT = 2
+FLAGGED = 3  # a site does not fit the others
 HELD = 4  # what a command made or showed does not leave the site, or should not be sent
 INTERRUPTED = 130
 

@@ -1,6 +1,6 @@
 """The command that says which site does not fit the others, `diagnose`, and the quarantine of `sum`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, overload
 
@@ -17,10 +17,8 @@ from ghofl.evaluation.selection import Report
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
-from ghofl.wire.roster import WHY_LENGTH, Aside
+from ghofl.wire.roster import WHY_LENGTH, Quarantined
 from ghofl.wire.total import Total
-
-FLAGGED = 3  # the exit code when a site does not fit the others
 
 
 class PartFiles(Sequence[Part]):
@@ -77,35 +75,24 @@ def diagnose(
         for sentence in found.sentences():
             console.out.print(console.printable(sentence), soft_wrap=True)
     if found.flagged:
-        raise typer.Exit(FLAGGED)
+        raise typer.Exit(console.FLAGGED)
 
 
-def find_misfits(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> dict[Path, Aside]:
+def find_misfits(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> dict[Path, Quarantined]:
     """The messages that do not fit the others (and an earlier total, where there is one), with the reasons."""
-    found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe)
-    aside: dict[Path, Aside] = {}
-    for path, site in zip(messages, found.sites, strict=False):  # the earlier total comes last and stays
-        if site.flags:
-            message = Message.load(path, recipe)
-            aside[path] = Aside(message.id, message.site, "; ".join(site.flags)[:WHY_LENGTH])
-    return aside
-
-
-def report_quarantine(aside: Mapping[Path, Aside]) -> None:
-    """Name the messages left out on standard error, and end with the exit code that says so."""
-    for path, what in aside.items():
-        console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
-    if aside:
-        raise typer.Exit(FLAGGED)
-
-
-def check_no_promise(recipe: Recipe) -> None:
-    """Raise where messages would be left out of a total by exact rows under an epsilon."""
     if recipe.privacy.epsilon is not None:
         raise PrivacyError(
             "--quarantine decides by exact rows what is in a total, which is an answer without noise that the recipe's epsilon "
-            "does not cover. Leave it out; 'ghofl diagnose' shows the figures to whoever runs the server."
+            f"({recipe.privacy.epsilon:g}) does not cover. Leave it out; 'ghofl diagnose' shows the figures to whoever runs the "
+            "server."
         )
+    found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe)
+    aside: dict[Path, Quarantined] = {}
+    for path, site in zip(messages, found.sites, strict=False):  # the earlier total comes last and stays
+        if site.flags:
+            message = Message.load(path, recipe)
+            aside[path] = Quarantined(message.id, message.site, "; ".join(site.flags)[:WHY_LENGTH])
+    return aside
 
 
 def _accuracy(site: SiteDiagnosis) -> str:

@@ -10,10 +10,10 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import EncoderName, Force, Json, ViewsText, more
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
+from ghofl.encoders import embed as embedding
 from ghofl.encoders.base import doorway
-from ghofl.samples import embed as embedding
-from ghofl.samples import load_samples
-from ghofl.samples import trial as trials
+from ghofl.planning import trial as trials
+from ghofl.rows import load_samples
 
 
 @takes_groups
@@ -70,8 +70,12 @@ def embed(
         found = embedding.embed_file(
             encoder, data, output, [part.strip() for part in split.split(",")], cache, columns=samples.columns,
             runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
-            views=encoders.Wanted.parse(views), **vars(model),
+            views=encoders.ViewsRequest.parse(views), **vars(model),
         )  # fmt: skip
+    _show_rows(found, output, json)
+
+
+def _show_rows(found: embedding.EmbeddedFile, output: Path, json: str | None) -> None:
     console.list_bad(found.bad)
     seen = encoders.identity(found.encoder).views
     console.say(
@@ -136,7 +140,7 @@ def export_encoder(
     """
     console.check_outputs(json, force, output)
     console.check_folder(str(output))
-    loaded = encoders.load(encoder, views=encoders.Wanted.parse(views), **vars(model))
+    loaded = encoders.load(encoder, views=encoders.ViewsRequest.parse(views), **vars(model))
     difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
     result = {
         "file": str(output),

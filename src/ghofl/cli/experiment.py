@@ -1,7 +1,7 @@
 """Commands for trying things out on one machine: `simulate` and `demo`."""
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,15 +9,16 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, PageFile, Preset, complete_heads, more
+from ghofl.cli.arguments import Force, Json, PageFile, Preset, Without, complete_heads, more, names_in
+from ghofl.cli.measures import thresholds_table
 from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
-from ghofl.cli.sweeps import axes_of, check_sweep, show_sweep
+from ghofl.cli.sweeps import SplitOptions, SweepFiles, axes_of, show_sweep
 from ghofl.evaluation.confusion import interval_text
 from ghofl.planning.assembly import Assembly
+from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.recipe import RecipeOptions
 from ghofl.recipe import Table as Columns
-from ghofl.samples import load_anchor, load_public
 from ghofl.secure import CORRUPTION, DROPOUT, STAGES
 from ghofl.simulation.demo import run
 from ghofl.simulation.simulate import Cohort, Dataset, Simulation
@@ -25,36 +26,73 @@ from ghofl.simulation.sweep import Experiment, combinations
 from ghofl.simulation.tables import table_dataset
 
 
-@takes_groups
-def simulate(
-    *,
-    clients: Annotated[
-        list[int] | None, typer.Option(help="How many clients the training rows are split over; repeat for a sweep.")
-    ] = None,
+@dataclass(frozen=True)
+class SourceOptions:
+    """The rows of an experiment."""
+
     embeddings: Annotated[
-        Path | None, typer.Option(help="An .npz with x_train, y_train, x_test and y_test; or give --table.")
-    ] = None,
-    table: Annotated[
-        Path | None, typer.Option(help="A CSV, TSV, JSON-lines or Parquet table, 30 % of which are test rows.")
-    ] = None,
-    label: Annotated[
-        str, typer.Option("--label-column", help="With --table: the column of labels.", rich_help_panel=more("tables"))
-    ] = "",
+        Path | None,
+        typer.Option(
+            help="An .npz with x_train, y_train, x_test and y_test; or with --label-column a table (CSV, TSV, JSON lines, "
+            "Parquet), 30 % of which are test rows."
+        ),
+    ] = None
+    label_column: Annotated[
+        str, typer.Option(help="For a table: the column of labels.", rich_help_panel=more("tables"))
+    ] = ""
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="With --table: its schema; drafted from the training rows unless given.",
-            rich_help_panel=more("tables"),
+            help="For a table: its schema; drafted from the training rows unless given.", rich_help_panel=more("tables")
         ),
-    ] = None,
-    alpha: Annotated[
-        list[float] | None,
-        typer.Option(help="Dirichlet skew of classes over clients, none unless given; repeat for a sweep."),
-    ] = None,
-    classes_per_client: Annotated[
-        list[int] | None,
-        typer.Option(help="Classes per client; repeat for a sweep.", rich_help_panel=more("clients")),
-    ] = None,
+    ] = None
+    without: Without = ""
+
+    def load(self, seed: int, is_private: bool) -> tuple[Dataset, Columns | None]:
+        """The rows, and the columns where they come from a table."""
+        if self.embeddings is None or (self.schema is not None and not self.label_column):
+            raise typer.BadParameter(
+                f"--embeddings is {self.embeddings} and --schema {self.schema}; give --embeddings FILE, an .npz of rows or a "
+                "table; for a table also --label-column COLUMN."
+            )
+        if self.without and (self.schema is not None or not self.label_column):
+            raise typer.BadParameter(
+                f"--without {self.without} is about a schema that is drafted from a table; leave it out, or give a table "
+                "with --label-column and no --schema."
+            )
+        if self.label_column:
+            names = names_in(self.without)
+            return table_dataset(
+                self.embeddings, self.label_column, self.schema, without=names, seed=seed, is_private=is_private
+            )
+        return Dataset.load(self.embeddings), None
+
+
+@dataclass(frozen=True)
+class CohortOptions:
+    """Clients of a secure round that vanish or collude."""
+
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGE=SHARE",
+            help=f"Let this share of the clients vanish before a stage of the secure round: {', '.join(STAGES)}.",
+            rich_help_panel=more("clients"),
+        ),
+    ] = None
+    dropout: Annotated[
+        float, typer.Option(help="Share of clients the secure round can lose.", rich_help_panel=more("clients"))
+    ] = DROPOUT
+    corruption: Annotated[
+        float, typer.Option(help="Share of clients that may collude with the server.", rich_help_panel=more("clients"))
+    ] = CORRUPTION
+
+
+@takes_groups
+def simulate(
+    *,
+    over: SplitOptions,
+    source: SourceOptions,
     heads: Annotated[
         str | None,
         typer.Option(
@@ -74,41 +112,8 @@ def simulate(
             rich_help_panel=more("clients"),
         ),
     ] = None,
-    drop: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="STAGE=SHARE",
-            help=f"Let this share of the clients vanish before a stage of the secure round: {', '.join(STAGES)}.",
-            rich_help_panel=more("clients"),
-        ),
-    ] = None,
-    dropout: Annotated[
-        float, typer.Option(help="Share of clients the secure round can lose.", rich_help_panel=more("clients"))
-    ] = DROPOUT,
-    corruption: Annotated[
-        float, typer.Option(help="Share of clients that may collude with the server.", rich_help_panel=more("clients"))
-    ] = CORRUPTION,
-    sweep: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.toml",
-            help="Run every combination of the settings in this file, e.g. clients = [10, 50] and project = [64, 128].",
-            rich_help_panel=more("sweeps"),
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            rich_help_panel=more("sweeps"),
-            help="A .csv, .parquet or .json with a row per run and head. Runs that it already has are not repeated.",
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel=more("sweeps")),
-    ] = None,
+    unreliable: CohortOptions,
+    files: SweepFiles,
     report: PageFile = None,
     force: Force = False,
     json: Json = None,
@@ -117,24 +122,22 @@ def simulate(
 
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
-    axes = axes_of(
-        sweep, {"clients": clients, "alpha": alpha, "classes_per_client": classes_per_client, "seed": seed}, heads
-    )
+    axes = axes_of(files.sweep, {**vars(over), "seed": seed}, heads)
     named = axes.pop("heads")
     vector, around = load_anchor(anchor)
     settings = list(combinations(axes, replace(options, anchor=vector)))
-    is_sweep = check_sweep(sweep, output, plot, len(settings), force)
+    is_sweep = files.check(len(settings), force)
     if is_sweep and report is not None:
-        raise typer.BadParameter("--report is about one run; a sweep has --plot.")
+        raise typer.BadParameter(f"--report {report} is about one run; a sweep has --plot.")
     write_page = page_writer(report, force, json)
-    first = settings[0].seed
-    is_private = options.epsilon is not None
-    data, columns = _load(embeddings, table, label, schema, first, is_private)
-    cohort = Cohort(_drops(drop or [], options.secure), dropout, corruption)
+    first, is_private = settings[0].seed, options.epsilon is not None
+    data, columns = source.load(first, is_private)
+    cohort = Cohort(_drops(unreliable.drop or [], options.secure), unreliable.dropout, unreliable.corruption)
     experiment = Experiment(named, preset, load_public(public, around, columns)[0], cohort)
+    read = source.embeddings or Path()
     if is_sweep:
-        source = data if table is None else lambda seed: _load(embeddings, table, label, schema, seed, is_private)
-        show_sweep(source, experiment, settings, (embeddings or table or Path()).name, output, plot, json, force)
+        rows = (lambda seed: source.load(seed, is_private)) if source.label_column else data
+        show_sweep(rows, experiment, settings, read.name, files, json, force)
         return
     found, options = experiment.assemble(data, settings[0], columns)
     _tell(found)
@@ -142,7 +145,10 @@ def simulate(
         result = experiment.run(data, settings[0], found, options, progress)
     result.clipping.warn(found.recipe)
     console.show({**result.to_dict(), "seed": first}, _table(result), json)
-    title = f"{(embeddings or table or Path()).stem} over {console.count(settings[0].clients, 'client')}"
+    best, judged = max(result.heads.items(), key=lambda item: item[1].metrics.average_precision or 0.0)
+    if json != "-" and judged.metrics.thresholds:
+        console.out.print(thresholds_table(judged.metrics, best, data.classes))
+    title = f"{read.stem} over {console.count(settings[0].clients, 'client')}"
     write_page(result, experiment.specs(options), data, experiment.split(data, settings[0]), title)
 
 
@@ -157,18 +163,6 @@ def demo(report: PageFile = None, force: Force = False) -> None:
         console.out.print("For a page with charts: ghofl demo --report demo.html")
 
 
-def _load(
-    path: Path | None, table: Path | None, label: str, schema: Path | None, seed: int, is_private: bool
-) -> tuple[Dataset, Columns | None]:
-    """The rows of an experiment, and the columns where they come from a table."""
-    if (path is None) == (table is None) or (table is None and (label or schema)) or (table and not label):
-        raise typer.BadParameter("give --embeddings FILE, or --table FILE with --label-column COLUMN.")
-    if table is not None:
-        return table_dataset(table, label, schema, seed=seed, is_private=is_private)
-    assert path is not None
-    return Dataset.load(path), None
-
-
 def _tell(found: Assembly) -> None:
     """Print on standard error what was chosen for the user."""
     if found.proposal is not None:
@@ -180,7 +174,7 @@ def _tell(found: Assembly) -> None:
 def _drops(texts: list[str], secure: bool) -> dict[str, float]:
     """Shares of clients by the stage before which they vanish."""
     if texts and not secure:
-        raise typer.BadParameter("--drop is about the stages of a secure round; give --secure too.")
+        raise typer.BadParameter(f"--drop {texts[0]} is about the stages of a secure round; give --secure too.")
     out: dict[str, float] = {}
     for text in texts:
         stage, _, share = text.partition("=")
@@ -215,13 +209,16 @@ def _table(result: Simulation) -> Table:
         caption_justify="left",
     )
     table.add_column("head")
-    for name in ("accuracy %", "95 % interval", "sent per client", "fit s", "ms per sample"):
-        table.add_column(name, justify="right")
+    judged = next(iter(result.heads.values())).metrics.confusion
+    rare = [f"average precision % of {result.total.recipe.classes[judged.rarest]}"] if judged.has_rare else []
+    for name in ("accuracy %", "95 % interval", *rare, "sent per client", "fit s", "ms per sample"):
+        table.add_column(name, justify="right", min_width=9 if "interval" in name else None)
     for name, head in result.heads.items():
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
-            interval_text(head.metrics.confusion.accuracy_interval, 2),
+            interval_text(head.metrics.confusion.accuracy_interval, 1 if rare else 2),  # to fit 80 columns
+            *(f"{100 * (head.metrics.average_precision or 0.0):.2f}" for _ in rare),
             console.size(head.payload_bytes),
             f"{head.fit_seconds:.2f}",
             f"{head.ms_per_sample:.3f}",

@@ -10,7 +10,7 @@ from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
 from ghofl.cli.use import HeadFile
-from ghofl.samples import load_rows
+from ghofl.rows import load_rows
 
 
 def export(

@@ -15,7 +15,7 @@ from ghofl.custody import inspection
 from ghofl.custody.site import Site
 from ghofl.flower.new import write_app
 from ghofl.flower.server import report
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.outbox.parcel import smallest_class
 from ghofl.recipe import Recipe
 
@@ -163,7 +163,7 @@ def status(
     }
     for name, what in lines.items():
         if what:
-            table.add_row(Text(shown(name)), Text(shown(what, LONGEST)))
+            table.add_row(Text(shorten(name)), Text(shorten(what, LONGEST)))
     console.show({"folder": str(folder), **dataclasses.asdict(found)}, table, json)
     codes = {report.COMPLETE: 0, report.IN_PROGRESS: 3}
     raise typer.Exit(codes.get(found.status, 1))

@@ -9,11 +9,11 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.cli.facts import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
+from ghofl.cli.server import CLIPPED, moments_result, promise_result, total_result, warn_of_clipping
 from ghofl.errors import MessageError, RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import peek
@@ -62,19 +62,25 @@ def tables_of(result: Mapping[str, Any], title: str) -> Iterator[Table]:
 def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Names and texts of plain values; values that need their own table go to `lists`."""
     for key, value in values.items():
-        name = f"{prefix} {shown(key, 40).replace('_', ' ')}".strip()
+        name = f"{prefix} {shorten(key, 40).replace('_', ' ')}".strip()
         if name == "layout" and isinstance(value, str):  # the other lines say the same in words
             continue
         if name == "guarantee":  # the line "promise" has the rest
             value = {key: value[key] for key in ("sigmas", "assumptions")}
+        if (
+            key == "privacy" and isinstance(value, Mapping) and "epsilon" not in value
+        ):  # so there is no noise of any kind
+            yield name, console.promise(None)
+            value = {key: each for key, each in value.items() if key not in ("unit", "neighbours", "noise")}
         if name == "counts" or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
             lists[name] = value
         elif name == "arrays" and isinstance(value, Mapping):
-            yield from ((f"array {shown(each, 40)}", " × ".join(map(str, shape))) for each, shape in value.items())
+            shapes = ((each, " × ".join(map(str, shape)) or "one number") for each, shape in value.items())
+            yield from ((f"array {shorten(each, 40)}", shape) for each, shape in shapes)
         elif isinstance(value, Mapping) and value:
             yield from _facts(value, name, lists)
         elif name.endswith("assumptions"):
-            yield name, "\n".join(shown(text, LONG) for text in value)
+            yield name, "\n".join(shorten(text, LONG) for text in value)
         else:
             yield name, _text(value, name)
 
@@ -90,7 +96,7 @@ def _text(value: Any, name: str) -> str:
         return listed + (f", … {len(value):,} in all" if len(value) > LISTED else "")
     if isinstance(value, float):
         return f"{value:.3%}" if name.split(" ")[-1] in ("clipped", "share") else f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) else shown(value, LONG)
+    return f"{value:,}" if isinstance(value, int) else shorten(value, LONG)
 
 
 def _counts(counts: Mapping[str, int]) -> Table:
@@ -101,7 +107,7 @@ def _counts(counts: Mapping[str, int]) -> Table:
     table.add_column("class", overflow="fold")
     table.add_column("rows", justify="right")
     for each in most:
-        table.add_row(shown(each, LONG), f"{counts[each]:,}")
+        table.add_row(shorten(each, LONG), f"{counts[each]:,}")
     return table
 
 
@@ -128,7 +134,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     if header is None or header.get("kind") == "message":
         if recipe is None:
             facts = header or {"kind": "message", "compressed": True}
-            return {shown(key, 40): value for key, value in facts.items()} | {
+            return {shorten(key, 40): value for key, value in facts.items()} | {
                 "checked": "no: give --recipe to check it"
             }
         message = Message.load(file, recipe)

@@ -1,4 +1,4 @@
-"""Commands that read a site's ledger: `ledger show`, `ledger verify` and `ledger export`."""
+"""Commands that read a site's ledger: `ledger show` and `ledger export`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ from ghofl.custody.history import History
 from ghofl.custody.ledger import LEDGER, START, Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import SiteError
-from ghofl.names import shown
+from ghofl.names import shorten
 
 app = typer.Typer(
     help="Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
@@ -28,62 +28,47 @@ SHOWN = ("action", "round", "recipe", "survivors", "cohort", "rounds", "id", "st
 @app.command(name="show")
 def show(
     site: SiteFile,
-    last: Annotated[int, typer.Option(min=0, help="Show only this many lines, the last ones; 0 for all.")] = 0,
+    noted: Annotated[
+        str, typer.Argument(metavar="[HEAD]", help="A head that was noted earlier; its line must still be there.")
+    ] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Show what a site was asked, answered and refused, line by line, and what all releases promise together.
 
-    Example: ghofl ledger show site.toml --last 20
+    The exit code is 2 if a line was changed, moved or left out. Note the head elsewhere from time to time: given here, it
+    also detects a ledger that was rewritten as a whole.
+
+    Example: ghofl ledger show site.toml
     """
     console.check_outputs(json, force)
     here, ledger = _load(site)
-    lines, history = ledger.lines[-last:] if last else ledger.lines, History.of(ledger)
+    _check_noted(ledger, noted)
+    history = History.of(ledger)
     table = Table("", "time", "what", "of what")
-    for line in lines:
-        table.add_row(str(line.number), Text(shown(line.time)), Text(shown(line.what)), Text(_text(line.facts)))
+    for line in ledger.lines:
+        table.add_row(str(line.number), Text(shorten(line.time)), Text(shorten(line.what)), Text(_text(line.facts)))
     promise = describe_releases(history.releases)
     result = {
         "site": here.name,
         "head": ledger.head,
-        "lines": [line.to_dict() for line in lines],
+        "torn_bytes": ledger.torn,
+        "lines": [line.to_dict() for line in ledger.lines],
         "releases": len(history.releases),
         "reveals": len(history.reveals),
         "guarantee": promise,
     }
     console.show(result, table, json, is_private=True)
     if json != "-":
-        console.out.print(f"Releases: {len(history.releases)}. Guarantee of all together: {promise}", soft_wrap=True)
-
-
-@app.command(name="verify")
-def verify(
-    site: SiteFile,
-    noted: Annotated[str, typer.Option(help="A head that was noted earlier; its line must still be there.")] = "",
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Check that no line of a site's ledger was changed, moved or left out; the exit code is 2 if one was.
-
-    Note the head elsewhere from time to time: with --noted, a ledger that was rewritten as a whole is detected too.
-
-    Example: ghofl ledger verify site.toml --noted 5be0c1…
-    """
-    console.check_outputs(json, force)
-    here, ledger = _load(site)
-    heads = [START, *(line.sha256 for line in ledger.lines)]
-    if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
-        raise SiteError(
-            f"no line of the ledger has the sha256 {noted[:64]!r} that was noted, so the ledger was rewritten; "
-            "restore it from a copy."
+        console.out.print(f"{console.count(len(history.releases), 'release')}. {promise}", soft_wrap=True)
+        torn = (
+            f" The last line, of {ledger.torn} bytes, was half-written when a process died; the next one cuts it off."
         )
-    torn = f" The last line, of {ledger.torn} bytes, was half-written when a process died; the next one cuts it off."
-    console.say(
-        {"site": here.name, "lines": len(ledger.lines), "head": ledger.head, "torn_bytes": ledger.torn},
-        f"{here.name}: {console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
-        + (torn if ledger.torn else ""),
-        json,
-    )
+        console.out.print(
+            f"{console.count(len(ledger.lines), 'line')}, each in its place. Head: {ledger.head}."
+            + (torn if ledger.torn else ""),
+            soft_wrap=True,
+        )
 
 
 @app.command(name="export")
@@ -108,6 +93,15 @@ def export(
     )
 
 
+def _check_noted(ledger: Ledger, noted: str) -> None:
+    heads = [START, *(line.sha256 for line in ledger.lines)]
+    if noted and not (len(noted) >= 8 and any(head.startswith(noted) for head in heads)):
+        raise SiteError(
+            f"no line of the ledger has the sha256 {noted[:64]!r} that was noted, so the ledger was rewritten; "
+            "restore it from a copy."
+        )
+
+
 def _load(path: Path) -> tuple[Site, Ledger]:
     site = Site.load(path)
     if not Path(site.folder).is_dir():
@@ -130,4 +124,4 @@ def _text(facts: Any) -> str:
         parts.append(
             f"{key} {text[:12] + '…' if key in ('round', 'recipe', 'id', 'data') and len(text) > 12 else text}"
         )
-    return shown("; ".join(parts), 1000)
+    return shorten("; ".join(parts), 1000)

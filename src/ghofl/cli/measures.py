@@ -1,5 +1,6 @@
 """How `evaluate` shows its result: a table of measures, and the confusion matrix as a table and as a picture."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,24 @@ from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 
 MOST_CLASSES = 20  # whose confusion matrix fits a terminal
-LOWEST = 3
 WORST = 10
 
 
 def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Precision and recall by class, for the classes that have one."""
+    """Precision, recall and average precision by class, for the classes that have one."""
+    counts = found.confusion
     return {
         name: {c: float(v) for c, v in zip(classes, values, strict=True) if np.isfinite(v)}
-        for name, values in (("precisions", found.confusion.precisions), ("recalls", found.confusion.recalls))
+        for name, values in (
+            ("precisions", counts.precisions),
+            ("recalls", counts.recalls),
+            ("average_precisions", found.average_precisions),
+        )
     }
 
 
 def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
-    """The measures, and the classes with the lowest recall."""
+    """The measures of all classes together."""
     table = Table(title=f"{head} on {found.confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("value", justify="right")
@@ -41,11 +46,55 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
     table.add_row("log loss", f"{found.log_loss:.4f}")
     table.add_row("Brier score", f"{found.brier:.4f}")
     if found.auc is not None:
-        table.add_row(f"area under the ROC curve of {classes[1]}", f"{found.auc:.4f}")
-    both = per_class(found, classes)
-    for name, recall in sorted(both["recalls"].items(), key=lambda item: item[1])[:LOWEST]:
-        precision = f"{100 * both['precisions'][name]:.2f}" if name in both["precisions"] else "–"
-        table.add_row(f"recall, precision of {name} (among the lowest) %", f"{100 * recall:.2f}, {precision}")
+        table.add_row("area under the ROC curve", f"{found.auc:.4f}")
+    if found.average_precision is not None:
+        rarest = classes[counts.rarest]
+        table.add_row(f"average precision % of {rarest}, the rarest class", f"{100 * found.average_precision:.2f}")
+    return table
+
+
+def tables_of(found: Metrics, head: str, classes: tuple[str, ...]) -> Iterator[Table]:
+    """What is shown beside the measures: the classes, the thresholds of two classes, and the confusion matrix."""
+    yield classes_table(found, classes)
+    if found.thresholds:
+        yield thresholds_table(found, head, classes)
+    yield confusion_table(found, classes)
+
+
+def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
+    """Recall and precision of each class; with too many for a terminal, of those with the lowest recall."""
+    recalls = np.nan_to_num(found.confusion.recalls, nan=2.0)  # classes without rows come last
+    shown = np.argsort(recalls, kind="stable")[: MOST_CLASSES if len(classes) <= MOST_CLASSES else WORST]
+    some = "" if len(shown) == len(classes) else f"; the {WORST} classes of {len(classes):,} with the lowest recall"
+    table = Table(
+        title=f"Recall and precision{some}",
+        caption="Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
+        "belong to it. The balanced accuracy is the mean recall.",
+        caption_justify="left",
+    )
+    table.add_column("class", overflow="fold")
+    for name in ("rows", "recall %", "precision %", "average precision %"):
+        table.add_column(name, justify="right")
+    rows = found.confusion.counts.sum(axis=1)
+    for c in shown:
+        shares = (found.confusion.recalls[c], found.confusion.precisions[c], found.average_precisions[c])
+        table.add_row(classes[c], f"{rows[c]:,}", *(f"{100 * s:.2f}" if np.isfinite(s) else "–" for s in shares))
+    return table
+
+
+def thresholds_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
+    """What becomes of the rarer of two classes at several thresholds."""
+    rarer = classes[found.confusion.rarest]
+    table = Table(
+        title=f"{head}: rows predicted as {rarer}, by threshold",
+        caption=f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
+        caption_justify="left",
+    )
+    for name in ("threshold", "recall %", "precision %", "rows flagged %"):
+        table.add_column(name, justify="right")
+    for line in found.thresholds:
+        shares = (line.recall, line.precision if line.flagged else np.nan, line.flagged)
+        table.add_row(f"{line.probability:.3g}", *(f"{100 * s:.2f}" if np.isfinite(s) else "–" for s in shares))
     return table
 
 
@@ -53,8 +102,8 @@ def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
     """How often each class was predicted as each other; with too many for a terminal, the most frequent mistakes."""
     if len(classes) > MOST_CLASSES:
         return _mistakes(found, classes)
-    table = Table(title="rows of a class, by the class that was predicted")
-    table.add_column("class")
+    table = Table(title="Confusion matrix", caption="One line per true class, one column per predicted class.")
+    table.add_column("true class")
     for name in classes:
         table.add_column(name, justify="right")
     for name, row in zip(classes, found.confusion.counts, strict=True):
@@ -67,9 +116,11 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
     counts = found.confusion.counts.copy()
     np.fill_diagonal(counts, 0)
     worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
-    title = f"most frequent mistakes; --json has the whole matrix of {len(classes):,} classes, --plot draws it"
+    title = (
+        f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes, --plot draws it"
+    )
     table = Table(title=title)
-    for name in ("rows of", "predicted as"):
+    for name in ("true class", "predicted as"):
         table.add_column(name, overflow="fold")
     table.add_column("rows", justify="right")
     for i, j in zip(*np.unravel_index(worst, counts.shape), strict=True):
@@ -94,7 +145,7 @@ def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None
     axes = figure.add_subplot()
     image = axes.imshow(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), cmap="Blues", vmin=0, vmax=1)
     axes.set_xlabel("predicted")
-    axes.set_ylabel("class")
+    axes.set_ylabel("true class")
     if len(classes) <= MOST_CLASSES:
         axes.set_xticks(range(len(classes)), classes, rotation=60, ha="right")
         axes.set_yticks(range(len(classes)), classes)
@@ -104,5 +155,5 @@ def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None
                     dark = count > 0.5 * row.sum()
                     axes.text(j, i, f"{count:,}", ha="center", va="center", color="white" if dark else "black", size=7)
     figure.colorbar(image, label="share of the class", shrink=0.7)
-    with files.replacing(path) as file:
+    with files.open_to_replace(path) as file:
         figure.savefig(file, format=path.suffix.lstrip(".") or "png")

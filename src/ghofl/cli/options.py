@@ -1,19 +1,22 @@
-"""Groups of options that several commands share, each of which a command takes as one value."""
+"""Records of options, each of which a command takes as one value; those that several commands share are here."""
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+import numpy as np
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import complete_statistics, more
+from ghofl.cli.arguments import complete_statistics, more, names_in
 from ghofl.encoders import Runtime
-from ghofl.recipe import OPTIONS, RecipeOptions
+from ghofl.encoders.streaming import Encoding, load_labelled
+from ghofl.recipe import OPTIONS, Recipe, RecipeOptions
 from ghofl.recipe.option import Option
-from ghofl.samples import Columns
+from ghofl.rows import Columns
 
 
 def _option(help_text: str, *names: str, **rest: Any) -> Any:
@@ -71,6 +74,31 @@ class SampleOptions:
         return Runtime(self.device, self.precision)
 
 
+DATA_HELP = (
+    "Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table with the recipe's schema, a folder of images, a "
+    "table with a column of texts or of image files, or hf:OWNER/NAME"
+)
+RecipesEncoder = Annotated[
+    str, _option("For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given.")
+]
+
+
+def encoding_of(encoder: str, model: EncoderOptions, samples: SampleOptions) -> Encoding:
+    """How the samples that a head is used on are encoded."""
+    return Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
+
+
+def load_judged(
+    recipe: Recipe, data: str, split: str, samples: SampleOptions, encoding: Encoding, labels_are_numbers: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that a head is judged on, and their class numbers; samples that were left out are listed."""
+    rows, bad = load_labelled(
+        recipe, data, split, columns=samples.columns, encoding=encoding, skip_bad=samples.skip_bad
+    )
+    console.list_bad(bad)
+    return rows.x, rows.numbers(recipe.classes, labels_are_numbers)
+
+
 def _recipe_option(option: Option) -> Any:
     """An option of a recipe as one of a command."""
     kind = option.kind if option.kind in (bool, int, float) and option.name not in READERS else str
@@ -88,7 +116,7 @@ def _recipe_option(option: Option) -> Any:
 # Options that a command line writes in another way than Python.
 READERS: dict[str, Callable[[str], Any]] = {
     "budget": console.bytes_of,
-    "statistics": lambda text: tuple(s.strip() for s in text.split(",") if s.strip()),
+    "statistics": lambda text: tuple(names_in(text)),
 }
 AnchorFile = Annotated[
     str | None,
@@ -105,34 +133,38 @@ PublicFile = Annotated[
         metavar="FILE", rich_help_panel=more("space"),
     ),
 ]  # fmt: skip
-GROUPS: dict[type, dict[str, Any]] = {
-    RecipeOptions: {name: _recipe_option(option) for name, option in OPTIONS.items()},
-    **{kind: get_type_hints(kind, include_extras=True) for kind in (EncoderOptions, SampleOptions)},
-}
+
+
+@cache
+def _group(kind: type) -> dict[str, Any]:
+    """The options of a record by name, as parameters of a command."""
+    if kind is RecipeOptions:
+        return {name: _recipe_option(option) for name, option in OPTIONS.items()}
+    return get_type_hints(kind, include_extras=True)
 
 
 def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with each parameter that takes a group of options replaced by the options themselves.
+    """The command with each parameter whose type is a record of options replaced by the options themselves.
 
-    An option that the command declares itself, in its own way, is left out of the group.
+    An option that the command declares itself, in its own way, is left out of the record.
     """
     parameters, groups = [], {}
     own = inspect.signature(command, eval_str=True).parameters
     for parameter in own.values():
         kind = parameter.annotation
-        if kind not in GROUPS:
+        if not isinstance(kind, type) or not is_dataclass(kind):
             parameters.append(parameter)
             continue
         groups[parameter.name], defaults = kind, kind()
         parameters += [
             parameter.replace(name=name, annotation=annotation, default=getattr(defaults, name))
-            for name, annotation in GROUPS[kind].items()
+            for name, annotation in _group(kind).items()
             if name not in own
         ]
 
     def run(**values: Any) -> None:
         made = {
-            name: kind(**{field: _read(field, values.pop(field)) for field in GROUPS[kind] if field not in own})
+            name: kind(**{field: _read(field, values.pop(field)) for field in _group(kind) if field not in own})
             for name, kind in groups.items()
         }
         command(**values, **made)

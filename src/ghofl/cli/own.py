@@ -10,7 +10,10 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
-from ghofl.cli.use import EmbeddingsFile, load_head, named_numbers
+from ghofl.cli.server import load_total
+from ghofl.cli.use import load_head, named_numbers
+from ghofl.encoders import check_encoder
+from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import RosterError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, leave_out
@@ -20,7 +23,6 @@ from ghofl.personal.alignment import ASSUMED, aligned_head
 from ghofl.personal.choice import Personal, personal_head
 from ghofl.personal.offset import offset_head
 from ghofl.recipe import Recipe
-from ghofl.samples import check_encoder, rows_for
 from ghofl.wire.envelope import peek
 from ghofl.wire.total import Total
 
@@ -55,7 +57,9 @@ def personal(
     total: Annotated[
         Path, typer.Argument(help="The total: exact, or with --new-site any; or a head made with --site-effects.")
     ],
-    embeddings: EmbeddingsFile,
+    embeddings: Annotated[
+        Path, typer.Argument(help="This site's rows: embeddings, or a table with the recipe's schema.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
     head: Annotated[
         str, typer.Option(help="Which head, as in 'ghofl head'.", autocompletion=complete_heads)
@@ -64,8 +68,7 @@ def personal(
         str,
         typer.Option(
             metavar="MIX",
-            help="How common classes are where the head will be used: 'own' (as among these rows), 'total', 'uniform', "
-            "a=0.9,b=0.1, or a JSON file of such numbers.",
+            help="Shares of classes where the head will be used: 'own', 'total', 'uniform', or a=0.9,b=0.1.",
         ),
     ] = "own",
     new_site: Annotated[
@@ -92,8 +95,7 @@ def personal(
 ) -> None:
     """At a site: make a head for this site alone, from a total and the site's own rows. Nothing leaves the site.
 
-    Own priors, means, covariance and offset are each tried by exact leave-out on these rows; the head of the total is kept
-    unless another one is clearly better. The file describes this site's rows: it is for the site alone, and promises no epsilon.
+    The head of the total is kept unless exact leave-out on these rows shows that another one is better.
 
     Example: ghofl personal total.ghofl north.npz -o own.safetensors
     """
@@ -176,12 +178,6 @@ def own_rows(
     site = "" if site_file is None else _site_that_sent(site_file, total.recipe, x, y)
     with console.errors_about(path):
         return OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
-
-
-def load_total(path: Path) -> Total:
-    """The total in a file; errors name the file."""
-    with console.errors_about(path):
-        return Total.load(path)
 
 
 def load(

@@ -1,5 +1,6 @@
 """The command that uses a finished head: `predict`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -7,10 +8,41 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
+from ghofl.cli.options import DATA_HELP, EncoderOptions, RecipesEncoder, SampleOptions, encoding_of, takes_groups
 from ghofl.cli.use import HeadFile, Priors, Threshold, adjust, load_head
-from ghofl.samples.predictions import SUFFIXES, Extras, open_table, predict_stream
-from ghofl.samples.streaming import Encoding, open_stream
+from ghofl.encoders.streaming import open_stream
+from ghofl.evaluation.predictions import SUFFIXES, Extras, open_table, predict_stream
+
+
+@dataclass(frozen=True)
+class ResultColumns:
+    """What a table of predictions has besides labels and their probabilities."""
+
+    id_column: Annotated[
+        str, typer.Option(help="Copy this column or array of ids; file names of images are always written.")
+    ] = ""
+    top: Annotated[
+        str,
+        typer.Option(
+            help="Also write the K most probable classes; or 'all', the probability of every class.", metavar="K|all"
+        ),
+    ] = "0"
+    reject: Annotated[
+        float | None,
+        typer.Option(
+            help="Leave the label empty for rows that fit none of the classes; this share of rows that do fit is rejected "
+            "too, e.g. 0.05."
+        ),
+    ] = None
+
+    @property
+    def extras(self) -> Extras:
+        """The columns to compute."""
+        if self.top == "all":
+            return Extras(every=True, reject=self.reject)
+        if not self.top.isdecimal() or len(self.top) > 9:
+            raise typer.BadParameter(f"--top is {self.top[:40]!r}; write a number of classes, or 'all'.")
+        return Extras(int(self.top), reject=self.reject)
 
 
 @takes_groups
@@ -18,10 +50,7 @@ def predict(
     head: HeadFile,
     data: Annotated[
         str,
-        typer.Argument(
-            help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), a table with the recipe's schema, a folder "
-            "of images, a table with a column of texts or of image files, or hf:OWNER/NAME."
-        ),
+        typer.Argument(help=f"{DATA_HELP}."),
     ],
     output: Annotated[
         Path,
@@ -31,24 +60,10 @@ def predict(
     ],
     *,
     split: Annotated[str, typer.Option(help="Read x_SPLIT, or this split of the samples.")] = "",
-    id_column: Annotated[
-        str, typer.Option(help="Copy this column or array of ids; file names of images are always written.")
-    ] = "",
-    top: Annotated[int, typer.Option(min=0, help="Also write the K most probable classes.", metavar="K")] = 0,
-    every: Annotated[bool, typer.Option("--all", help="Also write the probability of every class.")] = False,
+    columns: ResultColumns,
     priors: Priors = None,
     threshold: Threshold = None,
-    reject: Annotated[
-        float | None,
-        typer.Option(
-            help="Leave the label empty for rows that fit none of the classes; this share of rows that do fit is rejected "
-            "too, e.g. 0.05."
-        ),
-    ] = None,
-    encoder: Annotated[
-        str,
-        typer.Option(help="For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given."),
-    ] = "",
+    encoder: RecipesEncoder = "",
     model: EncoderOptions,
     samples: SampleOptions,
     force: Force = False,
@@ -60,27 +75,22 @@ def predict(
 
     Example: ghofl predict lda.safetensors new.npz -o predictions.csv
     """
-    to_standard_output = str(output) == "-"
+    extras, to_standard_output = columns.extras, str(output) == "-"
     if to_standard_output and json == "-":
         raise typer.BadParameter("both --output and --json are '-'; give one of them a file.")
     if not to_standard_output and output.suffix not in SUFFIXES:
         raise typer.BadParameter(f"{output} has no known suffix; write to {', '.join(SUFFIXES)}, or '-' for a CSV.")
     if samples.label_column:
-        raise typer.BadParameter("--label-column is not for predictions; 'ghofl evaluate' compares them with labels.")
+        raise typer.BadParameter(f"--label-column {samples.label_column} is for 'ghofl evaluate', not for predictions.")
     console.check_outputs(json, force, None if to_standard_output else output)
     classifier = adjust(load_head(head), priors, threshold)
-    encoding = Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
     opened = open_stream(
-        classifier.recipe,
-        data,
-        split,
-        columns=samples.columns,
-        ids=id_column,
-        encoding=encoding,
+        classifier.recipe, data, split, columns=samples.columns, ids=columns.id_column,
+        encoding=encoding_of(encoder, model, samples),
         skip_bad=samples.skip_bad,
-    )
+    )  # fmt: skip
     with opened as stream, console.progress(rate=True) as report, open_table(output) as write:
-        rows, left = predict_stream(classifier, stream, write, Extras(top, every, reject), report)
+        rows, left = predict_stream(classifier, stream, write, extras, report)
     console.list_bad(stream.bad)
     result = {"file": str(output), "rows": rows, "head": classifier.head.name, "without_label": left}
     result["left_out"] = [{"row": row, "reason": why} for row, why in stream.bad]

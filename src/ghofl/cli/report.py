@@ -11,55 +11,58 @@ from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
-from ghofl.errors import EmbeddingsError
+from ghofl.cli.options import EncoderOptions, RecipesEncoder, SampleOptions, encoding_of, load_judged, takes_groups
+from ghofl.cli.use import load_head
+from ghofl.errors import RosterError
 from ghofl.flower.server.report import load_used_total
-from ghofl.samples import class_numbers, load_rows
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
 
+@takes_groups
 def report(
     run: Annotated[Path, typer.Argument(help="A total, or the folder of a run on Flower.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     messages: Annotated[
-        list[Path] | None, typer.Option("--message", help="A message in the total; repeat it for each.")
+        list[Path] | None, typer.Argument(help="Messages in the total: they show who holds which classes.")
     ] = None,
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     heads: Annotated[
-        list[Path] | None, typer.Option("--head", help="A head to judge on --embeddings; repeat it for several.")
+        list[Path] | None, typer.Option("--head", help="A head to judge on --rows; repeat it for several.")
     ] = None,
-    embeddings: Annotated[Path | None, typer.Option(help="Labelled embeddings to judge the heads on.")] = None,
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of those rows.")] = "",
+    rows: Annotated[
+        str | None, typer.Option(help="What to judge the heads on, with labels: all that 'ghofl evaluate' takes.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of those rows, or this split.")] = "",
     labels_are_numbers: LabelsAreNumbers = False,
+    encoder: RecipesEncoder = "",
+    model: EncoderOptions,
+    samples: SampleOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Write one self-contained page about a total: who took part, what it holds, how good its heads are.
 
-    Example: ghofl report total.ghofl --message north.ghofl --head rda.safetensors --embeddings test.npz -o report.html
+    Example: ghofl report total.ghofl north.ghofl --head rda.safetensors --rows test.npz -o report.html
     """
     console.check_outputs(json, force, output)
     from ghofl.report.findings import Findings
     from ghofl.report.page import page
 
-    if heads and embeddings is None:
-        raise typer.BadParameter("--head is judged on labelled rows; give --embeddings too.")
+    if bool(heads) != (rows is not None):
+        raise typer.BadParameter("heads are judged on labelled rows; give both --head and --rows, or neither.")
     with console.errors_about(run):
         total, promise = load_used_total(run) if run.is_dir() else (Total.load(run), "")
     is_private = not total.is_released  # exact figures, as in the exact total
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
-    if embeddings is not None:
-        loaded = load_rows(embeddings, split)
-        assert loaded.y is not None
-        if not len(loaded.x):
-            raise EmbeddingsError(
-                f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels."
-            )
-        y = class_numbers(loaded.y, total.recipe.classes, labels_are_numbers)
-        judged = [Classifier.load(path) for path in heads or ()]
+    if rows is not None:
+        encoding = encoding_of(encoder, model, samples)
+        x, y = load_judged(total.recipe, rows, split, samples, encoding, labels_are_numbers)
+        judged = [_load(path, total) for path in heads or ()]
         is_private = is_private or any(one.personal for one in judged)
-        findings = findings.judge_heads(judged, loaded.x, y)
+        findings = findings.judge_heads(judged, x, y)
     text = page(findings)
     files.write(output, text, *([files.PRIVATE] if is_private else []))
     console.say(
@@ -73,6 +76,14 @@ def report(
         json,
         is_private=is_private,
     )
+
+
+def _load(path: Path, total: Total) -> Classifier:
+    """The head in a file, which is for rows of the total's recipe."""
+    classifier = load_head(path)
+    if classifier.recipe.fingerprint != total.recipe.fingerprint:
+        raise RosterError(f"{path} is a head of another recipe than the total's; give heads that were built from it.")
+    return classifier
 
 
 def page_writer(output: Path | None, force: bool, json: str | None = None) -> Callable[..., None]:

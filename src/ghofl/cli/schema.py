@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
-from ghofl.samples.drafting import RARE, is_dictionary, schema_of_dictionary, schema_of_rows
-from ghofl.samples.from_schema import columns_of
+from ghofl.cli.arguments import Force, Json, Without, names_in
+from ghofl.encoders.from_schema import columns_of
+from ghofl.planning.drafting import is_dictionary, schema_of_dictionary, schema_of_rows
 
 
 def schema(
@@ -17,31 +17,29 @@ def schema(
     label: Annotated[
         str, typer.Option("--label-column", help="For rows: the column of labels, which is not a feature.")
     ] = "",
-    without: Annotated[str, typer.Option(help="For rows: columns to leave out, separated by commas.")] = "",
-    rare: Annotated[
-        int, typer.Option(min=2, help="For rows: levels with fewer rows than this share one level.")
-    ] = RARE,
+    without: Without = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
 
     A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
-    ranges outwards and puts rare levels into one; a recipe with an epsilon refuses it all the same, because a minimum or
-    maximum is somebody's value.
+    ranges outwards, puts rare levels into one and gives numbers breaks, which are rounded quantiles of these rows; a recipe
+    with an epsilon refuses it all the same, because a minimum, maximum or quantile is somebody's value.
 
     Example: ghofl schema dictionary.csv -o schema.toml
     """
     console.check_outputs(json, force, output)
     columns = columns_of(file)
     of_dictionary = is_dictionary(columns) and not label  # only rows have a column of labels
-    if of_dictionary and (without or rare != RARE):
+    if of_dictionary and without:
         raise typer.BadParameter(
-            f"{file} looks like a data dictionary, and --without and --rare are about rows; leave them out, or say that "
-            "these are rows by --label-column."
+            f"{file} looks like a data dictionary, and --without {without} is about rows; leave it out, or say that these are "
+            "rows by --label-column."
         )
-    dropped = [name.strip() for name in without.split(",") if name.strip()]
-    made = schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, dropped, rare)
+    made = (
+        schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, names_in(without))
+    )
     made.save(output)
     result = {
         "file": str(output),
@@ -54,7 +52,9 @@ def schema(
     }
     for name, why in made.left_out:
         console.tell("Left out", f"column {name!r}: {why}")
-    advice = "" if of_dictionary else " Correct ranges, units and levels before others see it: they come from rows."
+    advice = (
+        "" if of_dictionary else " Correct ranges, breaks, units and levels before others see it: they come from rows."
+    )
     console.say(
         result,
         f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "

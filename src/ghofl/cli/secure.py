@@ -1,6 +1,5 @@
-"""Commands for secure rounds by files: at the server `secure open|next|finish`, at a site one command per letter."""
+"""Commands for secure rounds by files: at the server `secure open|next|finish`, at a site `secure answer`."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from ghofl.custody.site import Site
 from ghofl.federation.round import ACTIONS, LEAST, Options
 from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
-from ghofl.mail.round_folder import RoundFolder, Standing
+from ghofl.mail.round_folder import RoundFolder, RoundStatus
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION, DROPOUT
 from ghofl.wire.total import Total
@@ -26,8 +25,6 @@ app = typer.Typer(
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the round, at the server.")]
 Letters = Annotated[list[Path] | None, typer.Argument(help="Letters that sites wrote.", show_default=False)]
-LetterFile = Annotated[Path, typer.Argument(help="The letter that the server wrote for this site.")]
-Output = Annotated[Path, typer.Option("--output", "-o", help="The letter to write, for the server.")]
 
 WHAT = {
     "join": "the site's name and its key for this round",
@@ -61,14 +58,16 @@ def open_round(
     console.check_outputs(json, force)
     if not (0 <= dropout < 1 and 0 <= corruption < 1) or min_cohort < 1:
         raise typer.BadParameter(
-            "--dropout and --corruption are shares from 0 to below 1, and --min-cohort is 1 or more."
+            f"--dropout is {dropout}, --corruption {corruption} and --min-cohort {min_cohort}; the first two "
+            "are shares from 0 to "
+            "below 1, and --min-cohort is 1 or more."
         )
     named = None if peers is None else peers.read_text(encoding="utf-8")
     opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_cohort, named))
     invitation = opened.invite()
     result = {"round": opened.round_id, "letters": [str(invitation)]}
     console.say(
-        result, f"Round {opened.round_id[:8]}… is open. Give {invitation} to every site: ghofl secure join.", json
+        result, f"Round {opened.round_id[:8]}… is open. Give {invitation} to every site: ghofl secure answer.", json
     )
 
 
@@ -131,31 +130,22 @@ def finish(
     )
 
 
-def _command(action: str) -> Callable[..., None]:
-    """The command of a site that answers one kind of letter."""
+@app.command(name="answer")
+def answer(
+    site: SiteFile,
+    letter: Annotated[Path, typer.Argument(help="The letter that the server wrote for this site.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The letter to write, for the server.")],
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At a site: answer any letter of the server, and say what the answer holds; repeated, it writes the same answer.
 
-    def command(site: SiteFile, letter: LetterFile, output: Output, force: Force = False, json: Json = None) -> None:
-        """Answer one kind of letter."""
-        _answer(action, site, letter, output, force, json)
-
-    asked = f"{1 + ACTIONS.index(action)}-{action}/{'invitation' if action == 'join' else '1-north'}.letter"
-    command.__doc__ = (
-        f"At a site: answer the server's letter with {WHAT[action]}.\n\n"
-        f"Example: ghofl secure {action} site.toml {asked} -o north-{action}.letter"
-    )
-    return command
-
-
-for _action in ACTIONS:
-    app.command(name=_action)(_command(_action))
-
-
-def _answer(action: str, site: Path, letter: Path, output: Path, force: bool, json: str | None) -> None:
-    """Answer a letter and write the reply; repeated, the command writes the same reply."""
+    Example: ghofl secure answer site.toml round/1-join/invitation.letter -o north-join.letter
+    """
     console.check_outputs(json, force)
     here = Site.load(site)
-    written = answer_letter(action, letters.load(letter), here, here.storage())
-    content = letters.to_bytes(written)
+    written = answer_letter(letters.load(letter), here, here.storage())
+    content, action = letters.to_bytes(written), written.fields["action"]
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
     console.say(
@@ -172,7 +162,7 @@ def _write_same(path: Path, content: bytes, force: bool) -> None:
         files.write(path, content, files.PRIVATE)
 
 
-def _result(standing: Standing) -> dict[str, Any]:
+def _result(standing: RoundStatus) -> dict[str, Any]:
     return {
         "round": standing.round_id,
         "waits_for": standing.action,
@@ -183,7 +173,7 @@ def _result(standing: Standing) -> dict[str, Any]:
     }
 
 
-def _sentence(standing: Standing, folder: Path) -> str:
+def _sentence(standing: RoundStatus, folder: Path) -> str:
     if standing.total is not None:
         return f"The round is over; 'ghofl secure finish {folder} -o total.ghofl' writes its total."
     read = f"Read the letters of {', '.join(standing.taken)}. " if standing.taken else ""

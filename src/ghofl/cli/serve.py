@@ -8,9 +8,10 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.names import shown
+from ghofl.names import shorten
 
 CONNECTIONS = 128  # open at once, most of them idle
+DEADLINE = 30.0  # seconds for a request to arrive, and for its answer to be read
 
 
 def serve(
@@ -25,18 +26,6 @@ def serve(
             help="Give no label to samples that fit none of the classes; this share of samples that do fit is rejected too."
         ),
     ] = None,
-    max_samples: Annotated[int, typer.Option(help="Maximum samples per request.", min=1)] = 256,
-    max_body: Annotated[str, typer.Option(help="Maximum bytes per request, e.g. 16MB.")] = "16MB",
-    max_pixels: Annotated[
-        int, typer.Option(help="Maximum pixels of all images of a request together.", min=1)
-    ] = 160_000_000,
-    at_once: Annotated[
-        int, typer.Option(help="Maximum concurrent requests; others get status 503 and can try again.", min=1)
-    ] = 32,
-    deadline: Annotated[
-        float,
-        typer.Option(help="Maximum seconds for a request to arrive, and for its answer to be read.", min=0.1),
-    ] = 30.0,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -47,19 +36,18 @@ def serve(
     Example: ghofl serve rda.onnx --port 8000 --reject 0.05
     """
     console.check_outputs(json, force)
-    limit = console.bytes_of(max_body)
-    from ghofl.export.service import ServiceLimits, service  # its error has the install line
+    from ghofl.export.service import service  # its error has the install line
 
     import uvicorn  # isort: skip
 
-    from ghofl.classifier import PERSONAL
     from ghofl.export.connections import connections
     from ghofl.export.exported import Exported
+    from ghofl.heads.head import PERSONAL
 
     exported = Exported.load(model)
     if exported.about.get("personal"):
-        console.tell("Warning", PERSONAL.format(shown(exported.about["personal"], 300)))
-    app = service(exported, reject, ServiceLimits(max_samples, limit, max_pixels, at_once))
+        console.tell("Warning", PERSONAL.format(shorten(exported.about["personal"], 300)))
+    app = service(exported, reject)
     try:
         listening = socket.create_server((host, port))
     except OSError as error:
@@ -71,7 +59,7 @@ def serve(
             f"Serving {model} at {url}: POST {url}/predict, and {url}/docs says how. Ctrl-C ends it.",
             json,
         )
-        protocol = connections(deadline, max(CONNECTIONS, 4 * at_once))
+        protocol = connections(DEADLINE, CONNECTIONS)
         settings = uvicorn.Config(
             app, log_level="warning", access_log=False, http=protocol, ws="none", server_header=False
         )

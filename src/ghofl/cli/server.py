@@ -1,31 +1,27 @@
-"""Commands of the server: `sum`, `subtract`, `release` and `head`."""
+"""Commands of the server that make totals, `sum`, `subtract` and `release`, and what they show."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.table import Table
 
 from ghofl import files
-from ghofl.classifier import Classifier, HeadSpec
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, Preset, TotalOutput, complete_heads
-from ghofl.cli.diagnose import check_no_promise, find_misfits, report_quarantine
-from ghofl.cli.facts import promise_result, total_result, warn_of_clipping
-from ghofl.heads.plugins import BEST
-from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.cli.arguments import Force, Json, TotalFile, TotalOutput
+from ghofl.moments import Moments
+from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.total import Aggregator, Total
 
+CLIPPED = "agree on a recipe with a smaller grid.scale, and let sites send again."
 WAIT = 60.0  # seconds for another release of the same folder
-
-TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 
 
 def add_up(
@@ -52,24 +48,33 @@ def add_up(
     """
     console.check_outputs(json, force, output)
     if (recipe is None) == (not to):
-        raise typer.BadParameter("give either --recipe for a new total, or --to to add messages to an earlier one.")
-    paths = _files_in(messages or [])
+        raise typer.BadParameter(
+            f"--recipe is {recipe} and --to {', '.join(map(str, to or [])) or None}; give either --recipe for a "
+            "new total, or --to "
+            "to add messages to an earlier one."
+        )
+    paths = files_in(messages or [])
     if not paths and len(to or []) < 2:
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
     start = _join(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
+    aside = {}
     if quarantine:
-        check_no_promise(agreed)
-    aside = find_misfits(paths, agreed, start) if quarantine else {}
+        from ghofl.cli.diagnose import find_misfits
+
+        aside = find_misfits(paths, agreed, start)
     total = _add([path for path in paths if path not in aside], agreed, start)
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
     total.save(output)
     warn_of_clipping(total)
     console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)
-    report_quarantine(aside)
+    for path, what in aside.items():
+        console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
+    if aside:
+        raise typer.Exit(console.FLAGGED)
 
 
-def _files_in(paths: Sequence[Path]) -> list[Path]:
+def files_in(paths: Sequence[Path]) -> list[Path]:
     """The files named; a folder stands for its messages, in the order of their names."""
     found: list[Path] = []
     for path in paths:
@@ -83,7 +88,7 @@ def _files_in(paths: Sequence[Path]) -> list[Path]:
 def _join(paths: Sequence[Path]) -> Total | None:
     total = None
     for path in paths:
-        more = _load_total(path)
+        more = load_total(path)
         with console.errors_about(path):
             total = more if total is None else total.join(more)
     return total
@@ -129,7 +134,7 @@ def subtract(
     Example: ghofl subtract total.ghofl south.ghofl -o total-without-south.ghofl
     """
     console.check_outputs(json, force, output)
-    rest = _load_total(total)
+    rest = load_total(total)
     for path in messages:
         with console.errors_about(path):
             rest = rest - Message.load(path, rest.recipe)
@@ -152,9 +157,9 @@ def release(
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
-    exact = _load_total(total)
+    exact = load_total(total)
     own = exact.release()
-    with files.alone(total.parent, WAIT):  # two at once would count as one
+    with files.lock(total.parent, WAIT):  # two at once would count as one
         released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own, exact)
     released.save(output)
     together = released.guarantee
@@ -168,62 +173,6 @@ def release(
         f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
-
-
-def head(
-    total: TotalFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
-    head: Annotated[
-        str,
-        typer.Option(
-            help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'; best is the strongest that the total allows.",
-            autocompletion=complete_heads,
-        ),
-    ] = DEFAULT_HEAD,
-    preset: Preset = "default",
-    site_effects: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="MESSAGES",
-            help="Take out what each site adds to all of its rows, by all messages in the total: files, or a folder; may be "
-            "repeated. 'best' is then lda, and 'ghofl personal HEAD ROWS' adds a site's own offset.",
-        ),
-    ] = None,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
-
-    Example: ghofl head total.ghofl -o head.safetensors
-    """
-    console.check_outputs(json, force, output)
-    spec, found = HeadSpec.parse(head, preset), _load_total(total)
-    classifier = _fit_mended(found, spec, site_effects) if site_effects else Classifier.fit(found, spec)
-    classifier.save(output)
-    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
-    result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
-    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
-    console.say(
-        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
-        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
-        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
-        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
-        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
-        + (f" {classifier.revealed}" if classifier.revealed else ""),
-        json,
-    )
-
-
-def _fit_mended(total: Total, spec: HeadSpec, paths: Sequence[Path]) -> Classifier:
-    from ghofl.personal.offset import fit_without_site_effects
-
-    messages = (Message.load(path, total.recipe) for path in _files_in(paths))
-    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)
-
-
-def _load_total(path: Path) -> Total:
-    with console.errors_about(path):
-        return Total.load(path)
 
 
 def _roster_table(total: Total) -> Table:
@@ -248,3 +197,52 @@ def _warn_of_sole_holders(holders: Mapping[int, str | None], recipe: Recipe) -> 
     if alone:
         listed = ", ".join(alone[:5]) + (f" and {len(alone) - 5} more" if len(alone) > 5 else "")
         console.tell("Warning", f"only one site holds class {listed}: the total shows that site's own sums.")
+
+
+def moments_result(moments: Moments, recipe: Recipe) -> dict[str, Any]:
+    """What moments hold, as plain values."""
+    counts = {name: int(n) for name, n in zip(recipe.classes, moments.counts, strict=True)}
+    return {
+        "recipe": recipe.fingerprint,
+        "layout": str(moments.layout),
+        "rows": moments.rows,
+        "moments_sha256": moments.sha256,
+        "counts": counts,
+        "classes without rows": int(np.count_nonzero(moments.counts == 0)),
+    }
+
+
+def total_result(total: Total, path: Path) -> dict[str, Any]:
+    """What a total holds, as plain values."""
+    return {
+        "file": str(path),
+        "sites": len(total.roster),
+        "total_sha256": (found := moments_result(total.moments, total.recipe))["moments_sha256"],
+        **found,
+        **promise_result(total.guarantee),
+        **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
+        "is released": total.is_released,
+        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
+        "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
+    }
+
+
+def promise_result(guarantee: Guarantee | None) -> dict[str, Any]:
+    """What noise promises, as plain values; nothing without noise."""
+    if guarantee is None:
+        return {}
+    return {"promise": console.promise(guarantee), "guarantee": guarantee.to_dict()}
+
+
+def warn_of_clipping(total: Total) -> None:
+    """Warn on standard error about sites with more clipped entries than is harmless."""
+    over = total.clipped()
+    if over:
+        names = ", ".join(f"{e.name!r} ({e.clipped:.1%})" for e in over[:5]) + (", …" if len(over) > 5 else "")
+        console.tell("Warning", f"entries of {names} fell outside the grid; {CLIPPED}")
+
+
+def load_total(path: Path) -> Total:
+    """The total in a file; errors name the file."""
+    with console.errors_about(path):
+        return Total.load(path)

@@ -1,9 +1,9 @@
 """Commands of the agreement and of a site: `recipe`, `moments` and `merge`."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -12,6 +12,7 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
 from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
+from ghofl.encoders import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -19,10 +20,11 @@ from ghofl.outbox import Embedded, Encodable, Outgoing, outgoing
 from ghofl.outbox.partial_sums import Part, Place, check_own_rows, part_of
 from ghofl.outbox.partial_sums import merge as merge_parts
 from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
-from ghofl.planning.assembly import assemble
+from ghofl.planning.assembly import Assembly, assemble
+from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
-from ghofl.samples import Rows, check_encoder, classes_of, load_anchor, load_public, load_rows
+from ghofl.rows import Rows, classes_of, load_rows
 from ghofl.wire.message import check_not_secure
 
 MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]
@@ -71,14 +73,14 @@ def recipe(
     Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --scale 16
     """
     console.check_outputs(json, force, output)
-    if not from_encoder and (model, views) != (EncoderOptions(), None):
-        raise typer.BadParameter("--weights, --pooling, --fit and views are for --from-encoder; give that too.")
+    if not from_encoder and (given := _given(model) or views):
+        raise typer.BadParameter(f"{given}: an encoder's options and views are for --from-encoder; give that too.")
     rows = None if embeddings is None else load_rows(embeddings)
-    loaded, projection = _load_encoder(encoder, model, views, dim, options.project) if from_encoder else (None, None)
+    loaded, projection, example = None, None, None
+    if from_encoder:
+        loaded, projection, example = _load_encoder(encoder, model, views, dim, options)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
-        raise typer.BadParameter(
-            "--schema replaces an encoder; leave out --encoder, --dim, --embeddings and --from-encoder."
-        )
+        raise typer.BadParameter(f"--schema {schema} replaces an encoder; leave out its options and --embeddings.")
     drafted = None if schema is None else Schema.load(schema)
     table = None if drafted is None else drafted.table
     vector, around = load_anchor(anchor)
@@ -86,12 +88,38 @@ def recipe(
     made_by = loaded or (_encoder(encoder, dim, rows, taught_by) if table is None else table.encoder)
     found = assemble(
         replace(options, anchor=vector), _classes(classes, rows, drafted), made_by, public=taught, projection=projection,
-        table=table,
+        table=table, example=example,
     )  # fmt: skip
     check_encoder(taught_by, found.recipe, public or "")
     found.recipe.save(output)
-    chosen = () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
-    _show_recipe(found.recipe, output, "".join(f" {text}" for text in (*chosen, *found.notes)), json)
+    _show_recipe(found, output, json)
+
+
+@dataclass(frozen=True)
+class CountedRows:
+    """Which of the rows count."""
+
+    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = ""
+    person_rows: Annotated[
+        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
+    ] = None
+    part: Annotated[
+        str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")
+    ] = None
+    own_file: Annotated[
+        bool, typer.Option("--own-file", help="With --part: the given file holds the rows of this part only.")
+    ] = False
+
+    def place(self, is_about_message: bool) -> Place | None:
+        """The part that counts, or None for all rows."""
+        if self.part is None and self.own_file:
+            raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
+        if self.part is not None and is_about_message:
+            raise typer.BadParameter(
+                f"--site and --zstd are about the message, which 'ghofl merge' makes from --part {self.part} and the others; "
+                "give them there."
+            )
+        return None if self.part is None else Place.parse(self.part)
 
 
 @takes_groups
@@ -118,16 +146,7 @@ def moments(
     model: EncoderOptions,
     samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
-    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
-    person_rows: Annotated[
-        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
-    ] = None,
-    part: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")
-    ] = None,
-    own_file: Annotated[
-        bool, typer.Option("--own-file", help="With --part: the given file holds the rows of this part only.")
-    ] = False,
+    counted: CountedRows,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -142,7 +161,7 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
-    place = _place(part, own_file, bool(site) or zstd)
+    place = counted.place(is_about_message=bool(site) or zstd)
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -155,12 +174,12 @@ def moments(
             batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
-        raise typer.BadParameter("give either a file of embeddings, or --encoder and --data.")
-    if place is not None and own_file:
-        check_own_rows(agreed, person)
-    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, person_rows)
+        raise typer.BadParameter(f"--data is {data} and --encoder {encoder}; give both, or a file of embeddings.")
+    if place is not None and counted.own_file:
+        check_own_rows(agreed, counted.person)
+    rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
     if place is not None:
-        return _write_part(agreed, rows, place, own_file, output, json)
+        return _write_part(agreed, rows, place, counted.own_file, output, json)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
     return _write_message(left, output, zstd, json)
@@ -188,14 +207,6 @@ def merge(
     check_not_secure(agreed)
     counted = merge_parts(_load_parts(parts, agreed), agreed)
     _write_message(outgoing(agreed, counted, site), output, zstd, json)
-
-
-def _place(part: str | None, own_file: bool, is_about_message: bool) -> Place | None:
-    if part is None and own_file:
-        raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
-    if part is not None and is_about_message:
-        raise typer.BadParameter("--site and --zstd are about the message, which 'ghofl merge' makes; give them there.")
-    return None if part is None else Place.parse(part)
 
 
 def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:
@@ -233,16 +244,24 @@ def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -
     _show_message(left, output, output.stat().st_size, json)
 
 
+def _given(*records: Any) -> str:
+    """The options in records that were set, as a command line writes them."""
+    changed = [(k, v) for record in records for k, v in vars(record).items() if v != getattr(type(record)(), k)]
+    return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in changed)
+
+
 def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
-    about_rows = replace(samples, row_column="", label_column="", skip_bad=False)
-    if (model, about_rows) != (EncoderOptions(), SampleOptions()):
+    given = _given(model, replace(samples, row_column="", label_column="", skip_bad=False))
+    if given:
         raise typer.BadParameter(
-            "--weights, --pooling, --fit, --text-column, --path-column, --device, --precision and --batch-size are "
-            "about samples; give --encoder and --data instead of a file of embeddings, or leave them out."
+            f"{given}: these options are about samples; give --encoder and --data instead of a file of embeddings, or leave "
+            "them out."
         )
 
 
-def _show_recipe(made: Recipe, output: Path, why: str, json: str | None) -> None:
+def _show_recipe(found: Assembly, output: Path, json: str | None) -> None:
+    made, chosen = found.recipe, () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
+    why = "".join(f" {text}" for text in (*chosen, *found.notes))
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.say(
         result,
@@ -315,11 +334,12 @@ def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | No
 
 
 def _load_encoder(
-    spec: str, model: EncoderOptions, views: str | None, dim: int | None, project: int | None
-) -> tuple[Encoder, Projection | None]:
-    """The identity of a loaded encoder, and a projection from its own classifier if asked for."""
-    loaded = encoders.load(spec, views=encoders.Wanted.parse(views), **vars(model))
+    spec: str, model: EncoderOptions, views: str | None, dim: int | None, options: RecipeOptions
+) -> tuple[Encoder, Projection | None, np.ndarray | None]:
+    """The identity of a loaded encoder, a projection from its own classifier if asked for, and an example of its rows."""
+    loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
     if dim not in (None, loaded.dim):
         raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
-    projection = None if project is None else encoders.projection_from(loaded, project)
-    return encoders.identity(loaded), projection
+    projection = None if options.project is None else encoders.projection_from(loaded, options.project)
+    is_needed = options.power is None and not options.chosen_space
+    return encoders.identity(loaded), projection, encoders.example_rows(loaded) if is_needed else None

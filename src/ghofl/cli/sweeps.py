@@ -1,16 +1,72 @@
 """How `simulate` reads the settings of a sweep, and shows the results of many runs."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from ghofl.cli import console
+from ghofl.cli.arguments import more
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.simulation.runs import Runs, check_format
 from ghofl.simulation.sweep import Experiment, Setting, Source, read_axes, run_all
+
+
+@dataclass(frozen=True)
+class SplitOptions:
+    """How training rows are split over clients."""
+
+    clients: Annotated[
+        list[int] | None, typer.Option(help="How many clients the training rows are split over; repeat for a sweep.")
+    ] = None
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(help="Dirichlet skew of classes over clients, none unless given; repeat for a sweep."),
+    ] = None
+    classes_per_client: Annotated[
+        list[int] | None,
+        typer.Option(help="Classes per client; repeat for a sweep.", rich_help_panel=more("clients")),
+    ] = None
+
+
+@dataclass(frozen=True)
+class SweepFiles:
+    """The settings of many runs, and where their results go."""
+
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Run every combination of the settings in this file, e.g. clients = [10, 50] and project = [64, 128].",
+            rich_help_panel=more("sweeps"),
+        ),
+    ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            rich_help_panel=more("sweeps"),
+            help="A .csv, .parquet or .json with a row per run and head. Runs that it already has are not repeated.",
+        ),
+    ] = None
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel=more("sweeps")),
+    ] = None
+
+    def check(self, runs: int, force: bool) -> bool:
+        """Whether this is a sweep; a usage error before the work where its files could not be written."""
+        if self.output is not None:
+            check_format(self.output)
+            console.check_folder(str(self.output))
+        if self.plot is not None:
+            console.check_folder(str(self.plot))
+            console.check_free(self.plot, force)
+        return runs > 1 or any(path is not None for path in vars(self).values())
 
 
 def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str | None) -> dict[str, Any]:
@@ -20,7 +76,9 @@ def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str
     if twice := sorted(set(found) & set(options)):
         raise typer.BadParameter(f"{path} and --{twice[0].replace('_', '-')} both set {twice[0]}; leave out one.")
     if path is None and given["alpha"] and given["classes_per_client"]:
-        raise typer.BadParameter("give one of --alpha and --classes-per-client.")
+        raise typer.BadParameter(
+            f"give one of --alpha ({given['alpha']}) and --classes-per-client ({given['classes_per_client']})."
+        )
     axes = {"seed": [0], **found, **options}
     if "clients" not in axes:
         raise typer.BadParameter("give --clients K, how many clients the training rows are split over.")
@@ -32,28 +90,17 @@ def axes_of(path: Path | None, given: Mapping[str, list[Any] | None], heads: str
     return {**axes, "heads": named if isinstance(named, str) else ",".join(named)}
 
 
-def check_sweep(sweep: Path | None, output: Path | None, plot: Path | None, runs: int, force: bool) -> bool:
-    """Whether this is a sweep; a usage error before the work where its files could not be written."""
-    if output is not None:
-        check_format(output)
-        console.check_folder(str(output))
-    if plot is not None:
-        console.check_folder(str(plot))
-        console.check_free(plot, force)
-    return runs > 1 or any(path is not None for path in (sweep, output, plot))
-
-
 def show_sweep(
-    source: Source, experiment: Experiment, settings: Sequence[Setting], name: str, output: Path | None,
-    plot: Path | None, json: str | None, force: bool,
+    source: Source, experiment: Experiment, settings: Sequence[Setting], name: str, files: SweepFiles, json: str | None,
+    force: bool,
 ) -> None:  # fmt: skip
     """Run a sweep, write its table and picture, and show means over seeds."""
     with console.progress() as report:
-        runs = run_all(source, settings, experiment, output, force, name, report)
-    if plot is not None:
-        runs.plot(plot)
+        runs = run_all(source, settings, experiment, files.output, force, name, report)
+    if files.plot is not None:
+        runs.plot(files.plot)
     console.show({"runs": list(runs.rows)}, _table(runs), json)
-    for path in (output, plot):
+    for path in (files.output, files.plot):
         if path is not None and json != "-":
             console.out.print(f"Wrote {path}.", soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Commands for judging a finished head: `evaluate`, `select` and `calibrate`."""
+"""Commands that make and judge a head: `head`, `evaluate`, `select` and `calibrate`."""
 
 from dataclasses import replace
 from json import dumps, loads
@@ -11,14 +11,25 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
-from ghofl.errors import EmbeddingsError
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, TotalFile, complete_heads
+from ghofl.cli.options import (
+    DATA_HELP,
+    EncoderOptions,
+    RecipesEncoder,
+    SampleOptions,
+    encoding_of,
+    load_judged,
+    takes_groups,
+)
+from ghofl.cli.server import files_in, load_total, promise_result
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
-from ghofl.heads.spec import DEFAULT_HEAD
-from ghofl.samples import rows_for
+from ghofl.heads.plugins import BEST
+from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 
 BLOCK = 2048
 Priors = Annotated[
@@ -37,28 +48,72 @@ Threshold = Annotated[
     ),
 ]
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
-EmbeddingsFile = Annotated[
-    Path,
-    typer.Argument(
-        help="Embeddings (.npz, .npy, .safetensors, .parquet, .arrow, .feather), or a table with the recipe's schema."
-    ),
-]
 
 
+def head(
+    total: TotalFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
+    head: Annotated[
+        str,
+        typer.Option(
+            help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'; best is the strongest that the total allows.",
+            autocompletion=complete_heads,
+        ),
+    ] = DEFAULT_HEAD,
+    preset: Preset = "default",
+    site_effects: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MESSAGES",
+            help="Take out what each site adds to all its rows, by all messages in the total; 'best' is then lda.",
+        ),
+    ] = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
+
+    Example: ghofl head total.ghofl -o head.safetensors
+    """
+    console.check_outputs(json, force, output)
+    spec, found = HeadSpec.parse(head, preset), load_total(total)
+    classifier = _fit_mended(found, spec, site_effects) if site_effects else Classifier.fit(found, spec)
+    classifier.save(output)
+    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
+    result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
+    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
+    console.say(
+        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
+        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
+        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
+        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
+        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
+        + (f" {classifier.revealed}" if classifier.revealed else ""),
+        json,
+    )
+
+
+def _fit_mended(total: Total, spec: HeadSpec, paths: list[Path]) -> Classifier:
+    from ghofl.personal.offset import fit_without_site_effects
+
+    messages = (Message.load(path, total.recipe) for path in files_in(paths))
+    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)
+
+
+@takes_groups
 def evaluate(
     head: Annotated[Path, typer.Argument(help="A head written by 'ghofl head', or with --leave-out a total.")],
-    embeddings: EmbeddingsFile,
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    data: Annotated[str, typer.Argument(help=f"{DATA_HELP}; with labels.")],
+    *,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = "",
     site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
     site_file: Annotated[
         Path | None,
         typer.Option(
-            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it. With "
-            "--leave-out: its ledger says which rows were sent, for totals of secure rounds."
+            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it."
         ),
     ] = None,
     labels_are_numbers: LabelsAreNumbers = False,
-    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
     priors: Priors = None,
     threshold: Threshold = None,
     tally: Annotated[
@@ -77,13 +132,13 @@ def evaluate(
     person: Annotated[
         str, typer.Option(help="With --leave-out: the column that says who a row is about; a fold has all of a person.")
     ] = "",
+    encoder: RecipesEncoder = "",
+    model: EncoderOptions,
+    samples: SampleOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Compare a head's predictions with labels.
-
-    With --leave-out, heads of a total are judged on the rows that this site sent: every row is predicted by a head fitted
-    to everything but its fold. Nothing leaves the site.
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
@@ -95,25 +150,26 @@ def evaluate(
             )
         from ghofl.cli.own import show_leave_out
 
-        how = {"split": split, "label_column": label_column, "labels_are_numbers": labels_are_numbers, "person": person}
-        show_leave_out(head, embeddings, site_file, leave_out, heads, json, **how)
+        how = {"split": split, "label_column": samples.label_column, "person": person}
+        how["labels_are_numbers"] = labels_are_numbers
+        show_leave_out(head, Path(data), site_file, leave_out, heads, json, **how)
         return
     if site_file is not None and json is None:
-        raise typer.BadParameter("--site-file is about the report that leaves; say with --json where to write it.")
+        raise typer.BadParameter(
+            f"--site-file {site_file} is about the report that leaves; say with --json where to write it."
+        )
     classifier = adjust(load_head(head), priors, threshold)
-    rows = rows_for(classifier.recipe, embeddings, split, label=label_column)
-    if not len(rows.x):
-        raise EmbeddingsError(f"{embeddings} has no rows, and a head is judged on at least one; give rows with labels.")
-    classes = classifier.recipe.classes
-    y = rows.numbers(classes, labels_are_numbers)
-    probabilities = _probabilities(classifier, rows.x)
+    classes, encoding = classifier.recipe.classes, encoding_of(encoder, model, samples)
+    x, y = load_judged(classifier.recipe, data, split, samples, encoding, labels_are_numbers)
+    probabilities = _probabilities(classifier, x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
-    counted = Tally.of(classifier, rows.x, y) if tally else None
+    counted = Tally.of(classifier, x, y) if tally else None
     if plot is not None:
         measures.plot_confusion(found, classes, plot)
-    report = Report.of(head, site, classifier, found.confusion, counted)
+    report, shown = Report.of(head, site, classifier, found.confusion, counted), found
     if site_file is not None:
-        report = _register(report, site_file, classifier, rows.x, y)
+        report = _register(report, site_file, classifier, x, y)
+        found = replace(found, thresholds=())  # they are probabilities of single rows
     result = {
         **report.to_dict(),
         "expected_calibration_error": found.ece,
@@ -122,7 +178,8 @@ def evaluate(
     }
     console.show(result, measures.measures_table(found, classifier.head.name, classes), json, is_private=True)
     if json != "-":
-        console.out.print(measures.confusion_table(found, classes))
+        for table in measures.tables_of(shown, classifier.head.name, classes):
+            console.out.print(table)
 
 
 def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:

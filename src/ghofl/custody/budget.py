@@ -56,12 +56,12 @@ def describe_releases(releases: Sequence[Release]) -> str:
     if not releases:
         return "Nothing has left this folder yet."
     if exact:
-        return f"None: {exact} of {len(releases)} releases were exact, so there is no differential privacy."
+        return f"No differential privacy covers them: {exact} of {len(releases)} left without noise."
     try:
         together = compose_releases(releases)
     except CompositionError as error:
-        return f"No single guarantee: {error}"
-    return str(together).splitlines()[0]
+        return f"No single promise covers them: {error}"
+    return f"Together they keep {str(together).splitlines()[0]}"
 
 
 def check_budget(policy: Policy, releases: Sequence[Release], recipe: Recipe, key: str = "") -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ghofl.errors import RecipeError, SiteError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import toml
 from ghofl.recipe.schema import build
 
@@ -56,7 +56,7 @@ def own_keys(node: Mapping[str, Any]) -> dict[str, Any]:
 def check_alone(key: str, node: Mapping[str, Any]) -> None:
     """Raise where a node's configuration says more than this key, as nothing would follow it."""
     what, why = _ALONE[key]
-    other = ", ".join(shown(name, 40) for name in sorted(own_keys(node)) if name != key)
+    other = ", ".join(shorten(name, 40) for name in sorted(own_keys(node)) if name != key)
     if other:
         raise SiteError(f"--node-config has {what} and {other}; leave those out, as {why}.")
 

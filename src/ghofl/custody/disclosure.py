@@ -108,7 +108,8 @@ class Disclosure:
         out, least = [], self.number("sites")
         if least:
             promised = recipe.privacy.min_cohort if sites is None else sites
-            what = f"privacy.min_cohort is {promised}" if sites is None else f"{promised} sites are in the total"
+            some = f"The total has {promised} site{'s' * (promised != 1)}"
+            what = f"privacy.min_cohort is {promised}" if sites is None else some
             advice = (
                 "" if promised >= least else f" Agree on a recipe with min_cohort = {least}, or wait for more sites."
             )

@@ -154,7 +154,7 @@ def _line(raw: bytes, number: int, before: str) -> Line:
 def _damaged(why: str) -> SiteError:
     return SiteError(
         f"{LEDGER} in the site's folder is damaged: {why}. It says what has left this site, and without it nothing "
-        "leaves. Restore it from a copy; 'ghofl ledger verify' checks it. Where there is no copy, nobody knows what has left: "
+        "leaves. Restore it from a copy; 'ghofl ledger show' checks it. Where there is no copy, nobody knows what has left: "
         "start a new folder, with other rows."
     )
 

@@ -25,7 +25,7 @@ from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.privacy import plan_of
 from ghofl.privacy.audit import audit
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns
+from ghofl.rows import Columns
 
 
 @runtime_checkable

@@ -52,7 +52,7 @@ class FolderStorage:
 
     def lock(self) -> AbstractContextManager[None]:
         """Be the only process at work in the folder while a block runs; wait for another one up to ten minutes."""
-        return files.alone(self.folder, PATIENCE)
+        return files.lock(self.folder, PATIENCE)
 
     def get(self, name: str) -> bytes | None:
         """The bytes under a name, or None."""

@@ -12,15 +12,25 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ghofl.encoders.base import Runtime, Sample, SampleEncoder, check_kind, cores, cosines, doorway, identity
+from ghofl.encoders.base import (
+    Runtime,
+    Sample,
+    SampleEncoder,
+    check_kind,
+    cores,
+    cosines,
+    doorway,
+    example_rows,
+    identity,
+)
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.precomputed import Precomputed
 from ghofl.encoders.projection import projection_from
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
-from ghofl.encoders.views import Views, Wanted
-from ghofl.errors import EncoderError
-from ghofl.recipe import Encoder
+from ghofl.encoders.views import Views, ViewsRequest
+from ghofl.errors import EmbeddingsError, EncoderError
+from ghofl.recipe import Encoder, Recipe
 
 __all__ = [
     "ENCODERS",
@@ -32,11 +42,13 @@ __all__ = [
     "SampleEncoder",
     "TextEncoder",
     "Views",
-    "Wanted",
+    "ViewsRequest",
     "agreed_views",
+    "check_encoder",
     "check_kind",
     "cores",
     "cosines",
+    "example_rows",
     "identity",
     "load",
     "projection_from",
@@ -60,7 +72,7 @@ def load(
     pooling: str | None = None,
     fit: str | None = None,
     dim: int | None = None,
-    views: Views | Wanted | str | None = None,
+    views: Views | ViewsRequest | str | None = None,
 ) -> SampleEncoder:
     """The encoder of a spec such as ``torchvision:mobilenet_v2``, ``hf:FOLDER`` or ``onnx:FILE``.
 
@@ -98,6 +110,29 @@ def agreed_views(spec: str, encoder: Encoder) -> Views | None:
     return Views.parse(encoder.views) if takes_views(spec) and encoder.views else None
 
 
+def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
+    """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
+    agreed = recipe.encoder
+    if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
+        is_other = theirs.views != agreed.views
+        raise EmbeddingsError(
+            f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
+            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
+            + (
+                f", or other views: the recipe's has {_views_of(agreed)} and this has {_views_of(theirs)}"
+                if is_other
+                else ""
+            )
+            + ". Encode with the recipe's encoder"
+            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
+            + "."
+        )
+
+
+def _views_of(encoder: Encoder) -> str:
+    return f"the views '{encoder.views}'" if encoder.views else "one view"
+
+
 def takes_views(spec: str) -> bool:
     """Whether an encoder of this kind can be loaded with views."""
     return spec.partition(":")[0] in _TAKES["views"]
@@ -107,12 +142,12 @@ PHOTOS = ("torchvision", "timm")  # the encoders that have views by default
 _TAKES = {"weights": PHOTOS, "pooling": ("hf",), "fit": PHOTOS, "views": (*PHOTOS, "hf")}
 
 
-def _views(views: Views | Wanted | str | None, family: str) -> Views | Wanted | None:
+def _views(views: Views | ViewsRequest | str | None, family: str) -> Views | ViewsRequest | None:
     """The views to load, or None for one view; filled in with the default of the family where it has one."""
-    asked = Wanted.parse(views) if isinstance(views, str) else views
-    if isinstance(asked, Wanted) and not asked.quality and family in PHOTOS:
+    asked = ViewsRequest.parse(views) if isinstance(views, str) else views
+    if isinstance(asked, ViewsRequest) and not asked.quality and family in PHOTOS:
         return replace(asked, quality="default")
-    return None if asked in (None, Views(), Wanted(), Wanted("paper")) else asked
+    return None if asked in (None, Views(), ViewsRequest(), ViewsRequest("paper")) else asked
 
 
 def _check_options(spec: str, family: str, **options: object) -> None:

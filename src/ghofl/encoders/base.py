@@ -91,6 +91,14 @@ def identity(encoder: SampleEncoder) -> recipe.Encoder:
     return recipe.Encoder(dim=encoder.dim, name=encoder.name, fingerprint=encoder.fingerprint, views=views)
 
 
+def example_rows(encoder: SampleEncoder) -> Float[np.ndarray, "n dim"] | None:
+    """What an encoder gives for noise or a word, which shows whether its numbers are ever negative; None for rows."""
+    if encoder.kind == "row":
+        return None
+    noise = np.random.default_rng(0).integers(256, size=(64, 64, 3), dtype=np.uint8)
+    return next(iter(encoder.encode([[noise if encoder.kind == "image" else "word"]])))
+
+
 def fingerprint(arrays: Mapping[str, np.ndarray], settings: Mapping[str, Any]) -> str:
     """The sha256 of weights by name and of everything else that affects an embedding.
 

@@ -35,7 +35,7 @@ def read(path: str | Path) -> dict[str, torch.Tensor]:
     return {_normalise(name): value for name, value in state.items()}
 
 
-def fit(module: torch.nn.Module, state: dict[str, torch.Tensor], classifier: str, path: str | Path) -> bool:
+def load_weights(module: torch.nn.Module, state: dict[str, torch.Tensor], classifier: str, path: str | Path) -> bool:
     """Load weights into a module; all must fit, but the classifier's may be missing. Returns whether they were there."""
     own = {name: value.shape for name, value in module.state_dict().items()}
     head = {name for name in own if name.rpartition(".")[0] == classifier}

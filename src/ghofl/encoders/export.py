@@ -22,7 +22,7 @@ from ghofl.encoders.onnx_file import DESCRIPTION, SEAL, Description, seal_of
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.torch_forward import TorchForward
 from ghofl.errors import EncoderError
-from ghofl.recipe.schema import plain
+from ghofl.recipe.schema import to_plain
 
 LARGEST_DIFFERENCE = 1e-3
 TEXTS = ("A short text.", "Another one, which is quite a bit longer than the first of the two.", "three")
@@ -73,7 +73,7 @@ def _network(encoder: ImageEncoder | TextEncoder, forward: TorchForward) -> byte
 
 def seal(network: bytes, description: Description) -> bytes:
     """A file of a network and its description."""
-    body = network + _metadata(DESCRIPTION, json.dumps(plain(description), sort_keys=True, ensure_ascii=False))
+    body = network + _metadata(DESCRIPTION, json.dumps(to_plain(description), sort_keys=True, ensure_ascii=False))
     return body + _metadata(SEAL, seal_of(body, f"{len(network):016x}"))
 
 

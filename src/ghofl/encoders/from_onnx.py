@@ -18,7 +18,7 @@ from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
 from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError, GhoflError
-from ghofl.names import shown
+from ghofl.names import shorten
 
 PROVIDERS = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 # Images that one core resizes and encodes at once, so few that their activations stay in its cache.
@@ -37,7 +37,7 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     data = path.read_bytes()
     name, described = f"onnx:{path.name}", description_of(data, path)
     if described is not None and described.kind == "text":
-        with unusable(path):
+        with report_unusable(path):
             tokens = Tokens.of(described.tokenizer, described.longest)
         forward = _TokenForward(open_session(data, path, runtime))
         return TextEncoder(name, described.dim, described.fingerprint, described.pooling, tokens, forward)
@@ -48,13 +48,13 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     preprocessing = described.preprocessing
     assert preprocessing is not None  # as `Description` has checked
     views = Views.parse(described.views)
-    with unusable(path):
+    with report_unusable(path):
         forward = _ImageForward(session, preprocessing, workers, views)
     return ImageEncoder(name, described.dim, described.fingerprint, preprocessing, forward, views=views)
 
 
 @contextmanager
-def unusable(path: Path) -> Iterator[None]:
+def report_unusable(path: Path) -> Iterator[None]:
     """Inside the block, what ONNX Runtime or a tokenizer raises about a file is an `EncoderError`.
 
     Both raise plain exceptions, and whatever Python makes of names that are not text, of a network without inputs or of
@@ -65,7 +65,7 @@ def unusable(path: Path) -> Iterator[None]:
     except GhoflError:
         raise
     except Exception as error:
-        reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0], 160)
+        reason = shorten((str(error).strip().splitlines() or [type(error).__name__])[0], 160)
         raise EncoderError(
             f"{path} is not an ONNX file that ONNX Runtime can run ({reason}); export the encoder again."
         ) from None
@@ -73,7 +73,7 @@ def unusable(path: Path) -> Iterator[None]:
 
 def metadata_of(session: Any, path: Path) -> dict[str, str]:
     """The metadata in the file of a network."""
-    with unusable(path):
+    with report_unusable(path):
         return session.get_modelmeta().custom_metadata_map
 
 
@@ -122,7 +122,7 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     options.intra_op_num_threads = threads  # 0: all
     # Neither checksum nor fingerprint would cover weights in separate files, so they are not loaded.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
-    with unusable(path):
+    with report_unusable(path):
         session = onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
         if session.get_inputs() and session.get_outputs():
             return session
@@ -141,7 +141,7 @@ def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> 
             f"{path} takes {', '.join(f'{i.name} {i.shape}' for i in inputs)}; expected one input (n, 3, size, size), or "
             "a file written by 'ghofl export-encoder'."
         )
-    with unusable(path):
+    with report_unusable(path):
         preprocessing = Preprocessing(size=shape[2])
         forward = _ImageForward(session, preprocessing, workers)
         dim = forward(np.zeros((1, 8, 8, 3), dtype=np.uint8)).shape[1]

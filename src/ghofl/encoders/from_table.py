@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError, SampleError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
+from ghofl.rows.reader import number_of, text_of
 from ghofl.shapes import Float, Float32, Float64
 
 NEUTRAL = 0.0
@@ -91,7 +92,7 @@ class TableEncoder:
         absent = [c.name for c in self.table.columns if c.name not in columns]
         if absent:
             raise DatasetError(
-                f"{where} has the columns {shown(', '.join(map(str, columns)), 300)} but not {', '.join(absent[:5])}; "
+                f"{where} has the columns {shorten(', '.join(map(str, columns)), 300)} but not {', '.join(absent[:5])}; "
                 "add every column that the recipe's schema names."
             )
         rows = len(columns[self.table.columns[0].name])
@@ -161,14 +162,11 @@ def _numbers(column: Column, values: Sequence[Any], words: frozenset[str]) -> tu
             return math.nan
         if isinstance(value, str):
             value = value.strip()
-            if value in words:
-                return math.nan
-            if "_" in value:  # Python reads 1_000, people do not write it
-                raise SampleError("digits with underscores are not a number")
-        elif isinstance(value, bool | np.bool_):
+            return math.nan if value in words else number_of(value)
+        if isinstance(value, bool | np.bool_):
             raise SampleError("an answer is not a number")
         found = float(value)
-        if math.isinf(found) or (isinstance(value, str) and math.isnan(found)):
+        if math.isinf(found):
             raise SampleError("it is not finite")
         return found
 
@@ -221,24 +219,13 @@ def _parse(values: Sequence[Any], parse: Callable[[Any], float], instead: float,
     return out, wrong
 
 
-def text_of(value: Any) -> str:
-    """A cell as a text: empty for nulls and NaN, and whole numbers without a decimal point."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return ""
-    if isinstance(value, float | np.floating):
-        if math.isnan(value):
-            return ""
-        return str(int(value)) if float(value).is_integer() else str(float(value))
-    return str(value).strip()
-
-
 def _quote(value: Any) -> str:
-    return repr(shown(value, 40)) if isinstance(value, str) else shown(value, 40)
+    return repr(shorten(value, 40)) if isinstance(value, str) else shorten(value, 40)
 
 
 def _outside_text(column: Column) -> str:
     if column.kind == "category":
-        return f"the levels are {shown(', '.join(column.levels), 200)}"
+        return f"the levels are {shorten(', '.join(column.levels), 200)}"
     low, high = column.span
     return f"the range is {low:g} to {high:g}{' ' if column.unit else ''}{column.unit}"
 

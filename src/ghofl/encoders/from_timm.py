@@ -7,13 +7,14 @@ import timm
 import torch
 from timm.data.config import resolve_model_data_config
 
-from ghofl.encoders import checkpoints, hub
+from ghofl.encoders import checkpoints
 from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
+from ghofl.rows import hub
 
 
 def load(
@@ -21,7 +22,7 @@ def load(
     runtime: Runtime,
     weights: str | Path | None = None,
     fit: str | None = None,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
 ) -> ImageEncoder:
     """A network by timm's name, with its pretrained weights or a local checkpoint's."""
     if not timm.is_model(name.split(".")[0]):
@@ -58,7 +59,7 @@ def _load_local(name: str, weights: str | Path) -> tuple[Any, bool]:
     path = str(network.pretrained_cfg.get("classifier", "fc"))
     if f"{path}.weight" in state:
         network = timm.create_model(name, pretrained=False, num_classes=len(state[f"{path}.weight"])).eval()
-    return network, checkpoints.fit(network, state, path, weights)
+    return network, checkpoints.load_weights(network, state, path, weights)
 
 
 def _preprocessing(config: dict[str, Any], fit: str | None) -> Preprocessing:

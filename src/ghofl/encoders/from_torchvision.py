@@ -13,7 +13,7 @@ from ghofl.encoders.base import Runtime
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 
 PUBLIC = "IMAGENET1K_V1"
@@ -25,7 +25,7 @@ def load(
     runtime: Runtime,
     weights: str | Path | None = None,
     fit: str | None = None,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
 ) -> ImageEncoder:
     """A network by torchvision's name, with its ImageNet weights or a local checkpoint's."""
     known = models.list_models(module=models)
@@ -79,7 +79,7 @@ def _load_local(name: str, weights: str | Path) -> tuple[nn.Module, bool]:
         path = last_linear(models.get_model(name, weights=None))[0]
     classes = len(state[f"{path}.weight"]) if f"{path}.weight" in state else EVERY_CLASS
     network = models.get_model(name, weights=None, num_classes=classes).eval()
-    return network, checkpoints.fit(network, state, path, weights)
+    return network, checkpoints.load_weights(network, state, path, weights)
 
 
 def _replace(network: nn.Module, path: str, module: nn.Module) -> None:

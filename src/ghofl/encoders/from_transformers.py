@@ -10,7 +10,6 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from ghofl.encoders import hub
 from ghofl.encoders.base import Runtime, SampleEncoder
 from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.resize import Preprocessing
@@ -18,8 +17,9 @@ from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
 from ghofl.encoders.torch_forward import TokenForward, fingerprint_of
 from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
+from ghofl.rows import hub
 
 POOLINGS = ("mean", "cls")
 LONGEST = 512
@@ -29,7 +29,7 @@ KERNELS = {2: "bilinear", 3: "bicubic"}
 
 
 def load(
-    source: str, runtime: Runtime, pooling: str | None = None, views: Views | Wanted | None = None
+    source: str, runtime: Runtime, pooling: str | None = None, views: Views | ViewsRequest | None = None
 ) -> SampleEncoder:
     """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): for texts or images, as its files say."""
     is_local = Path(source).is_dir()
@@ -100,7 +100,7 @@ def _text(
 
 
 def _vision(
-    shown: str, model: Any, settings: dict[str, Any], runtime: Runtime, views: Views | Wanted | None
+    shown: str, model: Any, settings: dict[str, Any], runtime: Runtime, views: Views | ViewsRequest | None
 ) -> ImageEncoder:
     described = {"pooling": "pooled", **_configured(model.config)}
     return image_encoder(shown, PooledVision(model), _preprocessing(settings), described, runtime, views)

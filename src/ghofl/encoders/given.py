@@ -7,7 +7,7 @@ import numpy as np
 
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError, warn_once
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Table
 from ghofl.shapes import Num
 
@@ -66,7 +66,7 @@ def column_of(data: Data, name: str) -> list[Any]:
     """The values in a column of a DataFrame; raises `EmbeddingsError` where there is no such column."""
     columns = _columns(data) or {}
     if name not in columns:
-        has = f"a table with the columns {shown(', '.join(columns), 200)}" if columns else f"a {type(data).__name__}"
+        has = f"a table with the columns {shorten(', '.join(columns), 200)}" if columns else f"a {type(data).__name__}"
         raise EmbeddingsError(
             f"rows are {has}, without a column {name!r}; name a column of a DataFrame, or give one value per row."
         )
@@ -107,7 +107,7 @@ def _array(data: Data) -> np.ndarray:
         return np.array(list(x), dtype=np.float64) if x.dtype == object and x.ndim else x
     except (ValueError, TypeError):
         raise EmbeddingsError(
-            f"rows are {shown(data, 60)}; give numbers, as many in each row as in the first."
+            f"rows are {shorten(data, 60)}; give numbers, as many in each row as in the first."
         ) from None
 
 
@@ -119,7 +119,7 @@ def _matrix(columns: Mapping[str, np.ndarray]) -> np.ndarray:
     for name, values in columns.items():
         if values.ndim != 1 or values.dtype.kind not in "fiu":
             raise EmbeddingsError(
-                f"column {shown(name, 40)!r} holds {values.dtype}, and columns of embeddings hold numbers. Leave it out, "
+                f"column {shorten(name, 40)!r} holds {values.dtype}, and columns of embeddings hold numbers. Leave it out, "
                 "or name it as the column of labels or persons."
             )
     return np.column_stack(list(columns.values())) if columns else np.zeros((0, 0))

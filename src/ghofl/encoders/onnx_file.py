@@ -18,7 +18,7 @@ from pathlib import Path
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.schema import build
 
 DESCRIPTION, SEAL = "ghofl", "ghofl.seal"
@@ -69,5 +69,5 @@ def description_of(data: bytes, path: Path) -> Description | None:
         return build(Description, json.loads(body[body.index(b'{"', int(seal[:16], 16)) :]), "")
     except (ValueError, TypeError, AttributeError, RecursionError) as error:  # GhoflErrors about its values among them
         raise EncoderError(
-            f"{path} has a description that cannot be read ({shown(error, 160)}); export it again."
+            f"{path} has a description that cannot be read ({shorten(error, 160)}); export it again."
         ) from None

@@ -13,7 +13,7 @@ from ghofl.encoders.images import ImageEncoder
 from ghofl.encoders.maps import with_maps
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.torch_forward import ImageForward, fingerprint_of
-from ghofl.encoders.views import Views, Wanted
+from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 from ghofl.shapes import Float
 
@@ -24,7 +24,7 @@ def image_encoder(
     preprocessing: Preprocessing,
     settings: dict[str, Any],
     runtime: Runtime,
-    views: Views | Wanted | None = None,
+    views: Views | ViewsRequest | None = None,
     classifier: Float[np.ndarray, "classes dim"] | None = None,
     speed_up: Callable[[nn.Module], nn.Module] = lambda module: module,
 ) -> ImageEncoder:
@@ -47,11 +47,13 @@ def image_encoder(
     return ImageEncoder(name, dim, mark, preprocessing, forward, classifier, views=chosen)
 
 
-def _choose_views(network: nn.Module, preprocessing: Preprocessing, views: Views | Wanted | None, name: str) -> Views:
+def _choose_views(
+    network: nn.Module, preprocessing: Preprocessing, views: Views | ViewsRequest | None, name: str
+) -> Views:
     """The views asked for; a named quality has no sizes where the network takes only its own."""
-    chosen = views if isinstance(views, Views) else (views or Wanted("paper")).views(preprocessing.size)
+    chosen = views if isinstance(views, Views) else (views or ViewsRequest("paper")).views(preprocessing.size)
     refused = [size for size in chosen.scales if size != preprocessing.size and not _takes(network, size)]
-    if refused and isinstance(views, Wanted):
+    if refused and isinstance(views, ViewsRequest):
         return replace(chosen, scales=())
     if refused:
         raise EncoderError(

@@ -135,7 +135,7 @@ class Views:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ViewsRequest:
     """Views by the name of a quality; without one, the default of the encoder.
 
     That is ``default`` for torchvision and timm, otherwise one view.
@@ -148,7 +148,7 @@ class Wanted:
             check_quality(self.quality)
 
     @classmethod
-    def parse(cls, text: str | None) -> "Views | Wanted":
+    def parse(cls, text: str | None) -> "Views | ViewsRequest":
         """The quality of this name, or views as `Views.parse` reads them; None leaves them to the encoder."""
         return cls(text or "") if text is None or text in QUALITIES else Views.parse(text)
 

@@ -38,6 +38,18 @@ class Confusion:
         return int(self.counts.sum())
 
     @property
+    def rarest(self) -> int:
+        """The class with the fewest rows of those that have any; the last of several."""
+        rows = self.counts.sum(axis=1)
+        return len(rows) - 1 - int(np.argmin(np.where(rows > 0, rows, self.rows + 1)[::-1]))
+
+    @property
+    def has_rare(self) -> bool:
+        """Whether a class has less than half of what each would have if all had the same."""
+        rows = self.counts.sum(axis=1)
+        return bool(rows[self.rarest] < 0.5 * self.rows / np.count_nonzero(rows)) if self.rows else False
+
+    @property
     def accuracy(self) -> float:
         """The share of rows whose class was predicted."""
         return float(np.trace(self.counts) / max(1, self.rows))

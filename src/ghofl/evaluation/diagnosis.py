@@ -141,7 +141,7 @@ def diagnose(parts: Sequence[Part], recipe: Recipe) -> Diagnosis:
     _check(parts, recipe)
     counts = np.stack([part.moments.counts for part in parts]).astype(float)
     if not counts.any():
-        raise EmbeddingsError("none of these sites has rows; there is nothing to compare.")
+        raise EmbeddingsError(f"none of these sites has rows ({len(parts)} came); there is nothing to compare.")
     repeats = _repeats([part.moments for part in parts])
     covariance = _covariance(parts, counts)
     agreement, widths = _whitened(parts, counts, covariance)
@@ -191,7 +191,8 @@ def _check(parts: Sequence[Part], recipe: Recipe) -> None:
             "it needs exact messages, which the server sees under noise = 'central' or none."
         )
     if not (parts[0].moments.layout.has("B") or parts[0].moments.layout.has("D")):
-        raise MissingStatisticError("counts and sums do not say how rows vary; use a recipe with B, D or S.")
+        held = ", ".join(parts[0].moments.layout.shapes)
+        raise MissingStatisticError(f"{held}: counts and sums do not say how rows vary; use a recipe with B, D or S.")
 
 
 def _repeats(moments: Sequence[Moments]) -> list[int]:
@@ -230,7 +231,7 @@ def _covariance(parts: Sequence[Part], counts: Float[np.ndarray, "sites classes"
     degrees = _degrees(counts)
     if not degrees.any():
         raise EmbeddingsError(
-            "no site has two rows of a class, so nothing says how rows vary; compare sites that have more rows."
+            f"no site of {len(parts)} has two rows of a class, so nothing says how rows vary; compare sites that have more rows."
         )
     weights = np.minimum(1.0, 2.0 * np.median(degrees[degrees > 0]) / np.maximum(degrees, 1.0))
     dim = parts[0].moments.layout.dim

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.classifier import Classifier
+from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError, PrivacyError, RosterError
 from ghofl.evaluation.metrics import Metrics
 from ghofl.features import Features
@@ -23,7 +24,6 @@ from ghofl.moments import Layout, Moments
 from ghofl.privacy import protect
 from ghofl.recipe import Recipe
 from ghofl.shapes import Bool, Float, Int64, Num, Shaped
-from ghofl.statistics import arrays
 from ghofl.wire.message import Message
 from ghofl.wire.roster import Entry, list_names
 from ghofl.wire.total import Total
@@ -241,7 +241,8 @@ def _check_exact(total: Total) -> None:
     if total.is_released or total.recipe.privacy.epsilon is not None:
         raise PrivacyError(
             "rows cannot be taken out of a total with noise, or without its small classes, because what was added of them "
-            "is not what is inside; leave-out needs the exact total, under a recipe without epsilon."
+            f"is not what is inside (recipe {total.recipe.fingerprint[:12]}…); leave-out needs the exact total, under a recipe "
+            "without epsilon."
         )
 
 

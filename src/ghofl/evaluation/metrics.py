@@ -1,11 +1,12 @@
 """How good a classifier is on labelled rows: how often it is right, and how far its probabilities can be trusted."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ghofl.evaluation.confusion import Confusion, expected_calibration_error
+from ghofl.evaluation.ranking import Ranking, Threshold
 from ghofl.shapes import Float, Int64, Integer
 
 SMALLEST = float(np.finfo(np.float64).eps)  # stands for a probability of 0 of the true class
@@ -19,25 +20,30 @@ class Metrics:
 
         log_loss = mean −log p_y      brier = mean ‖p − e_y‖²      ece = mean |confidence − accuracy| over 15 bins
 
-    `auc` is the area under the ROC curve of the second class; None unless there are two classes and both have rows.
+    The Brier score of two classes is half of that: the squared error of one of them. `average_precisions` has the area
+    under the curve of precision and recall by class, NaN for a class without rows or without others. For two classes,
+    both with rows, `auc` is the area under the ROC curve, and `thresholds` say what becomes of the rarer class.
 
     Guarantees
     ----------
-    The same numbers as scikit-learn's functions of these names, where it has them; its Brier score of two classes is
-    half of this one, as it counts only one of them.
+    The same numbers as scikit-learn's functions of these names, where it has them.
 
     Examples
     --------
-    >>> found = Metrics.of(np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 0]))
-    >>> round(found.brier, 3), round(found.log_loss, 3), found.confusion.accuracy
-    (0.4, 0.57, 0.5)
+    >>> found = Metrics.of(np.array([[0.8, 0.2], [0.4, 0.6], [0.1, 0.9]]), np.array([0, 0, 1]))
+    >>> round(found.brier, 3), round(found.log_loss, 3), round(found.confusion.accuracy, 3)
+    (0.137, 0.415, 0.667)
+    >>> found.confusion.rarest, found.average_precision, found.thresholds[0].precision
+    (1, 1.0, 1.0)
     """
 
     confusion: Confusion
     log_loss: float
     brier: float
     ece: float
+    average_precisions: Float[np.ndarray, " classes"] = field(repr=False)
     auc: float | None = field(default=None)
+    thresholds: tuple[Threshold, ...] = field(default=(), repr=False)
 
     @classmethod
     def of(
@@ -52,13 +58,23 @@ class Metrics:
         of_label = probabilities[rows, y]
         squared = np.einsum("nc,nc->n", probabilities, probabilities) - 2.0 * of_label + 1.0
         counts = Confusion.of(y, np.where(found < 0, (y + 1) % classes, found), classes)  # y + 1 is always wrong
+        ranked = [Ranking.of(probabilities[:, c], y == c) for c in range(classes)]
+        rarer = ranked[counts.rarest] if classes == 2 and len(y) else None
         return cls(
             counts,
             float(np.mean(-np.log(np.maximum(of_label, SMALLEST)))) if len(y) else 0.0,
-            float(np.mean(squared)) if len(y) else 0.0,
+            float(np.mean(squared)) / (2.0 if classes == 2 else 1.0) if len(y) else 0.0,
             expected_calibration_error(probabilities, y),
-            _auc(probabilities[:, 1], y) if classes == 2 else None,
+            np.array([np.nan if each is None else each.average_precision for each in ranked]),
+            None if rarer is None else rarer.auc,
+            () if rarer is None else rarer.thresholds(),
         )
+
+    @property
+    def average_precision(self) -> float | None:
+        """That of the rarest class that has rows; None where no other class has any."""
+        found = float(self.average_precisions[self.confusion.rarest])
+        return None if np.isnan(found) else found
 
     def to_dict(self) -> dict[str, Any]:
         """The measures as plain values."""
@@ -71,15 +87,7 @@ class Metrics:
             "log_loss": self.log_loss,
             "brier": self.brier,
             "ece": self.ece,
+            **({} if self.average_precision is None else {"average_precision": self.average_precision}),
             **({} if self.auc is None else {"auc": self.auc}),
+            **({"by_threshold": [asdict(each) for each in self.thresholds]} if self.thresholds else {}),
         }
-
-
-def _auc(scores: Float[np.ndarray, " n"], y: Integer[np.ndarray, " n"]) -> float | None:
-    """The probability that a row of class 1 scores above one of class 0; ties count half."""
-    positives, negatives = int(np.sum(y == 1)), int(np.sum(y == 0))
-    if not positives or not negatives:
-        return None
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2.0)[place.ravel()]
-    return float((ranks[y == 1].sum() - positives * (positives + 1) / 2) / (positives * negatives))

@@ -39,10 +39,13 @@ def _by_site(found: Diagnosis, reports: Iterable[Report]) -> dict[str, Report]:
         heads.add(report.sha256)
         in_force.append(report.in_force)
     if len(heads) > 1:
-        raise RosterError("the reports are on different head files; send every site the same file.")
+        raise RosterError(
+            f"the reports are on different head files ({', '.join(s[:8] for s in sorted(heads))}); send every site the same file."
+        )
     if any(each != in_force[0] for each in in_force):
         raise RosterError(
-            "the reports were made with different priors or thresholds; every site evaluates with the same."
+            f"the reports were made with different priors or thresholds, {in_force[0]} and others; every site evaluates with the "
+            "same."
         )
     return own
 

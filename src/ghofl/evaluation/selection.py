@@ -17,17 +17,17 @@ from ghofl.classifier import Classifier
 from ghofl.errors import MessageError, RosterError
 from ghofl.evaluation.confusion import Confusion
 from ghofl.evaluation.tally import Tally
-from ghofl.names import shown
+from ghofl.names import shorten
 
 MAX_REPORT_BYTES = 256 * 2**20
 LONGEST = 1024  # characters of a class name in a report
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class DecisionSettings:
     """What a head was used with: priors in the order of its classes (None: its own), and thresholds by class.
 
-    >>> print(InForce((0.5, 0.5), {"ill": 0.2}))
+    >>> print(DecisionSettings((0.5, 0.5), {"ill": 0.2}))
     the priors 0.5, 0.5 and the thresholds ill=0.2
     """
 
@@ -35,18 +35,18 @@ class InForce:
     thresholds: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, classifier: Classifier) -> "InForce":
+    def of(cls, classifier: Classifier) -> "DecisionSettings":
         """The priors and thresholds in force in a classifier."""
         own = classifier.calibration.in_force
         return cls(None if own is None else tuple(own.tolist()), dict(classifier.thresholds))
 
     def __str__(self) -> str:
         some = "its own priors" if self.priors is None else f"the priors {', '.join(f'{p:g}' for p in self.priors[:5])}"
-        listed = ", ".join(f"{shown(name, 40)}={value:g}" for name, value in list(self.thresholds.items())[:5])
+        listed = ", ".join(f"{shorten(name, 40)}={value:g}" for name, value in list(self.thresholds.items())[:5])
         return f"{some} and {f'the thresholds {listed}' if listed else 'no thresholds'}"
 
     @classmethod
-    def of_values(cls, values: Mapping[str, Any], classes: int, source: object) -> "InForce":
+    def of_values(cls, values: Mapping[str, Any], classes: int, source: object) -> "DecisionSettings":
         """Those in a report from outside; raises `MessageError` for values that cannot be in force."""
         priors, thresholds = values.get("priors", ()), values.get("thresholds")
         is_list = isinstance(priors, list) and len(priors) == classes and all(_is_share(p) for p in priors)
@@ -70,7 +70,7 @@ class Report:
     sites: tuple[str, ...]
     confusion: Confusion
     tally: Tally | None = None
-    in_force: InForce = field(default_factory=InForce)
+    in_force: DecisionSettings = field(default_factory=DecisionSettings)
 
     @classmethod
     def of(
@@ -79,11 +79,15 @@ class Report:
         """The report of a site on a head file; with a tally, the head can be calibrated on it."""
         digest = _digest(path)
         about = (classifier.head.name, digest, classifier.recipe.fingerprint, (site,))
-        return cls(*about, confusion, tally, InForce.of(classifier))
+        return cls(*about, confusion, tally, DecisionSettings.of(classifier))
 
     def __add__(self, other: "Report") -> "Report":
         if (self.sha256, self.recipe) != (other.sha256, other.recipe):
-            raise RosterError("reports on different head files do not add up; send every site the same file.")
+            raise RosterError(
+                f"reports on different head files ({self.sha256[:8]}…, {other.sha256[:8]}…) do not add up; send "
+                "every site the same "
+                "file."
+            )
         if self.in_force != other.in_force:
             raise RosterError(
                 f"reports on {self.head!r} with {self.in_force} and with {other.in_force} do not add up; every site evaluates "
@@ -134,7 +138,7 @@ class Report:
         if not all(isinstance(t, str) and len(t) <= 64 for t in texts) or not _are_names(sites):
             raise MessageError(f"{path} is a damaged report; ask the site to evaluate again.")
         counts, tally = _counts(values.get("confusion"), path), Tally.of_values(values.get("tally"), path)
-        in_force = InForce.of_values(values, len(counts), path)
+        in_force = DecisionSettings.of_values(values, len(counts), path)
         return cls(*texts, tuple(sites), Confusion(counts), tally, in_force)  # type: ignore[arg-type]
 
 
@@ -155,13 +159,15 @@ def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]
         raise RosterError(
             f"the reports are on another head file than {path}; sites evaluate the file to be calibrated."
         )
-    if total.in_force != InForce.of(classifier):
+    if total.in_force != DecisionSettings.of(classifier):
         raise RosterError(
-            f"the reports were made with {total.in_force}, and the head in {path} has {InForce.of(classifier)}: what is fitted "
-            "to them would be wrong for it. Ask the sites for reports without --priors and --threshold."
+            f"the reports were made with {total.in_force}, and the head in {path} has {DecisionSettings.of(classifier)}: "
+            "what is fitted to them would be wrong for it. Ask the sites for reports without --priors and --threshold."
         )
     if total.tally is None:
-        raise MessageError("a report has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'.")
+        raise MessageError(
+            f"a report on {total.head!r} has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'."
+        )
     return total.tally.calibrate(classifier, total.confusion.rows), total
 
 

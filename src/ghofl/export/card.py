@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ghofl.classifier import Classifier
-from ghofl.names import shown
+from ghofl.names import shorten
 
 SHOWN = 40  # class names that are listed
 
@@ -79,4 +79,4 @@ def _front_matter(classifier: Classifier, metrics: Mapping[str, float]) -> list[
 
 def _plain(text: str, most: int = 80) -> str:
     """A name as plain text of a Markdown table: no markup, no line breaks."""
-    return "".join(f"&#{ord(c)};" if c in "<>|`*_[]&\\\\" else c for c in shown(text, most))
+    return "".join(f"&#{ord(c)};" if c in "<>|`*_[]&\\\\" else c for c in shorten(text, most))

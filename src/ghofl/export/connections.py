@@ -32,18 +32,18 @@ def connections(seconds: float, most: int) -> type[H11Protocol]:
     However slowly bytes come, a request is there `seconds` after its connection, or after the answer before it, or it is
     given up. However many connections wait, a new one is accepted. A body comes in `MOST_CHUNKS` chunks at most.
     """
-    waiting: dict[Hurried, None] = {}  # oldest first
+    waiting: dict[TimedConnection, None] = {}  # oldest first
 
-    class Bounded(Hurried):
+    class Bounded(TimedConnection):
         def __init__(self, *given: Any, **options: Any) -> None:
             super().__init__(*given, **options)
             self.waiting, self.seconds, self.most = waiting, seconds, most
-            self.conn = Counting(h11.SERVER, HEADER_BYTES)
+            self.conn = ChunkCounter(h11.SERVER, HEADER_BYTES)
 
     return Bounded
 
 
-class Counting(h11.Connection):
+class ChunkCounter(h11.Connection):
     """The parser of one connection, which takes so many chunks per request."""
 
     _chunks = 0
@@ -59,10 +59,10 @@ class Counting(h11.Connection):
         return event
 
 
-class Hurried(H11Protocol):
+class TimedConnection(H11Protocol):
     """One connection; see `connections`."""
 
-    waiting: dict["Hurried", None]
+    waiting: dict["TimedConnection", None]
     seconds: float
     most: int
     _timer: asyncio.TimerHandle | None = None

@@ -14,7 +14,7 @@ from ghofl.encoders.onnx_file import DESCRIPTION, Description
 from ghofl.encoders.tokens import Tokens, pad
 from ghofl.errors import HeadError, MessageError
 from ghofl.heads.novelty import threshold_of
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.schema import build
 from ghofl.shapes import Float, Shaped
 
@@ -66,8 +66,10 @@ class Exported:
             levels = None if levels is None else np.asarray(levels, dtype=np.float64).reshape(-1)
         # GhoflErrors about the values are among them, as is a number beyond the floats.
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise MessageError(f"{path} has metadata that cannot be read ({shown(error)}); export it again.") from None
-        with from_onnx.unusable(path):
+            raise MessageError(
+                f"{path} has metadata that cannot be read ({shorten(error)}); export it again."
+            ) from None
+        with from_onnx.report_unusable(path):
             names, convert = [given.name for given in session.get_inputs()], _converter(described)
 
         def run(samples: Sequence[Any]) -> list[np.ndarray]:
@@ -84,7 +86,10 @@ class Exported:
     def novelty_threshold(self, rate: float) -> float:
         """The novelty that this share of the rows of the classes exceeds."""
         if self.levels is None:
-            raise HeadError("this file cannot recognise samples that fit none of its classes; leave out --reject.")
+            raise HeadError(
+                f"this file, of the head {self.about.get('head')!r}, cannot recognise samples that fit none of "
+                "its classes; leave out --reject."
+            )
         return threshold_of(self.levels, rate)
 
 

@@ -14,6 +14,7 @@ except ImportError:
 
 OPSET = 18
 IR_VERSION = 9  # read by every ONNX Runtime since 1.15
+INT64 = TensorProto.INT64
 
 
 class Graph:

@@ -10,8 +10,8 @@ from ghofl import __version__
 from ghofl.encoders.base import cores
 from ghofl.errors import MissingExtraError, SampleError
 from ghofl.export.exported import KINDS, Exported, Predictions
-from ghofl.names import shown
-from ghofl.samples.images import decode, pixels_of
+from ghofl.names import shorten
+from ghofl.rows.images import decode, pixels_of
 
 try:
     from fastapi import FastAPI, HTTPException, Request
@@ -187,7 +187,7 @@ def _route(parse: Callable[[bytes], Any]) -> type[APIRoute]:
 def _check_type(kind: str) -> None:
     """Refuse a body that is not called JSON, as what ``curl -d`` sends unless told otherwise."""
     if "json" not in kind.partition(";")[0].lower():
-        said = f"called {shown(kind, 40)}" if kind else "without a type"
+        said = f"called {shorten(kind, 40)}" if kind else "without a type"
         raise HTTPException(415, f"the body is {said}; send JSON with the header content-type: application/json.")
 
 
@@ -196,12 +196,12 @@ def _parse(data: bytes, key: str, samples: int) -> Any:
     try:
         values = from_json(data)
     except ValueError as error:
-        raise HTTPException(422, f"the body is not JSON: {shown(error)}.") from None
+        raise HTTPException(422, f"the body is not JSON: {shorten(error)}.") from None
     if not isinstance(values, dict):
         return []
     others = [name for name in values if name != key]
     if others:
-        named = [f"body.{shown(name, 40)}: Extra inputs are not permitted" for name in others[:MOST_NAMED]]
+        named = [f"body.{shorten(name, 40)}: Extra inputs are not permitted" for name in others[:MOST_NAMED]]
         missing = [] if key in values else [f"body.{key}: Field required"]
         raise HTTPException(422, _joined([*missing, *named], len(missing) + len(others)))
     given = values.get(key)
@@ -262,7 +262,7 @@ async def _wrong_fields(request: Request, error: Exception) -> JSONResponse:
     """What is wrong and where, without repeating what was sent."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    named = [f"{'.'.join(shown(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:MOST_NAMED]]
+    named = [f"{'.'.join(shorten(part, 40) for part in one['loc'])}: {one['msg']}" for one in found[:MOST_NAMED]]
     return JSONResponse({"detail": _joined(named, len(found))}, status_code=422)
 
 

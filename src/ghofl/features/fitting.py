@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ghofl.features.features import Features, check_rows, transform
-from ghofl.features.grid import round_down, unit_of
+from ghofl.features.grid import Clipping, round_down, unit_of
 from ghofl.recipe import Recipe
 from ghofl.shapes import Num
 
@@ -41,6 +41,11 @@ def fit_grid(recipe: Recipe, x: Num[np.ndarray, "n dim"], clipped: float = 1e-4,
         return replace(recipe, projection=replace(recipe.projection, shift=shift))
     assert recipe.lift is not None
     return replace(recipe, lift=replace(recipe.lift, shift=shift))
+
+
+def clipping_of(recipe: Recipe, x: Num[np.ndarray, "n dim"]) -> Clipping:
+    """How many entries of rows like these fall outside the recipe's grid."""
+    return Features.of(recipe).rows(_spread(x))[1]
 
 
 def flat_features(recipe: Recipe, x: Num[np.ndarray, "n dim"]) -> float:

@@ -13,15 +13,15 @@ SPACES = ("grid", "projection", "lift")  # each has its own grid
 
 
 @dataclass(frozen=True, slots=True)
-class Clipped:
+class ClipCount:
     """How many of some entries fell outside one grid, and how far the largest reached (1 = the edge of the grid)."""
 
     entries: int = 0
     clipped: int = 0
     reach: float = 0.0
 
-    def __add__(self, other: "Clipped") -> "Clipped":
-        return Clipped(self.entries + other.entries, self.clipped + other.clipped, max(self.reach, other.reach))
+    def __add__(self, other: "ClipCount") -> "ClipCount":
+        return ClipCount(self.entries + other.entries, self.clipped + other.clipped, max(self.reach, other.reach))
 
     @property
     def share(self) -> float:
@@ -42,14 +42,14 @@ class Clipping:
 
     Examples
     --------
-    >>> some = Clipping(grid=Clipped(1000, 2, 1.5)) + Clipping(grid=Clipped(1000, 0, 0.5), lift=Clipped(50, 0, 0.9))
+    >>> some = Clipping(grid=ClipCount(1000, 2, 1.5)) + Clipping(grid=ClipCount(1000, 0, 0.5), lift=ClipCount(50, 0, 0.9))
     >>> some.space, some.entries, some.clipped, some.share
     ('grid', 2000, 2, 0.001)
     """
 
-    grid: Clipped = Clipped()
-    projection: Clipped = Clipped()
-    lift: Clipped = Clipped()
+    grid: ClipCount = ClipCount()
+    projection: ClipCount = ClipCount()
+    lift: ClipCount = ClipCount()
 
     def __add__(self, other: "Clipping") -> "Clipping":
         return Clipping(*(getattr(self, name) + getattr(other, name) for name in SPACES))
@@ -59,7 +59,7 @@ class Clipping:
         """Where the larger share was clipped: ``grid``, ``projection`` or ``lift``."""
 
         def how_bad(name: str) -> tuple[float, bool]:
-            of_space: Clipped = getattr(self, name)
+            of_space: ClipCount = getattr(self, name)
             return of_space.share, of_space.entries > 0
 
         return max(SPACES, key=how_bad)
@@ -85,7 +85,7 @@ class Clipping:
         return self._worst.share
 
     @property
-    def _worst(self) -> Clipped:
+    def _worst(self) -> ClipCount:
         return getattr(self, self.space)
 
     def advice(self, recipe: Recipe) -> str:

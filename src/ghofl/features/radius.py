@@ -52,7 +52,7 @@ def clip_rows(q: Integer[np.ndarray, "n dim"], radius: int) -> Integer[np.ndarra
         x = q[start : start + BLOCK].astype(np.float64)
         over = np.flatnonzero(_squared_norms(x) > radius**2)
         if over.size:
-            out[start + over] = _shorten(x[over], radius).astype(q.dtype)
+            out[start + over] = _scale_down(x[over], radius).astype(q.dtype)
     return out
 
 
@@ -62,7 +62,7 @@ def check_radius(radius: int) -> None:
         raise PrivacyError(f"radius is {radius}; give a whole number of grid steps, at least 1 (see grid_radius).")
 
 
-def _shorten(x: Float[np.ndarray, "n dim"], radius: int) -> Float[np.ndarray, "n dim"]:
+def _scale_down(x: Float[np.ndarray, "n dim"], radius: int) -> Float[np.ndarray, "n dim"]:
     """Rows longer than the radius, scaled to it and rounded as `clip_rows` says."""
     # IEEE square roots, quotients and products are rounded alike everywhere, so no platform disagrees.
     scaled = np.abs(x) * (radius * (1.0 - SLACK) / np.sqrt(_squared_norms(x)))[:, None]

@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
 from ghofl.custody.known_sums import Known
 from ghofl.errors import MessageError
-from ghofl.names import WHY_NO_SITE_NAME, is_site_name, shown
+from ghofl.names import WHY_NO_SITE_NAME, is_site_name, shorten
 from ghofl.secure import Participant, node_keys
 from ghofl.wire.letter import Letter
 
@@ -23,9 +23,11 @@ def check_join(name: str, letter: Letter) -> None:
     """Raise unless a site of this name may be on a list of participants: others will read what it says of itself."""
     key, signature = letter.fields.get("key"), letter.fields.get("signature", b"")
     if not isinstance(key, bytes) or not isinstance(signature, bytes):
-        raise MessageError("its key or signature is not bytes; the site must join again.")
+        raise MessageError(
+            f"its key ({type(key).__name__}) or signature ({type(signature).__name__}) is not bytes; the site must join again."
+        )
     if not is_site_name(name):
-        raise MessageError(f"it calls itself {shown(name)!r}, which is not allowed: {WHY_NO_SITE_NAME}")
+        raise MessageError(f"it calls itself {shorten(name)!r}, which is not allowed: {WHY_NO_SITE_NAME}")
     Participant(name, key)
     Known.from_text(letter.fields.get("known", ""))  # what sites could not read would end the round for all of them
 

@@ -28,7 +28,7 @@ from ghofl.custody.policy import load_peers
 from ghofl.errors import FederationError, GhoflError, MessageError, RosterError
 from ghofl.federation.joining import check_join, check_peer, check_registered
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, Participant, ServerState
 from ghofl.wire.letter import Letter
@@ -87,7 +87,8 @@ class Round:
         """A round with a new id, in a folder that exists."""
         if not recipe.privacy.secure:
             raise FederationError(
-                "the recipe has privacy.secure = false; make one with 'ghofl recipe --secure' for secure rounds."
+                f"the recipe {recipe.fingerprint[:12]}… has privacy.secure = false; make one with 'ghofl recipe --secure' for "
+                "secure rounds."
             )
         path = Path(path)
         files.write(path / RECIPE, recipe.to_toml(), files.PRIVATE)
@@ -156,7 +157,7 @@ class Round:
             raise RosterError(f"a second, different {action!r} of {name!r} came; the first one counts. Leave it out.")
         if action != self.action:
             raise MessageError(
-                f"this is the answer to {shown(action, 20)!r}, and the round is at {self.action!r}: it came too late or "
+                f"this is the answer to {shorten(action, 20)!r}, and the round is at {self.action!r}: it came too late or "
                 "too early."
             )
         try:

@@ -114,7 +114,7 @@ def is_simulated(node: Mapping[str, Any]) -> bool:
     if not isinstance(wish, bool):
         raise SiteError(f"simulate is {wish!r} in --node-config; write simulate=true, or leave it out.")
     if has_site and wish:
-        raise SiteError("--node-config has simulate=true and a site; give one of the two.")
+        raise SiteError(f"--node-config has simulate=true and a site ({', '.join(sorted(node))}); give one of the two.")
     if has_site:
         return False
     if wish or ("partition-id" in node and os.environ.get(SIMULATION) == "1"):

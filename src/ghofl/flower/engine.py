@@ -54,7 +54,7 @@ def from_records(records: RecordDict, spool: Path | None = None, limit: int | No
     if spool is None or size < LARGE:
         return Letter(fields, b"".join(pieces))
     path = spool / secrets.token_hex(16)
-    with files.replacing(path, files.PRIVATE) as file:
+    with files.open_to_replace(path, files.PRIVATE) as file:
         for piece in pieces:
             file.write(piece)
     return Letter(fields, FileBytes(path))

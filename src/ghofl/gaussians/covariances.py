@@ -8,10 +8,11 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.gaussians import linalg
 from ghofl.privacy import noise_shrinkage
 from ghofl.shapes import Float, Int, Int64
-from ghofl.statistics import arrays, triangles
+from ghofl.statistics import triangles
 
 FAR = 1e3  # the square of a mean over the class's variance from which float32 products lose too many digits
 
@@ -53,8 +54,8 @@ class Exact(ClassCovariances):
         n, mean = float(self.counts[c]), self.means[c]
         if n < 2:
             return self.shared
-        out = triangles.unpacked(self.packed[c], len(mean), np.dtype(np.float64))
-        arrays.forget(self.packed[c])
+        out = triangles.unpack_triangle(self.packed[c], len(mean), np.dtype(np.float64))
+        arrays.evict(self.packed[c])
         out -= n * np.outer(mean, mean)
         out *= self.unit**2 / (n - 1.0)
         return out
@@ -68,7 +69,7 @@ class Exact(ClassCovariances):
         v = columns.astype(np.float64 if is_far else columns.dtype, copy=False)
         mean = self.means[c].astype(v.dtype)
         found = triangles.times(self.packed[c], v)
-        arrays.forget(self.packed[c])
+        arrays.evict(self.packed[c])
         found -= np.outer(n * mean, mean @ v)
         found *= self.unit**2 / (n - 1.0)
         return found.astype(columns.dtype, copy=False)

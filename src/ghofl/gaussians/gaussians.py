@@ -13,7 +13,7 @@ from ghofl.gaussians import linalg
 from ghofl.gaussians.covariances import ClassCovariances, Diagonal, Mapped, Selected, Shrunk
 from ghofl.gaussians.sums import Sums
 from ghofl.moments import Moments
-from ghofl.notebook import Shown
+from ghofl.notebook import Printable
 from ghofl.recipe import Recipe
 from ghofl.shapes import Bool, Float, Int
 from ghofl.wire.total import Total
@@ -23,7 +23,7 @@ FAR = 12.0  # deviations: a column that reaches further has tails that a covaria
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Gaussians(Shown):
+class Gaussians(Printable):
     """One Gaussian per class, as far as the moments determine it; heads score with it and synthesis samples from it.
 
     A field that the moments do not determine is None, and its method raises `MissingStatisticError`, which says what the

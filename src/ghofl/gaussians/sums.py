@@ -55,7 +55,9 @@ class Sums:
 
     def __post_init__(self) -> None:
         if not self.counts.sum() > 0:
-            raise EmbeddingsError("the total holds no rows; a head needs at least one site with data.")
+            raise EmbeddingsError(
+                f"the total holds no rows of its {len(self.counts)} classes; a head needs at least one site with data."
+            )
 
     @classmethod
     def of_moments(cls, moments: Moments, unit: float = 1.0) -> "Sums":
@@ -82,7 +84,9 @@ class Sums:
         array([[2.  , 1.7], [1.7, 2.  ]])
         """
         if not blocks["N"].any():
-            raise PrivacyError("the noise left no class with a row; heads need a larger epsilon or more rows.")
+            raise PrivacyError(
+                f"the noise left none of {len(blocks['N'])} classes a row; heads need a larger epsilon or more rows."
+            )
         dense, own = blocks.get("S"), noise.get("S", 0.0)
         second = blocks["B"] if "B" in blocks else None if dense is None else dense.sum(axis=0)
         squares = blocks["D"] if "D" in blocks else None if dense is None else np.einsum("cii->ci", dense)

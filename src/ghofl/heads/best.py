@@ -31,6 +31,8 @@ def best_head(layout: Layout, recipe: Recipe, gaussians: Gaussians | None = None
     >>> best_head(Layout.of(recipe), recipe).spec
     'lda'
     """
+    if recipe.basis is not None and layout.has("B"):
+        return Choice("lda_ridge", "LDA and ridge of hinges and cosines")
     is_few = gaussians is not None and recipe.lift is None and _are_few(gaussians)
     if layout.has("B"):
         if is_few:

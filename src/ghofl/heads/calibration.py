@@ -34,7 +34,7 @@ from ghofl.heads.lda import fit_lda
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.rules import Rule
 from ghofl.heads.temperature import fit_temperature, fit_with_bias, log_loss, row_weights
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.shapes import Float, Integer
 
 DRAWS = 1000  # at least; four times as many in few dimensions
@@ -97,7 +97,7 @@ class Calibration:
         """The calibration in the header of a head file; raises `MessageError` where it is damaged."""
         temperature, told = header.get("temperature"), header.get("calibration")
         if type(temperature) is not float or not 0 < temperature < float("inf"):
-            raise MessageError(f"the head's temperature is {shown(temperature, 20)}; it must be a positive number.")
+            raise MessageError(f"the head's temperature is {shorten(temperature, 20)}; it must be a positive number.")
         if told is None:
             return cls(temperature)
         if not isinstance(told, dict) or told.get("source") not in SOURCES:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import HeadError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.shapes import Float, Int64
 
 NAMED = 5  # classes that an error names
@@ -18,27 +18,29 @@ def priors_of(
     """The priors that a user wrote, in the order of the classes."""
     if isinstance(given, str):
         if given != "uniform":
-            raise HeadError(f"priors {shown(given, 40)!r} are unknown; give 'uniform', or one number per class.")
+            raise HeadError(f"priors {shorten(given, 40)!r} are unknown; give 'uniform', or one number per class.")
         return np.ones(len(classes))
     if isinstance(given, Mapping):
         strangers = [name for name in given if name not in classes]
         if strangers:
-            raise HeadError(f"there is no class {shown(strangers[0], 40)!r} to give a prior to; see the head's recipe.")
+            raise HeadError(
+                f"there is no class {shorten(strangers[0], 40)!r} to give a prior to; see the head's recipe."
+            )
         given = [given.get(name, 0.0) for name in classes]
     try:
         return np.asarray(given, dtype=np.float64).reshape(-1)
     except (TypeError, ValueError):
-        raise HeadError(f"priors are {shown(given, 60)}; give one number per class.") from None
+        raise HeadError(f"priors are {shorten(given, 60)}; give one number per class.") from None
 
 
 def check_thresholds(given: Any, classes: tuple[str, ...]) -> dict[str, float]:
     """Thresholds by class name; raises `HeadError` unless they are probabilities of classes of the head."""
     if not isinstance(given, Mapping):
-        raise HeadError(f"thresholds are {shown(given, 60)}; give a probability by class name.")
+        raise HeadError(f"thresholds are {shorten(given, 60)}; give a probability by class name.")
     for name, value in given.items():
         if name not in classes or not isinstance(value, int | float | np.floating) or not 0 < value <= 1:
             raise HeadError(
-                f"threshold {shown(name, 40)}={shown(value, 40)} does not name a class of the head and a probability above "
+                f"threshold {shorten(name, 40)}={shorten(value, 40)} does not name a class of the head and a probability above "
                 f"0 and up to 1; classes are {', '.join(map(repr, classes[:NAMED]))}, …"
             )
     return {name: float(value) for name, value in given.items()}

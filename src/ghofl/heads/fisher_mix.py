@@ -1,11 +1,13 @@
 """FisherMix: a linear head trained on samples drawn in the Fisher space."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
 import numpy as np
 
+from ghofl.errors import TrainingWarning
 from ghofl.gaussians import METHODS, Draws, Gaussians, draw
 from ghofl.gaussians.fisher import SHRINKAGE
 from ghofl.heads import training
@@ -60,7 +62,7 @@ def fit_fisher_mix(gaussians: Gaussians, options: FisherMixOptions = FisherMixOp
     class covariances couple most strongly to them; draws spread wider than measured (τ = 1.3), which has the effect
     that early stopping has in the released settings; training starts at 0.15 of LDA; steps get smaller towards the end;
     and priors are put back afterwards. They were chosen on held-out training rows of CIFAR-10 and CIFAR-100. The preset ``paper``
-    has the released settings.
+    has the released settings, of which 40 epochs are too few with fewer than seven classes; then it warns.
 
     With one covariance for all classes (B without S) the loss is smallest at LDA itself, so the default starts
     and stays there; `steps` or `epochs` still train.
@@ -86,6 +88,8 @@ def fit_fisher_mix(gaussians: Gaussians, options: FisherMixOptions = FisherMixOp
     drawn = draw(inside, per_class, rng, options.dispersion, shrinkage=0.0, method=options.method)
     warm = (0.15 if gaussians.has_class_covariances else 1.0) if options.warm is None else options.warm
     steps = training.count_steps(options.steps, options.epochs, len(drawn.y), options.batch, gaussians)
+    if warm == 0:
+        _check_reach(options.learning_rate * steps, basis.shape[1])
     w, b = _train(drawn, _start(inside, warm, rng), steps, options, rng)
     correction = gaussians.log_priors - np.log(1.0 / gaussians.present) if options.prior else 0.0
     bias = np.where(gaussians.counts > 0, b - shift @ basis @ w + correction, -np.inf)
@@ -93,6 +97,18 @@ def fit_fisher_mix(gaussians: Gaussians, options: FisherMixOptions = FisherMixOp
 
 
 HEAD = Head(FisherMixOptions, fit_fisher_mix, needs=(("S",), ("B",), ("D",)))
+
+
+def _check_reach(reach: float, k: int) -> None:
+    """Warn where training cannot undo its random start: AdamW moves a weight by about the rate in each step."""
+    if reach < 1.0 / np.sqrt(k):
+        warnings.warn(
+            f"fisher_mix starts from random weights of up to {1.0 / np.sqrt(k):.2f} and its steps move each by "
+            f"about {reach:.2g}, so it stays near them: with few classes the paper's preset has too few steps. "
+            "Give more epochs or a larger learning_rate, or leave out the preset.",
+            TrainingWarning,
+            stacklevel=3,
+        )
 
 
 def _train(

@@ -6,18 +6,24 @@ from typing import Any
 
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.rules.base import Rule
-from ghofl.notebook import Shown
+from ghofl.notebook import Printable
 
 Needs = tuple[tuple[str, ...], ...]
+# What is said of a head that was fitted to one site's own rows, with what was changed for them.
+PERSONAL = (
+    "This head is personal: it was fitted to one site's own rows ({}), describes them, and promises no epsilon. Keep it at "
+    "that site."
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Head(Shown):
+class Head(Printable):
     """A way to get from Gaussians to a rule that scores features for every class; never from rows.
 
     `fit(gaussians, options)` gives the rule; `Options` is the record of its options and has its name. `needs` lists, best
     first, the sets of statistics that are enough; `needs_of` tells them from the options where they depend on those.
-    `log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term.
+    `log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term, and `is_calibrated` that they are
+    logarithms of probabilities which need no temperature.
 
     Guarantees
     ----------
@@ -35,6 +41,7 @@ class Head(Shown):
     needs: Needs
     log_posteriors: bool = True
     needs_of: Callable[[Any], Needs] | None = None
+    is_calibrated: bool = False
 
     @property
     def name(self) -> str:

@@ -6,6 +6,7 @@ from math import inf
 import numpy as np
 import scipy
 
+from ghofl.compute.threads import parallel_for
 from ghofl.gaussians import Gaussians
 from ghofl.heads.head import Head
 from ghofl.heads.naive_bayes import FLOOR
@@ -13,7 +14,6 @@ from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.qda import OWN
 from ghofl.heads.rules import LowRank
 from ghofl.shapes import Float
-from ghofl.workers import each
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def fit_low_rank_qda(gaussians: Gaussians, options: LowRankQDAOptions = LowRankQ
         directions[c] = scipy.linalg.solve_triangular(lower, scaled.T, lower=True, check_finite=False).T
         offsets[c] -= 0.5 * (np.log(v).sum() + 2.0 * np.log(lower.diagonal()).sum())
 
-    each(fill, np.flatnonzero(gaussians.counts).tolist())
+    parallel_for(fill, np.flatnonzero(gaussians.counts).tolist())
     return LowRank(gaussians.means, precisions, directions, offsets)
 
 

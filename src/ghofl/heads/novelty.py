@@ -125,8 +125,9 @@ class Novelty:
             return None
         if set(own) != {*FIELDS, "measured"}:
             raise HeadError(f"its novelty holds {sorted(own)}")
-        if not all(a.dtype.kind in "fi" and np.isfinite(a).all() for a in own.values()):
-            raise HeadError("its novelty holds something other than finite numbers")
+        odd = [name for name, a in own.items() if a.dtype.kind not in "fi" or not np.isfinite(a).all()]
+        if odd:
+            raise HeadError(f"its novelty holds something other than finite numbers in {', '.join(odd)}")
         k, present, levels = own["basis"].size // dim, own["offsets"].size, own["levels"].size
         shapes = {"basis": (dim, k), "centre": (dim,), "weights": (present, dim)}
         shapes |= {"offsets": (present,), "levels": (levels,)}

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ghofl.errors import HeadError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe.option import Option, known_options, option
 
 __all__ = ["PRESETS", "HeadOptions", "Option", "option"]
@@ -60,10 +60,10 @@ class HeadOptions:
         known = cls.known()
         if name not in known:
             has = ", ".join(known) or "none"
-            raise HeadError(f"head {cls.head!r} has no option {shown(name, 40)!r}; it has {has}.")
+            raise HeadError(f"head {cls.head!r} has no option {shorten(name, 40)!r}; it has {has}.")
         if not known[name].accepts(value):
             raise HeadError(
-                f"{name} is {shown(value, 40)}; option {name} of head {cls.head!r} is {known[name].allowed}: "
+                f"{name} is {shorten(value, 40)}; option {name} of head {cls.head!r} is {known[name].allowed}: "
                 f"{known[name].about}."
             )
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ghofl.compute import arrays
+from ghofl.compute.threads import parallel_for
 from ghofl.gaussians import Gaussians, linalg
 from ghofl.heads.head import Head
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.rules import Quadratic
 from ghofl.shapes import Float
-from ghofl.statistics import arrays
-from ghofl.workers import each
 
 OWN = 0.1  # the usual shrinkage of class covariances
 
@@ -60,9 +60,9 @@ def fit_quadratic(
     def fill(c: int) -> None:
         whiteners[c], log_determinant = linalg.whitener(covariance(c), f"the covariance of class {c}")
         offsets[c] -= 0.5 * log_determinant
-        arrays.forget(whiteners[c])
+        arrays.evict(whiteners[c])
 
-    each(fill, np.flatnonzero(gaussians.counts).tolist())
+    parallel_for(fill, np.flatnonzero(gaussians.counts).tolist())
     return Quadratic(gaussians.means, whiteners, offsets, None if dof is None else np.asarray(float(dof)))
 
 

@@ -11,7 +11,7 @@ from ghofl.heads.best import best_head
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.plugins import BEST
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 
 DEFAULT_HEAD = BEST  # what every door builds unless it is told which
@@ -44,7 +44,8 @@ class HeadSpec:
             raise HeadError(f"head {self.name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
         if self.name == BEST and self.options:
             raise HeadError(
-                "'best' takes no options, because it follows from the total; name a head to give it options."
+                f"'best' takes no options, and {', '.join(self.options)} came: it follows from the total; name "
+                "a head to give it options."
             )
         _options_of(self.name).parse(self.options)
 
@@ -54,7 +55,7 @@ class HeadSpec:
         match = _SPEC.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise HeadError(
-                f"{shown(text, 60)!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'."
+                f"{shorten(text, 60)!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'."
             )
         spec = cls(match[1])
         options = _options_of(spec.name).preset(preset)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from ghofl.compute.threads import one_thread
 from ghofl.gaussians import Fisher, Gaussians, linalg
 from ghofl.gaussians.fisher import EPSILON, SHRINKAGE
 from ghofl.shapes import Float, Int64
-from ghofl.workers import one_thread
 
 LARGEST = 128  # directions of Fisher, and directions beside them
 STEPS = 300

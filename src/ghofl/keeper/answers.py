@@ -28,7 +28,7 @@ from ghofl.custody.storage import Storage
 from ghofl.errors import GhoflError, PolicyError
 from ghofl.keeper.kept_round import KeptRound, used_rounds
 from ghofl.moments import Layout
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.outbox.counting import add_shared_noise, has_shared_noise
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
@@ -73,7 +73,7 @@ def refusal(error: Exception, name: str = "") -> Letter:
     is_expected = isinstance(error, GhoflError | OSError)
     steps = "" if is_expected else "\n" + "".join(traceback.format_tb(error.__traceback__)).rstrip()
     # An error may quote what somebody else wrote, which must not look like lines of this log.
-    log.error("%s does not answer: %s%s", name or "This node", shown(error, LONGEST_SHOWN) or repr(error), steps)
+    log.error("%s does not answer: %s%s", name or "This node", shorten(error, LONGEST_SHOWN) or repr(error), steps)
     return Letter({"status": "refused", "why": text_for_outside(error)} | ({"site": name} if name else {}))
 
 

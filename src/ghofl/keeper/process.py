@@ -32,7 +32,7 @@ from ghofl.custody.site import Site
 from ghofl.errors import BusyError, MessageError, PolicyError, SiteError
 from ghofl.keeper import unix_socket
 from ghofl.keeper.answers import ACTIONS, answer, refusal
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.wire.letter import Letter
 
 LOCK = ".keeper"  # in the site's folder, locked as long as the keeper lives
@@ -167,7 +167,7 @@ class Keeper:
             with link:
                 self._converse(link)
         except (OSError, MessageError) as error:
-            log.warning("A connection was closed: %s", shown(error))
+            log.warning("A connection was closed: %s", shorten(error))
         except Exception:
             log.exception("A connection was closed")
         finally:

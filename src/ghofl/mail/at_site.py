@@ -8,22 +8,27 @@ from ghofl.custody.storage import Storage
 from ghofl.errors import MessageError, PolicyError
 from ghofl.keeper.answers import answer
 from ghofl.mail import letters
-from ghofl.names import shown
-from ghofl.secure import Identity
+from ghofl.names import shorten
+from ghofl.secure import STAGES, Identity
 from ghofl.wire.letter import Letter, text_of
 
+ACTIONS = ("join", *STAGES)
 
-def answer_letter(action: str, query: Letter, site: Custodian, storage: Storage) -> Letter:
-    """The letter that a site sends back; a refusal raises `PolicyError` and leaves nothing to send.
+
+def answer_letter(query: Letter, site: Custodian, storage: Storage) -> Letter:
+    """The letter that a site sends back, whatever stage of a round it is asked for.
+
+    A refusal raises `PolicyError` and leaves nothing to send.
 
     Guarantees
     ----------
     The same question gives the same letter, to the bit, also after the site's process was killed in between.
     """
-    asked, round_id = text_of(query, "action"), text_of(query, "round")
-    if asked != action:
+    action, round_id = text_of(query, "action"), text_of(query, "round")
+    if action not in ACTIONS:
         raise MessageError(
-            f"this letter asks for {shown(asked, 20)!r}, and the command is {action!r}; use the one of that name."
+            f"this letter asks for {shorten(action, 20)!r}, and letters of a round ask for {', '.join(ACTIONS)}; "
+            "give one that the server wrote."
         )
     if action != "join" and text_of(query, "site") != site.name:
         raise MessageError(
@@ -35,4 +40,4 @@ def answer_letter(action: str, query: Letter, site: Custodian, storage: Storage)
         raise PolicyError(str(reply.fields.get("why", "this site does not answer.")))
     own = {key: reply.fields[key] for key in ("key", "known", "signature") if key in reply.fields}
     letter = Letter({"action": action, "round": round_id, "site": site.name, **own}, reply.payload)
-    return letters.signed(letter, Identity(storage.get(f"round/{round_id}/identity") or b""))
+    return letters.sign_letter(letter, Identity(storage.get(f"round/{round_id}/identity") or b""))

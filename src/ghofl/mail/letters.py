@@ -8,14 +8,14 @@ import hashlib
 from pathlib import Path
 
 from ghofl.errors import MessageError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.secure import Identity
 from ghofl.secure.keys import is_signed
 from ghofl.wire.letter import MAGIC, Letter
 
 DIGEST = 32  # bytes
 MAX_LETTER = 2**36
-SIGNED = "signed"
+SIGNED = "sign_letter"
 
 
 def to_bytes(letter: Letter) -> bytes:
@@ -44,16 +44,16 @@ def load(path: str | Path, limit: int = MAX_LETTER) -> Letter:
     return from_bytes(Path(path).read_bytes(), path)
 
 
-def signed(letter: Letter, identity: Identity) -> Letter:
+def sign_letter(letter: Letter, identity: Identity) -> Letter:
     """The letter with the signature of the site that wrote it."""
     return Letter({**letter.fields, SIGNED: identity.sign(_signed_content(letter))}, letter.payload)
 
 
-def check_signed(letter: Letter, key: bytes, name: str) -> None:
+def check_signature(letter: Letter, key: bytes, name: str) -> None:
     """Raise unless the site with this identity wrote the letter."""
     signature = letter.fields.get(SIGNED)
     if not isinstance(signature, bytes) or not is_signed(key, signature, _signed_content(letter)):
-        who = shown(name, 64)
+        who = shorten(name, 64)
         raise MessageError(
             f"the letter is not signed by the identity that {who!r} joined the round with; ask {who!r} to send it again."
         )

@@ -26,7 +26,7 @@ SLACK = 2**20  # bytes of a letter beside its payload
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RoundStatus:
     """Where a round stands: the stage, the sites whose letter came, and those whose letter is missing.
 
     `outgoing` are the letters to sites, and `taken` the sites whose letter was read just now.
@@ -53,7 +53,7 @@ class RoundFolder:
     def open(cls, path: str | Path, recipe: Recipe, options: Options) -> "RoundFolder":
         """A round with a new id; where the folder holds one of the same recipe and options, that one."""
         path = files.own_folder(path)
-        with files.alone(path):
+        with files.lock(path):
             there = Round(path) if (path / ROUND).exists() else Round.open(path, recipe, options)
         if there.recipe.fingerprint != recipe.fingerprint or there.options != options:
             raise FederationError(f"{path} holds a round of another recipe or options; give another folder.")
@@ -68,13 +68,13 @@ class RoundFolder:
         """The letter that asks sites to join, the same one for all of them."""
         return self._put("join", INVITATION, Round(self.path).invitation())
 
-    def take(self, paths: Iterable[Path], close: str = "", is_last: bool = False) -> Standing:
+    def take(self, paths: Iterable[Path], close: str = "", is_last: bool = False) -> RoundStatus:
         """Read letters of sites, end their stage where it is complete, and say where the round stands.
 
         If the round is at the stage `close`, that stage ends without the sites that have not answered, which are left
         out of the sum. The last stage ends, and the total is written, only with `is_last`.
         """
-        with files.alone(self.path):
+        with files.lock(self.path):
             here = Round(self.path)
             if (self.path / TOTAL).exists():
                 here.forget_secrets()
@@ -97,7 +97,7 @@ class RoundFolder:
                 f"{path} is of another round; this one is {here.round_id[:8]}…. Give a letter of this one."
             )
         try:
-            letters.check_signed(letter, _key(here, name, letter), name)
+            letters.check_signature(letter, _key(here, name, letter), name)
             return name if here.receive(name, action, letter) else ""
         except GhoflError as error:
             raise MessageError(f"{path}: {error}") from None
@@ -113,11 +113,11 @@ class RoundFolder:
         except GhoflError as error:
             raise FederationError(f"{error} {after_failure(self.path)}".strip()) from error
 
-    def _standing(self, here: Round, taken: Iterable[str] = ()) -> Standing:
+    def _standing(self, here: Round, taken: Iterable[str] = ()) -> RoundStatus:
         came, total = tuple(sorted(here.came)), self.path / TOTAL
         if total.exists():
-            return Standing(here.round_id, "done", came, (), (), tuple(taken), total)
-        return Standing(
+            return RoundStatus(here.round_id, "done", came, (), (), tuple(taken), total)
+        return RoundStatus(
             here.round_id, here.action, came, tuple(sorted(here.missing)), self._write_letters(here), tuple(taken)
         )
 

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ghofl.compute import arrays
+from ghofl.compute.threads import parallel_for
 from ghofl.errors import EmbeddingsError, LayoutError, MomentsOverflowError
 from ghofl.features import exact_product
 from ghofl.moments.layout import Layout
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, Statistic, arrays
+from ghofl.statistics import INT64_MAX, Statistic
 from ghofl.statistics.triangles import is_leading
-from ghofl.workers import each
 
 SMALLEST_BUFFER = 8 * 2**20
 
@@ -66,7 +67,7 @@ class BlockBuilder:
 
     def _add(self, x: np.ndarray, y: np.ndarray) -> None:
         of_classes = list(_by_label(x, y))
-        each(lambda part: self._add_now(*part), of_classes)
+        parallel_for(lambda part: self._add_now(*part), of_classes)
         if self._deferred:
             for c, rows in of_classes:
                 self._buffers.setdefault(c, []).append(rows)
@@ -86,7 +87,7 @@ class BlockBuilder:
             if record is self._deferred[-1]:
                 waiting.clear()
             if record.is_per_class:
-                each(lambda c: self._add_waiting(rows_of[c], record, block[c]), classes)  # noqa: B023 - `each` returns before the next record
+                parallel_for(lambda c: self._add_waiting(rows_of[c], record, block[c]), classes)  # noqa: B023 - it returns before the next record
             else:
                 together = [rows for c in classes for rows in rows_of.pop(c)]
                 self._add_waiting(together, record, block)
@@ -95,7 +96,7 @@ class BlockBuilder:
         rows = np.concatenate(waiting)
         waiting.clear()  # rows are not kept twice while they are multiplied
         record.add(self._features(rows, record), out)
-        arrays.forget(out)
+        arrays.evict(out)
 
     def _check_room(self, rows: int) -> None:
         if rows > self._room:

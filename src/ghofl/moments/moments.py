@@ -10,19 +10,20 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import LayoutError, MissingStatisticError, MomentsOverflowError
 from ghofl.moments.builder import BlockBuilder
 from ghofl.moments.layout import Layout
-from ghofl.notebook import Shown
+from ghofl.notebook import Printable
 from ghofl.shapes import Int, Int64, Integer
-from ghofl.statistics import INT64_MAX, STATISTICS, arrays
-from ghofl.statistics.triangles import apply, unpacked
+from ghofl.statistics import INT64_MAX, STATISTICS
+from ghofl.statistics.triangles import apply, unpack_triangle
 
 HALF = 32  # bits of the two halves that a `CutSum` holds
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Moments(Shown):
+class Moments(Printable):
     """The sums of one site, or of many: a value with `zeros`, `of`, `+`, `-` and `==`.
 
     Guarantees
@@ -117,15 +118,15 @@ class Moments(Shown):
 
     def pooled(self) -> Int64[np.ndarray, "dim dim"]:
         """B as a full matrix, stored or summed from S over classes."""
-        return unpacked(self.block("B"), self.layout.dim)
+        return unpack_triangle(self.block("B"), self.layout.dim)
 
     def by_class(self, c: int) -> Int64[np.ndarray, "dim dim"]:
         """S_c as a full matrix."""
-        return unpacked(self.block("S")[c], self.layout.dim)
+        return unpack_triangle(self.block("S")[c], self.layout.dim)
 
     def block(self, statistic: str, sketch: Int[np.ndarray, "dim sketch"] | None = None) -> Int64[np.ndarray, "..."]:
         """The entries of a statistic as they are stored, or as they follow from its parent."""
-        self.require(statistic)
+        self.check_has(statistic)
         record, source = STATISTICS[statistic], self.layout.source(statistic)
         if source == statistic:
             return self.blocks[statistic]
@@ -134,7 +135,7 @@ class Moments(Shown):
 
     def of_sketch(self, sketch: Int[np.ndarray, "dim sketch"]) -> "Moments":
         """The moments (N, A, S) of the sketch z = Rᵀx: sums follow from A; second moments are Z, or follow from S."""
-        self.require("Z")
+        self.check_has("Z")
         layout = Layout(self.layout.classes, sketch.shape[1], ("S",), bound=self.layout.bound * self.layout.dim)
         sums = np.ascontiguousarray(apply(self.sums, sketch.astype(np.int64)))
         return Moments(layout, {"N": self.counts, "A": sums, "S": self.block("Z", sketch)})
@@ -147,13 +148,13 @@ class Moments(Shown):
             )
         is_given = sketch is not None and sketch.shape[1] == layout.sketch
         if layout.sketch and not is_given:
-            self.require("Z")
+            self.check_has("Z")
             raise LayoutError(
                 f"layout {layout} needs its sketch matrix, {layout.dim} × {layout.sketch}; give Features.of(recipe).sketch."
             )
         return Moments(layout, {name: self.block(name, sketch) for name in layout.shapes})
 
-    def require(self, statistic: str) -> None:
+    def check_has(self, statistic: str) -> None:
         """Raise `MissingStatisticError` unless the statistic is there or can be derived."""
         if not self.layout.has(statistic):
             raise MissingStatisticError(
@@ -162,7 +163,7 @@ class Moments(Shown):
             )
 
     def _combine(self, work: np.ufunc, other: "Moments") -> dict[str, np.ndarray]:
-        return {name: arrays.computed(work, block, other.blocks[name]) for name, block in self.blocks.items()}
+        return {name: arrays.map_entries(work, block, other.blocks[name]) for name, block in self.blocks.items()}
 
     def _check_sum(self, other: "Moments", verb: str) -> None:
         if self.layout != other.layout:
@@ -184,7 +185,7 @@ class MomentsBuilder:
 
     For second moments, rows wait in a buffer and are then multiplied in panels of columns, one product per class.
     Whatever the number of rows, memory stays within 1.5 × that of the statistics, plus 16 MiB. Statistics that are too
-    large for memory lie in a temporary file (`ghofl.statistics.arrays`).
+    large for memory lie in a temporary file (`ghofl.compute.arrays`).
 
     >>> layout = Layout(classes=2, dim=2)
     >>> builder = MomentsBuilder(layout)

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ghofl.compute import arrays
+from ghofl.compute.threads import prefetch
+from ghofl.encoders.embed import Bad, encode_labelled
 from ghofl.features import Clipping, Features
 from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
 from ghofl.outbox.row_version import RowVersion
 from ghofl.outbox.site_rows import Embedded, Encodable, check_persons
-from ghofl.privacy import NoiseStream, as_vector, before_noise, from_vector, noisy, plan_of, protect
+from ghofl.privacy import NoiseStream, as_vector, before_noise, draw_noise, from_vector, plan_of, protect
 from ghofl.recipe import Recipe
-from ghofl.samples.embed import Bad, encode_labelled
 from ghofl.shapes import Bool, Int64
-from ghofl.statistics import arrays
 from ghofl.wire.message import Message, check_row_count
-from ghofl.workers import prefetch
 
 Progress = Callable[[str, int, int], None]
 BLOCK = 4096
@@ -158,7 +158,7 @@ def _read(rows: Embedded) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 def _copy(x: np.ndarray) -> np.ndarray:
     """A copy of rows of a mapped file; the file's pages are released, because it may be larger than memory."""
     out = np.array(x)
-    arrays.forget(x)
+    arrays.evict(x)
     return out
 
 
@@ -172,4 +172,4 @@ def add_shared_noise(
     vector: Int64[np.ndarray, " entries"], recipe: Recipe, stream: NoiseStream | None = None
 ) -> Int64[np.ndarray, " entries"]:
     """A site's vector with its share of distributed noise, drawn from the stream of one round."""
-    return as_vector(noisy(from_vector(vector, recipe), recipe, stream), recipe)
+    return as_vector(draw_noise(from_vector(vector, recipe), recipe, stream), recipe)

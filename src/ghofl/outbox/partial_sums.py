@@ -15,20 +15,20 @@ from typing import Any
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError, MessageError, PrivacyError, RosterError
-from ghofl.features import Clipped, Clipping, Features, radius_of
+from ghofl.features import ClipCount, Clipping, Features, radius_of
 from ghofl.features.grid import SPACES
 from ghofl.files import PRIVATE, FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import is_hex, shown
+from ghofl.names import is_hex, shorten
 from ghofl.outbox.counting import Counted, Progress, count
 from ghofl.outbox.site_rows import Embedded, Encodable
 from ghofl.recipe import Recipe
-from ghofl.statistics import arrays
 from ghofl.wire import envelope
-from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.plausible import check_lengths, check_plausible
+from ghofl.wire.roster import check_overflow
 
 MOST = 100_000  # parts of one site
 SAMPLED = 1000  # rows, spread over a file, that distinguish it from another one with the same labels
@@ -57,7 +57,7 @@ class Place:
         """The place that a text like ``2/8`` names."""
         found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         if found is None:
-            raise EmbeddingsError(f"{shown(text, 40)!r} is not a part; write 2/8 for the second of eight.")
+            raise EmbeddingsError(f"{shorten(text, 40)!r} is not a part; write 2/8 for the second of eight.")
         return cls(int(found[1]), int(found[2]))
 
     def of_rows(self, rows: int) -> slice:
@@ -124,7 +124,7 @@ class Part:
         place, clipping = _place_in(header), _clipping_in(header)
         if header["source"] != "" and not is_hex(header["source"], 64):
             raise MessageError(
-                f"the part names the rows {shown(header['source'], 40)!r}; expected 64 hexadecimal digits."
+                f"the part names the rows {shorten(header['source'], 40)!r}; expected 64 hexadecimal digits."
             )
         moments = envelope.decode(opened, layout)
         check_plausible(moments)
@@ -213,7 +213,7 @@ def _check_beside(part: Part, first: Part, seen: set[int], recipe: Recipe) -> No
 def _place_in(header: dict[str, Any]) -> Place:
     values = header["part"]
     if not isinstance(values, list) or len(values) != 2 or not all(type(v) is int for v in values):
-        raise MessageError(f"the header says part {shown(values, 40)}; expected its number and how many there are.")
+        raise MessageError(f"the header says part {shorten(values, 40)}; expected its number and how many there are.")
     try:
         return Place(*values)
     except EmbeddingsError as error:
@@ -224,7 +224,7 @@ def _clipping_in(header: dict[str, Any]) -> Clipping:
     lines = header["clipping"]
     if not isinstance(lines, list) or len(lines) != len(SPACES) or not all(map(_is_clipped, lines)):
         raise MessageError("the part's figures about clipped entries are damaged; make the part again.")
-    return Clipping(*(Clipped(entries, clipped, float(reach)) for entries, clipped, reach in lines))
+    return Clipping(*(ClipCount(entries, clipped, float(reach)) for entries, clipped, reach in lines))
 
 
 def _is_clipped(line: Any) -> bool:

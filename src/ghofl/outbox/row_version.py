@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ghofl.samples import Samples
+from ghofl.rows import Samples
 from ghofl.shapes import Int64, Num
 
 DIGEST = 16  # bytes that are kept per row

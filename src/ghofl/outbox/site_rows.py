@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, SampleEncoder
-from ghofl.encoders.from_table import text_of
+from ghofl.encoders import Runtime, SampleEncoder, check_encoder
+from ghofl.encoders.embed import Bad, load_encoder
+from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
-from ghofl.samples import Columns, Samples, check_encoder, drop_bad, load_encoder, load_samples, rows_for
-from ghofl.samples.damage import damage_as
-from ghofl.samples.embed import Bad
-from ghofl.samples.tables import name_array, read_table
+from ghofl.rows import Columns, Samples, drop_bad, load_samples
+from ghofl.rows.damage import damage_as
+from ghofl.rows.reader import name_array, text_of
+from ghofl.rows.tables import read_table
 from ghofl.shapes import Int64, Num, Shaped
 
 ARRAYS = ".npz"

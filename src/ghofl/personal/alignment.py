@@ -39,7 +39,7 @@ def aligned_head(
     values = Features.of(total.recipe).values(x)
     shares = np.where(total.moments.counts > 0, mix, 0.0)
     if not shares.sum() > 0:
-        raise HeadError("the mix is 0 for every class that has rows in the total; give one of them more.")
+        raise HeadError(f"the mix {mix} is 0 for every class that has rows in the total; give one of them more.")
     shares = shares / shares.sum()
     found = Classifier.fit(total, spec, adapt=lambda whole: align(whole, values, shares)).with_priors(shares.tolist())
     return replace(found, guarantee=None, personal=f"aligned with {len(x):,} unlabelled rows")
@@ -49,8 +49,8 @@ def align(whole: Gaussians, rows: Float[np.ndarray, "n features"], mix: Float[np
     """The Gaussians of the total as the site sees them, by the mean and variance of its rows."""
     if not whole.has_shared_covariance and whole.own_variances is None:
         raise MissingStatisticError(
-            "alignment needs to know how rows of a class vary, which these moments do not hold; a recipe with "
-            "statistics = ['B'] or ['D'] has it, and sites must send again."
+            f"alignment needs to know how rows of a class vary, which moments of {len(whole.counts)} classes do not hold; a "
+            "recipe with statistics = ['B'] or ['D'] has it, and sites must send again."
         )
     centre = mix @ whole.means
     own = (

@@ -50,10 +50,10 @@ def fit_without_site_effects(
 def _check(total: Total) -> None:
     if total.is_released or total.recipe.privacy.epsilon is not None or total.recipe.privacy.secure:
         raise PrivacyError(
-            "site effects follow from counts and sums of single sites, which a total of secure rounds or with noise does not "
-            "show; they need plain messages, under a recipe without epsilon and without secure aggregation."
+            f"recipe {total.recipe.fingerprint[:12]}… hides single sites, and site effects follow from their counts and sums; "
+            "they need plain messages, under a recipe without epsilon and without secure aggregation."
         )
-    total.moments.require("B")
+    total.moments.check_has("B")
 
 
 def offset_head(classifier: Classifier, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]) -> Classifier:
@@ -61,8 +61,8 @@ def offset_head(classifier: Classifier, x: Num[np.ndarray, "n dim"], y: Int64[np
     effects, rule = classifier.site_effects, classifier.rule
     if effects is None or not isinstance(rule, Linear):
         raise HeadError(
-            "an own offset needs a linear head that was made with site effects ('ghofl head --site-effects'), and this one was "
-            "not; give that head, or the total."
+            f"an own offset needs a linear head that was made with site effects ('ghofl head --site-effects'), and this "
+            f"{classifier.head.name!r} was not; give that head, or the total."
         )
     if not len(y):
         raise EmbeddingsError("no rows came, and an offset takes at least one; give labelled rows of this site.")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from ghofl.errors import PrivacyError, RecipeError
-from ghofl.features import TOLERATED_CLIPPING, fit_grid, flat_features, shift_of, unit_scale, usual_length
-from ghofl.planning.propose import Proposal, propose
+from ghofl.features import TOLERATED_CLIPPING, clipping_of, fit_grid, flat_features, shift_of, unit_scale, usual_length
+from ghofl.planning.propose import Proposal, propose, propose_basis
 from ghofl.planning.public import PublicRows, usual_public_length, with_public_space
 from ghofl.recipe import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Table, Transform
 from ghofl.recipe.options import DEFAULT_BUDGET, DELTA, SITE_ROWS, RecipeOptions
@@ -38,13 +38,17 @@ def assemble(
     protected: Num[np.ndarray, "n dim"] | None = None,
     projection: Projection | None = None,
     table: Table | None = None,
+    example: Num[np.ndarray, "e dim"] | None = None,
 ) -> Assembly:
     """The recipe that these options ask for; where none says what sites send, the best that fits `DEFAULT_BUDGET`.
 
-    A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. The grid is the
+    A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. Where nothing
+    says what sites send, a table whose schema has breaks, and rows per site for them, gets a [basis]; not under an epsilon,
+    where noise would grow with every feature. The grid is the
     given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised.
     Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
-    projection and a radius.
+    projection and a radius. A budget takes square roots of rows that are never negative; where there are no rows to fit the
+    grid to, an `example` of the encoder's (see `encoders.example_rows`) shows whether they are.
 
     Guarantees
     ----------
@@ -62,22 +66,36 @@ def assemble(
     options = _with_budget(options, projection)
     # The rows of a table have a greatest length, which the schema says.
     options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
-    space, proposal = _space(options, classes, encoder, learnt, projection)
-    transform = Transform(
-        power=space.transform.power if options.power is None else options.power,
-        unit_length=options.unit_length,
-        anchor=options.anchor,
-    )
-    space = replace(space, transform=transform, table=table)
+    rows = protected if fitting is None and options.epsilon is None else fitting
+    proposal = _basis(options, classes, table, learnt)
+    if proposal is None:
+        space, proposal = _space(options, classes, encoder, learnt, projection)
+        space = replace(space, transform=_transform(options, example if rows is None else rows), table=table)
+    else:
+        space = proposal.recipe
     if learnt is not None:
         space = with_public_space(space, learnt)
-    rows = protected if fitting is None and options.epsilon is None else fitting
     recipe = _with_grid(space, options, rows, protected)
     notes = (*notes, *_notes_on_grid(recipe, rows))
     if learnt is not None and options.epsilon is not None and options.radius is None:
         options = replace(options, radius=usual_public_length(recipe, learnt))
     limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
-    return Assembly(replace(recipe, privacy=_promise(options, recipe), limits=limits), proposal, notes)
+    recipe = replace(recipe, privacy=_promise(options, recipe), limits=limits)
+    if rows is not None and options.scale is not None:
+        clipping_of(recipe, rows).warn(recipe)
+    return Assembly(recipe, proposal, notes)
+
+
+def usual_power(rows: Num[np.ndarray, "n dim"] | None, anchor: tuple[float, ...] = ()) -> float:
+    """The power for rows like these: the square root of what is never negative, and nothing for other rows, or none.
+
+    >>> usual_power(np.array([[0.0, 2.0]])), usual_power(np.array([[-0.1, 2.0]])), usual_power(None)
+    (0.5, 1.0, 1.0)
+    """
+    if rows is None or not len(rows):
+        return 1.0
+    least = rows.min(axis=0)
+    return 0.5 if np.all(least >= (np.array(anchor) if anchor else 0.0)) else 1.0
 
 
 def _with_budget(options: RecipeOptions, projection: Projection | None) -> RecipeOptions:
@@ -85,6 +103,13 @@ def _with_budget(options: RecipeOptions, projection: Projection | None) -> Recip
     if projection is not None:
         options = replace(options, project=projection.dim)
     return replace(options, budget=DEFAULT_BUDGET) if options.budget is None and not options.chosen_space else options
+
+
+def _transform(options: RecipeOptions, rows: Num[np.ndarray, "p dim"] | None) -> Transform:
+    power = options.power
+    if power is None:
+        power = 1.0 if options.budget is None else usual_power(rows, options.anchor)
+    return Transform(power=power, unit_length=options.unit_length, anchor=options.anchor)
 
 
 def _promise(options: RecipeOptions, recipe: Recipe) -> Privacy:
@@ -114,6 +139,19 @@ def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tupl
     return replace(options, unit_length=True), (note,)
 
 
+def _basis(
+    options: RecipeOptions, classes: tuple[str, ...], table: Table | None, learnt: PublicRows | None
+) -> Proposal | None:
+    """The proposal with hinges and cosines of a table's columns, where a budget chooses and no option is against it."""
+    if table is None or options.budget is None or options.chosen_space or options.keep:
+        return None
+    if options.epsilon is not None or learnt is not None or options.unit_length or options.anchor or options.power != 1:
+        return None
+    table = table if options.site_rows is None else replace(table, site_rows=options.site_rows)
+    assert options.bits is not None, "a table's grid has bits"
+    return propose_basis(options.budget, classes, table, options.bits, seed=options.seed, secure=options.secure)
+
+
 def _space(
     options: RecipeOptions,
     classes: tuple[str, ...],
@@ -124,9 +162,11 @@ def _space(
     """The recipe with what sites send, the space and the bits of the grid, and the proposal for a budget."""
     if options.budget is not None:
         _check_budget(options)
+        # A scale is meant for the usual grid: with fewer bits, a smaller range would clip the rows that it was chosen for.
+        bits = Grid().bits if options.bits is None and options.scale is not None else options.bits
         proposal = propose(
             options.budget, classes, encoder.dim, options.site_rows or SITE_ROWS, encoder.name,
-            bits=options.bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
+            bits=bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
             public=learnt is not None, epsilon=options.epsilon,
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder), proposal
@@ -188,16 +228,27 @@ def _with_grid(
     if rows is not None:
         return fit_grid(recipe, rows, fit_scale=scale is None)
     if scale is not None:
-        return recipe
+        return recipe if options.budget is None else _with_room(recipe)
     if options.unit_length:
         return replace(recipe, grid=replace(recipe.grid, scale=unit_scale(recipe.grid, recipe.encoder.dim)))
     if is_private and options.radius is not None:
         return replace(recipe, grid=replace(recipe.grid, scale=_radius_scale(recipe, options.radius)))
     if is_private and protected is not None:
         raise PrivacyError(
-            "a grid fitted to the training rows would tell about them, outside what epsilon bounds; use unit length "
+            f"a grid fitted to the training rows would tell about them, outside what epsilon = "
+            f"{options.epsilon} bounds; use unit length "
             "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
         )
+    return recipe
+
+
+def _with_room(recipe: Recipe) -> Recipe:
+    """The recipe with twice the usual room after a projection or lift, which no rows are there to fit."""
+    if recipe.projection is not None:
+        shift = shift_of(recipe.projection, recipe.encoder.dim) + 1
+        return replace(recipe, projection=replace(recipe.projection, shift=shift))
+    if recipe.lift is not None:
+        return replace(recipe, lift=replace(recipe.lift, shift=shift_of(recipe.lift, recipe.encoder.dim) + 1))
     return recipe
 
 
@@ -224,7 +275,7 @@ def _notes_on_grid(recipe: Recipe, rows: Num[np.ndarray, "p dim"] | None) -> tup
         return ()
     return (
         f"{share:.0%} of the columns are so small beside the largest that the grid rounds them to one value, so heads learn "
-        "nothing from them: bring columns to one size, or give them ranges by a schema ('ghofl schema', --table).",
+        "nothing from them: bring columns to one size, or give them ranges by a schema ('ghofl schema').",
     )
 
 
@@ -238,6 +289,7 @@ def _usual_radius(recipe: Recipe) -> float:
         return recipe.table.longest * usual_length(recipe)
     if not recipe.transform.unit_length:
         raise PrivacyError(
-            "the size of the noise follows from the longest row allowed; write --radius, or --unit-length."
+            f"the noise of epsilon = {recipe.privacy.epsilon} follows from the longest row allowed; write "
+            "--radius, or --unit-length."
         )
     return usual_length(recipe)

@@ -12,7 +12,7 @@ import numpy as np
 from ghofl.errors import RecipeError
 from ghofl.heads.best import best_head
 from ghofl.moments import Layout
-from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Transform
+from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Table, usual_basis
 from ghofl.recipe.options import SITE_ROWS
 from ghofl.secure import Ring, RingError
 
@@ -92,17 +92,36 @@ def propose(
             f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}; raise --budget."
         )
     _, size, recipe = max(within, key=lambda candidate: candidate[:2])
+    return _proposal(recipe, int(-size), budget, rows, secure)
+
+
+def propose_basis(
+    budget: int, classes: tuple[str, ...], table: Table, bits: int, *, seed: int = 0, secure: bool = False
+) -> Proposal | None:
+    """The recipe with the usual hinges and cosines of a table's columns, which linear heads of one B make the most of.
+
+    None where the schema has no breaks, or does not say that sites have rows for them, or the message is over `budget`.
+    """
+    basis = usual_basis(table, seed)
+    if basis is None:
+        return None
+    recipe = Recipe(classes, table.encoder, ("B",), grid=Grid(bits=bits), table=table, basis=basis)
+    assert table.site_rows is not None
+    size = (_masked_bytes if secure else _bytes)(recipe, table.site_rows)
+    return _proposal(recipe, int(size), budget, table.site_rows, secure) if size <= budget else None
+
+
+def _proposal(recipe: Recipe, bytes_: int, budget: int, rows: int, secure: bool) -> Proposal:
     head = best_head(Layout.of(recipe), recipe)
-    bytes_ = int(-size)
     sent = "in a secure round" if secure else f"for a site of {rows:,} rows of all classes"
-    why = f"head {head.spec} ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
+    why = f"head {head.spec} from enough rows ({head.why}); about {bytes_:,} bytes {sent}, of {budget:,} allowed"
     return Proposal(recipe, bytes_, why)
 
 
 def _candidates(start: Recipe, seed: int, public: bool) -> list[Recipe]:
     """Every recipe that is considered, on the grid of `start`."""
     dim = start.encoder.dim
-    means = replace(start, statistics=(), transform=Transform(power=0.5))
+    means = replace(start, statistics=())
     linear = replace(means, statistics=("B",))
     out = [means, replace(means, statistics=("D",)), replace(means, statistics=("S",))]
     dims = [k for k in (*(SMALL_PROJECTIONS if public else ()), *PROJECTIONS) if k < dim]
@@ -186,7 +205,7 @@ def _masked_bytes(recipe: Recipe, rows: int) -> float:
     reach = 1 if is_kept else layout.dim
     largest = max(layout.bound**2, *(record.largest(layout.bound, reach) for record in layout.records))
     try:
-        width = Ring.holding(MASKED_SITES, MASKED_ROWS * largest).width
+        width = Ring.for_sum(MASKED_SITES, MASKED_ROWS * largest).width
     except RingError:
         return np.inf
     return ROUND_BYTES + layout.entries * width

@@ -25,16 +25,16 @@ from ghofl.privacy.bounds import (
 from ghofl.privacy.counts import MinCount, SiteWarning, apply_min_count, site_warning
 from ghofl.privacy.errors import CompositionError, PrivacyError
 from ghofl.privacy.guarantee import Guarantee, compose, delta_of, epsilon_of, sigma_for
-from ghofl.privacy.lattice import on_lattice, share_sigma, slack
+from ghofl.privacy.lattice import lattice_sigma, share_sigma, slack
 from ghofl.privacy.noise import NoiseStream, discrete_gaussian, reach
 from ghofl.privacy.plan import NoisePlan, add_noise, noise_plan
 from ghofl.privacy.release import (
     allowances,
     as_vector,
     before_noise,
+    draw_noise,
     entry_bound,
     from_vector,
-    noisy,
     plan_of,
     protect,
     shifts_of,
@@ -55,7 +55,7 @@ __all__ = [  # noqa: RUF022 in story order
     "sigma_for",
     "epsilon_of",
     "delta_of",
-    "on_lattice",
+    "lattice_sigma",
     "share_sigma",
     "slack",
     "NoisePlan",
@@ -75,7 +75,7 @@ __all__ = [  # noqa: RUF022 in story order
     "plan_of",
     "shifts_of",
     "protect",
-    "noisy",
+    "draw_noise",
     "without_small_classes",
     "allowances",
     "before_noise",

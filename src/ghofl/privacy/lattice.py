@@ -28,10 +28,10 @@ SMOOTHING = 2.0  # τ: the standard deviation that the lattice costs
 SMALLEST_SHARE = SMOOTHING * sqrt(2.0)  # v with v²/2 ≥ τ², for sums of shares
 
 
-def on_lattice(sigma: float) -> float:
+def lattice_sigma(sigma: float) -> float:
     """The discrete parameter √(σ² + 4), whose noise is as private as the continuous Gaussian with σ.
 
-    >>> round(on_lattice(100.0), 4)
+    >>> round(lattice_sigma(100.0), 4)
     100.02
     """
     _check_sigma(sigma)
@@ -55,7 +55,7 @@ def share_sigma(sigma: float, min_survivors: int) -> float:
     """
     if min_survivors < 1:
         raise PrivacyError(f"min_survivors is {min_survivors}; give 1 or more.")
-    return max(on_lattice(sigma) / sqrt(min_survivors), SMALLEST_SHARE) * (1 + 2.0**-50)
+    return max(lattice_sigma(sigma) / sqrt(min_survivors), SMALLEST_SHARE) * (1 + 2.0**-50)
 
 
 def slack(entries: int, shares: int = 1) -> float:
@@ -68,7 +68,7 @@ def slack(entries: int, shares: int = 1) -> float:
     return entries * (2 * shares - 1) * (log1p(zeta) - log1p(-zeta))
 
 
-def discrete(epsilon: float, delta: float, entries: int, shares: int = 1) -> tuple[float, float]:
+def discrete_promise(epsilon: float, delta: float, entries: int, shares: int = 1) -> tuple[float, float]:
     """The (ε, δ) of discrete noise whose continuous counterpart has (`epsilon`, `delta`)."""
     eta = slack(entries, shares)
     return epsilon + 2 * eta, delta + delta * expm1(eta)

@@ -81,7 +81,7 @@ class NoisePlan:
         sigma = self.sigmas[name] / (sqrt(2.0) if off_diagonal else 1.0)
         if self.mechanism == "distributed":
             return lattice.share_sigma(sigma, self.min_cohort)
-        return lattice.on_lattice(sigma)
+        return lattice.lattice_sigma(sigma)
 
     def deviation(self, name: str, messages: int = 1, off_diagonal: bool = False) -> float:
         """The standard deviation of the noise in a total of this many messages."""
@@ -101,7 +101,7 @@ class NoisePlan:
     def guarantee(self) -> Guarantee:
         """What the release promises."""
         shares = self.draws
-        epsilon, delta = lattice.discrete(self.epsilon, self.delta, self.layout.entries, shares)
+        epsilon, delta = lattice.discrete_promise(self.epsilon, self.delta, self.layout.entries, shares)
         return Guarantee(
             epsilon=epsilon,
             delta=delta,
@@ -130,7 +130,9 @@ def noise_plan(
     the statistics' own records. The other options are those of `sensitivity`.
     """
     if privacy.epsilon is None or privacy.delta is None:
-        raise PrivacyError("this recipe has no privacy.epsilon and privacy.delta; write both for noise.")
+        raise PrivacyError(
+            f"no privacy.epsilon or privacy.delta: they are {privacy.epsilon} and {privacy.delta}; write both for noise."
+        )
     shares = {record.name: record.share for record in layout.records} if shares is None else shares
     scales = _scales(record_bounds(layout, radius, sketch_norm), shares)
     bound = sensitivity(

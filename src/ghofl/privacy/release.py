@@ -39,9 +39,9 @@ def shifts_of(recipe: Recipe) -> dict[str, int]:
 @lru_cache(maxsize=16)
 def plan_of(recipe: Recipe) -> NoisePlan | None:
     """The noise that the recipe promises, or None."""
-    layout, radius = Layout.of(recipe), radius_of(recipe)
-    if recipe.privacy.epsilon is None or radius is None:
+    if recipe.privacy.epsilon is None or (radius := radius_of(recipe)) is None:
         return None
+    layout = Layout.of(recipe)
     return noise_plan(
         layout, radius, recipe.privacy, sketch_norm=_norm_of_sketch(recipe), shifts=shifts_of(recipe) or None
     )
@@ -59,7 +59,7 @@ def protect(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None)
     array([32, 80])
     """
     plan, moments = plan_of(recipe), before_noise(moments, recipe)
-    return moments if plan is None or plan.mechanism == "central" else noisy(moments, recipe, stream)
+    return moments if plan is None or plan.mechanism == "central" else draw_noise(moments, recipe, stream)
 
 
 def before_noise(moments: Moments, recipe: Recipe) -> Moments:
@@ -79,7 +79,7 @@ def before_noise(moments: Moments, recipe: Recipe) -> Moments:
     return restore(round_moments(moments, shifts), shifts)
 
 
-def noisy(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
+def draw_noise(moments: Moments, recipe: Recipe, stream: NoiseStream | None = None) -> Moments:
     """Moments plus one draw of the recipe's noise."""
     plan, shifts = plan_of(recipe), shifts_of(recipe)
     assert plan is not None, "noise is drawn for recipes that have an epsilon"

@@ -13,7 +13,7 @@ from ghofl.moments import Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.shapes import Float, Int, Num
 from ghofl.statistics import Statistic
-from ghofl.statistics.triangles import unpacked
+from ghofl.statistics.triangles import unpack_triangle
 
 TOLERANCE = 1e-12  # share of the trace that float64 may lose when the means are subtracted and added again
 EDGE = 0.25  # of the noise's spectral norm: see `noise_shrinkage`
@@ -155,8 +155,8 @@ def _repair_matrices(
         a = a @ sketch
     width, block = a.shape[1], moments.blocks[record.name]
     if not record.is_per_class:
-        return repair_second(unpacked(block, width), a, n)
+        return repair_second(unpack_triangle(block, width), a, n)
     out = np.zeros((len(n), width, width))
     for c in np.flatnonzero(n):
-        out[c] = repair_second(unpacked(block[c], width), a[c : c + 1], n[c : c + 1])
+        out[c] = repair_second(unpack_triangle(block[c], width), a[c : c + 1], n[c : c + 1])
     return out

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import MomentsOverflowError
 from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.privacy.errors import PrivacyError
 from ghofl.shapes import Int64
-from ghofl.statistics import arrays
 
 LARGEST_SHIFT = 40
 
@@ -53,12 +53,12 @@ def restore(moments: Moments, shifts: Mapping[str, int]) -> Moments:
             )
     blocks = dict(moments.blocks)
     for name, shift in shifts.items():
-        blocks[name] = arrays.computed(lambda block, by=shift: block << by, blocks[name])
+        blocks[name] = arrays.map_entries(lambda block, by=shift: block << by, blocks[name])
     return Moments(moments.layout, blocks)
 
 
 def _round(block: Int64[np.ndarray, "..."], shift: int) -> Int64[np.ndarray, "..."]:
-    return arrays.computed(lambda some: _half_up(some, shift), block) if shift else block
+    return arrays.map_entries(lambda some: _half_up(some, shift), block) if shift else block
 
 
 def _half_up(block: np.ndarray, shift: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """What all sites of a federation agree on before anything is computed: `Recipe` and its sections."""
 
+from ghofl.recipe.basis import Basis, usual_basis
 from ghofl.recipe.options import DEFAULT_BUDGET, MAX_DIM, OPTIONS, RecipeOptions
 from ghofl.recipe.recipe import MAX_CLASSES, MAX_MATRIX, Recipe
 from ghofl.recipe.schema_file import Schema
@@ -12,6 +13,7 @@ __all__ = [
     "MAX_DIM",
     "MAX_MATRIX",
     "OPTIONS",
+    "Basis",
     "Column",
     "Encoder",
     "Grid",
@@ -25,4 +27,5 @@ __all__ = [
     "Sketch",
     "Table",
     "Transform",
+    "usual_basis",
 ]

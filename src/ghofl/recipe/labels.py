@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import EmbeddingsError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.shapes import Int64, Shaped
 
 
@@ -34,7 +34,7 @@ def labels_of(values: Any, what: str = "label", row_by_row: bool = False) -> Sha
     for i, label in enumerate(found):
         if not isinstance(label, str):
             raise EmbeddingsError(
-                f"{what} {shown(label, 40)} of row {i} is of type {type(label).__name__}; {what}s are all names (texts), or "
+                f"{what} {shorten(label, 40)} of row {i} is of type {type(label).__name__}; {what}s are all names (texts), or "
                 "all whole numbers, one for every row."
             )
     return np.array(found, dtype=np.str_)

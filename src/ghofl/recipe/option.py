@@ -13,6 +13,9 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
+from ghofl.errors import RecipeError
+from ghofl.names import shorten
+
 LARGEST = {int: 2**63 - 1, float: sys.float_info.max}
 NOUNS = {bool: "true or false", str: "a text", int: "a whole number"}
 P = ParamSpec("P")
@@ -119,6 +122,14 @@ def known_options(record: type) -> dict[str, Option]:
 
 def _kind(hint: Any) -> Any:
     return next(t for t in get_args(hint) if t is not type(None)) if isinstance(hint, UnionType) else hint
+
+
+def check_ranges(section: Any) -> None:
+    """Raise `RecipeError` unless every option of a record has a value in its range."""
+    for name, known in known_options(type(section)).items():
+        value = getattr(section, name)
+        if not known.accepts(value):
+            raise RecipeError(f"{known.key or name} is {shorten(repr(value))}; it must be {known.allowed}.")
 
 
 def takes(

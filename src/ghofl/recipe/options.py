@@ -5,11 +5,9 @@ The sections of a recipe have these fields, and the command line, Python, sweeps
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from ghofl.errors import RecipeError
-from ghofl.names import shown
-from ghofl.recipe.option import Option, known_options, option
+from ghofl.recipe.option import Option, check_ranges, known_options, option
 from ghofl.recipe.schema import coerce
 
 MAX_DIM = 65_536
@@ -29,7 +27,7 @@ class TransformOptions:
     SECTION: ClassVar[str] = "transform"
     power: float | None = option(
         None, "Signed power transform: 0.5 is the square root, 1 none", above=0, between=(0, 4),
-        auto="0.5 where a budget chooses, 1 otherwise",
+        auto="0.5 where a budget chooses and rows are never negative, 1 otherwise",
     )  # fmt: skip
     unit_length: bool = option(False, "Scale every row to length 1", is_common=True)
     anchor: tuple[float, ...] = option((), "A public vector to subtract from rows")
@@ -40,7 +38,9 @@ class GridOptions:
     """The fixed-point grid."""
 
     SECTION: ClassVar[str] = "grid"
-    bits: int | None = option(None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget may choose 6")
+    bits: int | None = option(
+        None, "Bits of the grid", between=(2, 16), auto="8; 12 for tables; a budget without a scale may choose 6"
+    )
     scale: float | None = option(
         None, "Grid steps per unit of the embedding", above=0, auto="fitted to the given rows, but not under ε",
         is_common=True,
@@ -128,7 +128,10 @@ budget may choose 6).
         None, "Bytes per message, e.g. 5000000 or 5MB: choose what sites send and the space with the best expected accuracy",
         between=(1, 2**62), is_common=True, auto=f"{DEFAULT_BUDGET // 10**6} MB, where nothing else says what sites send",
     )  # fmt: skip
-    site_rows: int | None = option(None, "For a budget: rows per site", between=(1, MOST), auto=f"{SITE_ROWS:,}")
+    site_rows: int | None = option(
+        None, "Rows per site, for what a budget and a table's features may be", between=(1, MOST),
+        auto=f"{SITE_ROWS:,} for a budget, the schema's for a table",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         coerce(self, "", RecipeOptions)
@@ -141,11 +144,3 @@ budget may choose 6).
 
 
 OPTIONS: dict[str, Option] = known_options(RecipeOptions)
-
-
-def check_ranges(section: Any) -> None:
-    """Raise `RecipeError` unless every option of a record has a value in its range."""
-    for name, known in known_options(type(section)).items():
-        value = getattr(section, name)
-        if not known.accepts(value):
-            raise RecipeError(f"{known.key or name} is {shown(repr(value))}; it must be {known.allowed}.")

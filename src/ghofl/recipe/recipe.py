@@ -16,10 +16,11 @@ import tomli_w
 
 from ghofl import files
 from ghofl.errors import RecipeError
-from ghofl.names import NAMES_ARE, is_name, shown
-from ghofl.notebook import Shown, some
+from ghofl.names import NAMES_ARE, is_name, shorten
+from ghofl.notebook import Printable, abbreviate
 from ghofl.recipe import toml
-from ghofl.recipe.schema import build, canonical, coerce, plain
+from ghofl.recipe.basis import Basis
+from ghofl.recipe.schema import build, coerce, to_canonical, to_plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import Encoder, Grid, Lift, Limits, Privacy, Projection, Sketch, Transform
 from ghofl.recipe.table import Table, check_table
@@ -39,8 +40,9 @@ class _Remembered:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Recipe(_Remembered, Shown):
-    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits, table.
+class Recipe(_Remembered, Printable):
+    """The agreement of one federation: classes, encoder, transform, grid, space, statistics, privacy, limits,
+    table and basis.
 
     `statistics` lists what every site sends: always the counts ``N`` and sums ``A`` per class, and any of
     ``D`` (per-class sums of squares), ``B`` (one matrix of second moments), ``S`` (one such matrix per class). B is the
@@ -71,6 +73,7 @@ class Recipe(_Remembered, Shown):
     privacy: Privacy = field(default_factory=Privacy)
     limits: Limits = field(default_factory=Limits)
     table: Table | None = None
+    basis: Basis | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "")
@@ -79,7 +82,10 @@ class Recipe(_Remembered, Shown):
         self._check_spaces()
         self._check_share()
         self._check_powers()
-        check_table(self.table, self.encoder, self.privacy.epsilon is not None)
+        if self.table is not None:
+            check_table(self.table, self.encoder, self.privacy.epsilon is not None)
+        if self.basis is not None:
+            self.basis.check(self.table, self.encoder, self.transform, self.projection or self.lift)
 
     def _check_classes(self) -> None:
         _check(
@@ -165,7 +171,9 @@ class Recipe(_Remembered, Shown):
 
     @property
     def dim(self) -> int:
-        """The number of features after projection or lift."""
+        """The number of features after projection, lift or basis."""
+        if self.basis is not None and self.table is not None:
+            return self.encoder.dim + self.basis.width(self.table)
         space = self.projection or self.lift
         kept = self.encoder.dim if self.lift is not None and self.lift.keep else 0
         return self.encoder.dim if space is None else space.dim + kept
@@ -183,7 +191,7 @@ class Recipe(_Remembered, Shown):
         spaces, UTF-8 text and floats written by `float.hex`, so it is the same on every platform.
         """
         if not hasattr(self, "_fingerprint"):
-            text = json.dumps(canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            text = json.dumps(to_canonical(self.to_dict()), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             digest = hashlib.sha256(f"ghofl recipe {SCHEMA}\n{text}".encode()).hexdigest()
             object.__setattr__(self, "_fingerprint", digest)
         return self._fingerprint
@@ -198,7 +206,7 @@ class Recipe(_Remembered, Shown):
         )
         asked = (*noise, *(("secure",) if promise.secure else ()))
         return {
-            "classes": some(self.classes),
+            "classes": abbreviate(self.classes),
             "encoder": f"{self.encoder.name}, {self.encoder.dim:,} numbers{space}",
             "sends": " ".join(self.statistics) + (f" and a sketch of {self.sketch.dim}" if self.sketch else ""),
             "grid": f"{self.grid.bits} bits at scale {self.grid.scale:g}",
@@ -208,7 +216,7 @@ class Recipe(_Remembered, Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """The recipe as plain values, without the fields that are not set."""
-        return {"schema": SCHEMA, **plain(self)}
+        return {"schema": SCHEMA, **to_plain(self)}
 
     def to_toml(self) -> str:
         """The recipe as a TOML text."""
@@ -225,7 +233,7 @@ class Recipe(_Remembered, Shown):
         schema = values.pop("schema", SCHEMA)
         _check(
             type(schema) is int and schema == SCHEMA,
-            f"this recipe has schema {shown(repr(schema))} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
+            f"this recipe has schema {shorten(repr(schema))} and this ghofl reads schema {SCHEMA}; use the ghofl that wrote it.",
         )
         return build(cls, values, where="")
 

@@ -10,7 +10,7 @@ from typing import Any, get_args, get_type_hints
 import numpy as np
 
 from ghofl.errors import RecipeError
-from ghofl.names import shown
+from ghofl.names import shorten
 
 
 def check(claim: bool, otherwise: str) -> None:
@@ -19,20 +19,20 @@ def check(claim: bool, otherwise: str) -> None:
         raise RecipeError(otherwise)
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """A dataclass as plain values, without the fields that are not set."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        pairs = ((f.name, plain(getattr(value, f.name))) for f in dataclasses.fields(value))
+        pairs = ((f.name, to_plain(getattr(value, f.name))) for f in dataclasses.fields(value))
         return {name: v for name, v in pairs if v is not None and v not in ([], "", {})}
-    return [plain(item) for item in value] if isinstance(value, tuple) else value
+    return [to_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def canonical(value: Any) -> Any:
+def to_canonical(value: Any) -> Any:
     """Plain values with floats as hexadecimal texts, the same on every platform."""
     if isinstance(value, dict):
-        return {key: canonical(v) for key, v in value.items()}
+        return {key: to_canonical(v) for key, v in value.items()}
     if isinstance(value, list):
-        return [canonical(v) for v in value]
+        return [to_canonical(v) for v in value]
     return value.hex() if isinstance(value, float) else value
 
 
@@ -78,7 +78,7 @@ def check_keys(values: Iterable[str], known: Collection[str], where: str) -> Non
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {where}{near[0]}?" if near else f"known are {', '.join(known)}."
-            raise RecipeError(f"unknown key {where}{shown(key)}; {hint}")
+            raise RecipeError(f"unknown key {where}{shorten(key)}; {hint}")
 
 
 _EXPECTED = {
@@ -110,7 +110,7 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
 
 def _check_kind(claim: bool, value: Any, key: str, expected: str) -> None:
     if not claim:  # only then is the value written out, which may be a matrix
-        raise RecipeError(f"{key} is {shown(repr(value))}; {expected}.")
+        raise RecipeError(f"{key} is {shorten(repr(value))}; {expected}.")
 
 
 def _without_numpy(value: Any) -> Any:

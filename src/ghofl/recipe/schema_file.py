@@ -7,9 +7,9 @@ import tomli_w
 
 from ghofl import files
 from ghofl.errors import RecipeError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import toml
-from ghofl.recipe.schema import plain
+from ghofl.recipe.schema import to_plain
 from ghofl.recipe.table import Table
 
 
@@ -25,7 +25,7 @@ class Schema:
         """Write the schema as a TOML file for people to read and correct."""
         notes = "".join(f"# left out: {name!r}: {why}\n" for name, why in self.left_out)
         classes = {"classes": list(self.classes)} if self.classes else {}
-        files.write(path, notes + tomli_w.dumps(classes | plain(self.table)))
+        files.write(path, notes + tomli_w.dumps(classes | to_plain(self.table)))
 
     @classmethod
     def load(cls, path: str | Path) -> "Schema":
@@ -35,7 +35,7 @@ class Schema:
             classes = values.pop("classes", [])
             if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
                 raise RecipeError(
-                    f"classes is {shown(classes, 60)}; write a list of names, e.g. classes = ['ill', 'well']."
+                    f"classes is {shorten(classes, 60)}; write a list of names, e.g. classes = ['ill', 'well']."
                 )
             return cls(Table.from_dict(values), tuple(classes))
         except toml.NotTomlError as error:

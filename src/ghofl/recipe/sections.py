@@ -9,7 +9,8 @@ import numpy as np
 
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
-from ghofl.recipe.options import MAX_DIM, GridOptions, LimitOptions, PrivacyOptions, TransformOptions, check_ranges
+from ghofl.recipe.option import check_ranges
+from ghofl.recipe.options import MAX_DIM, GridOptions, LimitOptions, PrivacyOptions, TransformOptions
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.schema import coerce
 from ghofl.shapes import Int

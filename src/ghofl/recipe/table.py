@@ -17,27 +17,33 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ghofl.errors import RecipeError
 from ghofl.names import NAMES_ARE, is_name
-from ghofl.recipe.schema import build, canonical, coerce, plain
+from ghofl.recipe.options import MOST
+from ghofl.recipe.schema import build, coerce, to_canonical, to_plain
 from ghofl.recipe.schema import check as _check
 from ghofl.recipe.sections import MAX_DIM, Encoder
 
 KINDS = ("number", "log", "quantiles", "category", "yes/no")
 MISSING = ("refuse", "neutral", "indicator")
 OUTSIDE = ("clip", "refuse")
-MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "null", "None", "?")  # unless one of them is a level
+MISSING_WORDS = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "None", "?", "-")  # unless one of them is a level
 YES, NO = ("yes", "y", "true", "t", "1"), ("no", "n", "false", "f", "0")
 ENCODER = "table"
+MOST_BREAKS = 64  # of a number: knots cost a feature each
+FINE = 2.0**20  # parts of 1 that knots are rounded to: the last digits of logarithms differ between platforms
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: its name, its kind, and what happens to values that are missing or outside.
 
-    `unit` is for people. Numbers and logarithms have `low` and `high`, quantiles have `breaks`, categories `levels`.
+    `unit` is for people. Numbers and logarithms have `low` and `high`, quantiles have `breaks`, categories `levels`. The
+    `breaks` of a number or logarithm are quantiles between its ends; its own number does not depend on them, but a recipe's
+    [basis] has a kink at some of them and takes ranks by all.
     A `missing` value is refused, or becomes the `neutral` one (by default the middle of the range, no level, or neither
     yes nor no); with ``indicator`` an extra number is 1 where it was missing and 0 in other rows. A value `outside`
     is moved to the nearest end of the range, or counts as none of the levels, or is refused. A category with a `rest` has
@@ -73,7 +79,7 @@ class Column:
         if self.kind in ("number", "log"):
             self._check_range()
         elif self.kind == "quantiles":
-            self._check_breaks()
+            self._check_rising(2)
         elif self.kind == "category":
             self._check_levels()
         _check(
@@ -105,9 +111,22 @@ class Column:
         """The levels of a category, with the one for the rest."""
         return (*self.levels, self.rest) if self.rest and self.rest not in self.levels else self.levels
 
+    @property
+    def knots(self) -> tuple[float, ...]:
+        """The breaks of a number or logarithm between −1 and 1, with both ends; empty where it has none.
+
+        >>> Column("age", "number", low=0, high=100, breaks=(25, 50)).knots
+        (-1.0, -0.5, 0.0, 1.0)
+        """
+        if not self.breaks or self.kind == "quantiles":
+            return ()
+        ends = self.span
+        low, *inner, high = (math.log(v) if self.kind == "log" else v for v in (ends[0], *self.breaks, ends[1]))
+        return (-1.0, *(round((2.0 * (v - low) / (high - low) - 1.0) * FINE) / FINE for v in inner), 1.0)
+
     def _check_only_own(self) -> None:
         """Raise for fields of other kinds, which would silently have no effect."""
-        own = {"number": ("low", "high", "neutral"), "log": ("low", "high", "neutral"),
+        own = {"number": ("low", "high", "breaks", "neutral"), "log": ("low", "high", "breaks", "neutral"),
                "quantiles": ("breaks", "neutral"), "category": ("levels", "rest"), "yes/no": ()}[self.kind]  # fmt: skip
         for field in ("low", "high", "breaks", "levels", "rest", "neutral"):
             _check(
@@ -126,12 +145,27 @@ class Column:
             self.kind != "log" or low > 0,
             f"{self._where} is logarithmic and starts at {low}; write a low above 0, or kind = 'number'.",
         )
+        if self.breaks:
+            self._check_inner_breaks(*self.span)
 
-    def _check_breaks(self) -> None:
-        rising = all(a < b for a, b in zip(self.breaks, self.breaks[1:], strict=False))
+    def _check_inner_breaks(self, low: float, high: float) -> None:
+        self._check_rising(1)
         _check(
-            len(self.breaks) >= 2 and all(map(math.isfinite, self.breaks)) and rising,
-            f"{self._where} has the breaks {list(self.breaks)[:6]}; write two or more numbers, each above the last.",
+            low < self.breaks[0] and self.breaks[-1] < high and len(self.breaks) <= MOST_BREAKS,
+            f"{self._where} has {len(self.breaks)} breaks from {self.breaks[0]} to {self.breaks[-1]}; write at most "
+            f"{MOST_BREAKS}, all between {low} and {high}.",
+        )
+        knots = self.knots if math.isfinite(high - low) else ()
+        _check(
+            bool(knots) and _are_rising(knots),
+            f"{self._where} has breaks that its range from {low} to {high} does not tell apart; leave some out.",
+        )
+
+    def _check_rising(self, least: int) -> None:
+        _check(
+            len(self.breaks) >= least and all(map(math.isfinite, self.breaks)) and _are_rising(self.breaks),
+            f"{self._where} has the breaks {list(self.breaks)[:6]}; write {'two' if least == 2 else 'one'} or more numbers, "
+            "each above the last.",
         )
 
     def _check_levels(self) -> None:
@@ -150,8 +184,9 @@ class Column:
 class Table:
     """The columns of a table, in the order of the embedding, and the column of labels.
 
-    `missing_words` are texts that mean a missing value, in addition to empty cells, NA, NaN, null, None and ?.
-    `from_rows` says that ranges and levels come from somebody's rows, not from a data dictionary; such a table is refused
+    `missing_words` are texts that mean a missing value, in addition to empty cells, NA, n/a, NaN, null, None, ? and -.
+    `site_rows` is roughly how many rows a site has, from which a recipe sees how many features they carry. `from_rows` says
+    that ranges, breaks and levels come from somebody's rows, not from a data dictionary; such a table is refused
     under ε.
 
     Guarantees
@@ -169,6 +204,7 @@ class Table:
     label: str = ""
     missing_words: tuple[str, ...] = ()
     from_rows: bool = False
+    site_rows: int | None = None
 
     def __post_init__(self) -> None:
         coerce(self, "table.")
@@ -179,6 +215,10 @@ class Table:
         _check(
             self.label not in {c.name for c in self.columns},
             f"table.label is {self.label!r}, which is among the columns too; a label must not predict itself.",
+        )
+        _check(
+            self.site_rows is None or 1 <= self.site_rows <= MOST,
+            f"table.site_rows is {self.site_rows}; write the rows that a site has, or leave it out.",
         )
         _check(
             self.dim <= MAX_DIM,
@@ -216,8 +256,8 @@ class Table:
     @property
     def fingerprint(self) -> str:
         """The sha256 of the columns and of the texts that mean missing."""
-        values = {"columns": plain(self)["columns"], "missing_words": list(self.missing_words)}
-        text = json.dumps(canonical(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        values = {"columns": to_plain(self)["columns"], "missing_words": list(self.missing_words)}
+        text = json.dumps(to_canonical(values), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(f"ghofl table 1\n{text}".encode()).hexdigest()
 
     @property
@@ -231,10 +271,12 @@ class Table:
         return build(cls, values, "table.")
 
 
-def check_table(table: Table | None, encoder: Encoder, is_private: bool) -> None:
+def _are_rising(values: tuple[float, ...]) -> bool:
+    return all(a < b for a, b in pairwise(values))
+
+
+def check_table(table: Table, encoder: Encoder, is_private: bool) -> None:
     """Raise `RecipeError` unless a recipe's encoder is its table, and the table may be used under its privacy."""
-    if table is None:
-        return
     if encoder != table.encoder:
         raise RecipeError(
             f"encoder is {encoder.name!r} of {encoder.dim} numbers, fingerprint {encoder.fingerprint[:12]}…, and the "
@@ -242,7 +284,7 @@ def check_table(table: Table | None, encoder: Encoder, is_private: bool) -> None
         )
     if table.from_rows and is_private:
         raise RecipeError(
-            "the table's ranges and levels come from somebody's rows, and a minimum or maximum is somebody's value, "
-            "which epsilon would not cover. Draft the schema from a data dictionary, or compare every range and level "
-            "with what is public and then write from_rows = false."
+            "the table's ranges, breaks and levels come from somebody's rows, and a minimum, maximum or quantile is somebody's "
+            "value, which epsilon would not cover. Draft the schema from a data dictionary, or compare every range, break and "
+            "level with what is public and then write from_rows = false."
         )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import MissingExtraError
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.report.findings import Findings, HeadLine
 
 try:
@@ -151,7 +151,7 @@ def point_labels(heads: Sequence[HeadLine]) -> list[str]:
 
 
 def _name(name: str) -> str:
-    return shown(name, 30)
+    return shorten(name, 30)
 
 
 def _confusion(findings: Findings) -> Drawing | None:

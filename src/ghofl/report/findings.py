@@ -53,7 +53,7 @@ class HeadLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Judgement:
     """One head on labelled rows: counts of (true, predicted), and per bin of confidence its mean, accuracy and rows."""
 
     head: str
@@ -88,7 +88,7 @@ class Findings:
     fingerprint: str
     guarantee: str
     heads: tuple[HeadLine, ...] = ()
-    judged: Judged | None = None
+    judged: Judgement | None = None
     view: View | None = None
     notes: tuple[str, ...] = ()
 
@@ -149,7 +149,7 @@ class Findings:
         return replace(self, heads=(*self.heads, *lines), judged=best, notes=(*self.notes, *notes))
 
 
-def judge(head: str, probabilities: np.ndarray, y: Int64[np.ndarray, " n"]) -> Judged:
+def judge(head: str, probabilities: np.ndarray, y: Int64[np.ndarray, " n"]) -> Judgement:
     """How some probabilities compare with labels."""
     predicted, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
     counts = Confusion.of(y, predicted, probabilities.shape[1]).counts
@@ -158,7 +158,7 @@ def judge(head: str, probabilities: np.ndarray, y: Int64[np.ndarray, " n"]) -> J
     mean = np.bincount(bins, confidence, minlength=BINS) / np.maximum(rows, 1)
     right = np.bincount(bins, predicted == y, minlength=BINS) / np.maximum(rows, 1)
     calibration = tuple((float(mean[b]), float(right[b]), int(rows[b])) for b in range(BINS) if rows[b])
-    return Judged(head, tuple(tuple(int(n) for n in row) for row in counts), calibration)
+    return Judgement(head, tuple(tuple(int(n) for n in row) for row in counts), calibration)
 
 
 def promise_of(total: Total) -> str:

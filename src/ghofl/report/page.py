@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.evaluation.confusion import interval_text
-from ghofl.names import shown
+from ghofl.evaluation.confusion import Confusion, interval_text
+from ghofl.names import shorten
 from ghofl.report.charts import MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings
 
@@ -26,6 +26,7 @@ def page(findings: Findings) -> str:
         _heads(findings),
         _chart("confusion", charts),
         _classes(findings),
+        _thresholds(findings),
         _chart("calibration", charts),
         _chart("view", charts),
         _chart("labels", charts),
@@ -118,6 +119,20 @@ def _classes(findings: Findings) -> str:
     return _table("Classes", columns, rows, note)
 
 
+def _thresholds(findings: Findings) -> str:
+    """Of two classes, what becomes of the rarer one at several thresholds, by the head that is judged class by class."""
+    head = next((h for h in findings.heads if findings.judged is not None and h.name == findings.judged.head), None)
+    if head is None or findings.judged is None or not head.metrics.get("by_threshold"):
+        return ""
+    rarer = findings.classes[Confusion(np.array(findings.judged.counts)).rarest]
+    rows = [
+        (f"{line['probability']:.3g}", *(f"{100 * line[name]:.2f}" for name in ("recall", "precision", "flagged")))
+        for line in head.metrics["by_threshold"]
+    ]
+    note = f"What {head.name} finds where {_text(rarer)} is predicted from this probability on."
+    return _table("Thresholds", ("threshold", "recall, %", "precision, %", "rows flagged, %"), rows, note)
+
+
 def _sites(findings: Findings) -> str:
     rows = [
         (site.name, _count(site.rows), _count(site.bytes), "" if site.clipped is None else f"{100 * site.clipped:.3f}")
@@ -148,7 +163,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], no
 
 
 def _text(text: str, most: int = 200) -> str:
-    return html.escape(shown(text, most), quote=True)
+    return html.escape(shorten(text, most), quote=True)
 
 
 def _short(toml: str, most: int = 20_000) -> str:

@@ -85,7 +85,7 @@ class Plan:
             f"{self.dropped} dropped and {self.corrupted} corrupted of {n} clients leave fewer than two to hide "
             "among; assume less, or invite more clients.",
         )
-        ring = Ring.holding(n, self.bound)
+        ring = Ring.for_sum(n, self.bound)
         _check(self.bits == ring.bits, f"the plan has {self.bits} bits, and {n} × {self.bound} needs {ring.bits}.")
 
     @property
@@ -187,7 +187,7 @@ def _complete(clients: int, bound: int, dropped: int, corrupted: int) -> Plan:
         f"of {clients} clients {corrupted} may be corrupted, which needs a threshold of {threshold}; assume a "
         "smaller share of corrupted clients, or invite more.",
     )
-    bits = Ring.holding(clients, bound).bits
+    bits = Ring.for_sum(clients, bound).bits
     return Plan(clients, clients - 1, threshold, 0, bits, bound, dropped, corrupted)
 
 

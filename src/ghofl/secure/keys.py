@@ -125,7 +125,9 @@ def pair_key(private: X25519PrivateKey, public: bytes, purpose: bytes) -> bytes:
     try:
         shared = private.exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:  # a point of low order: the result would be known to everyone
-        raise RefusedError("a public key of low order came; no secret can be agreed on with it.") from None
+        raise RefusedError(
+            f"a public key of low order came, {public.hex()[:16]}…; no secret can be agreed on with it."
+        ) from None
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=purpose).derive(shared)
 
 

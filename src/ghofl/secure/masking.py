@@ -51,12 +51,12 @@ class Ring:
     Guarantees
     ----------
     ``ring.unmask(ring.unpack(ring.mask(x, bound), len(x))) == x`` in exactly bits/8 bytes per entry, and the same with
-    masks added and taken away in between. A ring from `Ring.holding` can hold every sum: overflow is not possible,
+    masks added and taken away in between. A ring from `Ring.for_sum` can hold every sum: overflow is not possible,
     because `mask` refuses entries beyond the bound.
 
     Examples
     --------
-    >>> ring = Ring.holding(clients=1000, bound=10**8)
+    >>> ring = Ring.for_sum(clients=1000, bound=10**8)
     >>> ring
     Ring(bits=40)
     >>> seed, x = bytes(range(32)), np.array([-5, 7])
@@ -74,7 +74,7 @@ class Ring:
             raise RingError(f"a ring of {self.bits} bits was asked for; rings have one of {RING_BITS}.")
 
     @classmethod
-    def holding(cls, clients: int, bound: int) -> "Ring":
+    def for_sum(cls, clients: int, bound: int) -> "Ring":
         """The smallest ring in which the sum of `clients` entries within ±bound is its own signed value."""
         if clients < 1 or bound < 0:
             raise RingError(f"{clients} clients with entries within ±{bound} make no sum; give at least 1 and ±0.")

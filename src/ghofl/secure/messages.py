@@ -100,7 +100,7 @@ class MaskedVector:
 def masked_bytes(entries: int, clients: int, bound: int) -> int:
     """How many bytes a client sends as its masked vector, in a round of so many clients with entries within ±bound."""
     empty = to_bytes(MaskedVector(commitment(b"", b""), 0, memoryview(b"")))
-    return len(empty) + entries * Ring.holding(clients, bound).width
+    return len(empty) + entries * Ring.for_sum(clients, bound).width
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from ghofl.errors import SiteError
-from ghofl.names import shown
+from ghofl.names import shorten
 
 
 def statement(fingerprint: str, round_id: str, name: str, identity: bytes, known: str = "") -> bytes:
@@ -60,7 +60,7 @@ def load_public_key(content: bytes, where: str) -> EllipticCurvePublicKey:
         key = load_pem_public_key(content) if is_pem else load_ssh_public_key(content.strip())
     except (ValueError, NotImplementedError, UnsupportedAlgorithm) as error:  # compressed points are not implemented
         raise SiteError(
-            f"{where}: not a public key ({shown(error)}); write the line of the node's .pub file."
+            f"{where}: not a public key ({shorten(error)}); write the line of the node's .pub file."
         ) from None
     if not isinstance(key, EllipticCurvePublicKey):
         raise SiteError(f"{where}: not an elliptic-curve key; make nodes' keys with ssh-keygen -t ecdsa -b 384.")

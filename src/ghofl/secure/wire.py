@@ -68,7 +68,7 @@ def from_bytes(kind: type[T], data: bytes, limit: int) -> T:
         value = _read_fields(kind, reader)
     except SecureError as error:
         raise error if isinstance(error, WireError) else WireError(f"a {kind.__name__} came with {error}") from None
-    reader.done()
+    reader.check_done()
     return value
 
 
@@ -133,7 +133,7 @@ class _Reader:
             raise WireError(f"a {self._name} holds entries of {width} bytes; entries have 4 or 8.")
         return np.frombuffer(self.take(width * self.uint()), dtype=_ARRAY_TYPES[width])
 
-    def done(self) -> None:
+    def check_done(self) -> None:
         if self._at != len(self._data):
             raise WireError(f"a {self._name} is followed by {len(self._data) - self._at} bytes that do not belong.")
 

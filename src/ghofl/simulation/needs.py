@@ -23,7 +23,7 @@ def need_of(spec: HeadSpec, recipe: Recipe) -> tuple[str, ...]:
     return next(need for need in spec.needs if all(layout.has(s) for s in need))
 
 
-def needing(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
+def with_statistics(recipe: Recipe, need: tuple[str, ...]) -> Recipe:
     """The recipe that asks for these statistics only."""
     statistics = statistics_to_store(tuple(s for s in need if s != "Z"))
     return replace(recipe, statistics=statistics, sketch=recipe.sketch if "Z" in need else None)
@@ -37,7 +37,7 @@ def total_for(total: Total, spec: HeadSpec) -> Total:
     """
     if spec.name == BEST or not _is_exact(total):
         return total
-    own = needing(total.recipe, need_of(spec, total.recipe))
+    own = with_statistics(total.recipe, need_of(spec, total.recipe))
     if own == total.recipe:
         return total
     sketch = None if own.sketch is None else Features.of(own).sketch

@@ -12,15 +12,15 @@ from typing import Any
 from ghofl import files
 from ghofl.errors import DatasetError, MissingExtraError
 from ghofl.recipe import OPTIONS
-from ghofl.samples.tables import parquet_columns
+from ghofl.rows.tables import read_table
 
 Row = dict[str, Any]
 # The columns of a run: how its rows were split, the options of its recipe that are one value, and its heads.
 RECIPE_SETTINGS = tuple(name for name in OPTIONS if name not in ("anchor", "seed"))
 SETTINGS = ("data", "clients", "alpha", "classes_per_client", "seed", "preset", *RECIPE_SETTINGS, "head")
 MEASURES = (
-    "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "auc", "payload_bytes", "fit_seconds",
-    "ms_per_sample",
+    "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision", "auc", "payload_bytes",
+    "fit_seconds", "ms_per_sample",
 )  # fmt: skip
 FORMATS = (".csv", ".parquet", ".json")
 _TEXTS = {
@@ -121,7 +121,7 @@ class Runs:
         axes.set_ylabel(f"{y.replace('_', ' ')}, mean over seeds and range")
         axes.grid(alpha=0.3)
         axes.legend(fontsize=6)
-        with files.replacing(path) as file:
+        with files.open_to_replace(path) as file:
             figure.savefig(file, format=path.suffix.lstrip(".") or "png")
 
     def _most_varied(self) -> str:
@@ -173,7 +173,7 @@ def _value(key: str | None, text: Any) -> Any:
     if key is None or not isinstance(text, str):
         raise DatasetError(f"a row has more or fewer columns than the first line: {text!r}")
     if key in _TEXTS or text == "":
-        return files.as_written(text) if key in _TEXTS else None
+        return files.unescape_formula(text) if key in _TEXTS else None
     if text in ("True", "False"):
         return text == "True"
     return int(text) if text.lstrip("-").isdigit() else float(text)
@@ -193,7 +193,7 @@ def _to_parquet(rows: Sequence[Row]) -> bytes:
 
 
 def _from_parquet(path: Path) -> list[Row]:
-    columns = parquet_columns(path, DatasetError)
+    columns = read_table(path)
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 

@@ -26,10 +26,10 @@ from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
 from ghofl.recipe import Encoder, Recipe, RecipeOptions, Table
 from ghofl.recipe.option import takes
-from ghofl.samples import classes_of, load_rows
+from ghofl.rows import classes_of, load_rows
 from ghofl.shapes import Int64, Num
 from ghofl.simulation.cohort import Cohort, SecureRound
-from ghofl.simulation.needs import need_of, needing, notes_on, total_for
+from ghofl.simulation.needs import need_of, notes_on, total_for, with_statistics
 from ghofl.simulation.partition import Parts, count_empty
 from ghofl.statistics import statistics_to_store
 from ghofl.wire.envelope import encode
@@ -182,7 +182,7 @@ class _Sites:
         self._data, self._parts, self._recipe, self._report = data, parts, recipe, report
         self._features = Features.of(recipe)
         self._sizes: dict[tuple[str, ...], list[int]] = {need: [] for need in needs}
-        self._alone = {need: needing(recipe, need) for need in self._sizes}
+        self._alone = {need: with_statistics(recipe, need) for need in self._sizes}
         self.clipping = Clipping()
 
     def total(self, stream: NoiseStream | None) -> Total:

@@ -10,10 +10,10 @@ import numpy as np
 from ghofl.custody.policy import Policy
 from ghofl.errors import SiteError
 from ghofl.features import Features
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.outbox import Counted, Embedded, Outgoing, count
 from ghofl.recipe import Recipe
-from ghofl.samples import load_rows
+from ghofl.rows import load_rows
 from ghofl.simulation import partition
 
 RUN_KEYS = ("simulated-embeddings", "simulated-alpha", "simulated-seed")  # of a run's configuration
@@ -35,11 +35,12 @@ class SimulatedSite:
         """The site with a node's partition number, with its part of the run's rows."""
         unknown = sorted(key for key in run if key.startswith("simulated-") and key not in RUN_KEYS)
         if unknown:
-            raise SiteError(f"unknown run-config key {shown(unknown[0], 40)}; known are {', '.join(RUN_KEYS)}.")
+            raise SiteError(f"unknown run-config key {shorten(unknown[0], 40)}; known are {', '.join(RUN_KEYS)}.")
         path = run.get("simulated-embeddings", "")
         if not isinstance(path, str) or not path or "\0" in path:
             raise SiteError(
-                "a simulation needs rows: flwr run … --run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
+                f"simulated-embeddings is {shorten(repr(path))}, and a simulation needs rows: flwr run … "
+                "--run-config 'simulated-embeddings=\"/data/rows.npz\"', with "
                 "x_train and y_train."
             )
         number, clients = node.get("partition-id"), node.get("num-partitions")

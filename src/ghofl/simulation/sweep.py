@@ -77,6 +77,8 @@ class Experiment:
     def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
         """The recipe of one run, and the options that it follows."""
         options = self.cohort.fill_in(replace(setting.options, seed=setting.seed), setting.clients)
+        if table is not None:
+            table = replace(table, site_rows=max(1, len(data.y_train) // setting.clients))
         return assembly_for(data, self.specs(options).values(), options, self.public, table), options
 
     def run(
@@ -224,7 +226,16 @@ class _Memory:
         facts |= {"test_rows": len(data.y_test), "dim": data.x_train.shape[1], "classes": len(data.classes)}
         date = datetime.now(UTC).isoformat(timespec="seconds")
         return [
-            {"run": run, **own, **facts, "date": date, "head": head, "auc": None, **_columns(measures)}
+            {
+                "run": run,
+                **own,
+                **facts,
+                "date": date,
+                "head": head,
+                "average_precision": None,
+                "auc": None,
+                **_columns(measures),
+            }
             for head, measures in result.to_dict()["heads"].items()
         ]
 
@@ -260,9 +271,9 @@ def value_in(recipe: Recipe, option: Option, options: RecipeOptions) -> Any:
 
 
 def _columns(measures: Row) -> Row:
-    """One number per column: an interval becomes its two ends, such as accuracy_low and accuracy_high."""
+    """One number per column: an interval becomes its two ends, such as accuracy_low and accuracy_high; no thresholds."""
     ends = {key.removesuffix("_interval"): value for key, value in measures.items() if key.endswith("_interval")}
-    plain = {key: value for key, value in measures.items() if not key.endswith("_interval")}
+    plain = {key: value for key, value in measures.items() if not isinstance(value, list)}
     return plain | {
         f"{key}_{end}": v for key, both in ends.items() for end, v in zip(("low", "high"), both, strict=True)
     }

@@ -5,9 +5,9 @@ from functools import cache, lru_cache
 
 import numpy as np
 
+from ghofl.compute.arrays import evict
+from ghofl.compute.threads import parallel_for
 from ghofl.shapes import Bool, Float, Int, Int64, Integer, Num
-from ghofl.statistics.arrays import forget
-from ghofl.workers import each
 
 EXACT_IN_FLOAT32 = 2**24
 EXACT_IN_FLOAT64 = 2**53
@@ -19,7 +19,7 @@ LONGEST = 2048  # rows of a product, where a quarter of the columns is not more
 KINDS = (np.float32, np.float64, np.int64)
 
 
-def triangle(dim: int) -> int:
+def triangle_size(dim: int) -> int:
     """The number of entries of the upper triangle of a dim × dim matrix."""
     return dim * (dim + 1) // 2
 
@@ -33,7 +33,7 @@ def diagonal(dim: int) -> Int64[np.ndarray, " dim"]:
     return places
 
 
-def unpacked(
+def unpack_triangle(
     packed: Num[np.ndarray, "*many triangle"], dim: int, dtype: np.dtype | None = None
 ) -> Num[np.ndarray, "*many dim dim"]:
     """The full symmetric matrix of a packed upper triangle, or of many, in numbers of their own type or another."""
@@ -54,7 +54,7 @@ def _fill_upper(rows: np.ndarray, packed: np.ndarray) -> None:
     start = 0
     for top in range(0, len(rows), PANEL):
         some = rows[top : top + PANEL, top:]
-        count = some.size - triangle(len(some) - 1)
+        count = some.size - triangle_size(len(some) - 1)
         some[_upper(*some.shape)] = packed[start : start + count]
         start += count
 
@@ -88,10 +88,10 @@ def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "
     >>> times(np.array([1, 2, 3]), np.array([[1.0], [10.0]]))
     array([[21.], [32.]])
     """
-    return unpacked(packed, len(columns), columns.dtype) @ columns
+    return unpack_triangle(packed, len(columns), columns.dtype) @ columns
 
 
-def packed(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:
+def pack_triangle(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:
     """The upper triangle of a symmetric matrix, row by row."""
     return full[np.triu_indices(len(full))]
 
@@ -115,7 +115,7 @@ def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, "
             out = packed[starts[left] : starts[left] + len(entries)]
             np.add(out, entries, out=out, casting="unsafe", dtype=np.int64)
 
-        each(add, range(0, dim, panel))
+        parallel_for(add, range(0, dim, panel))
 
 
 def _exact_blocks(rows: np.ndarray) -> Iterator[tuple[np.ndarray, type]]:
@@ -150,7 +150,7 @@ def apply(x: Num[np.ndarray, "n dim"], sketch: Int[np.ndarray, "dim sketch"]) ->
     return x[:, : sketch.shape[1]] if is_leading(sketch) else x @ sketch
 
 
-def sketched(
+def sketch_triangle(
     by_class: Int64[np.ndarray, "classes triangle"], dim: int, sketch: Int[np.ndarray, "dim sketch"] | None
 ) -> Int64[np.ndarray, "classes sketched"]:
     """Rᵀ M R for the packed symmetric matrix M of each class, packed again and exact."""
@@ -158,7 +158,7 @@ def sketched(
     if is_leading(sketch):
         starts = diagonal(dim)[: sketch.shape[1]].tolist()
         return by_class[:, np.concatenate([np.arange(at, at + len(starts) - i) for i, at in enumerate(starts)])]
-    out = np.zeros((len(by_class), triangle(sketch.shape[1])), dtype=np.int64)
+    out = np.zeros((len(by_class), triangle_size(sketch.shape[1])), dtype=np.int64)
     columns, longest = sketch.astype(np.float64), float(np.abs(sketch).max(initial=0)) ** 2
 
     def work(c: int) -> None:
@@ -168,13 +168,13 @@ def sketched(
             return
         if reach < EXACT_IN_FLOAT64:
             half = columns.T @ _half_times(entries, columns)
-            out[c] = packed((half + half.T).astype(np.int64))
+            out[c] = pack_triangle((half + half.T).astype(np.int64))
         else:
             r = sketch.astype(np.int64)
-            out[c] = packed(r.T @ unpacked(entries, dim) @ r)
-        forget(entries)
+            out[c] = pack_triangle(r.T @ unpack_triangle(entries, dim) @ r)
+        evict(entries)
 
-    each(work, range(len(by_class)))
+    parallel_for(work, range(len(by_class)))
     return out
 
 

@@ -68,7 +68,7 @@ def batches(paths: Sequence[Path], recipe: Recipe) -> Iterator[Sequence[Path]]:
         yield paths[start : start + step]
 
 
-def shaped(entries: Int64[np.ndarray, "*messages entries"], layout: Layout) -> dict[str, np.ndarray]:
+def split_blocks(entries: Int64[np.ndarray, "*messages entries"], layout: Layout) -> dict[str, np.ndarray]:
     """The blocks in rows of entries, or in one row, in their shapes."""
     blocks = _flat(entries, layout)
     return {name: blocks[name].reshape(*entries.shape[:-1], *shape) for name, shape in layout.shapes.items()}
@@ -91,14 +91,15 @@ def _read(entries: np.ndarray, paths: Sequence[Path], recipe: Recipe) -> list[Ma
         with message_bytes(path, recipe) as data:
             opened.append(open_message(bytes(data), recipe))
     decode_into(blocks, opened, layout)
-    restored = restore(Moments(layout, blocks), shifts)
-    for name in shifts:
-        blocks[name][:] = restored.blocks[name]
+    if shifts:
+        restored = restore(Moments(layout, blocks), shifts)
+        for name in shifts:
+            blocks[name][:] = restored.blocks[name]
     return [one.header for one in opened]
 
 
 def _check(entries: np.ndarray, recipe: Recipe) -> None:
-    check_many(Layout.of(recipe), shaped(entries, Layout.of(recipe)), recipe)
+    check_many(Layout.of(recipe), split_blocks(entries, Layout.of(recipe)), recipe)
 
 
 def _entry(header: Mapping[str, Any], row: np.ndarray, recipe: Recipe) -> Entry:

@@ -7,9 +7,10 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import MessageError, MissingExtraError
 from ghofl.files import FileBytes
-from ghofl.statistics import arrays
+from ghofl.names import shorten
 from ghofl.wire import packing
 
 # The number types of safetensors, in the order in which it writes their tensors.
@@ -88,10 +89,12 @@ def load_arrays(data: FileBytes, max_header: int) -> dict[str, np.ndarray]:
 def check_coverage(tensors: Mapping[str, Any], size: int) -> None:
     """Raise unless the tensors follow each other without gaps to the end of the file."""
     spans = []
-    for info in tensors.values():
+    for name, info in tensors.items():
         span = info.get("data_offsets") if isinstance(info, dict) else None
         if not isinstance(span, list) or len(span) != 2 or any(type(v) is not int for v in span):
-            raise MessageError("a tensor has a damaged entry in the header; the file is damaged or not a ghofl file.")
+            raise MessageError(
+                f"the tensor {shorten(name, 40)!r} has a damaged entry in the header; the file is damaged or not a ghofl file."
+            )
         spans.append(tuple(span))
     end = 0
     for low, high in sorted(spans):
@@ -150,10 +153,14 @@ def decompress(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
                 f"the message unpacks to {size:,} bytes, and this recipe allows {limit:,}; it is not of this recipe."
             )
         if size < 0:
-            raise MessageError("the zstd frame does not say its size; write messages with 'ghofl moments'.")
+            raise MessageError(
+                f"the zstd frame of {len(data):,} bytes does not say its size; write messages with 'ghofl moments'."
+            )
         return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
     except zstandard.ZstdError:
-        raise MessageError("the zstd frame is damaged or truncated; ask the site to send the message again.") from None
+        raise MessageError(
+            f"the zstd frame is damaged or truncated ({len(data):,} bytes); ask the site to send the message again."
+        ) from None
 
 
 def _library() -> Any:

@@ -21,13 +21,13 @@ import numpy as np
 from safetensors.numpy import save as save_safetensors
 
 from ghofl import files
+from ghofl.compute import arrays
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import shown
+from ghofl.names import shorten
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
-from ghofl.statistics import arrays
 from ghofl.wire import container, packing
 
 SCHEMA = 1
@@ -98,17 +98,17 @@ def _damaged(header: Mapping[str, Any]) -> str:
 
 def write(path: str | Path, moments: Moments, header: Mapping[str, Any], mode: int = 0o666) -> None:
     """Write what `encode` gives, byte by byte the same, without ever holding all of it."""
-    tensors: dict[str, Streamed] = {}
+    tensors: dict[str, StreamedTensor] = {}
     for name, block in moments.blocks.items():
         flat = block.reshape(-1)
         codes = packing.codes_of(flat)
-        tensors[f"{name}.codes"] = Streamed("U8", (len(codes),), [codes])
+        tensors[f"{name}.codes"] = StreamedTensor("U8", (len(codes),), [codes])
         data = packing.packed_slabs(flat, codes)
-        tensors[f"{name}.data"] = Streamed("U8", (packing.data_bytes(codes, len(flat)),), data)
+        tensors[f"{name}.data"] = StreamedTensor("U8", (packing.data_bytes(codes, len(flat)),), data)
     write_sealed(path, tensors, _full_header(moments, header), mode)
 
 
-class Streamed(NamedTuple):
+class StreamedTensor(NamedTuple):
     """A tensor to write to a file: its type as safetensors names it, its shape, and its content in pieces."""
 
     kind: str
@@ -116,7 +116,7 @@ class Streamed(NamedTuple):
     content: Iterable[np.ndarray]
 
     @classmethod
-    def of(cls, array: np.ndarray) -> "Streamed":
+    def of(cls, array: np.ndarray) -> "StreamedTensor":
         """An array, a piece at a time where it is larger than memory."""
         kind = next(kind for kind, dtype in container.KINDS.items() if dtype == array.dtype)
         return cls(kind, array.shape, _little(array))
@@ -128,13 +128,13 @@ def _little(array: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def write_sealed(
-    path: str | Path, tensors: Mapping[str, Streamed], header: Mapping[str, Any], mode: int = 0o666
+    path: str | Path, tensors: Mapping[str, StreamedTensor], header: Mapping[str, Any], mode: int = 0o666
 ) -> None:
     """Write what `seal` gives, byte by byte the same, without ever holding all of it."""
     order = [*container.KINDS]
     listed = dict(sorted(tensors.items(), key=lambda item: (order.index(item[1].kind), item[0])))
     full, digest = {"schema": SCHEMA, **header}, hashlib.sha256()
-    with files.replacing(path, mode) as file:
+    with files.open_to_replace(path, mode) as file:
         _write_hashed(file, digest, _file_header({**full, "sha256": NO_DIGEST}, listed))
         for each in listed.values():
             for piece in each.content:
@@ -160,7 +160,7 @@ def _digest_position(data: bytes | FileBytes, digest: str) -> int:
     return header.find(pattern) + len(key) if header.count(pattern) == 1 else -1
 
 
-def _file_header(full: Mapping[str, Any], listed: Mapping[str, Streamed]) -> bytes:
+def _file_header(full: Mapping[str, Any], listed: Mapping[str, StreamedTensor]) -> bytes:
     """The first bytes of a safetensors file of tensors in this order, as `safetensors` writes them."""
     tensors, end = {}, 0
     for name, (kind, shape, _) in listed.items():
@@ -194,7 +194,7 @@ def open_envelope(
     tensors, metadata, start = container.read_header(data, kind, max_header)
     header = _ghofl_header(metadata, kind)
     if set(header) - optional != fields:
-        came = shown(sorted(header)[:20], 400)
+        came = shorten(sorted(header)[:20], 400)
         raise MessageError(f"the {kind}'s header has the fields {came}; expected {sorted(fields)}.")
     container.check_coverage(tensors, len(data) - start)
     return Envelope(header, {name: container.tensor(name, info, data, start) for name, info in tensors.items()}, data)
@@ -252,14 +252,14 @@ def decode_into(
 def _check_count(opened: Envelope, rows: int) -> None:
     said = opened.header.get("rows")
     if rows != said:
-        raise MessageError(f"the header counts {shown(said, 40)} rows and the moments {rows}.")
+        raise MessageError(f"the header counts {shorten(said, 40)} rows and the moments {rows}.")
 
 
 def check_body(opened: Envelope, layout: Layout) -> None:
     """Raise unless the tensors are those of the layout, and the bytes the ones that the header was written for."""
     expected = {f"{name}.{part}" for name in layout.shapes for part in ("codes", "data")}
     if set(opened.body) != expected:
-        came = shown(sorted(opened.body)[:12], 400)
+        came = shorten(sorted(opened.body)[:12], 400)
         raise MessageError(f"tensors {came} came; layout {layout} has {sorted(expected)}.")
     check_seal(opened.header, opened.data)
 
@@ -269,7 +269,7 @@ def check_fingerprint(header: Mapping[str, Any], recipe: Recipe) -> None:
     here, there = recipe.fingerprint, header.get("recipe")
     if here != there:
         raise MessageError(
-            f"the message was made with recipe {shown(there, 12)} and this is {here[:12]}…; "
+            f"the message was made with recipe {shorten(there, 12)} and this is {here[:12]}…; "
             "all sites use one recipe file, so give this site that file and let it send again."
         )
 
@@ -291,17 +291,17 @@ def _check_layout(came: Any, layout: Layout) -> None:
         return
     if isinstance(came, dict) and came.get("matrices") != expected["matrices"]:
         raise MessageError(
-            f"the message claims matrices in the form {shown(came.get('matrices'), 40)!r}; second moments are symmetric and "
+            f"the message claims matrices in the form {shorten(came.get('matrices'), 40)!r}; second moments are symmetric and "
             "travel as their 'upper triangle'."
         )
-    raise MessageError(f"the message has layout {shown(came, 200)} and the recipe has {expected}.")
+    raise MessageError(f"the message has layout {shorten(came, 200)} and the recipe has {expected}.")
 
 
 def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     header = container.read_json(metadata["ghofl"], "ghofl's metadata")
     schema = header.get("schema")
     if type(schema) is not int or schema < 1:
-        raise MessageError(f"schema {shown(schema, 40)!r} is not a version of this format.")
+        raise MessageError(f"schema {shorten(schema, 40)!r} is not a version of this format.")
     if schema > SCHEMA:
         raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
     if header.get("kind") != kind:

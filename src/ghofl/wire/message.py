@@ -24,8 +24,8 @@ from ghofl.errors import MessageError
 from ghofl.features import Clipping, radius_of
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.names import WHY_NO_SITE_NAME, is_hex, is_site_name, shown
-from ghofl.notebook import Shown, bars
+from ghofl.names import WHY_NO_SITE_NAME, is_hex, is_site_name, shorten
+from ghofl.notebook import Printable, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import Envelope, check_fingerprint, decode, encode, open_envelope, size_limit, write
@@ -38,7 +38,7 @@ AT_ONCE = 2**20  # bytes of a message that is read in one go
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Message(Shown):
+class Message(Printable):
     """The moments of one site under one recipe, with an id that is counted once.
 
     Guarantees
@@ -173,7 +173,8 @@ def check_not_secure(recipe: Recipe) -> None:
     """Raise when a recipe lets nobody see the message of a single site."""
     if recipe.privacy.secure:
         raise MessageError(
-            "the recipe asks for secure aggregation, and a message would show the server this site's moments; "
+            f"the recipe {recipe.fingerprint[:12]}… asks for secure aggregation, and a message would show the "
+            "server this site's moments; "
             "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
         )
 
@@ -191,12 +192,12 @@ def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
     """Raise unless a message's header names this recipe, and has an id, a site and a share that can be such."""
     check_fingerprint(header, recipe)
     if not is_hex(header.get("id"), ID_DIGITS):
-        raise MessageError(f"the message id {shown(header.get('id'), 40)!r} is not 32 hexadecimal digits.")
+        raise MessageError(f"the message id {shorten(header.get('id'), 40)!r} is not 32 hexadecimal digits.")
     if not is_site_name(header.get("site")):
-        raise MessageError(f"the site name {shown(header.get('site'), 64)!r} is not allowed: {WHY_NO_SITE_NAME}")
+        raise MessageError(f"the site name {shorten(header.get('site'), 64)!r} is not allowed: {WHY_NO_SITE_NAME}")
     if not is_share(header["clipped"]):
         raise MessageError(
-            f"the share of clipped entries is {shown(header['clipped'], 20)}; it is from 0 to 1, or null."
+            f"the share of clipped entries is {shorten(header['clipped'], 20)}; it is from 0 to 1, or null."
         )
 
 

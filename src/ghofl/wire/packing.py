@@ -17,9 +17,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import MessageError
 from ghofl.shapes import Int, Int64, UInt8
-from ghofl.statistics import arrays
 
 CHUNK = 256
 SLAB = 4096
@@ -95,7 +95,7 @@ def unpack(codes: UInt8[np.ndarray, " chunks"], data: Sliced, count: int) -> Int
     values, position = arrays.zeros((count,)), 0
     for low, high in _spans(count):
         position = _fill(values[low:high], codes[low // CHUNK :], data, position)
-        arrays.forget(values[low:high])
+        arrays.evict(values[low:high])
     return values
 
 
@@ -175,7 +175,7 @@ def _slabs(values: Int64[np.ndarray, " n"]) -> Iterator[Int64[np.ndarray, "chunk
     """Views of whole chunks, a slab at a time, then of the rest."""
     for low, high in _spans(len(values)):
         yield _in_chunks(values[low:high])
-        arrays.forget(values[low:high])
+        arrays.evict(values[low:high])
 
 
 def _codes(slab: Int64[np.ndarray, "chunks entries"]) -> UInt8[np.ndarray, " chunks"]:
@@ -204,7 +204,8 @@ def _check(codes: np.ndarray, data: Sliced, count: int) -> None:
         raise MessageError(f"{len(codes)} code bytes came for {count} entries; {chunks_of(count)} were expected.")
     if not _CODES.issuperset(codes.tobytes()):
         raise MessageError(
-            "a code byte is outside 0–8 and 17–24; the message is damaged, ask the site to send it again."
+            f"a code byte is outside 0–8 and 17–24 ({max(set(codes.tobytes()) - _CODES)}); the message is "
+            "damaged, ask the site to send it again."
         )
     expected = data_bytes(codes, count)
     if len(data) != expected:

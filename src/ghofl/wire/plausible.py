@@ -12,15 +12,16 @@ from math import prod, sqrt
 import numpy as np
 import scipy
 
+from ghofl.compute import arrays
+from ghofl.compute.threads import parallel_for
 from ghofl.errors import MessageError
 from ghofl.features import Features, radius_of
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
-from ghofl.statistics import INT64_MAX, STATISTICS, Statistic, arrays
-from ghofl.statistics.triangles import SMALL, apply, diagonal, unpacked
-from ghofl.workers import each
+from ghofl.statistics import INT64_MAX, STATISTICS, Statistic
+from ghofl.statistics.triangles import SMALL, apply, diagonal, unpack_triangle
 
 AT_ONCE = 2**16  # entries that are compared at a time
 WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
@@ -89,7 +90,8 @@ def _check_plausible(
     if whole and (plan is None or (plan.mechanism == "central" and not is_released)):
         blocks = whole
         _check_squares(layout, blocks, allowed)
-        _check_lengths(layout, blocks, None if recipe is None else radius_of(recipe), allowed)
+        if recipe is not None and recipe.privacy.radius is not None:
+            _check_lengths(layout, blocks, radius_of(recipe), allowed)
 
 
 def _uncut(blocks: Blocks, recipe: Recipe) -> Blocks:
@@ -151,19 +153,19 @@ def _check_scatters(
     def check(start: int) -> None:
         some = slice(start, start + step)
         own = packed[where[some]] if step > 1 else packed[where[start]][None]
-        if not _is_scatter(unpacked(own.astype(float), dim), sums[some], counts[some], allowed):
+        if not _is_scatter(unpack_triangle(own.astype(float), dim), sums[some], counts[some], allowed):
             raise MessageError(
                 f"no rows have the second moments in {name} beside these sums: they are not a scatter of anything. The "
                 "site must send what its own rows give."
             )
-        arrays.forget(own)
+        arrays.evict(own)
 
     starts = range(0, len(where), step)
     if dim < WIDE:
         for start in starts:
             check(start)
     else:
-        each(check, starts)
+        parallel_for(check, starts)
 
 
 def _is_scatter(second: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowed: int) -> bool:
@@ -276,4 +278,4 @@ def _by_class(block: np.ndarray, limit: np.ndarray) -> Iterator[tuple[np.ndarray
         return
     for part, most in zip(rows, limits, strict=True):
         yield part, most
-        arrays.forget(part)
+        arrays.evict(part)

@@ -45,7 +45,7 @@ class Releases:
         if exact is None:
             self._write([*self._lines(), self._line(released, guarantee, "")], released.recipe)
         else:
-            with files.alone(folder := copies_folder(), WAIT):
+            with files.lock(folder := copies_folder(), WAIT):
                 self._count_with_copies(released, guarantee, exact, folder)
         return replace(released, guarantee=self.compose(guarantee.assumptions))
 

@@ -1,19 +1,21 @@
-"""Who is inside a total, and what else its header says: the recipe it brings, noise, small classes."""
+"""Who is inside a total, what else its header says (recipe, noise, small classes), and what a recipe demands of it."""
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ghofl.errors import MessageError, PrivacyError, RecipeError, RosterError
-from ghofl.moments import Moments
-from ghofl.names import is_hex, is_site_name, shown
+from ghofl.errors import MessageError, MomentsOverflowError, PrivacyError, RecipeError, RosterError
+from ghofl.moments import INT64_MAX, Layout, Moments
+from ghofl.names import is_hex, is_site_name, shorten
 from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.message import ID_DIGITS, Message, is_share
 
 WHY_LENGTH = 1000  # characters of a reason to leave a message out
 MAX_RELEASES = 10_000  # of one total, or in one run's folder
+SMALL = 2**30  # bytes of moments to which a file of any size may unpack
+EXPANSION = 256  # and how many times its own size a larger one
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Entry:
 class Sites:
     """Who is in a total that grows: each message and each site once."""
 
-    def __init__(self, roster: Iterable[Entry] = (), quarantined: tuple["Aside", ...] = ()) -> None:
+    def __init__(self, roster: Iterable[Entry] = (), quarantined: tuple["Quarantined", ...] = ()) -> None:
         self._roster: dict[str, Entry] = {}
         self._quarantined, self._is_closed = quarantined, False
         self._names: set[str] = set()
@@ -85,7 +87,7 @@ class Sites:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class Quarantined:
     """A message that came and was left out of a total, and why."""
 
     id: str
@@ -98,11 +100,11 @@ class Aside:
         return self.site or self.id[:8]
 
 
-def quarantined_in(header: Mapping[str, Any]) -> tuple[Aside, ...]:
+def quarantined_in(header: Mapping[str, Any]) -> tuple[Quarantined, ...]:
     lines = header.get("quarantined", [])
     if not isinstance(lines, list) or not all(_is_aside(line) for line in lines):
         raise MessageError("what the total says about quarantined sites is damaged; make it again from its messages.")
-    return tuple(Aside(line[0], line[1], shown(line[2], WHY_LENGTH)) for line in lines)
+    return tuple(Quarantined(line[0], line[1], shorten(line[2], WHY_LENGTH)) for line in lines)
 
 
 def _is_aside(line: Any) -> bool:
@@ -116,7 +118,7 @@ def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict
     return {
         "roster": roster_in(header, moments),
         "guarantee": guarantee_in(header, recipe),
-        "small_classes": small_in(header, len(recipe.classes)),
+        "small_classes": small_classes_in(header, len(recipe.classes)),
         "quarantined": quarantined_in(header),
     }
 
@@ -129,7 +131,10 @@ def roster_in(header: Mapping[str, Any], moments: Moments) -> tuple[Entry, ...]:
     known = [e.rows for e in roster if e.rows is not None]
     is_short = len(known) == len(roster) and sum(known) != moments.rows
     if len({e.id for e in roster}) != len(roster) or is_short:
-        raise MessageError("the total's roster does not account for its rows; make the total again from its messages.")
+        raise MessageError(
+            f"the total's roster does not account for its rows ({sum(known):,} of {len(roster)} sites, {moments.rows:,} in the "
+            "sums); make the total again from its messages."
+        )
     return roster
 
 
@@ -147,11 +152,19 @@ def _is_line(line: Any) -> bool:
     )
 
 
-def recipe_in(header: Mapping[str, Any]) -> Recipe:
+def recipe_in(header: Mapping[str, Any], size: int) -> Recipe:
+    """The recipe that a total of `size` bytes brings, by which it may not unpack to far more than it has."""
     try:
-        return Recipe.from_toml(str(header.get("recipe_toml", "")))
+        recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
     except RecipeError as error:
-        raise MessageError(f"the total carries a recipe that does not work: {shown(error, 300)}") from None
+        raise MessageError(f"the total carries a recipe that does not work: {shorten(error, 300)}") from None
+    whole = 8 * Layout.of(recipe).entries
+    if whole > max(SMALL, EXPANSION * size):
+        raise MessageError(
+            f"this total of {size:,} bytes would unpack to {whole:,}, by the recipe inside it. Read it "
+            "with the recipe that was agreed on, Total.load(path, recipe), or add its messages up again."
+        )
+    return recipe
 
 
 def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
@@ -162,17 +175,20 @@ def guarantee_in(header: Mapping[str, Any], recipe: Recipe) -> Guarantee | None:
     try:
         guarantee = Guarantee.from_dict(values)
     except PrivacyError as error:
-        raise MessageError(f"the guarantee in the file is damaged: {shown(error, 300)}") from None
+        raise MessageError(f"the guarantee in the file is damaged: {shorten(error, 300)}") from None
     own = None if plan is None or not 1 <= guarantee.releases <= MAX_RELEASES else plan.guarantee
     if own is None or not guarantee.agrees_with(
         own if guarantee.releases == 1 else compose([own] * guarantee.releases)
     ):
-        raise MessageError("the guarantee in the file is not the one of its recipe; it promises something else.")
+        raise MessageError(
+            f"the guarantee in the file, epsilon = {guarantee.epsilon:g}, is not the one of its recipe; it "
+            "promises something else."
+        )
     # Only numbers are compared, so the sentences in the file could say anything: ours replace them.
     return replace(guarantee, assumptions=own.assumptions)
 
 
-def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
+def small_classes_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
     values = header.get("small_classes")
     if values is None:
         return None
@@ -187,7 +203,7 @@ def small_in(header: Mapping[str, Any], classes: int) -> MinCount | None:
         or type(small.is_pooled_whole) is not bool
         or not all(type(c) is int and 0 <= c < classes for c in numbers)
     ):
-        raise MessageError("what the total says about small classes is damaged; release it again.")
+        raise MessageError(f"what the total says about small classes, {shorten(values)}, is damaged; release it again.")
     return small
 
 
@@ -195,3 +211,49 @@ def list_names(roster: Sequence[Entry]) -> str:
     """The first few sites of a roster, for an error."""
     names = ", ".join(repr(e.name) for e in roster[:5])
     return names + (f" and {len(roster) - 5} more" if len(roster) > 5 else "") if roster else "nobody"
+
+
+def check_overflow(layout: Layout, rows: int, name: str) -> None:
+    """Raise when sums of `rows` rows, including those of message `name`, could overflow 64-bit integers."""
+    if rows * layout.largest > INT64_MAX:
+        raise MomentsOverflowError(
+            f"adding {name!r} gives {rows} rows, whose sums could overflow 64-bit integers; use fewer grid bits."
+        )
+
+
+def check_use(recipe: Recipe, roster: Sequence[Entry], rows: int, aside: Sequence[Quarantined]) -> None:
+    """Raise unless a total of these sites may be released or built from."""
+    check_cohort(recipe, len(roster))
+    check_share(recipe, roster, rows)
+    check_quarantine(recipe, aside)
+
+
+def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
+    """Raise when one site has a larger share of a total's rows than the recipe allows."""
+    most = recipe.limits.max_share
+    if most is None:
+        return
+    for entry in roster:
+        if entry.rows is not None and entry.rows > most * rows:
+            raise RosterError(
+                f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
+                f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
+            )
+
+
+def check_quarantine(recipe: Recipe, aside: Sequence[Quarantined]) -> None:
+    """Raise when a total under an epsilon leaves messages out by what is in them: who is in it would have no noise."""
+    if aside and recipe.privacy.epsilon is not None:
+        raise PrivacyError(
+            f"this total leaves out the message of {aside[0].name!r} by its exact rows, which is an answer without noise that "
+            "the recipe's epsilon does not cover. Add all messages up without --quarantine."
+        )
+
+
+def check_cohort(recipe: Recipe, sites: int) -> None:
+    """Raise when a total has fewer sites than the recipe's privacy needs."""
+    if sites < recipe.privacy.min_cohort:
+        raise PrivacyError(
+            f"a total of {sites} sites may not be used: privacy.min_cohort is {recipe.privacy.min_cohort}. "
+            "Wait for more sites."
+        )

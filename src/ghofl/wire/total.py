@@ -14,31 +14,40 @@ from typing import Any
 
 import numpy as np
 
+from ghofl.compute import arrays
 from ghofl.errors import MessageError, PrivacyError, RosterError, errors_about
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
-from ghofl.notebook import Shown, bars, some
+from ghofl.notebook import Printable, abbreviate, bars
 from ghofl.privacy import (
     Guarantee,
     MinCount,
     NoiseStream,
+    draw_noise,
     from_vector,
-    noisy,
     plan_of,
     shifts_of,
     without_small_classes,
 )
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
-from ghofl.statistics import arrays
 from ghofl.wire import envelope, packing
-from ghofl.wire.batch import Batch, shaped
+from ghofl.wire.batch import Batch, split_blocks
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
-from ghofl.wire.limits import check_cohort, check_expansion, check_overflow, check_use
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
-from ghofl.wire.roster import Aside, Entry, Sites, kept_in, list_names, recipe_in
+from ghofl.wire.roster import (
+    Entry,
+    Quarantined,
+    Sites,
+    check_cohort,
+    check_overflow,
+    check_use,
+    kept_in,
+    list_names,
+    recipe_in,
+)
 
 MAX_TOTAL_HEADER = 512 * 2**20
 FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
@@ -46,7 +55,7 @@ OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Total(Shown):
+class Total(Printable):
     """The sum of some sites' moments, with the recipe they share and the roster of who is inside.
 
     Guarantees
@@ -72,7 +81,7 @@ class Total(Shown):
     roster: tuple[Entry, ...] = field(default=())
     guarantee: Guarantee | None = None
     small_classes: MinCount | None = None
-    quarantined: tuple[Aside, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
 
     @classmethod
     def of(cls, messages: Iterable[Message], recipe: Recipe) -> "Total":
@@ -107,10 +116,10 @@ class Total(Shown):
         """
         if self.small_classes is not None:
             raise PrivacyError("this total is released already; release the total that it was made from, if at all.")
-        self._check_use()
+        check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
         plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
         if plan is not None and guarantee is None:
-            moments, guarantee = noisy(moments, self.recipe, stream), plan.guarantee
+            moments, guarantee = draw_noise(moments, self.recipe, stream), plan.guarantee
         if self.recipe.privacy.min_count:
             moments, small = without_small_classes(moments, self.recipe)
         if guarantee is None and small is None:
@@ -125,12 +134,8 @@ class Total(Shown):
                 f"the recipe promises epsilon = {self.recipe.privacy.epsilon} by noise on the total, and this total has "
                 "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.release) adds it, once."
             )
-        self._check_use()
-        return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
-
-    def _check_use(self) -> None:
-        """Raise unless the recipe's limits let this total be released or built from."""
         check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
+        return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
 
     def _check_exact(self, verb: str) -> None:
         if self.is_released:
@@ -140,7 +145,7 @@ class Total(Shown):
             )
 
     def _facts(self) -> dict[str, object]:
-        sites, classes = some([e.name for e in self.roster]), some(self.recipe.classes)
+        sites, classes = abbreviate([e.name for e in self.roster]), abbreviate(self.recipe.classes)
         noise = {} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}
         about = {"sites": sites, **self.moments._facts(), "classes": classes, **noise}
         return {**about, "recipe": f"{self.recipe.fingerprint[:12]}…"}
@@ -204,12 +209,9 @@ class Total(Shown):
         return encode(self.moments, self._header())
 
     def _header(self) -> dict[str, Any]:
-        header: dict[str, Any] = {
-            "kind": "total",
-            "recipe": self.recipe.fingerprint,
-            "recipe_toml": self.recipe.to_toml(),
-            "roster": [[e.id, e.site, e.rows, e.sha256, e.clipped] for e in self.roster],
-        }
+        agreed = {"recipe": self.recipe.fingerprint, "recipe_toml": self.recipe.to_toml()}
+        lines = [[e.id, e.site, e.rows, e.sha256, e.clipped] for e in self.roster]
+        header: dict[str, Any] = {"kind": "total", **agreed, "roster": lines}
         if self.guarantee is not None:
             header["guarantee"] = self.guarantee.to_dict()
         if self.small_classes is not None:
@@ -226,9 +228,7 @@ class Total(Shown):
         unless it has a 256th of that itself.
         """
         opened = open_envelope(data, None, "total", MAX_TOTAL_HEADER, FIELDS, OPTIONAL)
-        if recipe is None:
-            recipe = recipe_in(opened.header)
-            check_expansion(Layout.of(recipe), len(data))
+        recipe = recipe_in(opened.header, len(data)) if recipe is None else recipe
         check_fingerprint(opened.header, recipe)
         moments = decode(opened, Layout.of(recipe))
         total = cls(recipe, moments, **kept_in(opened.header, recipe, moments))
@@ -254,7 +254,8 @@ class Aggregator:
             start._check_exact("add to")
         if recipe.privacy.secure:
             raise MessageError(
-                "the recipe asks for secure aggregation, where messages are never seen one by one; its totals come "
+                f"the recipe {recipe.fingerprint[:12]}… asks for secure aggregation, where messages are never "
+                "seen one by one; its totals come "
                 "from secure rounds (Total.of_round)."
             )
         self.recipe, plan = recipe, plan_of(recipe)
@@ -309,12 +310,12 @@ class Aggregator:
                 with errors_about(path):
                     self._check(entry.id, entry.site, entry.rows or 0)
                 if self._guarantee is not None:
-                    self._add(shaped(batch.entries[added], self._layout), is_given=False)
+                    self._add(split_blocks(batch.entries[added], self._layout), is_given=False)
                 self._enter(entry)
                 added += 1
         finally:
             if added and self._guarantee is None:
-                self._add(shaped(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
+                self._add(split_blocks(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
 
     def _check(self, message_id: str, site: str, rows: int) -> None:
         self._sites.check(message_id, site)

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.flower.server.settings import Settings
-from ghofl.names import is_site_name
+from ghofl.names import is_site_name, shorten
 from ghofl.wire.letter import Letter
 
 log = logging.getLogger("flwr")
@@ -102,7 +102,9 @@ def site_of(node: Node, letter: Letter) -> str:
     """The site's name in an answer; it must be the one its node is registered with, if there is one."""
     name, status = letter.fields.get("site"), letter.fields.get("status")
     if not name or not is_site_name(name) or status not in ("sent", "counted", "joined"):
-        raise MessageError("its answer has no site and status; the node runs another app.")
+        raise MessageError(
+            f"its answer has no site and status ({shorten(name)!r}, {shorten(status)!r}); the node runs another app."
+        )
     if node.name and node.name != name:
         raise MessageError(
             f"its node is registered as {node.name!r} and its site calls itself {name!r}; use one name for both."

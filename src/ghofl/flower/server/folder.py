@@ -60,13 +60,13 @@ class RunFolder:
         self.path, self.recipe = files.own_folder(path), recipe
         self._lock = ExitStack()
         try:
-            self._lock.enter_context(files.alone(self.path, MOMENT))
+            self._lock.enter_context(files.lock(self.path, MOMENT))
         except BusyError:
             raise FederationError(
                 f"another server is at work in {path}; wait for it, or give another folder."
             ) from None
         try:
-            self._agree()
+            self._check_agreed()
             self._close_to_others()
             shutil.rmtree(self.path / INCOMING, ignore_errors=True)
             files.private_folder(self.path / INCOMING)
@@ -96,7 +96,7 @@ class RunFolder:
             if (self.path / name).exists():
                 files.close_to_others(self.path / name)
 
-    def _agree(self) -> None:
+    def _check_agreed(self) -> None:
         path = self.path / "recipe.toml"
         if not path.exists():
             files.write(path, self.recipe.to_toml(), files.PRIVATE)

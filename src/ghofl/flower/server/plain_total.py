@@ -11,8 +11,8 @@ from ghofl.recipe import Recipe
 from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
 from ghofl.wire.letter import Letter
-from ghofl.wire.limits import check_overflow
 from ghofl.wire.message import MAX_HEADER, Message
+from ghofl.wire.roster import check_overflow
 from ghofl.wire.total import Aggregator, Total
 
 log = logging.getLogger("flwr")
@@ -34,7 +34,7 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
         name = site_of(node, letter)
         if letter.fields["status"] == "counted":
             if name not in inside | removed:
-                raise MessageError("it says that it is already counted, but it is not; check its folder.")
+                raise MessageError(f"{name!r} says that it is already counted, but it is not; check its folder.")
             if name in removed:
                 progress.skip()
                 log.info("%s was removed and stays out", name)
@@ -44,7 +44,7 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
         if bytes(letter.payload[:4]) == ZSTD_MAGIC:  # headers of kept messages are read without unpacking
-            raise MessageError("a compressed message came; on Flower messages are not compressed.")
+            raise MessageError(f"a compressed message came from {name!r}; on Flower messages are not compressed.")
         message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
         if message.site != name:
             raise MessageError(f"a message of site {message.site!r} came from {name!r}.")

@@ -44,7 +44,8 @@ class Settings:
             raise SiteError("the run needs a folder at the server; give --run-config 'folder=\"/srv/ghofl/run\"'.")
         if self.peers and not self.authenticated:
             raise SiteError(
-                "peers are recognised by their keys, which authenticated=false does not check; give one of the two."
+                f"peers = {self.peers!r}: peers are recognised by their keys, which authenticated=false does "
+                "not check; give one of the two."
             )
         for name, least in _LEAST.items():
             if getattr(self, name) < least:
@@ -60,7 +61,8 @@ class Settings:
                 continue
             if name == "max_rows":
                 raise SiteError(
-                    "run-config has max-rows, but the maximum rows per site belong in the recipe, so that sites know "
+                    f"run-config has max-rows = {value!r}, but the maximum rows per site belong in the recipe, "
+                    "so that sites know "
                     "them too: write max_rows under [limits] there, or leave it out for one million."
                 )
             if name not in cls.__slots__:

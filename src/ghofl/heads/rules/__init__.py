@@ -1,5 +1,6 @@
 """Rules: what fitted heads are, few and composable; each knows its scores, its arrays and its ONNX operations."""
 
+from ghofl.heads.rules.averaged import Averaged as Averaged
 from ghofl.heads.rules.base import Graph as Graph
 from ghofl.heads.rules.base import Rule as Rule
 from ghofl.heads.rules.composed import Mapped as Mapped

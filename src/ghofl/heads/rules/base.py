@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Protocol, get_type_hints, runtime_checkable
 import numpy as np
 
 from ghofl import notebook
+from ghofl.compute.arrays import pieces
 from ghofl.errors import HeadError
 from ghofl.shapes import Float, Int64, axes_of
-from ghofl.statistics.arrays import pieces
 
 Base = Float[np.ndarray, "n classes"] | None  # scores that others are added to
 

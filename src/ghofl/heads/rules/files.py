@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import HeadError
+from ghofl.heads.rules.averaged import Averaged
 from ghofl.heads.rules.base import Rule, check_arrays
 from ghofl.heads.rules.composed import SKETCH, Mapped, Standardised, Summed, key_of
 from ghofl.heads.rules.linear import Cosine, Diagonal, Factored, Linear
 from ghofl.heads.rules.quadratic import LowRank, Quadratic
-from ghofl.names import shown
+from ghofl.names import shorten
 
 LEAVES: dict[str, type] = {rule.kind: rule for rule in (Linear, Factored, Cosine, Diagonal, Quadratic, LowRank)}
 DEEPEST, MOST, LONGEST = 8, 64, 40  # rules within rules, rules of a sum, letters of a rule's name
@@ -40,17 +41,32 @@ class _Reader:
     def read(self, form: Any, part: str, dim: int, depth: int) -> Rule:
         if isinstance(form, str) and form in LEAVES:
             return self._leaf(LEAVES[form], part, dim)
+        if form == Averaged.kind:
+            return self._averaged(part, dim)
         kind, *inner = form if isinstance(form, list) and form and depth else [None]
         if kind == Mapped.kind and len(inner) == 2 and inner[0] in (SKETCH, "basis"):
             return self._mapped(inner[0], inner[1], part, dim, depth)
         if kind in (Summed.kind, Standardised.kind) and 0 < len(inner) <= MOST and all(map(_is_part, inner)):
             return self._several(Summed if kind == Summed.kind else Standardised, inner, part, dim, depth)
-        raise HeadError(f"its rule is {shown(form, 60)}, which is not known here")
+        raise HeadError(f"its rule is {shorten(form, 60)}, which is not known here")
 
     def _leaf(self, kind: type, part: str, dim: int) -> Rule:
         found = self._claim(part, *(f.name for f in fields(kind)))
         check_arrays(kind, found, {"classes": self.classes, "dim": dim})
         return kind(**found)
+
+    def _averaged(self, part: str, dim: int) -> Rule:
+        """Both linear rules, whose arrays have the name of the rule in front, and the widths."""
+        rules = {}
+        for name in ("posterior", "regression"):
+            found = self._claim(part, *(f"{name}_{f.name}" for f in fields(Linear)))
+            found = {key.removeprefix(f"{name}_"): array for key, array in found.items()}
+            check_arrays(Linear, found, {"classes": self.classes, "dim": dim})
+            rules[name] = Linear(**found)
+        widths = self._claim(part, "widths").get("widths")
+        if widths is None or not _are_factors(widths, self.classes):
+            raise HeadError("it has no widths, and such a head has one positive number per class")
+        return Averaged(widths=widths, **rules)
 
     def _mapped(self, name: str, inner: Any, part: str, dim: int, depth: int) -> Rule:
         if name == SKETCH:

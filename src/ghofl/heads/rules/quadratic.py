@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ghofl.compute import arrays
+from ghofl.compute.threads import parallel_for
 from ghofl.errors import HeadError
 from ghofl.heads.rules.base import Base, Graph, Rule, add
 from ghofl.shapes import Bool, Float, Float32
-from ghofl.statistics import arrays
-from ghofl.workers import each
 
 ROWS, PANEL = 2048, 256  # of one product
 MANY, WIDE = 64, 256  # rows and dimensions from which float32 gains more than rounding the matrices costs
@@ -110,7 +110,7 @@ class LowRank(Rule):
             distance = (shifted * shifted) @ self.precisions[c] - np.einsum("nr,nr->n", y, y)
             out[:, c] = self.offsets[c] - 0.5 * distance
 
-        each(fill, range(len(self.means)))
+        parallel_for(fill, range(len(self.means)))
         return add(base, out)
 
     def write(self, graph: Graph, x: str) -> str:
@@ -157,20 +157,20 @@ def quadratic_scores(
             squared, error = _rounded_lengths((x[rows] - means[c]).astype(np.float32), upper)
             out[rows, c] = score(c, rows, squared)
             slack[rows, c] = score(c, rows, np.maximum(squared - error, 0.0)) - score(c, rows, squared + error)
-        arrays.forget(whiteners[c])
+        arrays.evict(whiteners[c])
 
     def settle(c: int) -> None:
         for rows in _blocks(len(x)) if unsettled is None else np.split(*_places(unsettled[:, c])):
             out[rows, c] = score(c, rows, _squared_lengths(x[rows] - means[c], whiteners[c]))
-        arrays.forget(whiteners[c])
+        arrays.evict(whiteners[c])
 
     if len(x) >= MANY and x.shape[1] >= WIDE and len(present) >= SEVERAL:
         slack = np.zeros_like(out)
         with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold stays unsettled
-            each(estimate, present.tolist())
+            parallel_for(estimate, present.tolist())
             below = np.max(out - slack, axis=1, keepdims=True) - (out + slack)
             unsettled = ~((below > NEAR) & (slack < SMALL * below))
-    each(settle, present.tolist())
+    parallel_for(settle, present.tolist())
     return out
 
 

@@ -1,0 +1,1 @@
+"""Threads, and arrays that may be larger than memory: how the work is done, whatever it is."""

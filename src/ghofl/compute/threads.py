@@ -1,0 +1,117 @@
+"""Work spread over our own threads, each with a BLAS of one thread.
+
+A BLAS that spreads every product over its own threads waits for the slowest of them each time. Beside another busy
+process most of the time is spent waiting, because one thread lost its core. Here a product runs on one thread, and a
+thread that is done takes the next piece of work. There are as many threads as the BLAS would use, so
+OPENBLAS_NUM_THREADS, OMP_NUM_THREADS and `threadpoolctl.threadpool_limits` keep their meaning.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache
+from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+T = TypeVar("T")
+_free = threading.Lock()  # held while threads are at work: other callers then work without threads
+
+
+def parallel_for(work: Callable[[T], object], pieces: Iterable[T]) -> None:
+    """Call `work` with every piece, on as many threads as the BLAS may use; an error in one of them is raised here.
+
+    Pieces must not write to the same place. If a piece, or another thread in the meantime, calls `parallel_for` itself, those
+    pieces run one after another.
+
+    >>> out = [0, 0, 0]
+    >>> parallel_for(lambda i: out.__setitem__(i, i * i), range(3))
+    >>> out
+    [0, 1, 4]
+    """
+    waiting = list(pieces)
+    if len(waiting) > 1 and _free.acquire(blocking=False):
+        try:
+            _share_out(work, waiting)
+        finally:
+            _free.release()
+    else:
+        for piece in waiting:
+            work(piece)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let the products of a block run on one thread: many small ones in a row gain nothing from a second."""
+    is_first = _free.acquire(blocking=False)
+    try:
+        if is_first:
+            with _blas().limit(limits=1):
+                yield
+        else:
+            yield
+    finally:
+        if is_first:
+            _free.release()
+
+
+def _share_out(work: Callable[[T], object], pieces: list[T]) -> None:
+    left, taking, errors = iter(pieces), threading.Lock(), []
+
+    def take() -> None:
+        with _blas().limit(limits=1):  # on every thread: some libraries need it on each, others only on the first
+            while not errors:
+                with taking:
+                    piece = next(left, errors)
+                if piece is errors:
+                    return
+                try:
+                    work(piece)  # type: ignore[arg-type]
+                except BaseException as error:
+                    errors.append(error)
+
+    # Each thread sees the caller's context: numpy keeps its handling of a division by zero there.
+    others = [
+        threading.Thread(target=copy_context().run, args=(take,), daemon=True)
+        for _ in range(min(blas_threads(), len(pieces)) - 1)
+    ]
+    with _blas().limit(limits=1):
+        for thread in others:
+            thread.start()
+        take()
+        for thread in others:
+            thread.join()
+    if errors:
+        raise errors[0]
+
+
+def prefetch(items: Iterable[T], depth: int = 1) -> Iterator[T]:
+    """The same items, with up to `depth` of them made in advance on another thread.
+
+    >>> list(prefetch("abc"))
+    ['a', 'b', 'c']
+    """
+    iterator, end = iter(items), object()
+    thread = ThreadPoolExecutor(1)
+    try:
+        coming = deque(thread.submit(next, iterator, end) for _ in range(depth))
+        while (item := coming.popleft().result()) is not end:
+            coming.append(thread.submit(next, iterator, end))
+            yield item  # type: ignore[misc]
+    finally:
+        thread.shutdown(cancel_futures=True)
+
+
+def blas_threads() -> int:
+    """How many threads the BLAS may use; 1 where no BLAS says so."""
+    return max((library.num_threads for library in _blas().lib_controllers), default=1)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  # brings its own BLAS, which must be loaded before the search
+
+    return ThreadpoolController().select(user_api="blas")

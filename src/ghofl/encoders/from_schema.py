@@ -1,0 +1,153 @@
+"""Tables whose rows are the samples: the schema in a recipe turns them into embeddings."""
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ghofl.encoders import given
+from ghofl.encoders.from_table import TableEncoder
+from ghofl.errors import ClippingWarning, DatasetError, SampleError
+from ghofl.recipe import Recipe, Table
+from ghofl.recipe.labels import each_label
+from ghofl.rows.embeddings import Rows, load_rows
+from ghofl.rows.reader import LABEL, pick, text_of
+from ghofl.rows.tables import SUFFIXES, place_of, read_table
+from ghofl.shapes import Shaped
+
+Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name
+
+
+def rows_for(
+    recipe: Recipe,
+    path: str | Path,
+    split: str = "",
+    labelled: bool | None = True,
+    column: str = "",
+    label: str = "",
+    skip_bad: bool = False,
+    row_by_row: bool = False,
+) -> Rows:
+    """The rows of a file under a recipe: a table through its schema, or embeddings as `load_rows` reads them.
+
+    With `row_by_row`, for rows under an epsilon, no row is refused and none is removed: one that breaks the schema has no
+    label, and one whose embedding cannot be read is not finite, so that neither is counted.
+    """
+    path = Path(path)
+    if recipe.table is None or path.suffix not in SUFFIXES:
+        return load_rows(path, split, labelled, column, label, recipe.encoder.dim if row_by_row else None)
+    if split or column:
+        raise DatasetError(
+            f"{path} is one table, without a split {split!r} or a column of embeddings {column!r}; leave these out."
+        )
+    return table_rows(path, recipe.table, label, labelled, skip_bad, row_by_row)
+
+
+def table_rows(
+    data: str | Path | Frame,
+    table: Table,
+    label: str = "",
+    labelled: bool | None = True,
+    skip_bad: bool = False,
+    row_by_row: bool = False,
+) -> Rows:
+    """The embeddings of a table's rows with their labels, which are always names.
+
+    `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name. A row that breaks the schema is
+    named by line, column and value, or left out with `skip_bad`. Values outside a range, and levels that the schema
+    does not list, are counted in a `ClippingWarning`. `row_by_row` is as in `rows_for`.
+
+    >>> from ghofl.recipe import Column
+    >>> rows = table_rows({"age": [30, 60], "sick": ["no", "yes"]}, Table((Column("age", "number", low=0, high=120),)), "sick")
+    >>> rows.x.tolist(), rows.y.tolist()
+    ([[-0.5], [0.0]], ['no', 'yes'])
+    """
+    columns = columns_of(data)
+    if row_by_row and not columns:  # a file of JSON lines without a line does not name its columns
+        return Rows(np.zeros((0, table.dim), dtype=np.float32), np.zeros(0, dtype=np.str_), table.encoder)
+    if row_by_row:
+        return _unrefused(columns, label, data, table)
+    bad: list[tuple[int, str]] = []
+    ((x, _, kept, _),) = encode_blocks([columns], table, data, skip_bad, bad)
+    for _, why in bad:
+        warnings.warn(f"left out: {why}", ClippingWarning, stacklevel=2)
+    y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
+    return Rows(x, None if y is None else y[kept], table.encoder)
+
+
+def encode_blocks(
+    blocks: Iterable[Mapping[str, Sequence[Any]]], table: Table, data: str | Path | Frame, skip_bad: bool, bad: list
+) -> Iterator[tuple[np.ndarray, int, np.ndarray, Mapping[str, Sequence[Any]]]]:
+    """For each block of a table's columns: the embeddings, the number of its first row, which of its rows they are, and it.
+
+    A row that breaks the schema raises, or with `skip_bad` goes to `bad` with its number.
+    """
+    encoder, outside, first = TableEncoder(table), Counter[str](), 0
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    for columns in blocks:
+        encoded = encoder.embed(columns, where)
+        if encoded.bad and not skip_bad:
+            (i, why), more = encoded.bad[0], len(encoded.bad) - 1
+            raise SampleError(
+                f"{place_of(data, first + i)}: {why}{f' {more} more rows break the schema.' if more else ''} Repair the row, "
+                "or leave such rows out with --skip-bad."
+            )
+        bad += [(first + i, f"{place_of(data, first + i)}: {why}") for i, why in encoded.bad]
+        outside.update(encoded.outside)
+        kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
+        yield encoded.x[kept], first, kept, columns
+        first += len(encoded.x)
+    given.warn_of_outside(outside, where)
+
+
+def _unrefused(columns: Mapping[str, Sequence[Any]], label: str, data: str | Path | Frame, table: Table) -> Rows:
+    """All rows of a table, of which those that break the schema have no label."""
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    encoded = TableEncoder(table).embed(columns, where, row_by_row=True)
+    given.warn_of_outside(encoded.outside, where)
+    y = labels_of(columns, label or table.label, data, row_by_row=True)
+    assert y is not None, "they were asked for"
+    y[[i for i, _ in encoded.bad]] = ""
+    return Rows(encoded.x, y, table.encoder)
+
+
+def columns_of(data: str | Path | Frame) -> Mapping[str, Sequence[Any]]:
+    """The columns of a table, by name; the cells of a file as texts."""
+    if isinstance(data, str | Path):
+        if not Path(data).is_file():
+            raise FileNotFoundError(2, "No such file", str(data))
+        return {name: list(map(text_of, values)) for name, values in read_table(Path(data)).items()}
+    found = given.columns_of(data)
+    if found is not None:
+        return found
+    raise DatasetError(f"the table is {type(data).__name__}; give a file, a DataFrame or columns by name.")
+
+
+def labels_of(
+    columns: Mapping[str, Sequence[Any]],
+    asked: str,
+    data: str | Path | Frame,
+    needed: bool = True,
+    row_by_row: bool = False,
+) -> Shaped[np.ndarray, " n"] | None:
+    """The labels in a column of a table, as names; `data` is the source of the columns, for errors.
+
+    A row without a label raises; with `row_by_row` its label is empty.
+    """
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    name = pick(columns, asked, LABEL)
+    if name is None:
+        if needed or asked:
+            raise DatasetError(
+                f"{where} has no column {asked or 'label'!r}; name the column of labels with --label-column, or write "
+                "label = … into the [table] of the recipe."
+            )
+        return None
+    labels = [text_of(value) for value in columns[name]]
+    empty = next((i for i, text in enumerate(labels) if not text), None)
+    if empty is not None and not row_by_row:
+        raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
+    return each_label(labels) if row_by_row else np.array(labels, dtype=np.str_)

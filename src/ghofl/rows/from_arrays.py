@@ -1,0 +1,141 @@
+"""Arrays of .npz, .npy and .safetensors files, some of their rows at a time; nothing is ever unpickled."""
+
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import safe_open
+
+from ghofl.errors import EmbeddingsError
+from ghofl.rows.damage import damage_as
+from ghofl.rows.reader import OpenFile
+
+SUFFIXES = (".npz", ".npy", ".safetensors")
+MOST_ENTRIES = 2**48
+MOST_AT_ONCE = 2**26  # bytes of an archive
+WIDEST_ROW = 2**30  # bytes
+DENSEST = 1032  # bytes that a byte of a zip file stands for at most, by its own rules
+
+
+class _Array(NamedTuple):
+    """An array of a file: its shape, how many rows of it to read at once, and a function that reads rows, in order."""
+
+    shape: tuple[int, ...]
+    at_once: int
+    read: Callable[[int, int], np.ndarray]
+
+
+@contextmanager
+def open_arrays(path: Path) -> Iterator[OpenFile]:
+    """An open file of arrays. A bare .npy has one called x, and y where its labels are in NAME.labels.npy beside it.
+
+    A damaged file raises `EmbeddingsError`, here or while its blocks are read.
+    """
+    words = (
+        f"{path} is damaged, or is not an {path.suffix} of plain arrays; "
+        "write one with numpy.savez(path, x=embeddings, y=labels)."
+    )
+    with ExitStack() as stack:
+        with damage_as(words):
+            names, find = {".npy": _npy, ".safetensors": _safetensors}.get(path.suffix, _npz)(path, stack, words)
+
+        def shape(name: str) -> tuple[int, ...]:
+            with damage_as(words), ExitStack() as own:
+                return find(name, own).shape
+
+        def blocks(wanted: Sequence[str], size: int) -> Iterator[dict[str, np.ndarray]]:
+            with damage_as(words), ExitStack() as own:
+                found = {name: find(name, own) for name in wanted}
+                rows = min(_rows(array.shape) for array in found.values())
+                step = min(size or max(1, rows), *(array.at_once for array in found.values()))
+                for start in range(0, max(1, rows), step):
+                    yield {name: array.read(start, min(start + step, rows)) for name, array in found.items()}
+
+        yield OpenFile(names, shape, blocks)
+
+
+Find = Callable[[str, ExitStack], _Array]
+
+
+def _rows(shape: tuple[int, ...]) -> int:
+    return shape[0] if shape else 1
+
+
+def labels_beside(path: Path) -> Path:
+    """The file that has the labels of a bare .npy."""
+    return path.with_suffix(".labels.npy")
+
+
+def _npy(path: Path, stack: ExitStack, words: str) -> tuple[list[str], Find]:
+    found = {"x": np.load(path, mmap_mode="r", allow_pickle=False)}
+    if labels_beside(path).is_file():
+        found["y"] = np.load(labels_beside(path), allow_pickle=False)
+    return list(found), lambda name, _: _Array(found[name].shape, 2**62, lambda start, stop: found[name][start:stop])
+
+
+def _safetensors(path: Path, stack: ExitStack, words: str) -> tuple[list[str], Find]:
+    file = stack.enter_context(safe_open(path, framework="numpy"))
+
+    def find(name: str, _: ExitStack) -> _Array:
+        part = file.get_slice(name)
+        shape = tuple(part.get_shape())
+
+        def read(start: int, stop: int) -> np.ndarray:
+            return file.get_tensor(name) if (start, stop) == (0, _rows(shape)) else part[start:stop]
+
+        return _Array(shape, 2**62, read)
+
+    return list(file.keys()), find
+
+
+def _npz(path: Path, stack: ExitStack, words: str) -> tuple[list[str], Find]:
+    file = stack.enter_context(path.open("rb"))  # a damaged archive would not be closed otherwise
+    archive = stack.enter_context(zipfile.ZipFile(file))
+
+    def find(name: str, own: ExitStack) -> _Array:
+        return _member(own.enter_context(archive.open(f"{name}.npy")), DENSEST * path.stat().st_size, words)
+
+    return [name.removesuffix(".npy") for name in archive.namelist()], find
+
+
+def _member(member: Any, most: int, words: str) -> _Array:
+    """An array of an archive, which holds at most so many bytes, and whose rows are read one after another."""
+    shape, is_by_columns, dtype = _header(member, words)
+    rows, width = _rows(shape), dtype.itemsize * prod(shape[1:])
+
+    def take(count: int, is_last: bool) -> bytearray:
+        data = bytearray(member.read(count * width)) if width <= WIDEST_ROW and count * width <= most else b""
+        if len(data) < count * width:
+            raise EmbeddingsError(f"{words} It ends before its last row.")
+        if is_last and member.read(1):  # reading on also checks the checksum
+            raise EmbeddingsError(f"{words} It has more bytes after its last row.")
+        return bytearray(data)
+
+    @cache
+    def whole() -> np.ndarray:
+        return np.frombuffer(take(rows, True), dtype=dtype).reshape(shape[::-1]).T
+
+    def read(start: int, stop: int) -> np.ndarray:
+        if is_by_columns:
+            return whole()[start:stop]
+        data = np.frombuffer(take(stop - start, stop == rows), dtype=dtype)
+        return data.reshape((stop - start, *shape[1:]) if shape else ())
+
+    return _Array(shape, max(1, MOST_AT_ONCE // max(1, width)), read)
+
+
+def _header(member: Any, words: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """The shape of the array that starts here, whether it is stored column by column, and its type."""
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, is_by_columns, dtype = read(member)
+    if min(shape, default=0) < 0 or prod(shape) > MOST_ENTRIES:
+        raise EmbeddingsError(f"{words} It claims an array of the impossible shape {shape}.")
+    if dtype.hasobject:
+        raise EmbeddingsError(f"{words} It holds objects.")
+    return shape, is_by_columns and len(shape) > 1, dtype

@@ -1,0 +1,53 @@
+"""Samples given in Python: texts, and images as files, bytes, Pillow images or arrays."""
+
+from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ghofl.errors import SampleError
+from ghofl.rows import base
+from ghofl.rows.base import Samples
+from ghofl.rows.images import decode
+from ghofl.rows.loading import load_samples
+
+
+def samples_of(samples: Any, kind: str) -> Samples:
+    """A list of samples of a kind (``image``, ``text`` or ``row``); a `Path` is read as `ghofl embed --data` reads it.
+
+    >>> samples_of([[1.0, 2.0]], "row").read(0)
+    array([1., 2.], dtype=float32)
+    """
+    if isinstance(samples, Path) or (isinstance(samples, str) and kind == "image"):
+        return load_samples(str(samples))
+    if isinstance(samples, str | bytes):
+        raise SampleError(
+            f"samples are a single {type(samples).__name__}; give a list of them, or a pathlib.Path for those of a file."
+        )
+    if kind == "row":
+        return base.of_rows(np.asarray(samples), None, "samples")
+    given = list(samples)
+    names = [f"sample {i}" for i in range(len(given))]
+    if kind == "text":
+        return base.of_texts(given, None, names)
+    return Samples("image", names, lambda i: _pixels(given, i), "")
+
+
+def _pixels(given: Sequence[Any], i: int) -> np.ndarray:
+    """Sample i as an image of bytes (height, width, 3)."""
+    image = given[i]
+    if isinstance(image, str | PathLike):
+        return decode(base.bytes_of(Path(image)), str(image))
+    if isinstance(image, bytes):
+        return decode(image, f"sample {i}")
+    if hasattr(image, "convert"):  # a Pillow image
+        return np.asarray(image.convert("RGB"))
+    pixels = np.asarray(image)
+    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
+        raise SampleError(
+            f"sample {i} is {type(image).__name__}, {pixels.dtype} {pixels.shape}; give a file, a Pillow image, or "
+            "an array of bytes (height, width, 3), or (height, width) for grey."
+        )
+    return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
