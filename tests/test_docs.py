@@ -199,7 +199,7 @@ def test_the_walk_through_of_tables_runs_line_by_line(
     "page",
     [
         "how-to-files.md", pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
-        "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
+        "how-to-tables.md", "how-to-probabilities.md", "how-to-own-rows.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

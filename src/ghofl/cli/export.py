@@ -55,12 +55,14 @@ def export(
         same, apart = largest_difference(alone, classifier, load_rows(embeddings, split, labelled=None).x)
         compared = {"same_labels": same, "largest_probability_difference": apart}
     written = _with_encoder(classifier, encoder, model) if encoder else alone
-    data = written.SerializeToString()
-    files.write(output, data)
+    data, mode = written.SerializeToString(), [files.PRIVATE] if classifier.personal else []
+    files.write(output, data, *mode)
     if card is not None:
-        files.write(card, model_card(classifier, name=output.stem, model=written))
+        files.write(card, model_card(classifier, name=output.stem, model=written), *mode)
     inputs, outputs = ([given.name for given in side] for side in (written.graph.input, written.graph.output))
     sentence = f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}."
+    if classifier.personal:
+        console.tell("Warning", classifier.warning)
     if compared:
         sentence += (
             f" On {embeddings}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "

@@ -46,7 +46,7 @@ def model_card(
         *([] if model is None else _inputs_and_outputs(model)),
         "## Privacy",
         "",
-        guarantee + (f" {_plain(classifier.revealed, 1000)}" if classifier.revealed else ""),
+        " ".join([guarantee, *(_plain(text, 1000) for text in (classifier.revealed, classifier.warning) if text)]),
         "",
         "## Limits",
         "",

@@ -121,6 +121,7 @@ def _metadata(classifier: Classifier) -> str:
             "sites": classifier.sites,
             "rows": classifier.rows,
             "guarantee": None if classifier.guarantee is None else classifier.guarantee.to_dict(),
+            **({"personal": classifier.personal} if classifier.personal else {}),
             "novelty_levels": None if classifier.novelty_rule is None else classifier.novelty_rule.levels.tolist(),
         },
         ensure_ascii=False,
