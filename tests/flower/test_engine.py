@@ -282,6 +282,7 @@ def test_a_site_logs_under_its_own_name_and_flower_s_log_shows_it(tmp_path, monk
     shown = Shown()
     for name in ("flwr", "ghofl"):
         monkeypatch.setattr(logging.getLogger(name), "handlers", [shown] if name == "flwr" else [])
+    monkeypatch.setattr(logging.getLogger("flwr"), "level", logging.INFO)
     asked({"site": str(make_sites(tmp_path)[0])}, {})
     asked({"name": "n"}, {})
     assert {record.name for record in shown.records} == {"ghofl.keeper.answers"}

@@ -150,9 +150,10 @@ def evaluate(
             )
         from ghofl.cli.own import show_leave_out
 
-        how = {"split": split, "label_column": samples.label_column, "person": person}
-        how["labels_are_numbers"] = labels_are_numbers
-        show_leave_out(head, Path(data), site_file, leave_out, heads, json, **how)
+        show_leave_out(
+            head, Path(data), site_file, leave_out, heads, json, split=split, label_column=samples.label_column,
+            person=person, labels_are_numbers=labels_are_numbers,
+        )  # fmt: skip
         return
     if site_file is not None and json is None:
         raise typer.BadParameter(

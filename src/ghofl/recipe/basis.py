@@ -5,7 +5,7 @@
     hinges      max(0, x − t)        at up to `hinges` of the breaks t of each number, on the scale from −1 to 1
     cosines     cos(π/2 · r·w + b)   of the ranks r of all columns, with public w and b (`ghofl.features.basis`)
 
-Everything follows from the schema and the seed. The constants are those of `benchmarks/tables.py`.
+Everything follows from the schema and the seed. The constants are those of `benchmarks/sets.py`.
 """
 
 from dataclasses import dataclass
