@@ -1,5 +1,6 @@
 """Commands that make and judge a head: `head`, `evaluate`, `select` and `calibrate`."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from json import dumps, loads
 from pathlib import Path
@@ -9,9 +10,9 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ghofl.classifier import Classifier
+from ghofl.classifier import Classifier, check_statistics
 from ghofl.cli import console, measures
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, TotalFile, complete_heads
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, Quarantine, complete_heads
 from ghofl.cli.options import (
     DATA_HELP,
     EncoderOptions,
@@ -21,12 +22,16 @@ from ghofl.cli.options import (
     load_judged,
     takes_groups,
 )
-from ghofl.cli.server import load_total, promise_result
+from ghofl.cli.server import end_flagged, load_total, promise_result, release_counted, sum_files
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.privacy import Guarantee, plan_of
+from ghofl.recipe import Recipe
+from ghofl.wire.roster import Quarantined
+from ghofl.wire.total import Total
 
 BLOCK = 2048
 Priors = Annotated[
@@ -48,8 +53,13 @@ HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'."
 
 
 def head(
-    total: TotalFile,
+    files: Annotated[
+        list[Path], typer.Argument(help="A total; or with --recipe, message files of sites or folders of them.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", "-r", help="The recipe of messages, which are added up first.")
+    ] = None,
     head: Annotated[
         str,
         typer.Option(
@@ -58,15 +68,27 @@ def head(
         ),
     ] = DEFAULT_HEAD,
     preset: Preset = "default",
+    quarantine: Quarantine = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
+    """Build a head from messages or from a total. Its file includes the recipe, so it takes raw embeddings.
 
-    Example: ghofl head total.ghofl -o head.safetensors
+    Messages are added up as by 'ghofl sum', and no total is kept. Where the recipe promises epsilon by noise on the total,
+    every such run is a release of its own, counted in HEAD.releases.jsonl: for several heads, 'ghofl sum' and 'ghofl
+    release' once, and give this command the released total.
+
+    Example: ghofl head north.ghofl south.ghofl --recipe recipe.toml -o head.safetensors
     """
     console.check_outputs(json, force, output)
-    classifier = Classifier.fit(load_total(total), HeadSpec.parse(head, preset))
+    console.check_folder(str(output))
+    spec = HeadSpec.parse(head, preset)
+    total, aside = _total_of(files, recipe, quarantine)
+    check_statistics(spec, total)  # before a release is counted
+    if recipe is not None and plan_of(total.recipe) is not None and total.guarantee is None:
+        total = release_counted(total, output)[1]
+        _warn_of_repetition(total.guarantee)
+    classifier = Classifier.fit(total, spec)
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
@@ -78,6 +100,30 @@ def head(
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
+    end_flagged(aside)
+
+
+def _total_of(files: list[Path], recipe: Path | None, quarantine: bool) -> tuple[Total, Mapping[Path, Quarantined]]:
+    """The total in a file, or with a recipe that of messages, and which of those were left out."""
+    if recipe is not None:
+        return sum_files(files, Recipe.load(recipe), quarantine=quarantine)
+    if len(files) > 1 or files[0].is_dir():
+        raise typer.BadParameter(
+            f"{', '.join(map(str, files[:5]))} came without --recipe; give one total, or messages and --recipe recipe.toml."
+        )
+    if quarantine:
+        raise typer.BadParameter("--quarantine is about messages, and a total came; give the messages and --recipe.")
+    return load_total(files[0]), {}
+
+
+def _warn_of_repetition(together: Guarantee | None) -> None:
+    if together is not None and together.releases > 1:
+        console.tell(
+            "Warning",
+            f"these sums were released {together.releases} times now, each time with new noise, and the head promises what "
+            "all releases promise together. For several heads of one release: 'ghofl sum', 'ghofl release' and 'ghofl head "
+            "released.ghofl'.",
+        )
 
 
 @takes_groups
