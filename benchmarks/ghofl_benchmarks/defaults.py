@@ -13,7 +13,7 @@ from ghofl_benchmarks import report
 from ghofl_benchmarks.data import ROOT
 
 PAGE = ROOT.parent / "docs" / "defaults.md"
-HEAD = """# Defaults, and what was measured
+HEAD = """# Defaults
 
 Written by `python -m ghofl_benchmarks page` from the files in `benchmarks/results`; the number in a line is of the file
 that the line names. Choices were made on held-out training rows; the accuracies below are on test rows, which chose
