@@ -97,9 +97,9 @@ def page(stored: dict) -> str:
     lines = [
         "# Tables and sets of vectors",
         "",
-        f"{stored['summary'][BEST]['sets']} sets, three clients, Dirichlet α = 0.3, five seeds, made by `benchmarks/sets.py`. The "
-        "constants of `best` and of the features for tables were chosen on these sets, so the figures say what was chosen, not "
-        "how it does elsewhere. Points of accuracy below the best of the six single heads of a set, which is chosen on its test "
+        f"{stored['summary'][BEST]['sets']} sets, three clients, Dirichlet α = 0.3, five seeds, made by `benchmarks/sets.py`. "
+        "The constants of `best` and of the features for tables were chosen on these sets, so the figures say what was chosen, "
+        "not how it does elsewhere. Points of accuracy below the best of the six single heads of a set, which is chosen on its test "
         "rows; negative is above.",
         "",
         "| head | mean | worst | within a point | log loss ÷ LDA's, median / 90 % / max |",
@@ -115,8 +115,8 @@ def page(stored: dict) -> str:
     gain = stored["summary"]["tables"]
     lines += [
         "",
-        f"On the {gain['sets']} tables among them the default is {gain['gain over lda']:+.1f} points above `lda` of the plain columns "
-        f"and {gain['above boosting']:+.1f} above scikit-learn's HistGradientBoosting on the pooled rows.",
+        f"On the {gain['sets']} tables among them the default is {gain['gain over lda']:+.1f} points above `lda` of the plain "
+        f"columns and {gain['above boosting']:+.1f} above scikit-learn's HistGradientBoosting on the pooled rows.",
         "",
         "| set | rows | columns | classes | added | `best` | default | `lda` | best single | boosting |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -152,7 +152,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     if given.page:
-        return write_page()
+        write_page()
+        return
     paths = [p for each in given.sets for p in (sorted(each.iterdir()) if each.is_dir() else [each])]
     paths = [p for p in paths if p.suffix in (".csv", ".npz")]
     jobs = [(p, seed, given.clients, given.alpha) for p in paths for seed in range(given.seeds)]

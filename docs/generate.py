@@ -1,4 +1,4 @@
-"""Writes what the code knows into the docs: docs/cli.md and the table of heads in README.md.
+"""Writes what the code knows into the docs: docs/cli.md and the table of heads in docs/heads.md.
 
 Run it with `make docs`. `tests/test_docs.py` fails when the two texts are not what this gives.
 """
@@ -17,7 +17,7 @@ from ghofl.recipe import OPTIONS
 
 ROOT = Path(__file__).parents[1]
 CLI = ROOT / "docs" / "cli.md"
-README = ROOT / "README.md"
+HEADS_PAGE = ROOT / "docs" / "heads.md"
 
 # ---------------------------------------------------------------------------------------------------- docs/cli.md
 
@@ -163,7 +163,7 @@ def _cell(text: str | None) -> str:
     return (text or "").replace("|", "\\|").replace("\n", " ")
 
 
-# ------------------------------------------------------------------------------------- the table of heads in README
+# ------------------------------------------------------------------------------------- the table of heads in docs/heads.md
 
 SIZES = {
     (): "C + C·d",
@@ -186,9 +186,9 @@ def heads() -> str:
     return "| head | rule | needs | integers in a message | options |\n|---|---|---|---|---|\n" + "\n".join(rows)
 
 
-def with_heads(readme: str) -> str:
-    """A README text with the table of heads between its two marks."""
-    before, _, rest = readme.partition(START)
+def with_heads(page: str) -> str:
+    """A page's text with the table of heads between its two marks."""
+    before, _, rest = page.partition(START)
     _, _, after = rest.partition(END)
     return f"{before}{START}\n{heads()}\n{END}{after}"
 
@@ -211,8 +211,8 @@ def _shown(value: object) -> str:
 def main() -> None:
     """Write both."""
     CLI.write_text(cli())
-    README.write_text(with_heads(README.read_text()))
-    for path in (CLI, README):
+    HEADS_PAGE.write_text(with_heads(HEADS_PAGE.read_text()))
+    for path in (CLI, HEADS_PAGE):
         print(f"Wrote {path.relative_to(ROOT)}")
 
 

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -228,6 +229,15 @@ def test_quarantine_leaves_out_the_message_that_does_not_fit_and_the_total_says_
     assert honest.quarantined == ()
     inside = json.loads(ghofl("inspect", "total.ghofl", "--json", "-"))
     assert inside["quarantined"][0]["site"] == "four"
+
+
+def test_quarantine_leaves_the_same_message_out_of_a_head(sites):
+    _, files = sites
+    ghofl("sum", *files[:4], "-r", "recipe.toml", "-o", "honest.ghofl")
+    ghofl("head", "honest.ghofl", "-o", "honest.safetensors")
+    said = ghofl("head", *files, "-r", "recipe.toml", "-o", "head.safetensors", "--quarantine", code=3)
+    assert "swapped" in said
+    assert Path("head.safetensors").read_bytes() == Path("honest.safetensors").read_bytes()
 
 
 def test_late_joiners_are_compared_with_the_earlier_total(sites):

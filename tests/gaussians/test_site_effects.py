@@ -150,10 +150,11 @@ def test_the_commands_make_a_mended_head_and_one_with_an_own_offset(shifted, tmp
     for message in messages:
         message.save(f"sent/{message.site}.ghofl")
     total.save("total.ghofl")
+    recipe.save("recipe.toml")
     np.savez("own.npz", x=parts[3][0], y=np.array(recipe.classes)[parts[3][1]])
-    assert "Site effects: ratio" in run("ghofl head total.ghofl --site-effects sent -o mended.safetensors")
+    assert "Site effects: ratio" in run("ghofl head sent --recipe recipe.toml --site-effects -o mended.safetensors")
     assert "moved by the offset" in run("ghofl personal mended.safetensors own.npz -o own.safetensors")
     assert (tmp_path / "own.safetensors").stat().st_mode & 0o777 == 0o600
     run("ghofl head total.ghofl -o plain.safetensors --head lda")
     run("ghofl personal plain.safetensors own.npz -o b.safetensors", refusal="made with site effects")
-    run("ghofl head total.ghofl --site-effects sent/site-1.ghofl -o b.safetensors", refusal="are missing")
+    run("ghofl head total.ghofl --site-effects -o b.safetensors", refusal="came without --recipe")

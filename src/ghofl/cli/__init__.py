@@ -3,6 +3,7 @@
 A command's module is imported only when the command is called or its help is asked for; the list of all is a table here.
 """
 
+import difflib
 import importlib
 from typing import Annotated, Any
 
@@ -13,20 +14,40 @@ from typer.core import TyperCommand, TyperGroup
 import ghofl
 from ghofl.cli import console
 
-SITE = "At a site: from samples to one message"
-SERVER = "At the server: from messages to a head"
-USE = "With a head: predictions and how good they are"
-EXPERIMENT = "On one machine: try things out"
+START = "Start here: ghofl demo"
+TRY = "Try it out, on this machine"
+AGREE = "Agree on a recipe, once for all sites"
+SEND = "Send one message, at each site"
+BUILD = "Build a head, at the server"
+USE = "Use a head, and say how good it is"
+GUARD = "Look at what leaves, and guard a site"
+CONNECT = "Hide each site's part, or use a network"
 
-# Where each command is, and the first sentence of its help, in the order of the story.
+# Where each command is, and the first sentence of its help, by what people want to do.
 COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
-    SITE: {
+    TRY: {
+        "demo": (
+            "experiment:demo",
+            "Run the whole method on scikit-learn's digits: heads, the same total for any split, and exact unlearning.",
+        ),
+        "simulate": (
+            "experiment:simulate",
+            "Simulate a federation: split training rows over clients, add up their messages, and score heads of "
+            "the total.",
+        ),
+    },
+    AGREE: {
         "recipe": ("site:recipe", "Write the recipe that all sites of a federation share."),
-        "schema": ("schema:schema", "Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'."),
+        "schema": (
+            "schema:schema",
+            "Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.",
+        ),
         "export-encoder": (
             "embed:export_encoder",
             "Write an encoder as one ONNX file that sites run without torch, checked against the original.",
         ),
+    },
+    SEND: {
         "embed": (
             "embed:embed",
             "At a site: turn samples into a file of embeddings. A run that was stopped continues where it left off.",
@@ -37,28 +58,16 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "merge": (
             "site:merge",
-            "At a big site: make one message from parts that were added up separately, as if one process had seen all rows.",
-        ),
-        "audit": (
-            "audit:audit",
-            "Say in words and numbers what a message or a total would reveal to someone who reads it.",
-        ),
-        "keeper": (
-            "keeper:keeper",
-            "At a site: guard its rows, keys, policy and ledger, and answer requests on a Unix socket.",
-        ),
-        "ledger": (
-            "ledger:app",
-            "Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
+            "At a big site: make one message from parts that were added up separately, as if one process had "
+            "seen all rows.",
         ),
     },
-    SERVER: {
-        "sum": ("server:add_up", "At the server: add messages up, one at a time, each site once."),
-        "diagnose": (
-            "diagnose:diagnose",
-            "At the server: say which site's message does not fit the others', and why. "
-            "The exit code is 3 if one does not.",
+    BUILD: {
+        "head": (
+            "head:head",
+            "Build a head from messages or from a total. Its file includes the recipe, so it takes raw embeddings.",
         ),
+        "sum": ("server:add_up", "At the server: add messages up, one at a time, each site once."),
         "subtract": (
             "server:subtract",
             "Take sites out of a total, exactly: the result is the total that never had them.",
@@ -67,7 +76,11 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "server:release",
             "Make a total that others may see: with the noise the recipe promises, and without its small classes.",
         ),
-        "head": ("use:head", "Build a head from a total. Its file includes the recipe, so it takes raw embeddings."),
+        "diagnose": (
+            "diagnose:diagnose",
+            "At the server: say which site's message does not fit the others', and why. The exit code is 3 if "
+            "one does not.",
+        ),
         "select": (
             "use:select",
             "At the server: add up the sites' counts of right and wrong predictions and name the best head.",
@@ -75,14 +88,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "calibrate": (
             "use:calibrate",
             "At the server: calibrate a head's probabilities and its novelty on the rows that sites reported on.",
-        ),
-        "secure": (
-            "secure:app",
-            "Secure aggregation with files alone: the server learns the sum of the sites' moments and nothing else.",
-        ),
-        "flower": (
-            "flower:app",
-            "Run a federation on Flower: write its app, and check at a site what would leave.",
         ),
     },
     USE: {
@@ -107,18 +112,36 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "report:report",
             "Write one self-contained page about a total: who took part, what it holds, how good its heads are.",
         ),
+    },
+    GUARD: {
         "inspect": ("inspect:inspect", "Say what is in a file: recipe, message, total or head."),
-    },
-    EXPERIMENT: {
-        "demo": (
-            "experiment:demo",
-            "Run the whole method on scikit-learn's digits: heads, the same total for any split, and exact unlearning.",
+        "audit": (
+            "audit:audit",
+            "Say in words and numbers what a message or a total would reveal to someone who reads it.",
         ),
-        "simulate": (
-            "experiment:simulate",
-            "Simulate a federation: split training rows over clients, add up their messages, and score heads of the total.",
+        "keeper": (
+            "keeper:keeper",
+            "At a site: guard its rows, keys, policy and ledger, and answer requests on a Unix socket.",
+        ),
+        "ledger": (
+            "ledger:app",
+            "Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
         ),
     },
+    CONNECT: {
+        "secure": (
+            "secure:app",
+            "Secure aggregation with files alone: the server learns the sum of the sites' moments and nothing else.",
+        ),
+        "flower": ("flower:app", "Run a federation on Flower: write its app, and check at a site what would leave."),
+    },
+}  # fmt: skip
+# What people type for a command that has another name, and what to tell them.
+SYNONYMS = {
+    "aggregate": "sum", "check": "flower check", "encode": "embed", "fit": "head", "forget": "subtract", "help": "--help",
+    "init": "recipe", "log": "ledger", "new": "recipe", "noise": "release", "run": "flower", "score": "evaluate",
+    "send": "moments", "show": "inspect", "start": "demo", "sweep": "simulate", "test": "evaluate", "train": "head",
+    "unlearn": "subtract", "version": "--version",
 }  # fmt: skip
 PLACES = {name: place for commands in COMMANDS.values() for name, (place, _) in commands.items()}
 
@@ -149,8 +172,25 @@ class Story(TyperGroup):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the arguments name, loaded, and its own arguments."""
-        name, command, rest = super().resolve_command(ctx, args)
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            raise click.UsageError(_unknown(args[0]), ctx) from error
         return name, None if command is None or name is None else load(name), rest
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, after a word to those who see it for the first time."""
+        console.out.print(START)
+        super().format_help(ctx, formatter)
+
+
+def _unknown(word: str) -> str:
+    """What to tell somebody who typed a command that does not exist."""
+    meant = [SYNONYMS[word]] if word in SYNONYMS else difflib.get_close_matches(word, [*PLACES, *SYNONYMS], 3, 0.7)
+    meant = list(dict.fromkeys(SYNONYMS.get(name, name) for name in meant))
+    known = " or ".join(f"'ghofl {name}'" for name in meant)
+    advice = f"Did you mean {known}?" if meant else "'ghofl --help' lists all commands."
+    return f"ghofl has no command {console.printable(word[:40])!r}. {advice}"
 
 
 app = typer.Typer(

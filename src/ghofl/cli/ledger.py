@@ -1,4 +1,4 @@
-"""Commands that read a site's ledger: `ledger show` and `ledger export`."""
+"""Commands that read a site's ledger: `ledger show`, `ledger export` and `ledger report`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile
 from ghofl.custody.budget import describe_releases
+from ghofl.custody.departures import departures
 from ghofl.custody.history import History
 from ghofl.custody.ledger import LEDGER, START, Ledger
 from ghofl.custody.site import Site
@@ -90,6 +91,45 @@ def export(
         {"site": here.name, "file": str(output), "lines": len(ledger.lines), "head": ledger.head},
         f"Wrote {output}: {console.count(len(ledger.lines), 'line')}, head {ledger.head}.",
         json,
+    )
+
+
+@app.command(name="report")
+def report(
+    site: SiteFile = Path("site.toml"),
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Write one printable page about what left a site: when, to whom, under which recipe and policy, what it reveals.
+
+    It states numbers of rows, so it is for the site itself; only its owner can read the file.
+
+    Example: ghofl ledger report site.toml -o what-left.html
+    """
+    from ghofl.report.what_left import what_left
+
+    console.check_outputs(json, force, output)
+    here, ledger = _load(site)
+    files.write(output, what_left(here, ledger, str(site)), files.PRIVATE)
+    history = History.of(ledger)
+    promise = describe_releases(history.releases)
+    console.say(
+        {
+            "site": here.name,
+            "file": str(output),
+            "head": ledger.head,
+            "departures": [
+                {"line": one.line, "time": one.time, "what": one.kind, "recipe": one.recipe, "rows": one.rows}
+                | {"bytes": one.bytes, "sha256": one.sha256, "reveals": list(one.reveals)}
+                for one in departures(ledger, history, here.storage())
+            ],
+            "guarantee": promise,
+        },
+        f"Wrote {output}: {console.count(len(history.releases), 'departure')}. {promise}",
+        json,
+        is_private=True,
     )
 
 

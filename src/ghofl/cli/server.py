@@ -1,4 +1,4 @@
-"""Commands of the server that make totals, `sum`, `subtract` and `release`, and what they show."""
+"""Commands of the server that make totals, `sum`, `subtract` and `release`, and what `head` shares with them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -11,13 +11,14 @@ from rich.table import Table
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, TotalFile, TotalOutput
+from ghofl.cli.arguments import Force, Json, Quarantine, TotalFile, TotalOutput
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
+from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Aggregator, Total
 
 CLIPPED = "agree on a recipe with a smaller grid.scale, and let sites send again."
@@ -34,9 +35,7 @@ def add_up(
     to: Annotated[
         list[Path] | None, typer.Option(help="An earlier total to add messages to; several totals are joined into one.")
     ] = None,
-    quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
-    ] = False,
+    quarantine: Quarantine = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -53,21 +52,37 @@ def add_up(
             "new total, or --to "
             "to add messages to an earlier one."
         )
-    paths = files_in(messages or [])
-    if not paths and len(to or []) < 2:
+    if not messages and len(to or []) < 2:
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
     start = _join(to or [])
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
+    total, aside = sum_files(messages or [], agreed, start, quarantine)
+    total.save(output)
+    console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)
+    end_flagged(aside)
+
+
+def sum_files(
+    messages: Sequence[Path], recipe: Recipe, start: Total | None = None, quarantine: bool = False
+) -> tuple[Total, Mapping[Path, Quarantined]]:
+    """The total of files and folders of messages, and which of them were left out; warns of what its owner should know."""
+    paths, aggregator = files_in(messages), Aggregator(recipe, start)
     aside = {}
     if quarantine:
         from ghofl.cli.diagnose import find_misfits
 
-        aside = find_misfits(paths, agreed, start)
-    total = _add([path for path in paths if path not in aside], agreed, start)
+        aside = find_misfits(paths, recipe, start)
+    holders = _add([path for path in paths if path not in aside], aggregator)
+    total = aggregator.finish()
     total = replace(total, quarantined=(*total.quarantined, *aside.values()))
-    total.save(output)
+    if start is None and len(paths) - len(aside) > 1 and recipe.privacy.epsilon is None:
+        _warn_of_sole_holders(holders, recipe)
     warn_of_clipping(total)
-    console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)
+    return total, aside
+
+
+def end_flagged(aside: Mapping[Path, Quarantined]) -> None:
+    """Name the messages that were left out, and end with the exit code for them if there are any."""
     for path, what in aside.items():
         console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
     if aside:
@@ -94,20 +109,18 @@ def _join(paths: Sequence[Path]) -> Total | None:
     return total
 
 
-def _add(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> Total:
-    aggregator = Aggregator(recipe, start)
-    holders: dict[int, str | None] = {}  # by class: the only site that has it, or None where two have
+def _add(messages: Sequence[Path], aggregator: Aggregator) -> Mapping[int, str | None]:
+    """Add messages; by class, the only site that has it, or None where two have."""
+    holders: dict[int, str | None] = {}
     with console.progress() as report:
         done = 0
-        for paths in batches(messages, recipe):
+        for paths in batches(messages, aggregator.recipe):
             report("messages", done, len(messages))
-            names, counts = _add_some(aggregator, paths, recipe)
+            names, counts = _add_some(aggregator, paths, aggregator.recipe)
             done += len(paths)
             for i, c in np.argwhere(counts > 0).tolist():
                 holders[c] = None if c in holders else names[i]
-    if start is None and len(messages) > 1 and recipe.privacy.epsilon is None:
-        _warn_of_sole_holders(holders, recipe)
-    return aggregator.finish()
+    return holders
 
 
 def _add_some(aggregator: Aggregator, paths: Sequence[Path], recipe: Recipe) -> tuple[list[str], np.ndarray]:
@@ -158,9 +171,7 @@ def release(
     """
     console.check_outputs(json, force, output)
     exact = load_total(total)
-    own = exact.release()
-    with files.lock(total.parent, WAIT):  # two at once would count as one
-        released = Releases(total.with_name(f"{total.name}.releases.jsonl")).count(own, exact)
+    own, released = release_counted(exact, total)
     released.save(output)
     together = released.guarantee
     more = f" {released.small_classes}" if released.small_classes is not None else ""
@@ -173,6 +184,13 @@ def release(
         f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
+
+
+def release_counted(exact: Total, beside: Path) -> tuple[Total, Total]:
+    """The released total by itself, and as it is written: with the guarantee of all releases of these sums so far."""
+    own = exact.release()
+    with files.lock(beside.parent, WAIT):  # two at once would count as one
+        return own, Releases(beside.with_name(f"{beside.name}.releases.jsonl")).count(own, exact)
 
 
 def _roster_table(total: Total) -> Table:

@@ -1,6 +1,6 @@
-"""Commands that make and judge a head: `head`, `evaluate`, `select` and `calibrate`."""
+"""Commands that judge a head: `evaluate`, `select` and `calibrate`."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from json import dumps, loads
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, Preset, TotalFile, complete_heads
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
 from ghofl.cli.options import (
     DATA_HELP,
     EncoderOptions,
@@ -21,15 +21,11 @@ from ghofl.cli.options import (
     load_judged,
     takes_groups,
 )
-from ghofl.cli.server import files_in, load_total, promise_result
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
-from ghofl.heads.plugins import BEST
-from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
-from ghofl.wire.message import Message
-from ghofl.wire.total import Total
+from ghofl.heads.spec import DEFAULT_HEAD
 
 BLOCK = 2048
 Priors = Annotated[
@@ -50,54 +46,57 @@ Threshold = Annotated[
 HeadFile = Annotated[Path, typer.Argument(help="A head written by 'ghofl head'.")]
 
 
-def head(
-    total: TotalFile,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
-    head: Annotated[
-        str,
+@dataclass(frozen=True)
+class ReportOptions:
+    """What leaves a site about a head."""
+
+    site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = ""
+    site_file: Annotated[
+        Path | None,
         typer.Option(
-            help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'; best is the strongest that the total allows.",
-            autocompletion=complete_heads,
+            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it."
         ),
-    ] = DEFAULT_HEAD,
-    preset: Preset = "default",
-    site_effects: Annotated[
-        list[Path] | None,
+    ] = None
+    tally: Annotated[
+        bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
+    ] = False
+
+    def check(self, json: str | None) -> None:
+        """Raise where a report would leave and nothing says where to write it."""
+        if self.site_file is not None and json is None:
+            raise typer.BadParameter(
+                f"--site-file {self.site_file} is about the report that leaves; say with --json where to write it."
+            )
+
+
+@dataclass(frozen=True)
+class LeaveOutOptions:
+    """Which heads of a total are judged on rows that are in it, and how these are divided."""
+
+    leave_out: Annotated[
+        int | None,
         typer.Option(
-            metavar="MESSAGES",
-            help="Take out what each site adds to all its rows, by all messages in the total; 'best' is then lda.",
+            metavar="FOLDS", help="With a total and the rows this site sent: predict each row without its fold."
         ),
-    ] = None,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Build a head from a total. Its file includes the recipe, so it takes raw embeddings.
+    ] = None
+    heads: Annotated[
+        str, typer.Option(help="With --leave-out: heads, separated by commas.", autocompletion=complete_heads)
+    ] = DEFAULT_HEAD
+    person: Annotated[
+        str, typer.Option(help="With --leave-out: the column that says who a row is about; a fold has all of a person.")
+    ] = ""
 
-    Example: ghofl head total.ghofl -o head.safetensors
-    """
-    console.check_outputs(json, force, output)
-    spec, found = HeadSpec.parse(head, preset), load_total(total)
-    classifier = _fit_mended(found, spec, site_effects) if site_effects else Classifier.fit(found, spec)
-    classifier.save(output)
-    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
-    result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
-    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
-    console.say(
-        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
-        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
-        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
-        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
-        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
-        + (f" {classifier.revealed}" if classifier.revealed else ""),
-        json,
-    )
+    def show(
+        self, total: Path, rows: str, site: Path | None, json: str | None, split: str, label: str, are_numbers: bool
+    ) -> None:
+        """Judge the heads on this site's own rows."""
+        from ghofl.cli.own import show_leave_out
 
-
-def _fit_mended(total: Total, spec: HeadSpec, paths: list[Path]) -> Classifier:
-    from ghofl.personal.offset import fit_without_site_effects
-
-    messages = (Message.load(path, total.recipe) for path in files_in(paths))
-    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)
+        assert self.leave_out is not None
+        show_leave_out(
+            total, Path(rows), site, self.leave_out, self.heads, json, split=split, label_column=label,
+            person=self.person, labels_are_numbers=are_numbers,
+        )  # fmt: skip
 
 
 @takes_groups
@@ -106,32 +105,12 @@ def evaluate(
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP}; with labels.")],
     *,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = "",
-    site: Annotated[str, typer.Option(help="This site's name in the report, for 'ghofl select'.")] = "",
-    site_file: Annotated[
-        Path | None,
-        typer.Option(
-            help="The site's TOML file: its policy decides whether the report may leave, and its ledger records it."
-        ),
-    ] = None,
+    about: ReportOptions,
     labels_are_numbers: LabelsAreNumbers = False,
     priors: Priors = None,
     threshold: Threshold = None,
-    tally: Annotated[
-        bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
-    ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
-    leave_out: Annotated[
-        int | None,
-        typer.Option(
-            metavar="FOLDS", help="With a total and the rows this site sent: predict each row without its fold."
-        ),
-    ] = None,
-    heads: Annotated[
-        str, typer.Option(help="With --leave-out: heads, separated by commas.", autocompletion=complete_heads)
-    ] = DEFAULT_HEAD,
-    person: Annotated[
-        str, typer.Option(help="With --leave-out: the column that says who a row is about; a fold has all of a person.")
-    ] = "",
+    folds: LeaveOutOptions,
     encoder: RecipesEncoder = "",
     model: EncoderOptions,
     samples: SampleOptions,
@@ -143,33 +122,26 @@ def evaluate(
     Example: ghofl evaluate lda.safetensors test.npz
     """
     console.check_outputs(json, force, plot)
-    if leave_out is not None:
-        if tally or site or plot or priors or threshold:
+    if folds.leave_out is not None:
+        if about.tally or about.site or plot or priors or threshold:
             raise typer.BadParameter(
-                "--tally, --site, --plot, --priors and --threshold are for a head, not --leave-out."
+                f"--leave-out {folds.leave_out} judges heads of a total; --tally, --site, --plot, --priors and --threshold "
+                "are for one head: leave them out."
             )
-        from ghofl.cli.own import show_leave_out
-
-        show_leave_out(
-            head, Path(data), site_file, leave_out, heads, json, split=split, label_column=samples.label_column,
-            person=person, labels_are_numbers=labels_are_numbers,
-        )  # fmt: skip
+        folds.show(head, data, about.site_file, json, split, samples.label_column, labels_are_numbers)
         return
-    if site_file is not None and json is None:
-        raise typer.BadParameter(
-            f"--site-file {site_file} is about the report that leaves; say with --json where to write it."
-        )
+    about.check(json)
     classifier = adjust(load_head(head), priors, threshold)
     classes, encoding = classifier.recipe.classes, encoding_of(encoder, model, samples)
     x, y = load_judged(classifier.recipe, data, split, samples, encoding, labels_are_numbers)
     probabilities = _probabilities(classifier, x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
-    counted = Tally.of(classifier, x, y) if tally else None
+    counted = Tally.of(classifier, x, y) if about.tally else None
     if plot is not None:
         measures.plot_confusion(found, classes, plot)
-    report, shown = Report.of(head, site, classifier, found.confusion, counted), found
-    if site_file is not None:
-        report = _register(report, site_file, classifier, x, y)
+    report, shown = Report.of(head, about.site, classifier, found.confusion, counted), found
+    if about.site_file is not None:
+        report = _register(report, about.site_file, classifier, x, y)
         found = replace(found, thresholds=())  # they are probabilities of single rows
     result = {
         **report.to_dict(),

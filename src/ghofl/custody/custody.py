@@ -100,14 +100,13 @@ class Custody:
         parcel = Parcel.of(left, self.site.audit(left) + rounds)
         self.record("packed", recipe=recipe.fingerprint, sha256=parcel.sha256, data=parcel.data)
         if self.storage.is_lasting:
-            self.storage.put(_key(recipe, "bin"), parcel.content)
-            self.storage.put(_key(recipe, "json"), parcel.facts)
+            self.storage.put(_key(recipe.fingerprint, "bin"), parcel.content)
+            self.storage.put(_key(recipe.fingerprint, "json"), parcel.facts)
         return parcel
 
     def kept_parcel(self, recipe: Recipe) -> Parcel | None:
         """What was packed for this recipe before, if it was kept."""
-        facts, content = self.storage.get(_key(recipe, "json")), self.storage.get(_key(recipe, "bin"))
-        return None if facts is None or content is None else Parcel.from_files(content, facts)
+        return kept_parcel(self.storage, recipe.fingerprint)
 
     def parcel_to_send(self, recipe: Recipe, cohort: Iterable[str] | None = None, round_id: str = "") -> Parcel:
         """The parcel that leaves, packed once; within the site's budget, and approved where the policy asks for it."""
@@ -152,7 +151,7 @@ class Custody:
         facts = {"id": parcel.message_id, "recipe": recipe.fingerprint, "data": parcel.data, "rows": parcel.rows}
         self.record("sent", **facts, sha256=parcel.sha256, guarantee=guarantee_facts(promised))
         if self.storage.is_lasting:  # shows beside the ledger that one left: a ledger without the line is a damaged one
-            self.storage.put(_key(recipe, "sent"), b"")
+            self.storage.put(_key(recipe.fingerprint, "sent"), b"")
 
     def record_join(self, round_id: str, recipe: Recipe, data: str) -> None:
         """Record that the site joins a round."""
@@ -222,6 +221,12 @@ class Custody:
         self.history.check_sum(self.site.name, sites, data, self.policy.min_difference, round_id, others)
 
 
+def kept_parcel(storage: Storage, fingerprint: str) -> Parcel | None:
+    """What was packed for the recipe with this fingerprint, if it was kept."""
+    facts, content = (storage.get(_key(fingerprint, suffix)) for suffix in ("json", "bin"))
+    return None if facts is None or content is None else Parcel.from_files(content, facts)
+
+
 def _survivors(state: ClientState, recipe: Recipe, data: str) -> dict[str, Any]:
     agreement = state.agreement
     survivors = agreement.names_of(map(int, agreement.marks(state.survivors).nonzero()[0]))
@@ -233,5 +238,5 @@ def _cohort(agreement: Agreement) -> list[str]:
     return sorted(participant.name for participant in agreement.participants)
 
 
-def _key(recipe: Recipe, suffix: str) -> str:
-    return f"outbox/{recipe.fingerprint}.{suffix}"
+def _key(fingerprint: str, suffix: str) -> str:
+    return f"outbox/{fingerprint}.{suffix}"

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ghofl.evaluation.confusion import Confusion, interval_text
-from ghofl.names import shorten
 from ghofl.report.charts import MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings
+from ghofl.report.markup import document, escape
 
 WITH_INTERVAL = ("balanced_accuracy",)  # measures that have one, beside the accuracy itself
 NOT_SHARES = {
@@ -40,17 +40,12 @@ def page(findings: Findings) -> str:
         _sites(findings),
         _recipe(findings),
     ]
-    own = resources.files("ghofl.report")
-    style, script = ((own / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    title = _text(findings.title)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
-        "script-src 'unsafe-inline'; img-src data:\">"
-        f"<style>{style}</style></head><body><main><h1>{title}</h1>{''.join(sections)}</main>"
-        f'<script id="data" type="application/json">{_json(dataclasses.asdict(findings))}</script>'
-        f"<script>{script}</script></body></html>"
+    script = (resources.files("ghofl.report") / "page.js").read_text(encoding="utf-8")
+    data = _json(dataclasses.asdict(findings))
+    return document(
+        findings.title,
+        "".join(sections),
+        f'<script id="data" type="application/json">{data}</script><script>{script}</script>',
     )
 
 
@@ -65,9 +60,9 @@ def _summary(findings: Findings) -> str:
         sure = "" if best.interval is None else f" ({interval_text(best.interval)} with 95 % confidence)"
         facts.append((f"{100 * best.accuracy:.1f} %", f"best accuracy{sure}"))
     tiles = "".join(f"<div class='tile'><b>{value}</b> {name}</div>" for value, name in facts)
-    notes = "".join(f"<p class='note'>{_text(note, 500)}</p>" for note in findings.notes)
+    notes = "".join(f"<p class='note'>{escape(note, 500)}</p>" for note in findings.notes)
     return (
-        f"<section><div class='tiles'>{tiles}</div><p><b>Privacy.</b> {_text(findings.guarantee, 2000)}</p>{notes}"
+        f"<section><div class='tiles'>{tiles}</div><p><b>Privacy.</b> {escape(findings.guarantee, 2000)}</p>{notes}"
         "<p class='screen'><button id='download'>Download the figures (JSON)</button></p></section>"
     )
 
@@ -140,7 +135,7 @@ def _thresholds(findings: Findings) -> str:
         (f"{line['probability']:.3g}", *(f"{100 * line[name]:.2f}" for name in ("recall", "precision", "flagged")))
         for line in head.metrics["by_threshold"]
     ]
-    note = f"What {head.name} finds where {_text(rarer)} is predicted from this probability on."
+    note = f"What {head.name} finds where {escape(rarer)} is predicted from this probability on."
     return _table("Thresholds", ("threshold", "recall, %", "precision, %", "rows flagged, %"), rows, note)
 
 
@@ -164,19 +159,15 @@ def _recipe(findings: Findings) -> str:
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
     has = [i == 0 or any(row[i] for row in rows) for i in range(len(columns))]  # a column of empty cells says nothing
     columns, rows = tuple(compress(columns, has)), [tuple(compress(row, has)) for row in rows]
-    head = "".join(f"<th scope='col'><button>{_text(c)}</button></th>" for c in columns)
+    head = "".join(f"<th scope='col'><button>{escape(c)}</button></th>" for c in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td{'' if i else ' class=name'}>{_text(cell)}</td>" for i, cell in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(f"<td{'' if i else ' class=name'}>{escape(cell)}</td>" for i, cell in enumerate(row)) + "</tr>"
         for row in rows
     )
     return (
         f"<section><h2>{title}</h2>{f'<p>{note}</p>' if note else ''}<div class='wide'><table><thead><tr>{head}</tr>"
         f"</thead><tbody>{body}</tbody></table></div></section>"
     )
-
-
-def _text(text: str, most: int = 200) -> str:
-    return html.escape(shorten(text, most), quote=True)
 
 
 def _short(toml: str, most: int = 20_000) -> str:

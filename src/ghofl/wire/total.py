@@ -255,8 +255,7 @@ class Aggregator:
         if recipe.privacy.secure:
             raise MessageError(
                 f"the recipe {recipe.fingerprint[:12]}… asks for secure aggregation, where messages are never "
-                "seen one by one; its totals come "
-                "from secure rounds (Total.of_round)."
+                "seen one by one; its totals come from secure rounds ('ghofl secure', 'ghofl flower', Total.of_round)."
             )
         self.recipe, plan = recipe, plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee

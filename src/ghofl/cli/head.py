@@ -1,0 +1,114 @@
+"""The command that builds a head, from messages or from a total."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ghofl.classifier import Classifier
+from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json, Preset, Quarantine, complete_heads
+from ghofl.cli.server import end_flagged, files_in, load_total, promise_result, release_counted, sum_files
+from ghofl.heads.plugins import BEST
+from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.privacy import Guarantee, plan_of
+from ghofl.recipe import Recipe
+from ghofl.wire.message import Message
+from ghofl.wire.roster import Quarantined
+from ghofl.wire.total import Total
+
+
+def head(
+    files: Annotated[
+        list[Path], typer.Argument(help="A total; or with --recipe, message files of sites or folders of them.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write.")],
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", "-r", help="The recipe of messages, which are added up first.")
+    ] = None,
+    head: Annotated[
+        str,
+        typer.Option(
+            help="Which head, e.g. lda or 'rda(blend=0.9, shrinkage=0.05)'; best is the strongest that the total allows.",
+            autocompletion=complete_heads,
+        ),
+    ] = DEFAULT_HEAD,
+    preset: Preset = "default",
+    site_effects: Annotated[
+        bool,
+        typer.Option(help="Of messages: take out what each site adds to all its rows; 'best' is then lda."),
+    ] = False,
+    quarantine: Quarantine = False,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """Build a head from messages or from a total. Its file includes the recipe, so it takes raw embeddings.
+
+    Messages are added up as by 'ghofl sum', and no total is kept. Where the recipe promises epsilon by noise on the total,
+    every such run is a release of its own, counted in HEAD.releases.jsonl: for several heads, 'ghofl sum' and 'ghofl
+    release' once, and give this command the released total.
+
+    Example: ghofl head north.ghofl south.ghofl --recipe recipe.toml -o head.safetensors
+    """
+    console.check_outputs(json, force, output)
+    console.check_folder(str(output))
+    spec = HeadSpec.parse(head, preset)
+    total, aside = _total_of(files, recipe, quarantine)
+    spec.check(total.moments.layout, total.recipe)  # before a release is counted
+    if site_effects:
+        classifier = _fit_mended(total, spec, files, recipe)
+    else:
+        if recipe is not None and plan_of(total.recipe) is not None and total.guarantee is None:
+            total = release_counted(total, output)[1]
+            _warn_of_repetition(total.guarantee)
+        classifier = Classifier.fit(total, spec)
+    classifier.save(output)
+    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
+    result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
+    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
+    console.say(
+        {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
+        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
+        f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
+        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
+        + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
+        + (f" {classifier.revealed}" if classifier.revealed else ""),
+        json,
+    )
+    end_flagged(aside)
+
+
+def _total_of(files: list[Path], recipe: Path | None, quarantine: bool) -> tuple[Total, Mapping[Path, Quarantined]]:
+    """The total in a file, or with a recipe that of messages, and which of those were left out."""
+    if recipe is not None:
+        return sum_files(files, Recipe.load(recipe), quarantine=quarantine)
+    if len(files) > 1 or files[0].is_dir():
+        raise typer.BadParameter(
+            f"{', '.join(map(str, files[:5]))} came without --recipe; give one total, or messages and --recipe recipe.toml."
+        )
+    if quarantine:
+        raise typer.BadParameter("--quarantine is about messages, and a total came; give the messages and --recipe.")
+    return load_total(files[0]), {}
+
+
+def _warn_of_repetition(together: Guarantee | None) -> None:
+    if together is not None and together.releases > 1:
+        console.tell(
+            "Warning",
+            f"these sums were released {together.releases} times now, each time with new noise, and the head promises what "
+            "all releases promise together. For several heads of one release: 'ghofl sum', 'ghofl release' and 'ghofl head "
+            "released.ghofl'.",
+        )
+
+
+def _fit_mended(total: Total, spec: HeadSpec, paths: list[Path], recipe: Path | None) -> Classifier:
+    from ghofl.personal.offset import fit_without_site_effects
+
+    if recipe is None:
+        raise typer.BadParameter(
+            f"--site-effects is found in messages of single sites, and {paths[0]} came without --recipe; give the messages "
+            "and --recipe recipe.toml."
+        )
+    messages = (Message.load(path, total.recipe) for path in files_in(paths))
+    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)
