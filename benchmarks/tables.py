@@ -24,7 +24,7 @@ from ghofl import HeadSpec
 from ghofl.recipe import RecipeOptions
 from ghofl.simulation.partition import dirichlet_by_class
 from ghofl.simulation.simulate import Dataset, assembly_for, simulate
-from ghofl.simulation.tables import table_dataset
+from ghofl.simulation.dataset import table_dataset
 
 BEST, HEAD, SMALLEST = "best", "lda_ridge", 0.01  # the log loss below which ratios say nothing
 POOLED = {"boosting": HistGradientBoostingClassifier, "sklearn_lda": LinearDiscriminantAnalysis}
