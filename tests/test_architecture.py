@@ -72,6 +72,21 @@ def test_most_errors_name_the_value_that_came():
     assert sum(texts) / len(texts) >= 0.88
 
 
+def test_what_python_calls_is_told_in_words_of_python():
+    """An error or a note of these names a parameter as `unit_length`; the command line turns it into --unit-length."""
+    source = ROOT / "src" / "ghofl"
+    reached = [source / "short.py", source / "sklearn.py", source / "classifier.py", source / "recipe" / "labels.py"]
+    for room in ("simulation", "planning", "features", "moments", "gaussians", "heads"):
+        reached += (source / room).rglob("*.py")
+    reached.remove(source / "simulation" / "site.py")  # what it tells, flwr shows
+    for path in reached:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        told = [part for node in ast.walk(tree) if isinstance(node, ast.Raise) for part in ast.walk(node)]
+        for part in told:
+            if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                assert " --" not in f" {part.value}".replace("(", " "), f"{path}: {part.value}"
+
+
 def test_no_value_with_arrays_inside_is_compared_as_a_tuple():
     """`==` between tuples of arrays raises; such a dataclass says itself what equal means, or leaves it to identity."""
     import ghofl.simulation.simulate  # noqa: F401  # the story, and all it needs

@@ -122,7 +122,7 @@ def test_a_budget_takes_the_seed_of_the_user():
 @pytest.mark.parametrize("given", [{"statistics": ("S",)}, {"project": 8}, {"lift": 200}, {"sketch": 8}])
 def test_a_budget_and_what_it_chooses_are_not_given_together(given):
     (name,) = given
-    with pytest.raises(RecipeError, match=rf"--budget\) chooses .*{name} \(--{name}\) was given too"):
+    with pytest.raises(RecipeError, match=rf"a `budget` chooses .*`{name}` was given too"):
         recipe_of(budget=60_000, **given)
 
 
@@ -143,7 +143,7 @@ def test_where_nothing_says_what_sites_send_it_is_the_best_that_fits_the_default
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"keep": True}, r"keep \(--keep\) was given too"),
+        ({"keep": True}, r"`keep` was given too"),
         ({"keep": True, "statistics": ("B",)}, "there is no lift; give it too"),
         ({"keep": True, "lift": 200, "sketch": 8}, "a recipe has one of them"),
     ],
@@ -156,7 +156,7 @@ def test_what_keep_cannot_be_given_with_is_named(options, says):
 def test_rows_per_site_are_for_a_budget():
     few, many = (assemble(RecipeOptions(site_rows=n), CLASSES, ENCODER).proposal for n in (50, 10**6))
     assert few.bytes < many.bytes
-    with pytest.raises(RecipeError, match=r"site_rows \(--site-rows\) is for a budget, and sketch already says"):
+    with pytest.raises(RecipeError, match=r"`site_rows` is for a budget, and sketch already says"):
         recipe_of(site_rows=50, sketch=8)
 
 
@@ -184,10 +184,10 @@ def test_under_epsilon_nothing_in_a_recipe_depends_on_protected_rows(rng, option
 
 
 def test_without_a_bound_on_rows_epsilon_says_what_to_give(rng):
-    with pytest.raises(PrivacyError, match=r"would tell about them.*--unit-length.*--radius"):
+    with pytest.raises(PrivacyError, match=r"would tell about them.*`unit_length`.*`radius`"):
         recipe_of(protected=rng.normal(size=(50, 96)), **EPSILON)
     for options in ({}, {"scale": 4.0}, {"budget": 60_000, "scale": 4.0}):
-        with pytest.raises(PrivacyError, match="write --radius, or --unit-length"):
+        with pytest.raises(PrivacyError, match="write `radius`, or `unit_length`"):
             recipe_of(**EPSILON, **options)
 
 

@@ -25,7 +25,7 @@ from ghofl.planning.breaks import draft_breaks
 from ghofl.planning.drafting import schema_of_dictionary, schema_of_rows
 from ghofl.recipe import Basis, Column, RecipeOptions, Schema, Table, usual_basis
 from ghofl.recipe.basis import SATURATION
-from ghofl.simulation.tables import table_dataset
+from ghofl.simulation.dataset import table_dataset
 from ghofl.wire.message import Message
 
 AGE = Column("age", "number", low=0, high=100, breaks=(20, 35, 50, 80))

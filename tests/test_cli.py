@@ -220,7 +220,10 @@ BAD = [
         ["simulate", "--embeddings", "all.npz", "--clients", "2", "--alpha", "1", "--classes-per-client", "1"],
         "one of --alpha",
     ),
-    (["simulate", "--embeddings", "all.npz", "--clients", "2", "--heads", "sketched_qda"], "needs --sketch"),
+    (
+        ["simulate", "--embeddings", "all.npz", "--clients", "2", "--heads", "sketched_qda"],
+        "needs a sketch; give --sketch",
+    ),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--power", "0"], "transform.power is 0"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--scale", "0"], "grid.scale is 0"),
     (["simulate", "--embeddings", "all.npz", "--clients", "2", "--json", "no/x.json"], "create it first"),

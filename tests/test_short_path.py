@@ -204,8 +204,8 @@ def test_the_message_warns_of_rows_that_fall_outside_the_grid(rows):
     [
         ({"lift": 8, "keep": True, "sketch": 4}, "sketch = 4"),
         ({"statistics": ("B",), "keep": True}, "there is no lift"),
-        ({"budget": 100_000, "keep": True}, r"keep \(--keep\) was given too"),
-        ({"statistics": ("B",), "site_rows": 10}, "site_rows .* is for a budget"),
+        ({"budget": 100_000, "keep": True}, r"`keep` was given too"),
+        ({"statistics": ("B",), "site_rows": 10}, "`site_rows` is for a budget"),
     ],
 )
 def test_no_option_of_a_recipe_is_ignored(rows, options, what):
@@ -501,3 +501,9 @@ def test_what_is_no_list_of_messages_no_total_and_no_head_is_named(rng):
         ghofl.fit(None)  # type: ignore[arg-type]
     with pytest.raises(HeadError, match="'None' is not a head; write a name such as 'lda'"):
         ghofl.fit(one, None)  # type: ignore[arg-type]
+
+
+def test_dir_shows_the_public_names_and_nothing_else():
+    assert sorted(dir(ghofl)) == sorted([*ghofl.__all__, "__version__"])
+    assert {"fit", "message", "recipe_for", "schema_for", "simulate", "sweep", "total"} <= set(dir(ghofl))
+    assert all(hasattr(ghofl, name) for name in dir(ghofl))

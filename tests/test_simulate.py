@@ -5,9 +5,9 @@ from federations import blobs
 from ghofl import HeadSpec, Layout
 from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.simulation import partition
+from ghofl.simulation.dataset import table_dataset
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import Dataset, all_heads, need_of, recipe_for, simulate
-from ghofl.simulation.tables import table_dataset
 
 
 @pytest.fixture(scope="module")

@@ -132,3 +132,43 @@ def test_it_works_in_pipelines_searches_and_with_names_of_columns():
     probabilities = search.predict_proba(x)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert "GaussianHeadClassifier" in search.best_estimator_._repr_html_()
+
+
+def test_options_of_heads_are_parameters_that_a_search_walks_over():
+    x, y = load_iris(return_X_y=True)
+    grid = {"blend": np.linspace(0.1, 0.9, 3), "shrinkage": [None, 0.05]}
+    search = GridSearchCV(GaussianHeadClassifier("rda"), grid, cv=3).fit(x, y)
+    assert len(search.cv_results_["params"]) == 6
+    assert search.best_score_ > 0.95
+    spelled = GaussianHeadClassifier("rda(blend=0.5)").fit(x, y)
+    given = clone(GaussianHeadClassifier("rda", blend=0.5)).fit(x, y)
+    assert np.array_equal(spelled.predict_proba(x), given.predict_proba(x))
+    ranks = GaussianHeadClassifier("low_rank_qda").set_params(rank=np.int64(1)).fit(x, y)
+    assert "low_rank_qda(rank=1)" in repr(ranks.classifier_)
+
+
+def test_every_option_of_every_head_is_a_parameter():
+    from ghofl.heads import HEADS
+
+    names = set(GaussianHeadClassifier().get_params())
+    assert names == {"head", "bits", "center", "scale"} | {n for h in HEADS.values() for n in h.Options.known()}
+
+
+def test_an_option_that_the_head_does_not_have_is_named():
+    x, y = load_iris(return_X_y=True)
+    with pytest.raises(GhoflError, match="head 'lda' has no option 'blend'"):
+        GaussianHeadClassifier("lda", blend=0.5).fit(x, y)
+    with pytest.raises(GhoflError, match="'best' takes no options, and blend came"):
+        GaussianHeadClassifier(blend=0.5).fit(x, y)
+    with pytest.raises(GhoflError, match="no head has an option 'blnd'"):
+        GaussianHeadClassifier("rda", blnd=0.5)
+
+
+def test_fit_builds_the_head_and_predictions_only_use_it(monkeypatch):
+    x, y = load_iris(return_X_y=True)
+    fitted = model().fit(x, y)
+    later = model().partial_fit(x, y)
+    monkeypatch.setattr("ghofl.sklearn.Classifier.fit", None)
+    assert fitted.predict_proba(x).shape == (150, 3)
+    with pytest.raises(TypeError):
+        later.predict_proba(x)  # of rows that may go on coming, the head is built when it is asked for

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import ghofl
 from federations import blobs
 from ghofl.cli import app
 from ghofl.errors import DatasetError, HeadError, PartitionError, RecipeError
@@ -128,7 +129,7 @@ def test_splits_by_alpha_and_by_classes_are_one_beside_the_other():
         ({"projct": [3]}, RecipeError, "did you mean sweep.project"),
         ({"clients": 0}, PartitionError, "0 clients"),
         ({"project": 500}, RecipeError, "500"),
-        ({"heads": "sketched_qda"}, HeadError, "needs --sketch"),
+        ({"heads": "sketched_qda"}, HeadError, "needs a sketch; give `sketch`"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named(data, axes, error, text):
@@ -192,7 +193,7 @@ def folder(tmp_path, data, monkeypatch):
     return tmp_path
 
 
-def ghofl(*arguments, code=0):
+def command_line(*arguments, code=0):
     done = CliRunner().invoke(app, [str(a) for a in arguments])
     assert done.exit_code == code, done.output
     return done.output
@@ -201,9 +202,9 @@ def ghofl(*arguments, code=0):
 def test_repeated_options_are_a_sweep_that_the_command_goes_on_with(folder):
     command = ["simulate", "--embeddings", "all.npz", "--heads", "nb,lda", "-o", "runs.csv"]
     command += ["--clients", 2, "--clients", 4, "--alpha", 0.1, "--alpha", 1, "--seed", 0, "--seed", 1]
-    assert "8 runs" in ghofl(*command)
+    assert "8 runs" in command_line(*command)
     before = (folder / "runs.csv").read_text()
-    told = json.loads(ghofl(*command, "--json", "-"))["runs"]
+    told = json.loads(command_line(*command, "--json", "-"))["runs"]
     assert (folder / "runs.csv").read_text() == before
     assert len(told) == 16
     assert {row["data"] for row in told} == {"all.npz"}
@@ -212,11 +213,11 @@ def test_repeated_options_are_a_sweep_that_the_command_goes_on_with(folder):
 def test_a_file_of_settings_and_options_make_one_sweep(folder):
     (folder / "sweep.toml").write_text('heads = ["nb", "lda"]\nclients = [2, 4]\nproject = [2, "none"]\n')
     command = ["simulate", "--embeddings", "all.npz", "--sweep", "sweep.toml", "--alpha", 0.1, "--power", 0.5]
-    rows = json.loads(ghofl(*command, "-o", "runs.json", "--json", "-"))["runs"]
+    rows = json.loads(command_line(*command, "-o", "runs.json", "--json", "-"))["runs"]
     assert {(r["clients"], r["project"], r["head"], r["power"]) for r in rows} == {
         (k, p, h, 0.5) for k in (2, 4) for p in (2, None) for h in ("nb", "lda")
     }
-    assert "both set clients" in ghofl(*command, "--clients", 3, code=2)
+    assert "both set clients" in command_line(*command, "--clients", 3, code=2)
     assert "ends in '.txt'" in str(CliRunner().invoke(app, [*map(str, command), "-o", "runs.txt"]).exception)
 
 
@@ -236,5 +237,108 @@ def test_a_sweep_of_a_table_splits_it_anew_for_every_seed(folder, data):
         "--seed",
         1,
     ]
-    rows = json.loads(ghofl(*command, "--json", "-"))["runs"]
+    rows = json.loads(command_line(*command, "--json", "-"))["runs"]
     assert len({row["data_sha256"] for row in rows}) == 2
+
+
+def data_doors(data, folder):
+    """The rows of one experiment as users have them, with the other parameters of a call."""
+    import pandas
+    import polars
+
+    names = np.array(data.classes)
+    arrays = {"x_train": data.x_train, "y_train": data.y_train, "x_test": data.x_test, "y_test": data.y_test}
+    np.savez(folder / "all.npz", **arrays)
+    rows = ((data.x_train, names[data.y_train]), (data.x_test, names[data.y_test]))
+    frame = pandas.DataFrame(data.x_train)
+    return {
+        "names": (rows, {}),
+        "lists": (tuple((x.tolist(), y.tolist()) for x, y in rows), {}),
+        "numbers": (((data.x_train, data.y_train), (data.x_test, data.y_test)), {"classes": data.classes}),
+        "by name": (arrays, {"classes": data.classes}),
+        "a file": (folder / "all.npz", {"classes": data.classes}),
+        "pandas": (((frame, pandas.Series(rows[0][1])), (frame, pandas.Series(rows[1][1]))), {}),
+        "polars": (tuple((polars.DataFrame(x), polars.Series(y.tolist())) for x, y in rows), {}),
+    }
+
+
+@pytest.mark.parametrize("door", ["names", "lists", "numbers", "by name", "a file", "pandas", "polars"])
+def test_rows_are_the_same_whatever_a_user_has_them_in(data, tmp_path, door):
+    given, more = data_doors(data, tmp_path)[door]
+    (row,) = ghofl.sweep(given, "lda", clients=3, **more).rows
+    (expected,) = sweep(data, "lda", clients=3).rows
+    for name in ("recipe", "total_sha256", "accuracy", "log_loss", "payload_bytes"):
+        assert row[name] == expected[name]
+    assert row["data"] == ("all.npz" if door == "a file" else "")
+    one = ghofl.simulate(given, 3, heads="lda", **more)
+    assert one.total.moments.sha256 == row["total_sha256"]
+    assert one.total.recipe.classes == data.classes
+    assert recipe_for(given, "lda", **more).fingerprint == row["recipe"]
+
+
+def test_embeddings_and_labels_alone_are_split_anew_for_every_seed(data):
+    x = (
+        data.x_train * np.where(np.arange(len(data.y_train)) < 5, 40.0, 1.0)[:, None]
+    )  # long rows, for training or for the test
+    runs = sweep((x, np.array(data.classes)[data.y_train]), "lda", clients=2, seed=range(8))
+    assert len({row["scale"] for row in runs.rows}) > 1
+    assert len({row["data_sha256"] for row in runs.rows}) == 8
+    assert {row["rows"] + row["test_rows"] for row in runs.rows} == {len(data.y_train)}
+    assert runs.varied == ("seed",)
+    assert len(runs.summary()) == 1, "a grid that is fitted to other rows is not another setting"
+    assert runs.rows[0]["test_rows"] == pytest.approx(0.3 * len(data.y_train), abs=4)
+
+
+def test_a_frame_with_its_label_column_is_the_table_in_a_file(data, tmp_path):
+    import pandas
+
+    frame = pandas.DataFrame(data.x_train, columns=[f"c{i}" for i in range(data.x_train.shape[1])]).round(3)
+    frame["sort"] = np.array(data.classes)[data.y_train]
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    (row,) = sweep(frame, "lda", clients=2, label_column="sort").rows
+    (read,) = sweep(str(tmp_path / "rows.csv"), "lda", clients=2, label_column="sort").rows
+    assert [row[key] for key in ("recipe", "total_sha256")] == [read[key] for key in ("recipe", "total_sha256")]
+    schema = ghofl.schema_for(frame, "sort")
+    assert schema.classes == data.classes
+    told = ghofl.simulate(frame, 2, heads="lda", label_column="sort", schema=schema)
+    assert told.total.recipe.table.columns == schema.table.columns
+    assert ghofl.schema_for(tmp_path / "rows.csv", "sort", ["c0"]).table.features == tuple(frame.columns[1:-1])
+    with pytest.raises(RecipeError, match="give one with `schema`"):
+        sweep(frame, "lda", clients=2, label_column="sort", recipes=RecipeOptions(epsilon=1.0))
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_data_that_cannot_be_is_told_in_words_of_python(data, tmp_path):
+    import pandas
+
+    frame = pandas.DataFrame({"a": [1.0, 2.0], "sort": ["x", "y"]})
+    (tmp_path / "rows.csv").write_text("a,sort\n1,x\n")
+    x, y = data.x_train, data.y_train
+    for given, more, text in (
+        (frame, {}, "data is a table; name its column of labels in `label_column`"),
+        (tmp_path / "rows.csv", {}, "is a table; name its column of labels in `label_column`"),
+        (frame, {"label_column": "kind"}, "has the columns a, sort but not 'kind'; check `label_column`"),
+        ((x, y, x, y), {}, r"data is tuple of 4; give \(x, y\)"),
+        ((x, y[:5]), {}, "5 labels for .* rows"),
+        (((x, y), (x, y[:5])), {}, "5 labels for .* test rows"),
+        ((x, y), {"schema": "schema.toml"}, "name the column in `label_column` beside schema"),
+        (frame, {"label_column": "sort", "classes": ["x", "y"]}, "leave out `classes`"),
+    ):
+        with pytest.raises(ghofl.GhoflError, match=text):
+            sweep(given, "lda", clients=2, **more)
+
+
+def test_runs_print_as_one_line_and_as_a_table_of_means(data):
+    runs = sweep(data, "nb,lda", clients=[2, 5], seed=range(2))
+    assert repr(runs).startswith("<Runs: runs 4; heads 2 (nb, lda); varied clients, seed; best ")
+    assert "\n" not in repr(runs)
+    names, *lines = str(runs).splitlines()
+    assert names.split("  ")[0] == "clients"
+    assert "sent per client" in names
+    assert len(lines) == 4
+    assert all(len(line) <= 80 for line in lines)
+    assert [line[:2] for line in runs.table()[1:]] == [["2", "nb"], ["2", "lda"], ["5", "nb"], ["5", "lda"]]
+    shown = Runs(({**runs.rows[0], "head": "<b>"},))._repr_html_()
+    assert shown.count("<tr>") == 2
+    assert "&lt;b&gt;" in shown
+    assert str(Runs()) == repr(Runs()) == "<Runs: runs 0; heads 0>"

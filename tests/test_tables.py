@@ -21,7 +21,7 @@ from ghofl.planning.assembly import assemble
 from ghofl.planning.drafting import IDENTIFIER, is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
 from ghofl.recipe import Column, RecipeOptions, Schema, Table
 from ghofl.recipe.schema import to_plain
-from ghofl.simulation.tables import table_dataset
+from ghofl.simulation.dataset import table_dataset
 
 AGE = Column("age", "number", unit="years", low=0, high=100)
 WARD = Column("ward", "category", levels=("a", "b"))

@@ -29,7 +29,10 @@ if TYPE_CHECKING:
     from ghofl.short import fit as fit
     from ghofl.short import message as message
     from ghofl.short import recipe_for as recipe_for
+    from ghofl.short import schema_for as schema_for
     from ghofl.short import total as total
+    from ghofl.simulation.simulate import simulate as simulate
+    from ghofl.simulation.sweep import sweep as sweep
     from ghofl.wire.message import Message as Message
     from ghofl.wire.total import Aggregator as Aggregator
     from ghofl.wire.total import Total as Total
@@ -46,7 +49,9 @@ _PLACES = {
     "heads.spec": ("HeadSpec",),
     "moments": ("Layout", "Moments", "MomentsBuilder"),
     "recipe": ("Encoder", "Grid", "Lift", "Limits", "Privacy", "Projection", "Recipe", "Sketch", "Transform"),
-    "short": ("encode", "fit", "message", "recipe_for", "total"),
+    "short": ("encode", "fit", "message", "recipe_for", "schema_for", "total"),
+    "simulation.simulate": ("simulate",),
+    "simulation.sweep": ("sweep",),
     "wire.message": ("Message",),
     "wire.total": ("Aggregator", "Total"),
 }
@@ -68,4 +73,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -56,6 +56,19 @@ def is_hex(value: object, digits: int) -> bool:
     return isinstance(value, str) and len(value) == digits and set(value) <= _HEX
 
 
+def size(count: float) -> str:
+    """A number of bytes for people.
+
+    >>> size(1500)
+    '1.5 kB'
+    """
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
 def shorten(text: object, length: int = 80) -> str:
     """A text from outside for a log or an error: unprintable characters are written out, and it is cut to `length`."""
     whole = str(text)

@@ -24,12 +24,14 @@ from ghofl import encoders
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.encoders import Runtime, SampleEncoder, Views, ViewsRequest
 from ghofl.encoders.embed import encode_samples
+from ghofl.encoders.from_schema import columns_of as table_columns
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.outbox import Embedded, outgoing
 from ghofl.outbox.site_rows import first_embedded, rows_per_person
 from ghofl.planning.assembly import assemble
+from ghofl.planning.drafting import draft_schema
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream
 from ghofl.recipe import Encoder, Recipe, RecipeOptions, Schema
@@ -77,6 +79,23 @@ def recipe_for(asked: RecipeRequest) -> Recipe:
     made_by, example = _identity(asked, rows) if table is None else (table.encoder, None)
     classes = _classes(asked.classes, schema)
     return assemble(asked, classes, made_by, public=asked.public, protected=rows, table=table, example=example).recipe
+
+
+def schema_for(data: Data, label_column: str = "", without: Iterable[str] = ()) -> Schema:
+    """The schema of a table: what a data dictionary says, or a first draft from the rows of one site.
+
+    `data` is a DataFrame, columns by name or a file. A draft rounds ranges outwards and puts rare levels into one; columns
+    `without`, and identifiers, are left out of it. Read it, correct it and `save` it: a recipe with an epsilon refuses
+    a draft, because its ranges are somebody's values.
+
+    Examples
+    --------
+    >>> schema = schema_for({"age": list(range(17, 78)), "sick": ["no", "yes"] * 30 + ["no"]}, "sick")
+    >>> schema.classes, schema.table.columns[0].high
+    (('no', 'yes'), 80.0)
+    """
+    where = str(data) if isinstance(data, str | Path) else "the table"
+    return draft_schema(table_columns(data), label_column, without, where)[0]
 
 
 def message(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import warnings
 from dataclasses import replace
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ghofl.classifier import Classifier, HeadSpec
-from ghofl.errors import CalibrationWarning, EmbeddingsError, EmptyClassWarning, MissingExtraError
+from ghofl.errors import CalibrationWarning, EmbeddingsError, EmptyClassWarning, HeadError, MissingExtraError
 from ghofl.features import Features
+from ghofl.heads import HEADS
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.moments import Layout, Moments
 from ghofl.outbox import Embedded, count
@@ -26,6 +28,7 @@ try:
 except ImportError:
     raise MissingExtraError("ghofl.sklearn needs scikit-learn 1.6 or newer: pip install 'ghofl[sklearn]'") from None
 
+_OPTIONS = tuple(dict.fromkeys(name for head in HEADS.values() for name in head.Options.known()))
 HEADROOM = 8.0  # how many times larger than the rows it was fitted to a row may be and still fit the grid
 
 
@@ -34,17 +37,21 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    head : the head and its options, e.g. ``"lda"``, ``"rda(blend=0.9)"`` or ``"best"``, the strongest for the data.
+    head : the head, e.g. ``"lda"`` or ``"best"``, the strongest for the data; its options may stand in brackets,
+        ``"rda(blend=0.9)"``.
     bits : bits of the grid that features are rounded to, 2 to 16.
     center, scale : numbers to subtract and divide by, one per feature or one for all, so that most values lie within
         ±1. Estimators can be merged only if both are the same. By default they follow from the first rows.
+    **options : every option of every head by its name, such as ``blend=0.9``, for grid searches; None is the head's own
+        default. One that the head does not have raises in `fit`.
 
     Attributes
     ----------
     classes_ : the class labels.
     n_features_in_, feature_names_in_ : as in scikit-learn.
     moments_ : the exact sums that everything is computed from.
-    classifier_ : the `Classifier` built from them.
+    classifier_ : the `Classifier` built from them, in `fit`, or after `partial_fit`, `merge` and `forget` when it is
+        first needed.
 
     Notes
     -----
@@ -69,17 +76,23 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         bits: Any = 16,
         center: Any = None,
         scale: Any = None,
+        **options: Any,
     ) -> None:
         self.head = head
         self.bits = bits
         self.center = center
         self.scale = scale
+        for name in _OPTIONS:
+            setattr(self, name, options.pop(name, None))
+        if options:
+            raise HeadError(f"no head has an option {next(iter(options))!r}; there are {', '.join(_OPTIONS)}.")
 
     def fit(self, X: Any, y: Any) -> GaussianHeadClassifier:
         """Forget everything and learn from these rows."""
         X, y = self._checked(X, y, reset=True)
         self._start(X, np.unique(y))
         self.moments_, self._learned = self._sums(X, y)
+        self._build()
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None) -> GaussianHeadClassifier:
@@ -129,15 +142,24 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def classifier_(self) -> Classifier:
-        """The classifier of everything learned so far, built when it is first needed."""
+        """The classifier of everything learned so far."""
         check_is_fitted(self, "moments_")
-        if not self._built:
-            total = Total.of([Message.of(self.moments_, self._recipe, "rows")], self._recipe)
-            with warnings.catch_warnings():  # rows of some `classes` may come later
-                warnings.simplefilter("ignore", EmptyClassWarning)
-                warnings.simplefilter("ignore", CalibrationWarning)
-                self._built.append(Classifier.fit(total, self.head))
+        return self._built[0] if self._built else self._build()
+
+    def _build(self) -> Classifier:
+        total = Total.of([Message.of(self.moments_, self._recipe, "rows")], self._recipe)
+        with warnings.catch_warnings():  # rows of some `classes` may come later
+            warnings.simplefilter("ignore", EmptyClassWarning)
+            warnings.simplefilter("ignore", CalibrationWarning)
+            self._built = [Classifier.fit(total, self._spec())]
         return self._built[0]
+
+    def _spec(self) -> HeadSpec:
+        """The head with the options in its text and those that are parameters."""
+        spec = HeadSpec.parse(self.head)
+        given = {name: getattr(self, name) for name in _OPTIONS if getattr(self, name) is not None}
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
+        return HeadSpec(spec.name, spec.options | plain)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, which is the argmax of `predict_proba`."""
@@ -182,7 +204,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
             )
         grid = Grid(bits=self.bits, scale=(2.0 ** (self.bits - 1) - 1) / HEADROOM)
         recipe = Recipe(tuple(map(str, range(len(classes)))), Encoder(dim=dim), ("S",), grid=grid)
-        spec = HeadSpec.parse(self.head).choose(Layout.of(recipe), recipe)
+        spec = self._spec().choose(Layout.of(recipe), recipe)
         self._recipe = replace(recipe, statistics=tuple(s for s in spec.needs[0] if s != "Z") or ("N", "A"))
         self._built: list[Classifier] = []
 
@@ -204,6 +226,17 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     def _replace(self, moments: Moments, learned: np.ndarray) -> GaussianHeadClassifier:
         self.moments_, self._learned, self._built = moments, learned, []
         return self
+
+
+def _with_options(signature: inspect.Signature) -> inspect.Signature:
+    """A signature with a parameter for each option of a head, which is how scikit-learn learns of them."""
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    return signature.replace(
+        parameters=own + [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _OPTIONS]
+    )
+
+
+GaussianHeadClassifier.__init__.__signature__ = _with_options(inspect.signature(GaussianHeadClassifier.__init__))  # type: ignore[attr-defined]
 
 
 def _fitted_grid(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -308,7 +308,7 @@ def test_a_head_is_judged_on_a_table_and_rows_that_break_the_schema_are_left_out
     frame.to_csv("new.csv", index=False)
     refused = CliRunner().invoke(app, [*words, "--force"])
     assert "line 35" in str(refused.exception)
-    assert "--skip-bad" in str(refused.exception)
+    assert "`skip_bad`" in str(refused.exception)
     with pytest.warns(ClippingWarning, match="left out: new.csv, line 35"):
         done = CliRunner().invoke(app, [*words, "--skip-bad", "--force"])
     assert done.exit_code == 0, done.output

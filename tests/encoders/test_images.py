@@ -134,7 +134,7 @@ def test_half_precision_is_taken_where_it_holds_and_refused_where_it_does_not(ch
     assert np.median(cosines(rows(half, images), full)) > 0.99
     half = encoders.load("torchvision:mobilenet_v2", Runtime(precision="bf16"), weights=checkpoint)
     monkeypatch.setattr("ghofl.encoders.torch_forward.HALF_PRECISION_COSINE", 1.0)
-    with pytest.raises(EncoderError, match="bf16 changes embeddings too much.* write --precision fp32"):
+    with pytest.raises(EncoderError, match="bf16 changes embeddings too much.* write `precision` fp32"):
         rows(half, images)
 
 

@@ -167,7 +167,7 @@ def test_what_cannot_be_run_or_exported_is_refused(file, tmp_path, original, mon
         encoders.load(f"onnx:{tmp_path / 'bad.onnx'}")
     with pytest.raises(FileNotFoundError):
         encoders.load("onnx:missing.onnx")
-    with pytest.raises(EncoderError, match="leave out --precision bf16"):
+    with pytest.raises(EncoderError, match="leave out `precision` bf16"):
         encoders.load(f"onnx:{file}", Runtime(precision="bf16"))
     with pytest.raises(EncoderError, match="ONNX Runtime has no device 'cuda' here"):
         encoders.load(f"onnx:{file}", Runtime(device="cuda"))

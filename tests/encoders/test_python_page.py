@@ -16,7 +16,7 @@ def test_the_page_on_python_runs_from_top_to_bottom(language_model, vision_model
     shutil.copytree(language_model, "minilm")
     shutil.copytree(vision_model, "vit")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 9
+    assert len(blocks) == 11
     names: dict = {}
     for block in blocks:
         exec(compile(block, PAGE.name, "exec"), names)

@@ -75,7 +75,7 @@ def test_whole_numbers_are_places_where_classes_are_called_so_or_the_caller_says
     assert class_numbers(numbers, ("0", "1", "2")).tolist() == [1, 0]
     assert class_numbers(numbers, ("a", "b"), labels_are_numbers=True).tolist() == [1, 0]
     for classes in (("a", "b"), ("1", "0"), ("0", "2"), ("00", "01")):
-        with pytest.raises(EmbeddingsError, match="--labels-are-numbers, or labels_are_numbers = true in the site"):
+        with pytest.raises(EmbeddingsError, match="`labels_are_numbers`, or labels_are_numbers = true in the site"):
             class_numbers(numbers, classes)
 
 

@@ -26,6 +26,7 @@ from rich.text import Text
 
 from ghofl.errors import GhoflError
 from ghofl.errors import errors_about as errors_about
+from ghofl.names import size as size
 
 # Printed names come from others, so nothing in them is read as markup or an emoji.
 out = Console(markup=False, emoji=False, highlight=False)
@@ -127,15 +128,6 @@ def promise(guarantee: object) -> str:
     return "no noise, so no differential privacy" if guarantee is None else str(guarantee).splitlines()[0]
 
 
-def size(count: float) -> str:
-    """A number of bytes for people."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
-
-
 def count(number: int, noun: str) -> str:
     """A number with its noun: 1 site, 2 sites."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
@@ -184,7 +176,7 @@ def _show_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    tell("Warning", str(message))
+    tell("Warning", in_options(str(message)))
 
 
 def tell(what: str, text: str, style: str = "yellow", mark: str = ":") -> None:
@@ -198,6 +190,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
+def in_options(text: str) -> str:
+    """A sentence of the library as the command line says it: a parameter such as `unit_length` is --unit-length here."""
+    return re.sub("`([a-z][a-z_]*)`", lambda found: f"--{found[1].replace('_', '-')}", text)
+
+
 def _fail(text: str) -> None:
-    tell("Error", text, "bold red")
+    tell("Error", in_options(text), "bold red")
     sys.exit(BAD_INPUT)

@@ -18,12 +18,11 @@ from ghofl.evaluation.confusion import interval_text
 from ghofl.planning.assembly import Assembly
 from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.recipe import RecipeOptions
-from ghofl.recipe import Table as Columns
 from ghofl.secure import CORRUPTION, DROPOUT, STAGES
+from ghofl.simulation.dataset import Source, load, source_of
 from ghofl.simulation.demo import run
-from ghofl.simulation.simulate import Cohort, Dataset, Simulation
+from ghofl.simulation.simulate import Cohort, Simulation
 from ghofl.simulation.sweep import Experiment, combinations
-from ghofl.simulation.tables import table_dataset
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,8 @@ class SourceOptions:
     ] = None
     without: Without = ""
 
-    def load(self, seed: int, is_private: bool) -> tuple[Dataset, Columns | None]:
-        """The rows, and the columns where they come from a table."""
+    def rows(self, is_private: bool) -> Source:
+        """The rows, or a function that draws training and test rows of a table by a seed."""
         if self.embeddings is None or (self.schema is not None and not self.label_column):
             raise typer.BadParameter(
                 f"--embeddings is {self.embeddings} and --schema {self.schema}; give --embeddings FILE, an .npz of rows or a "
@@ -60,12 +59,8 @@ class SourceOptions:
                 f"--without {self.without} is about a schema that is drafted from a table; leave it out, or give a table "
                 "with --label-column and no --schema."
             )
-        if self.label_column:
-            names = names_in(self.without)
-            return table_dataset(
-                self.embeddings, self.label_column, self.schema, without=names, seed=seed, is_private=is_private
-            )
-        return Dataset.load(self.embeddings), None
+        names = names_in(self.without)
+        return source_of(self.embeddings, None, self.label_column, self.schema, names, is_private)
 
 
 @dataclass(frozen=True)
@@ -130,13 +125,12 @@ def simulate(
     if is_sweep and report is not None:
         raise typer.BadParameter(f"--report {report} is about one run; a sweep has --plot.")
     write_page = page_writer(report, force, json)
-    first, is_private = settings[0].seed, options.epsilon is not None
-    data, columns = source.load(first, is_private)
+    rows, first = source.rows(options.epsilon is not None), settings[0].seed
+    data, columns = load(rows, first)
     cohort = Cohort(_drops(unreliable.drop or [], options.secure), unreliable.dropout, unreliable.corruption)
     experiment = Experiment(named, preset, load_public(public, around, columns)[0], cohort)
     read = source.embeddings or Path()
     if is_sweep:
-        rows = (lambda seed: source.load(seed, is_private)) if source.label_column else data
         show_sweep(rows, experiment, settings, read.name, files, json, force)
         return
     found, options = experiment.assemble(data, settings[0], columns)
@@ -174,7 +168,7 @@ def _tell(found: Assembly) -> None:
     if found.proposal is not None:
         console.err.print(f"Recipe: {found.proposal.why}.", highlight=False, soft_wrap=True)
     for note in found.notes:
-        console.err.print(note, highlight=False, soft_wrap=True)
+        console.err.print(console.in_options(note), highlight=False, soft_wrap=True)
 
 
 def _drops(texts: list[str], secure: bool) -> dict[str, float]:

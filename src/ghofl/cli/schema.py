@@ -8,7 +8,7 @@ import typer
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Without, names_in
 from ghofl.encoders.from_schema import columns_of
-from ghofl.planning.drafting import is_dictionary, schema_of_dictionary, schema_of_rows
+from ghofl.planning.drafting import draft_schema
 
 
 def schema(
@@ -30,16 +30,7 @@ def schema(
     Example: ghofl schema dictionary.csv -o schema.toml
     """
     console.check_outputs(json, force, output)
-    columns = columns_of(file)
-    of_dictionary = is_dictionary(columns) and not label  # only rows have a column of labels
-    if of_dictionary and without:
-        raise typer.BadParameter(
-            f"{file} looks like a data dictionary, and --without {without} is about rows; leave it out, or say that these are "
-            "rows by --label-column."
-        )
-    made = (
-        schema_of_dictionary(columns, str(file)) if of_dictionary else schema_of_rows(columns, label, names_in(without))
-    )
+    made, of_dictionary = draft_schema(columns_of(file), label, names_in(without), str(file))
     made.save(output)
     result = {
         "file": str(output),

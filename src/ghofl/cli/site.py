@@ -261,7 +261,7 @@ def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
 
 def _show_recipe(found: Assembly, output: Path, json: str | None) -> None:
     made, chosen = found.recipe, () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
-    why = "".join(f" {text}" for text in (*chosen, *found.notes))
+    why = "".join(f" {console.in_options(text)}" for text in (*chosen, *found.notes))
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.say(
         result,

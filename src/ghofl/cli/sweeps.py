@@ -106,16 +106,9 @@ def show_sweep(
 
 
 def _table(runs: Runs) -> Table:
-    settings = [name for name in runs.varied if name not in ("seed", "head")]
-    table = Table(title=f"{console.count(len(runs.ids), 'run')}, means over seeds")
-    for name in [*settings, "head"]:
-        table.add_column(name.replace("_", " "))
-    for name in ("seeds", "accuracy %", "± sd", "log loss", "sent per client"):
-        table.add_column(name, justify="right")
-    for row in runs.summary():
-        shown = ["none" if row[name] is None else f"{row[name]}" for name in settings]
-        table.add_row(
-            *shown, row["head"], str(row["seeds"]), f"{100 * row['accuracy']:.2f}", f"{100 * row['accuracy_sd']:.2f}",
-            f"{row['log_loss']:.4f}", console.size(row["payload_bytes"]),
-        )  # fmt: skip
+    table, (names, *lines) = Table(title=f"{console.count(len(runs.ids), 'run')}, means over seeds"), runs.table()
+    for i, name in enumerate(names):
+        table.add_column(name, justify="right" if i > names.index("head") else "left")
+    for line in lines:
+        table.add_row(*line)
     return table

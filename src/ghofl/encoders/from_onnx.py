@@ -33,7 +33,7 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     file, and images are squashed to its input size with ImageNet's mean and deviation.
     """
     if runtime.precision != "fp32":
-        raise EncoderError(f"an ONNX file computes in its own precision; leave out --precision {runtime.precision}.")
+        raise EncoderError(f"an ONNX file computes in its own precision; leave out `precision` {runtime.precision}.")
     data = path.read_bytes()
     name, described = f"onnx:{path.name}", description_of(data, path)
     if described is not None and described.kind == "text":
@@ -113,7 +113,7 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     device = runtime.device.partition(":")[0]
     if PROVIDERS.get(device) not in onnxruntime.get_available_providers():
         raise EncoderError(
-            f"ONNX Runtime has no device {runtime.device!r} here; write --device cpu"
+            f"ONNX Runtime has no device {runtime.device!r} here; write `device` cpu"
             + (", or pip install onnxruntime-gpu." if device == "cuda" else ".")
         )
     options = onnxruntime.SessionOptions()

@@ -93,7 +93,7 @@ def encode_blocks(
             (i, why), more = encoded.bad[0], len(encoded.bad) - 1
             raise SampleError(
                 f"{place_of(data, first + i)}: {why}{f' {more} more rows break the schema.' if more else ''} Repair the row, "
-                "or leave such rows out with --skip-bad."
+                "or leave such rows out with `skip_bad`."
             )
         bad += [(first + i, f"{place_of(data, first + i)}: {why}") for i, why in encoded.bad]
         outside.update(encoded.outside)
@@ -142,7 +142,7 @@ def labels_of(
     if name is None:
         if needed or asked:
             raise DatasetError(
-                f"{where} has no column {asked or 'label'!r}; name the column of labels with --label-column, or write "
+                f"{where} has no column {asked or 'label'!r}; name the column of labels in `label_column`, or write "
                 "label = … into the [table] of the recipe."
             )
         return None

@@ -42,14 +42,14 @@ def _download(name: str) -> tuple[Any, bool]:
     if not hub.is_reachable():
         raise EncoderError(
             f"the weights of timm:{name} could not be downloaded (the Hugging Face hub cannot be reached); give a local "
-            "checkpoint with --weights FILE."
+            "checkpoint in `weights`."
         )
     try:
         return timm.create_model(name, pretrained=True).eval(), True
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise EncoderError(
-            f"the weights of timm:{name} could not be downloaded ({reason}); give a local checkpoint with --weights FILE."
+            f"the weights of timm:{name} could not be downloaded ({reason}); give a local checkpoint in `weights`."
         ) from None
 
 

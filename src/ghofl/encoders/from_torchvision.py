@@ -67,10 +67,10 @@ def _download(name: str) -> tuple[nn.Module, bool]:
     except (URLError, OSError) as error:
         raise EncoderError(
             f"the {PUBLIC} weights of {name} could not be downloaded ({getattr(error, 'reason', error)}); give a local "
-            "checkpoint with --weights FILE."
+            "checkpoint in `weights`."
         ) from None
     except (KeyError, ValueError):
-        raise EncoderError(f"torchvision has no {PUBLIC} weights for {name}; give --weights FILE.") from None
+        raise EncoderError(f"torchvision has no {PUBLIC} weights for {name}; give a checkpoint in `weights`.") from None
 
 
 def _load_local(name: str, weights: str | Path) -> tuple[nn.Module, bool]:

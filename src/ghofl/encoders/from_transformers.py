@@ -46,7 +46,7 @@ def load(
         if _file(name, "preprocessor_config.json", where) is not None:
             return _vision(shown, model, _read(name, "preprocessor_config.json", where), runtime, views)
         if views is not None:
-            raise EncoderError(f"{shown} takes texts, and views are for images; leave out --views.")
+            raise EncoderError(f"{shown} takes texts, and views are for images; leave out `views`.")
         return _text(shown, name, model, config, runtime, pooling, where)
     except (OSError, ValueError) as error:
         raise EncoderError(_unreachable(source, error)) from None

@@ -50,7 +50,7 @@ def with_maps(network: nn.Module, size: int, views: Views, name: str) -> tuple[n
     if len(ends) < 2:  # one map alone is how a transformer cuts an image into patches
         raise EncoderError(
             f"{name} has no earlier maps to pool, as convolutional networks have; leave 'stages' and "
-            "'mean+std' out of --views."
+            "'mean+std' out of `views`."
         )
     settings = {"pool": views.pool} if views.pool != "mean" else {}
     settings |= {"deviation": deviation[0]} if deviation else {}

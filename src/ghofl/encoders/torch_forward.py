@@ -27,7 +27,7 @@ def device_of(runtime: Runtime) -> torch.device:
         raise EncoderError(f"device {runtime.device!r} is unknown; write cpu, cuda, cuda:1 or mps.") from None
     there = {"cuda": torch.cuda.is_available, "mps": torch.backends.mps.is_available}.get(device.type, lambda: True)
     if not there():
-        raise EncoderError(f"this machine has no device {runtime.device!r}; write --device cpu.")
+        raise EncoderError(f"this machine has no device {runtime.device!r}; write `device` cpu.")
     return device
 
 
@@ -67,7 +67,7 @@ class TorchForward:
         if not cosine >= HALF_PRECISION_COSINE:
             raise EncoderError(
                 f"{self.runtime.precision} changes embeddings too much: their median cosine with fp32 is {cosine:.6f}, and "
-                f"at least {HALF_PRECISION_COSINE} is needed; write --precision fp32."
+                f"at least {HALF_PRECISION_COSINE} is needed; write `precision` fp32."
             )
         self._is_checked = True
         self.module = self.module.cpu()

@@ -57,7 +57,7 @@ def _choose_views(
         return replace(chosen, scales=())
     if refused:
         raise EncoderError(
-            f"{name} takes images of {preprocessing.size} pixels, not of {refused[0]}; leave that size out of --views."
+            f"{name} takes images of {preprocessing.size} pixels, not of {refused[0]}; leave that size out of `views`."
         )
     return chosen
 

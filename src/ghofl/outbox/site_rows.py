@@ -201,7 +201,7 @@ def rows_per_person(recipe: Recipe, own: int | None) -> int:
         raise PrivacyError(f"rows per person is {own}; write 1 or more.")
     if agreed is None and own is None:
         raise PrivacyError(
-            "nothing says how many rows of one person count; give --person-rows, or a recipe with person_rows."
+            "nothing says how many rows of one person count; give that number, or a recipe with person_rows."
         )
     return min(each for each in (agreed, own) if each is not None)
 

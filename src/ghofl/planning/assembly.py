@@ -129,7 +129,7 @@ def _with_unit_length(options: RecipeOptions, learnt: PublicRows | None) -> tupl
         return options, ()
     note = (
         "Rows are scaled to length 1, which bounds what one row can change without looking at any row; "
-        "give a radius (--radius) to keep their lengths."
+        "give a `radius` to keep their lengths."
     )
     return replace(options, unit_length=True), (note,)
 
@@ -168,7 +168,7 @@ def _space(
     _check_keep(options)
     if options.site_rows is not None:
         raise RecipeError(
-            f"site_rows (--site-rows) is for a budget, and {' and '.join(options.chosen_space)} already says what sites "
+            f"`site_rows` is for a budget, and {' and '.join(options.chosen_space)} already says what sites "
             "send; leave one of them out."
         )
     seed = options.seed
@@ -199,10 +199,9 @@ def _check_keep(options: RecipeOptions) -> None:
 def _check_budget(options: RecipeOptions) -> None:
     given = (*options.chosen_space, *(("keep",) if options.keep else ()))
     if given:
-        names = " and ".join(f"{name} (--{name})" for name in given)
+        names = " and ".join(f"`{name}`" for name in given)
         raise RecipeError(
-            f"a budget (--budget) chooses what sites send and in which space, and {names} was given too; "
-            "leave one of them out."
+            f"a `budget` chooses what sites send and in which space, and {names} was given too; leave one of them out."
         )
 
 
@@ -232,7 +231,7 @@ def _with_grid(
         raise PrivacyError(
             f"a grid fitted to the training rows would tell about them, outside what epsilon = "
             f"{options.epsilon} bounds; use unit length "
-            "(--unit-length), a radius (--radius), or public rows (an anchor that is the mean of some)."
+            "(`unit_length`), a `radius`, or public rows (an anchor that is the mean of some)."
         )
     return recipe
 
@@ -285,6 +284,6 @@ def _usual_radius(recipe: Recipe) -> float:
     if not recipe.transform.unit_length:
         raise PrivacyError(
             f"the noise of epsilon = {recipe.privacy.epsilon} follows from the longest row allowed; write "
-            "--radius, or --unit-length."
+            "`radius`, or `unit_length`."
         )
     return usual_length(recipe)

@@ -63,6 +63,20 @@ def is_dictionary(columns: Iterable[str]) -> bool:
     return "name" in found and bool(found & {"levels"} | ({"low", "high"} if {"low", "high"} <= found else set()))
 
 
+def draft_schema(
+    columns: Mapping[str, Sequence[Any]], label: str = "", without: Iterable[str] = (), where: str = "the table"
+) -> tuple[Schema, bool]:
+    """The schema of a data dictionary, or a draft from rows; and whether it was a dictionary."""
+    if label or not is_dictionary(columns):  # only rows have a column of labels
+        return schema_of_rows(columns, label, without), False
+    if without := tuple(without):
+        raise DatasetError(
+            f"{where} looks like a data dictionary, and `without` {', '.join(without)} is about rows; leave it out, or "
+            "say that these are rows by `label_column`."
+        )
+    return schema_of_dictionary(columns, where), True
+
+
 def schema_of_dictionary(columns: Mapping[str, Sequence[Any]], where: str = "the dictionary") -> Schema:
     """The schema that a data dictionary describes: one row per column, with its kind, unit, range or levels.
 

@@ -89,7 +89,7 @@ def propose(
     if not within:
         least = min(-size for _, size, _ in found)
         raise RecipeError(
-            f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}; raise --budget."
+            f"a budget of {budget:,} bytes is too small: {len(classes)} classes need at least {least:,}; raise `budget`."
         )
     _, size, recipe = max(within, key=lambda candidate: candidate[:2])
     return _proposal(recipe, int(-size), budget, rows, secure)

@@ -89,7 +89,7 @@ def public_projection(recipe: Recipe, rows: PublicRows, dim: int) -> Projection:
     if _directions(variances) < dim:
         raise RecipeError(
             f"public rows vary in {_directions(variances)} directions, and {dim} are needed; give more varied rows, or "
-            "project to fewer dimensions (--project)."
+            "project to fewer dimensions (`project`)."
         )
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(dim)])
     matrix = vectors @ _inverse_root(_shrink(vectors.T @ (total if within is None else within) @ vectors))
@@ -162,7 +162,7 @@ def _check_enough(rows: PublicRows, dim: int) -> None:
     if len(rows.x) < FEWEST_PER_DIMENSION * dim:
         raise RecipeError(
             f"{len(rows.x)} public rows are too few for {dim} directions; give at least "
-            f"{FEWEST_PER_DIMENSION * dim}, or project to fewer dimensions (--project)."
+            f"{FEWEST_PER_DIMENSION * dim}, or project to fewer dimensions (`project`)."
         )
 
 

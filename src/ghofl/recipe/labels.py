@@ -93,7 +93,7 @@ def class_numbers(
         if not labels_are_numbers and classes != tuple(map(str, range(len(classes)))):
             raise EmbeddingsError(
                 f"labels are whole numbers and the recipe's classes have names ({_some(classes)}); write names, or "
-                "confirm that 0 is the first class of the recipe, 1 the second and so on: --labels-are-numbers, or "
+                "confirm that 0 is the first class of the recipe, 1 the second and so on: `labels_are_numbers`, or "
                 "labels_are_numbers = true in the site file."
             )
         numbers = labels.astype(np.int64)

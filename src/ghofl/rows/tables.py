@@ -46,7 +46,7 @@ def read_labels(
     name = pick(table, asked, LABEL)
     if name is None:
         if asked:
-            raise DatasetError(f"{path} has the columns {', '.join(table)} but not {asked!r}; check --label-column.")
+            raise DatasetError(f"{path} has the columns {', '.join(table)} but not {asked!r}; check `label_column`.")
         return None
     values = table[name]
     if row_by_row:

@@ -1,16 +1,20 @@
 """A tidy table of runs: one row per run and head with every setting, version and measure, as a file and a picture."""
 
 import csv
+import html
 import io
+import itertools
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ghofl import files
 from ghofl.errors import DatasetError, MissingExtraError
+from ghofl.names import size
+from ghofl.notebook import Printable, abbreviate
 from ghofl.recipe import OPTIONS
 from ghofl.rows.tables import read_table
 
@@ -25,13 +29,15 @@ MEASURES = (
 FORMATS = (".csv", ".parquet", ".json")
 _TEXTS = {
     "run", "data", "data_sha256", "preset", "head", "heads", "recipe", "total_sha256", "date", "ghofl", "numpy", "python",
-    "statistics", *(name for name, option in OPTIONS.items() if option.kind is str),
+    "statistics", "asked", *(name for name, option in OPTIONS.items() if option.kind is str),
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+@dataclass(frozen=True, slots=True, repr=False)
+class Runs(Printable):
     """Rows of runs, each a dictionary with the same keys; `run` identifies a run.
+
+    It prints as a table of means over seeds, and is one in a notebook; ``pandas.DataFrame(runs.rows)`` has everything.
 
     Examples
     --------
@@ -39,6 +45,11 @@ class Runs:
     ...              {"run": "b", "head": "lda", "clients": 10, "seed": 1, "accuracy": 0.25}))
     >>> runs.summary()[0]["accuracy"], runs.summary()[0]["seeds"]
     (0.5, 2)
+    >>> runs
+    <Runs: runs 2; heads 1 (lda); varied seed; best lda, accuracy 50.00 %>
+    >>> print(runs)
+    head  seeds  accuracy %  ± sd
+    lda       2       50.00  35.36
     """
 
     rows: tuple[Row, ...] = ()
@@ -72,23 +83,64 @@ class Runs:
 
     @property
     def varied(self) -> tuple[str, ...]:
-        """The settings that have more than one value."""
-        return tuple(name for name in SETTINGS if len({row.get(name) for row in self.rows}) > 1)
+        """The settings that were given more than one value; what follows from the rows, such as a fitted grid, is none."""
+        asked = [setting_values(row) for row in self.rows]
+        return tuple(name for name in SETTINGS if len({values.get(name) for values in asked}) > 1)
 
     def summary(self) -> list[Row]:
         """Means over seeds: a row per combination of the other settings, with the spread of the accuracy."""
         groups: dict[tuple, list[Row]] = {}
         for row in self.rows:
-            groups.setdefault(tuple(row.get(name) for name in SETTINGS if name != "seed"), []).append(row)
+            values = setting_values(row)
+            groups.setdefault(tuple(values.get(name) for name in SETTINGS if name != "seed"), []).append(row)
         return [
             {
-                **{name: group[0].get(name) for name in SETTINGS if name != "seed"},
+                **dict(zip((name for name in SETTINGS if name != "seed"), values, strict=True)),
                 "seeds": len(group),
                 **{name: _mean([row.get(name) for row in group]) for name in MEASURES},
                 "accuracy_sd": statistics.stdev([row["accuracy"] for row in group]) if len(group) > 1 else 0.0,
             }
-            for group in groups.values()
+            for values, group in groups.items()
         ]
+
+    def table(self) -> list[list[str]]:
+        """Means over seeds as texts, the names of the columns first: what varied, the head and its measures."""
+        means, settings = self.summary(), [name for name in self.varied if name not in ("seed", "head")]
+        shown = [column for column in _SHOWN if any(line.get(column.measure) is not None for line in means)]
+        names = [*(name.replace("_", " ") for name in settings), "head", "seeds", *(column.title for column in shown)]
+        return [names] + [
+            [*(_text(line[name]) for name in settings), line["head"], str(line["seeds"])]
+            + ["" if line[each.measure] is None else each.write(line[each.measure]) for each in shown]
+            for line in means
+        ]
+
+    def __str__(self) -> str:
+        lines = self.table() if self.rows else []
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        left = lines[0].index("head") + 1 if lines else 0  # settings and heads; numbers follow
+        sides = [str.ljust] * left + [str.rjust] * (len(widths) - left)
+        padded = (
+            "  ".join(side(text, width) for side, text, width in zip(sides, line, widths, strict=True))
+            for line in lines
+        )
+        return "\n".join(line.rstrip() for line in padded) or repr(self)
+
+    def _facts(self) -> Mapping[str, object]:
+        heads = list(dict.fromkeys(row["head"] for row in self.rows))
+        best = max(self.summary(), key=lambda line: line["accuracy"], default=None)
+        return {
+            "runs": len(self.ids),
+            "heads": abbreviate(heads),
+            **({"varied": ", ".join(name for name in self.varied if name != "head")} if len(self.ids) > 1 else {}),
+            **({} if best is None else {"best": f"{best['head']}, accuracy {100 * best['accuracy']:.2f} %"}),
+        }
+
+    def _repr_html_(self) -> str:
+        lines = [
+            "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in line)
+            for tag, line in zip(itertools.chain(("th",), itertools.repeat("td")), self.table(), strict=False)
+        ]
+        return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
     def plot(self, path: str | Path, x: str | None = None, y: str = "accuracy") -> None:
         """Draw a measure against a setting: means over seeds and their range, a line per head and other settings.
@@ -137,6 +189,29 @@ class Runs:
             if row.get(y) is not None:
                 out.setdefault(name, {}).setdefault(row.get(x), []).append(row[y])
         return out
+
+
+def setting_values(row: Row) -> Row:
+    """The settings of a run as they were asked for: a recipe may have more, which follow from the rows."""
+    if not row.get("asked"):
+        return row
+    return {**row, **dict.fromkeys(RECIPE_SETTINGS), **json.loads(row["asked"])}
+
+
+class _Shown(NamedTuple):
+    """A measure in a table for people."""
+
+    measure: str
+    title: str
+    write: Callable[[float], str]
+
+
+_SHOWN = (
+    _Shown("accuracy", "accuracy %", lambda share: f"{100 * share:.2f}"),
+    _Shown("accuracy_sd", "± sd", lambda share: f"{100 * share:.2f}"),
+    _Shown("log_loss", "log loss", lambda value: f"{value:.4f}"),
+    _Shown("payload_bytes", "sent per client", size),
+)
 
 
 def check_format(path: Path) -> None:

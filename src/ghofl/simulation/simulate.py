@@ -14,60 +14,29 @@ import numpy as np
 from ghofl import secure
 from ghofl.classifier import Classifier, HeadSpec
 from ghofl.custody.cohorts import check_cohort
-from ghofl.errors import EmbeddingsError, RecipeError
+from ghofl.errors import RecipeError
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
-from ghofl.heads.spec import BEST
+from ghofl.heads.spec import BEST, DEFAULT_HEAD
 from ghofl.moments import Layout
 from ghofl.outbox import Embedded, Outgoing, outgoing
 from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
-from ghofl.recipe import Encoder, Recipe, RecipeOptions, Table
+from ghofl.recipe import Encoder, Recipe, RecipeOptions, Schema, Table
 from ghofl.recipe.option import takes
-from ghofl.rows import classes_of, load_rows
-from ghofl.shapes import Int64, Num
+from ghofl.shapes import Num
 from ghofl.simulation.cohort import Cohort, SecureRound
+from ghofl.simulation.dataset import Dataset, load, source_of
 from ghofl.simulation.needs import need_of, notes_on, total_for, with_statistics
-from ghofl.simulation.partition import Parts, count_empty
+from ghofl.simulation.partition import Parts, count_empty, split
 from ghofl.statistics import statistics_to_store
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message
 from ghofl.wire.total import Aggregator, Total
 
 Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Dataset:
-    """Training and test rows of one experiment, with labels as class numbers."""
-
-    x_train: Num[np.ndarray, "n dim"] = field(repr=False)
-    y_train: Int64[np.ndarray, " n"] = field(repr=False)
-    x_test: Num[np.ndarray, "m test_dim"] = field(repr=False)
-    y_test: Int64[np.ndarray, " m"] = field(repr=False)
-    classes: tuple[str, ...]
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Dataset":
-        """The rows of a file with x_train, y_train, x_test and y_test; its classes are those of the training rows."""
-        train, test = load_rows(path, "train"), load_rows(path, "test")
-        assert train.y is not None
-        try:
-            classes = classes_of(train.y)
-        except EmbeddingsError as error:
-            raise EmbeddingsError(f"{path}: {error}") from None
-        return cls(train.x, train.numbers(classes), test.x, test.numbers(classes), classes)
-
-    def __post_init__(self) -> None:
-        if self.x_train.shape[1] != self.x_test.shape[1]:
-            raise EmbeddingsError(
-                f"training rows have {self.x_train.shape[1]} numbers and test rows {self.x_test.shape[1]}; "
-                "encode both with one encoder."
-            )
-        if not len(self.x_test):
-            raise EmbeddingsError("there are no test rows, and a head is judged on at least one; give more rows.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +93,24 @@ class Simulation:
 
 
 def simulate(
-    data: Dataset,
-    parts: Parts,
-    recipe: Recipe,
-    specs: Mapping[str, HeadSpec],
+    data: Any,
+    parts: Parts | int = 10,
+    recipe: Recipe | RecipeOptions | None = None,
+    heads: str | Mapping[str, HeadSpec] = DEFAULT_HEAD,
     progress: Progress | None = None,
     cohort: Cohort | None = None,
     stream: NoiseStream | None = None,
     judge: Callable[[Total, HeadSpec, Dataset], HeadResult] | None = None,
+    *,
+    alpha: float | None = None,
+    seed: int = 0,
+    **source: Any,
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
+
+    `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, a file, or a DataFrame with
+    its `label_column`; `classes` name class numbers. `parts` are the rows of each client, or how many clients there are,
+    with a Dirichlet skew of `alpha`. `recipe` is by default the smallest that the heads can be built from.
 
     Everything that the recipe's [privacy] asks for is done. `cohort` is for recipes with privacy.secure; `stream` is
     the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
@@ -147,15 +124,25 @@ def simulate(
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> y = np.arange(60, dtype=np.int64) % 3
+    >>> y = np.arange(60) % 3
     >>> x = rng.normal(size=(60, 4)) + 3.0 * np.eye(3, 4)[y]
-    >>> data = Dataset(x, y, x, y, ("a", "b", "c"))
-    >>> specs = HeadSpec.parse_list("lda")
-    >>> recipe = recipe_for(data, specs.values())
-    >>> result = simulate(data, [np.arange(30), np.arange(30, 60)], recipe, specs)
+    >>> result = simulate((x, y), 5, heads="lda", classes=["cat", "dog", "bird"])
     >>> result.total.moments.rows, result.heads["lda"].accuracy > 0.9
-    (60, True)
+    (42, True)
     """
+    specs = HeadSpec.parse_list(heads) if isinstance(heads, str) else heads
+    loaded, table = load(source_of(data, **source), seed)
+    parts = split(loaded.y_train, parts, np.random.default_rng(seed), alpha) if isinstance(parts, int) else parts
+    if not isinstance(recipe, Recipe):
+        options = (cohort or Cohort()).fill_in(recipe or RecipeOptions(seed=seed), len(parts))
+        recipe = assembly_for(loaded, specs.values(), options, table=table, clients=len(parts)).recipe
+    return _simulate(loaded, parts, recipe, specs, progress, cohort, stream, judge or judge_head)
+
+
+def _simulate(
+    data: Dataset, parts: Parts, recipe: Recipe, specs: Mapping[str, HeadSpec], progress: Progress | None,
+    cohort: Cohort | None, stream: NoiseStream | None, judge: Callable[[Total, HeadSpec, Dataset], HeadResult],
+) -> Simulation:  # fmt: skip
     report = progress or (lambda *_: None)
     sites = _Sites(data, parts, recipe, {need_of(spec, recipe) for spec in specs.values()}, report)
     if recipe.privacy.secure:
@@ -167,7 +154,7 @@ def simulate(
     for i, (name, spec) in enumerate(specs.items()):
         report("heads", i, len(specs))
         payload = sites.payload(need_of(spec, recipe), secure_round)
-        results[name] = replace((judge or judge_head)(total_for(total, spec), spec, data), payload_bytes=payload)
+        results[name] = replace(judge(total_for(total, spec), spec, data), payload_bytes=payload)
     report("heads", len(specs), len(specs))
     notes = notes_on(total, specs)
     return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round, notes)
@@ -241,10 +228,13 @@ def client_name(client: int) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationRequest(RecipeOptions):
-    """What `recipe_for` takes: every option of a recipe, the rows and the heads."""
+    """What `recipe_for` takes: every option of a recipe, the rows (as `simulate` takes them) and the heads."""
 
-    data: Dataset = field(kw_only=False)
-    specs: Iterable[HeadSpec] = field(kw_only=False)
+    data: Any = field(kw_only=False)
+    heads: str | Iterable[HeadSpec] = field(kw_only=False)
+    classes: Iterable[str] | None = None
+    label_column: str = ""
+    schema: Schema | str | Path | None = None
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None
 
 
@@ -256,7 +246,12 @@ def recipe_for(asked: SimulationRequest) -> Recipe:
     to `public` ones where they are given; `PublicRows` teach a centre and a projection besides. Under an epsilon
     it is never fitted to training rows: without public ones it follows from the unit length of rows, or from the radius.
     """
-    return assembly_for(asked.data, asked.specs, asked, asked.public).recipe
+    source = source_of(
+        asked.data, asked.classes, asked.label_column, asked.schema, is_private=asked.epsilon is not None
+    )
+    specs = HeadSpec.parse_list(asked.heads).values() if isinstance(asked.heads, str) else asked.heads
+    data, table = load(source, asked.seed)
+    return assembly_for(data, specs, asked, asked.public, table).recipe
 
 
 def assembly_for(
@@ -265,13 +260,16 @@ def assembly_for(
     options: RecipeOptions,
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None,
     table: Table | None = None,
+    clients: int | None = None,
 ) -> Assembly:
     """The recipe of a simulation: these options, with the statistics that the heads need where they do not say.
 
     The head 'best' alone asks for the strongest there is: in a given space, or else the best proposal within the default
-    budget. Beside other heads it takes the statistics that they need.
+    budget. Beside other heads it takes the statistics that they need. So many `clients` say how many rows of a table one has.
     """
     specs = list(specs)
+    if table is not None and clients is not None:
+        table = replace(table, site_rows=max(1, len(data.y_train) // clients))
     if options.budget is None and options.statistics is None:
         options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
     encoder = Encoder(dim=data.x_train.shape[1]) if table is None else table.encoder

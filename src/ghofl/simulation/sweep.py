@@ -23,10 +23,10 @@ from ghofl.recipe.option import Option
 from ghofl.recipe.schema import build, check_keys
 from ghofl.shapes import Num
 from ghofl.simulation.cohort import Cohort
+from ghofl.simulation.dataset import Dataset, Source, load, source_of
 from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.runs import RECIPE_SETTINGS, Row, Runs, check_format
 from ghofl.simulation.simulate import (
-    Dataset,
     HeadResult,
     Progress,
     Simulation,
@@ -38,7 +38,6 @@ from ghofl.simulation.simulate import (
 from ghofl.wire.total import Total
 
 SAVE_SECONDS = 2.0  # between two saves of the table while runs go on
-Source = Dataset | Callable[[int], tuple[Dataset, Table | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +70,14 @@ class Experiment:
         specs = HeadSpec.parse_list(self.heads, self.preset)
         needs_sketch = any("Z" in need for spec in specs.values() for need in spec.needs)
         if needs_sketch and options.sketch is None and options.budget is None:
-            raise HeadError("the head sketched_qda needs --sketch K, e.g. --sketch 128.")
+            raise HeadError("the head sketched_qda needs a sketch; give `sketch`, e.g. 128.")
         return specs
 
     def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
         """The recipe of one run, and the options that it follows."""
         options = self.cohort.fill_in(replace(setting.options, seed=setting.seed), setting.clients)
-        if table is not None:
-            table = replace(table, site_rows=max(1, len(data.y_train) // setting.clients))
-        return assembly_for(data, self.specs(options).values(), options, self.public, table), options
+        specs = self.specs(options).values()
+        return assembly_for(data, specs, options, self.public, table, setting.clients), options
 
     def run(
         self, data: Dataset, setting: Setting, found: Assembly, options: RecipeOptions, progress: Progress | None = None,
@@ -96,7 +94,7 @@ class Experiment:
 
 
 def sweep(
-    data: Source,
+    data: Any,
     heads: str = DEFAULT_HEAD,
     *,
     clients: int | Sequence[int] = 10,
@@ -109,13 +107,16 @@ def sweep(
     fresh: bool = False,
     name: str = "",
     progress: Progress | None = None,
+    **source: Any,
 ) -> Runs:
     """Simulate every combination of settings, each given as one value or several.
 
-    Each value of `alpha` and each value of `classes_per_client` is one split; everything else is combined. `recipes` are
-    options such as ``[RecipeOptions(project=k) for k in (64, 128)]``. `output` is a .csv, .parquet or .json file, which is
-    saved again and again while runs are made: runs that it already has are not repeated and rows of other sweeps stay,
-    unless `fresh`. `name` is what the table calls the data; `data` may be a function from a seed to rows and their schema.
+    `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, arrays by name, a file, or a
+    DataFrame with its `label_column` (and `schema`, `without`); `classes` name class numbers. Each value of `alpha` and each
+    value of `classes_per_client` is one split; everything else is combined. `recipes` are options such as
+    ``[RecipeOptions(project=k) for k in (64, 128)]``. `output` is a .csv, .parquet or .json file, which is saved again and
+    again while runs are made: runs that it already has are not repeated and rows of other sweeps stay, unless `fresh`.
+    `name` is what the table calls the data.
 
     Guarantees
     ----------
@@ -133,7 +134,10 @@ def sweep(
     axes = {"clients": clients, **{key: values for key, values in given.items() if values is not None}, "seed": seed}
     each = _several(RecipeOptions() if recipes is None else recipes)
     settings = [setting for options in each for setting in combinations(axes, options)]
-    return run_all(data, settings, replace(experiment or Experiment(), heads=heads), output, fresh, name, progress)
+    is_private = any(options.epsilon is not None for options in each)
+    rows = source_of(data, is_private=is_private, **source)
+    name = name or (Path(data).name if isinstance(data, str | Path) else "")
+    return run_all(rows, settings, replace(experiment or Experiment(), heads=heads), output, fresh, name, progress)
 
 
 def run_all(
@@ -224,12 +228,14 @@ class _Memory:
         result.clipping.warn(found.recipe)
         facts = {key: result.to_dict()[key] for key in ("empty_clients", "rows", "clipped_share", "total_sha256")}
         facts |= {"test_rows": len(data.y_test), "dim": data.x_train.shape[1], "classes": len(data.classes)}
+        asked = json.dumps(_asked(setting.options))
         date = datetime.now(UTC).isoformat(timespec="seconds")
         return [
             {
                 "run": run,
                 **own,
                 **facts,
+                "asked": asked,
                 "date": date,
                 "head": head,
                 "average_precision": None,
@@ -242,7 +248,7 @@ class _Memory:
     def _load(self, seed: int) -> tuple[Dataset, Table | None, str]:
         wanted = None if isinstance(self._source, Dataset) else seed
         if self._loaded is None or self._loaded[0] != wanted:
-            data, table = (self._source, None) if isinstance(self._source, Dataset) else self._source(seed)
+            data, table = load(self._source, seed)
             self._loaded = (wanted, data, table, _digest(data))
         return self._loaded[1:]
 
@@ -267,6 +273,16 @@ def value_in(recipe: Recipe, option: Option, options: RecipeOptions) -> Any:
     value: Any = recipe if option.key else getattr(options, option.name)
     for part in filter(None, option.key.split(".")):
         value = None if value is None else getattr(value, part)
+    return _plain(value)
+
+
+def _asked(options: RecipeOptions) -> Row:
+    """The options of a recipe that were given, as plain values."""
+    given = {name: getattr(options, name) for name in RECIPE_SETTINGS}
+    return {name: _plain(value) for name, value in given.items() if value != OPTIONS[name].default}
+
+
+def _plain(value: Any) -> Any:
     return " ".join(value) if isinstance(value, tuple) else value
 
 
