@@ -99,8 +99,8 @@ def page(stored: dict) -> str:
         "",
         f"{stored['summary'][BEST]['sets']} sets, three clients, Dirichlet α = 0.3, five seeds, made by `benchmarks/sets.py`. "
         "The constants of `best` and of the features for tables were chosen on these sets, so the figures say what was chosen, "
-        "not how it does elsewhere. Points of accuracy below the best of the six single heads of a set, which is chosen on its test "
-        "rows; negative is above.",
+        "not how it does elsewhere. Points of accuracy below the best of the six single heads of a set, which is chosen on its "
+        "test rows; negative is above.",
         "",
         "| head | mean | worst | within a point | log loss ÷ LDA's, median / 90 % / max |",
         "|---|---:|---:|---:|---:|",
