@@ -168,7 +168,7 @@ def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> tupl
         gaussians, x = Gaussians.of_total(total, features), features.values(few.x_test)
         found: dict[str, float] = {}
         for name, spec in specs.items():
-            own = spec.choose(total.moments.layout, recipe, total.moments.rows)
+            own = spec.choose(total.moments.layout, recipe, gaussians)
             same = HeadSpec(own.name) == own and own.name != name and own.name in found
             head = None if same else KINDS[own.name].fit(gaussians, own.record)
             found[name] = found[own.name] if head is None else _share(head.predict(x), few)

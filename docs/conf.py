@@ -1,7 +1,9 @@
 """The documentation as a site: `make docs` writes it to build/docs."""
 
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from pygments.lexers.special import TextLexer
 from sphinx.application import Sphinx
@@ -23,7 +25,8 @@ extensions = [
 ]
 exclude_patterns = ["figures", "_static"]
 html_theme = "furo"
-html_title = "ghofl"
+html_title = f"ghofl {release}"
+smartquotes = False  # they would turn the two hyphens of an option into a dash
 html_show_copyright = False
 html_static_path = ["_static"]
 html_css_files = ["ghofl.css"]
@@ -45,7 +48,18 @@ def setup(app: Sphinx) -> None:
     """Diagrams that the hosting site draws are shown as their text here, and notebooks with their outputs."""
     app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", _put_notebooks_in)
+    app.connect("html-page-context", _keep_options_whole)
 
 
 def _put_notebooks_in(app: Sphinx, name: str, source: list[str]) -> None:
     source[0] = with_notebooks(source[0], Path(app.srcdir))
+
+
+def _keep_options_whole(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
+    """No line of code breaks between the hyphens of an option."""
+
+    def mark(code: re.Match[str]) -> str:
+        return re.sub(r"(?<=[>\s(\[])--[a-z][\w-]*(?=[^>]*<)", r'<span class="whole">\g<0></span>', code[0])
+
+    if "body" in context:
+        context["body"] = re.sub(r"<(pre|code)\b.*?</\1>", mark, context["body"], flags=re.DOTALL)

@@ -15,6 +15,7 @@ import ghofl
 from ghofl import Classifier, Features, Grid, HeadSpec, Lift, Moments, Recipe, Total, Transform
 from ghofl.cli import app
 from ghofl.custody.disclosure import PRESETS
+from ghofl.encoders.from_schema import table_rows
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import RecipeError
 from ghofl.features.basis import Expansion, cosine_table, public_phases, public_weights
@@ -24,7 +25,6 @@ from ghofl.planning.breaks import draft_breaks
 from ghofl.planning.drafting import schema_of_dictionary, schema_of_rows
 from ghofl.recipe import Basis, Column, RecipeOptions, Schema, Table, usual_basis
 from ghofl.recipe.basis import SATURATION
-from ghofl.rows import table_rows
 from ghofl.simulation.tables import table_dataset
 from ghofl.wire.message import Message
 
@@ -270,7 +270,17 @@ def bent_csv(tmp_path, rng, n=900):
 
 
 def test_simulations_of_tables_get_features_for_the_rows_that_clients_have(tmp_path, rng):
-    words = ["simulate", "--table", bent_csv(tmp_path, rng), "--label-column", "where", "--clients", 3, "--json", "-"]
+    words = [
+        "simulate",
+        "--embeddings",
+        bent_csv(tmp_path, rng),
+        "--label-column",
+        "where",
+        "--clients",
+        3,
+        "--json",
+        "-",
+    ]
     found = CliRunner().invoke(app, [*map(str, words)])
     assert found.exit_code == 0, found.output
     plain = CliRunner().invoke(app, [*map(str, words), "--heads", "lda"])

@@ -18,7 +18,8 @@ from ghofl.wire.envelope import seal
 
 COMMANDS = [
     "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
-    "evaluate", "select", "calibrate", "predict", "export", "serve", "report", "simulate", "inspect", "audit", "keeper",
+    "evaluate", "select", "calibrate", "predict", "personal", "export", "serve", "report", "simulate", "inspect", "audit",
+    "keeper",
 ]  # fmt: skip
 
 
@@ -412,6 +413,7 @@ JSON_COMMANDS = {
     "evaluate": ["evaluate", "lda.safetensors", "test.npz"],
     "select": ["select", "report.json"],
     "predict": ["predict", "lda.safetensors", "test.npz", "-o", "new.csv"],
+    "personal": ["personal", "total.ghofl", "north.npz", "-o", "new.safetensors", "--head", "lda"],
     "simulate": ["simulate", "--embeddings", "all.npz", "--clients", "2"],
     "inspect": ["inspect", "total.ghofl"],
     "audit": ["audit", "total.ghofl"],

@@ -18,7 +18,7 @@ import ghofl
 from ghofl import HEADS, Layout
 from ghofl.features import rademacher
 from ghofl.simulation.demo import digits
-from pages import README, ROOT, blocks, lines_of, run, run_lines
+from pages import README, ROOT, blocks, lines_of, run, run_lines, text_of
 
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLASSES = np.array(["cat", "dog", "bird"])
@@ -199,7 +199,7 @@ def test_the_walk_through_of_tables_runs_line_by_line(
     "page",
     [
         "how-to-files.md", pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
-        "how-to-tables.md", "how-to-probabilities.md", "math.md", "message-format.md",
+        "how-to-tables.md", "how-to-probabilities.md", "how-to-own-rows.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip
 def test_the_python_examples_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,6 +254,13 @@ def test_the_readme_leads_to_every_page_of_the_docs() -> None:
     assert {page.resolve() for page in (ROOT / "docs").glob("*.md")} <= linked
 
 
+def test_pages_have_one_title_in_the_readme_and_in_the_site() -> None:
+    named = re.findall(r"\[([^\]]+)\]\((docs/[\w-]+\.md)\)", text_of(README, "Documentation"))
+    titles = {path: re.search(r"^# (.+)", (ROOT / path).read_text(), re.MULTILINE).group(1) for _, path in named}  # type: ignore[union-attr]
+    titles["docs/index.md"] = "The story in ten minutes"  # the front page has the name of the package
+    assert {path: text.casefold() for text, path in named} == {path: text.casefold() for path, text in titles.items()}
+
+
 def test_the_docs_stay_short() -> None:
     """Words outside of blocks of code; marks that have no letter or digit, as between cells of a table, are not words."""
     pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md")]
@@ -293,6 +300,9 @@ def test_the_site_builds_without_a_warning_and_has_every_page(tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     for page in (ROOT / "docs").rglob("*.md"):
         assert (tmp_path / "site" / page.relative_to(ROOT / "docs").with_suffix(".html")).exists(), page
+    front, commands = ((tmp_path / "site" / name).read_text() for name in ("index.html", "cli.html"))
+    assert f"ghofl {ghofl.__version__}" in front
+    assert re.findall(r"[\s>(]–\w+", commands) == [], "the hyphens of an option became a dash"
 
 
 def test_the_python_interface_lists_every_module_that_users_import() -> None:

@@ -168,7 +168,7 @@ def test_the_commands_of_diagnosis_run_and_leave_a_swapped_site_out(
                 swapped = {"cat": "dog", "dog": "bird", "bird": "cat"}
                 np.savez("east.npz", x=rows["x"], y=np.array([swapped[label] for label in rows["y"]]))
         run_lines([f"ghofl moments {name}.npz --recipe recipe.toml --site {name} -o {name}.ghofl"])
-    diagnose, total = lines_of(DOCS / "how-to-diagnose.md")
+    diagnose, total = lines_of(DOCS / "how-to-files.md", "Is one of the messages wrong?")
     for line in (diagnose, total):
         done = CliRunner().invoke(app, shlex.split(line)[1:])
         assert done.exit_code == 3, done.output

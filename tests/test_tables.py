@@ -509,7 +509,7 @@ def test_simulate_warns_of_identifiers_and_leaves_out_what_it_is_told_to(tmp_pat
     done = CliRunner().invoke(app, [*arguments, "--without", "z, patient_id", "--json", "-"])
     assert done.exit_code == 0, done.output
     assert table_dataset(path, "label", without=["z", "patient_id"])[1].features == ("x",)
-    for extra in (["--schema", str(path)], ["--table", str(path), "--embeddings", "x.npz"]):
+    for extra in (["--schema", str(path)], ["--label-column", ""]):
         assert CliRunner().invoke(app, [*arguments, "--without", "z", *extra]).exit_code == 2
     unknown = CliRunner().invoke(app, [*arguments, "--without", "height"])
     assert "but not height; check the names" in str(unknown.exception)

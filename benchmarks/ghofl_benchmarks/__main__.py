@@ -4,6 +4,7 @@ Examples:
   python -m ghofl_benchmarks table main --sets cifar10 --alphas 0.05
   python -m ghofl_benchmarks table nlp
   python -m ghofl_benchmarks figure tradeoff
+  python -m ghofl_benchmarks flamby
   python -m ghofl_benchmarks page
 
 Each table runs what data is present, says what is missing and how to get it, and writes NAME.json, NAME.md and NAME.svg
@@ -17,7 +18,7 @@ import sys
 from pathlib import Path
 
 from ghofl.errors import GhoflError
-from ghofl_benchmarks import made, report
+from ghofl_benchmarks import flamby, made, report
 from ghofl_benchmarks.data import IMAGES, SMALL, TEXTS, DataMissingError
 from ghofl_benchmarks.defaults import write_defaults
 from ghofl_benchmarks.figures import DRAW, FIGURES
@@ -35,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
             return _table(options, arguments)
         if options.command == "figure":
             return _figure(options)
+        if options.command == "flamby":
+            return _flamby(options, arguments)
         print(f"wrote {write_page(options.out)}")
         if options.out == report.RESULTS:
             print(f"wrote {write_defaults()}")
@@ -83,6 +86,14 @@ def _figure(options: argparse.Namespace) -> int:
     return 0
 
 
+def _flamby(options: argparse.Namespace, arguments: list[str]) -> int:
+    made.code()
+    result = flamby.run(options.folder, options.splits, options.fine_splits, tuple(arguments))
+    for path in report.write(result, options.out):
+        print(f"wrote {path}")
+    return 0
+
+
 def _has_gpu() -> bool:
     if not has_torch():
         print("--device cuda needs torch: pip install torch.", file=sys.stderr)
@@ -126,8 +137,12 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     figure.add_argument("name", choices=list(FIGURES))
+    heart = commands.add_parser("flamby", help="four hospitals, one message each, beside FLamby's rounds")
+    heart.add_argument("--folder", type=Path, help="the hospitals' files (default hospitals/heart in GHOFL_DATA)")
+    heart.add_argument("--splits", type=int, default=50, help="splits beside FLamby's own")
+    heart.add_argument("--fine-splits", type=int, default=500, help="splits for leave-out's estimate")
     page = commands.add_parser("page", help="write the results page, and docs/defaults.md, from stored results")
-    for command in (table, figure, page):
+    for command in (table, figure, heart, page):
         command.add_argument("--out", type=Path, default=report.RESULTS, help="folder of results (default %(default)s)")
     return whole
 

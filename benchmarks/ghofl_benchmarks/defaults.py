@@ -13,7 +13,7 @@ from ghofl_benchmarks import report
 from ghofl_benchmarks.data import ROOT
 
 PAGE = ROOT.parent / "docs" / "defaults.md"
-HEAD = """# Defaults, and what was measured
+HEAD = """# Defaults
 
 Written by `python -m ghofl_benchmarks page` from the files in `benchmarks/results`; the number in a line is of the file
 that the line names. Choices were made on held-out training rows; the accuracies below are on test rows, which chose
@@ -27,7 +27,7 @@ Line = tuple[str, str, str, Callable[[Any], str], str]
 
 def lines() -> list[Line]:
     """What is chosen, its value in the code, the option beside it, the sentence of a measurement, and its file."""
-    few = f"blend with angles below {best.FEW} rows per dimension or {best.LEAST + 1} rows per class"
+    few = f"blend with angles below {best.FEW:g} rows per direction that rows vary in"
     return [
         ("views of photos", "flip and three sizes", "`--views paper`, `quick`, `best`", _views, "views"),
         ("grid", f"{Grid().bits} bits, scale fitted", "`--bits`, `--scale`", _grid, "grid"),

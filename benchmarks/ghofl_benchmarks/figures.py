@@ -18,6 +18,7 @@ FIGURES = {
     "fisher": "Accuracy and energy of Fisher directions",
 }
 LABELS = {"ours": "ghofl, one message", "baseline": "other methods", "ceiling": "linear probe on all raw embeddings"}
+SHADES = ("#b8500c", "#8a5a3c", "#d98a2b")  # of methods in rounds
 NAMES = {"fedavg": "FedAvg", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
 
 
@@ -28,7 +29,7 @@ def tradeoff(folder: Path, path: Path) -> dict[str, Any]:
     best, images = report.read("best", folder) or [], report.read("multiround", folder)
     points = {name: _points(name, main["rows"], best, images) for name in names}
     if pictures.can_draw():
-        with pictures.canvas(path, len(names), (5.6, 4.4)) as axes:
+        with pictures.canvas(path, len(names), (6.8, 5.0)) as axes:
             for ax, name in zip(axes, names, strict=True):
                 _scatter(ax, points[name], f"{data.TITLES[name]}, ten clients, α = 0.05")
     return {"points": points}
@@ -66,6 +67,8 @@ def _points(name: str, rows: list[dict], best: list[dict], images: dict | None) 
 
 
 def _scatter(ax: Any, points: list[dict], title: str) -> None:
+    line = _ascending([p for p in points if p["kind"] == "ours"])
+    ax.plot([p["bytes"] for p in line], [p["accuracy"] for p in line], "-", color=pictures.COLOURS["ours"], linewidth=1)
     for kind, label in LABELS.items():
         own = [p for p in points if p["kind"] == kind]
         mark = "o" if kind == "ours" else "s"
@@ -73,16 +76,29 @@ def _scatter(ax: Any, points: list[dict], title: str) -> None:
         ax.semilogx(
             [p["bytes"] for p in own], [p["accuracy"] for p in own], mark, markersize=4, color=colour, label=label
         )
-    for group in _alike(points):
-        text = ", ".join(dict.fromkeys(p["title"] for p in group))
-        right = max(group, key=lambda p: p["bytes"])
-        side = {"ha": "right", "xytext": (-4, 2)} if right["bytes"] > 2e7 else {"ha": "left", "xytext": (4, 2)}
-        ax.annotate(text, (right["bytes"], right["accuracy"]), fontsize=5.5, textcoords="offset points", **side)
     ax.set_title(title)
-    ax.set_xlabel("a client sends (bytes, all rounds)")
+    ax.set_xlabel("one client sends, all rounds together")
     ax.set_ylabel("test accuracy %")
-    ax.grid(alpha=0.3)
-    ax.legend(fontsize=7, loc="upper left")
+    low, high = min(p["accuracy"] for p in points), max(p["accuracy"] for p in points)
+    ax.set_ylim(low - 0.06 * (high - low), high + 0.15 * (high - low))
+    ax.set_xlim(min(p["bytes"] for p in points) / 2, 4 * max(p["bytes"] for p in points))
+    pictures.bytes_axis(ax)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
+    named = [(max(group, key=lambda p: p["bytes"]), group) for group in _alike(points)]
+    pictures.name_points(
+        ax,
+        [(at["bytes"], at["accuracy"], _joined(group), pictures.COLOURS[at["kind"]]) for at, group in named],
+        [*_places(points), *pictures.along(_places(line))],
+    )
+
+
+def _places(points: list[dict]) -> list[tuple[float, float]]:
+    return [(p["bytes"], p["accuracy"]) for p in points]
+
+
+def _joined(group: list[dict]) -> str:
+    titles = list(dict.fromkeys(p["title"] for p in group))
+    return ",\n".join(", ".join(titles[i : i + 3]) for i in range(0, len(titles), 3))
 
 
 def front(folder: Path, path: Path) -> dict[str, Any]:
@@ -93,10 +109,11 @@ def front(folder: Path, path: Path) -> dict[str, Any]:
     line = _ascending([p for p in points if p["kind"] == "ours"])
     others = [p for p in points if p["kind"] == "baseline" and not p["title"].startswith("FedProx")]
     runs = images.get("rounds", {}).get("0.05", {})
+    seen = _seen_six_times(folder, points)
     if pictures.can_draw():
         with pictures.canvas(path, 1, (8.0, 4.8)) as (ax,):
-            _front(ax, line, others, runs)
-    return {"ours": line, "others": others, "views": _with_views(folder)}
+            _front(ax, seen, line, others, runs)
+    return {"ours": line, "others": others, "views": _with_views(folder), "ours_with_views": seen}
 
 
 def _ascending(points: list[dict]) -> list[dict]:
@@ -108,31 +125,34 @@ def _ascending(points: list[dict]) -> list[dict]:
     return kept
 
 
-def _front(ax: Any, line: list[dict], others: list[dict], runs: dict) -> None:
+def _front(ax: Any, seen: list[dict], line: list[dict], others: list[dict], runs: dict) -> None:
     own, other = pictures.COLOURS["ours"], pictures.COLOURS["baseline"]
-    ax.semilogx([p["bytes"] for p in line], [p["accuracy"] for p in line], "o-", color=own, linewidth=2.2)
-    middle = line[len(line) // 2]
-    ax.annotate(
-        "ghofl: one message", (middle["bytes"], middle["accuracy"]), xytext=(-20, 12), textcoords="offset points",
-        color=own, fontweight="bold", ha="center",
-    )  # fmt: skip
-    for group in _alike(others):
-        y = sum(p["accuracy"] for p in group) / len(group)
-        ax.plot([p["bytes"] for p in group], [p["accuracy"] for p in group], "s", color=other, markersize=5)
-        _label(ax, ", ".join(_told(p["title"]) for p in group), max(p["bytes"] for p in group), y, other)
+    ax.semilogx([p["bytes"] for p in line], [p["accuracy"] for p in line], "o-", color=own, linewidth=1.2, markersize=4)
+    ax.plot([p["bytes"] for p in seen], [p["accuracy"] for p in seen], "o-", color=own, linewidth=2.4, markersize=6)
+    said = {"textcoords": "offset points", "color": own, "ha": "right"}
+    if seen:
+        at = (seen[0]["bytes"], seen[0]["accuracy"])
+        ax.annotate("ghofl by default: one message, six views", at, (-6, 5), fontweight="bold", **said)
+    ax.annotate("with one view", (line[-1]["bytes"], line[-1]["accuracy"]), (0, -13), fontsize=8, **said)
     for method in ("fedavg", "scaffold"):
         if method in runs:
             sent = [(i + 1) * runs[method]["bytes_up"] for i in range(len(runs[method]["accuracy"]))]
             ax.plot(sent, [100 * a for a in runs[method]["accuracy"]], ".-", color=other, markersize=3, linewidth=0.9)
             title = f"{NAMES[method]}, whole network\nat 96 px, {len(sent)} rounds"
             _label(ax, title, sent[-1], 100 * runs[method]["accuracy"][-1], other)
+    ax.plot([p["bytes"] for p in others], [p["accuracy"] for p in others], "s", color=other, markersize=5)
     ax.set_xlim(1.5e4, 3e9)
-    ax.set_title("CIFAR-10 on ten clients that have few classes each (Dirichlet 0.05)", loc="left", fontsize=10)
+    ax.set_ylim(28, 96)
+    ax.set_title("CIFAR-10 on ten clients that have few classes each (Dirichlet 0.05)")
     ax.set_xlabel("one client sends, all rounds together")
     ax.set_ylabel("test accuracy %")
-    ax.set_xticks([10**k for k in range(5, 10)], ["100 kB", "1 MB", "10 MB", "100 MB", "1 GB"])
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
+    pictures.bytes_axis(ax)
+    groups = [(max(group, key=lambda p: p["bytes"]), group) for group in _alike(others)]
+    pictures.name_points(
+        ax,
+        [(at["bytes"], at["accuracy"], ", ".join(_told(p["title"]) for p in group), other) for at, group in groups],
+        [*_places(others), *pictures.along(_places(line)), *pictures.along(_places(seen))],
+    )
 
 
 def _told(title: str) -> str:
@@ -159,9 +179,25 @@ def _is_near(one: dict, other: dict) -> bool:
 
 def _with_views(folder: Path) -> float | None:
     """What `best` reaches with the default views, which change no byte of a message."""
+    found = _default_views(folder).get("best")
+    return None if found is None else round(100 * found, 2)
+
+
+def _default_views(folder: Path) -> dict[str, float]:
     sets = (report.read("views", folder) or {"sets": []})["sets"]
-    found = [one["candidates"]["flip 160,224,288"]["best"] for one in sets if one["set"] == "cifar10"]
-    return round(100 * found[0], 2) if found else None
+    return next((one["candidates"]["flip 160,224,288"] for one in sets if one["set"] == "cifar10"), {})
+
+
+def _seen_six_times(folder: Path, points: list[dict]) -> list[dict]:
+    """Heads on rows that are means over the default views; a message has the bytes it has with one view."""
+    heads = {"lda": "LDA", "student": "Student", "best": "best for full"}
+    sizes = {p["title"]: p["bytes"] for p in points}
+    found = _default_views(folder)
+    return [
+        {"title": title, "bytes": sizes[title], "accuracy": round(100 * found[head], 2), "kind": "ours"}
+        for head, title in heads.items()
+        if head in found and title in sizes
+    ]
 
 
 def convergence(folder: Path, path: Path) -> dict[str, Any]:
@@ -176,15 +212,12 @@ def convergence(folder: Path, path: Path) -> dict[str, Any]:
     )
     reached = {alpha: _reached(runs.get("fedavg"), ours) for alpha, runs in found["rounds"].items()}
     if pictures.can_draw():
-        with pictures.canvas(path, len(found["rounds"]), (4.2, 3.6)) as axes:
+        with pictures.canvas(path, len(found["rounds"]), (5.4, 4.4)) as axes:
             for ax, (alpha, runs) in zip(axes, found["rounds"].items(), strict=True):
-                _curves(ax, runs, found.get("distillation", {}).get(alpha, {}), float(alpha))
-                size = found["settings"]["size"]
-                ax.axhline(ours, color=pictures.COLOURS["ours"], label=f"ghofl LDA, one message, {size} px")
+                one = {f"ghofl LDA, one message, {found['settings']['size']} px": (ours, "-")}
                 if best is not None:
-                    label = "ghofl RDA, one message, 224 px"
-                    ax.axhline(best, color=pictures.COLOURS["ours"], linestyle="--", label=label)
-                ax.legend(fontsize=6)
+                    one["ghofl RDA, one message, 224 px"] = (best, "--")
+                _curves(ax, runs, found.get("distillation", {}).get(alpha, {}), float(alpha), one)
     return {
         "ours": ours,
         "ours_at_224_pixels": best,
@@ -236,20 +269,31 @@ def _reached(run: dict | None, ours: float) -> dict[str, Any]:
     return {"rounds": number, "bytes_up": number * run["bytes_up"], "seconds": seconds, "of": len(accuracies)}
 
 
-def _curves(ax: Any, runs: dict, distilled: dict, alpha: float) -> None:
-    for method, run in runs.items():
-        ax.plot(run["round"], [100 * a for a in run["accuracy"]], "o-", markersize=2, label=NAMES[method])
+def _curves(ax: Any, runs: dict, distilled: dict, alpha: float, ours: dict[str, tuple[float, str]]) -> None:
+    named, last = [], max(run["round"][-1] for run in runs.values())
+    own, other = pictures.COLOURS["ours"], pictures.COLOURS["baseline"]
+    for title, (accuracy, dashes) in ours.items():
+        ax.plot([1, last], [accuracy, accuracy], dashes, color=own, linewidth=2)
+        named.append((last, accuracy, title, own))
+    for shade, (method, run) in zip(SHADES, runs.items(), strict=False):
+        ax.plot(run["round"], [100 * a for a in run["accuracy"]], ".-", markersize=3, linewidth=1, color=shade)
+        named.append((run["round"][-1], 100 * run["accuracy"][-1], NAMES[method], shade))
         known = paper.MAIN.get(f"{NAMES[method]}, 10 rounds")
         if known and alpha in paper.ALPHAS:
-            ax.plot(10, known["cifar10"][paper.ALPHAS.index(alpha)], "x", color=ax.lines[-1].get_color())
+            ax.plot(10, known["cifar10"][paper.ALPHAS.index(alpha)], "x", color=shade)
     for method, run in distilled.items():
-        last = run["accuracy"][-1] if isinstance(run["accuracy"], list) else run["accuracy"]
-        ax.axhline(100 * last, linestyle=":", linewidth=0.8, color="#b8500c")
-        ax.annotate(method, (1, 100 * last), fontsize=6)
-    ax.set_title(f"CIFAR-10, α = {alpha} (×: the paper's, ResNet-18)", fontsize=8)
+        reached = 100 * (run["accuracy"][-1] if isinstance(run["accuracy"], list) else run["accuracy"])
+        ax.plot([1, last], [reached, reached], ":", linewidth=0.9, color=other)
+        named.append((last, reached, f"{method}, one message", other))
+    ax.set_title(f"CIFAR-10, ten clients, Dirichlet {alpha} (×: the paper's, ResNet-18)", fontsize=9)
     ax.set_xlabel("round")
     ax.set_ylabel("test accuracy %")
-    ax.grid(alpha=0.3)
+    ax.set(xlim=(0, 1.75 * last), ylim=(0, 100))
+    ax.set_xticks(range(0, last + 1, 10))
+    drawn = [(r, 100 * a) for run in runs.values() for r, a in zip(run["round"], run["accuracy"], strict=True)]
+    levels = [accuracy for accuracy, _ in ours.values()]
+    drawn += [(r, level) for level in levels for r in range(1, last)]
+    pictures.name_points(ax, named, drawn, left=False)
 
 
 def ablation(folder: Path, path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,16 @@ def note(recipe: "Recipe") -> "Recipe":
     """The recipe, which results of this process were made with."""
     _noted.add(recipe.fingerprint)
     return recipe
+
+
+def noted() -> frozenset[str]:
+    """The fingerprints that were noted."""
+    return frozenset(_noted)
+
+
+def note_all(recipes: Iterable[str]) -> None:
+    """Note recipes of other processes by their fingerprints."""
+    _noted.update(recipes)
 
 
 def forget() -> None:

@@ -3,11 +3,18 @@
 from collections.abc import Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 COLOURS = {"ours": "#1f6f8b", "baseline": "#b8500c", "ceiling": "#777777", "paper": "#c9b27c"}
-STYLE = {"svg.fonttype": "none", "svg.hashsalt": "ghofl", "font.size": 9}
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "ghofl", "font.size": 9, "axes.titlelocation": "left", "axes.titlesize": 10,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25,
+    "legend.frameon": False, "legend.fontsize": 8,
+}  # fmt: skip
+BYTES = {10**4: "10 kB", 10**5: "100 kB", 10**6: "1 MB", 10**7: "10 MB", 10**8: "100 MB", 10**9: "1 GB"}
+SMALL = 7.5  # size of labels beside points
 
 
 @contextmanager
@@ -34,17 +41,85 @@ def can_draw() -> bool:
     return True
 
 
+def bytes_axis(ax: Any) -> None:
+    """Bytes in words, on a logarithmic axis whose limits are set."""
+    low, high = ax.get_xlim()
+    shown = {value: text for value, text in BYTES.items() if low <= value <= high}
+    ax.set_xticks(list(shown), list(shown.values()))
+
+
+def name_points(
+    ax: Any,
+    named: Sequence[tuple[float, float, str, str]],
+    drawn: Sequence[tuple[float, float]] = (),
+    left: bool = True,
+) -> None:
+    """Names beside points (x, y, name, colour) that cover no other name and nothing `drawn`, at the right or also left.
+
+    Limits of the axes must be set. A name that had to move far gets a line to its point.
+    """
+    ax.figure.tight_layout()
+    place, back = ax.transData.transform, ax.transData.inverted().transform
+    taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in (place(point[:2]) for point in (*named, *drawn))]
+    for x, y, text, colour in sorted(named, key=lambda point: -point[1]):
+        trial = ax.text(x, y, text, fontsize=SMALL)
+        extent = trial.get_window_extent(ax.figure.canvas.get_renderer())
+        trial.remove()
+        # A browser's letters may be a little wider than those measured here.
+        box = _free(*place((x, y)), 1.08 * extent.width, extent.height, taken, ax.bbox, left)
+        taken.append(box)
+        middle, is_left = (box[1] + box[3]) / 2, box[0] < place((x, y))[0]
+        is_far = abs(middle - place((x, y))[1]) > extent.height
+        ax.annotate(
+            text, (x, y), back((box[2] if is_left else box[0], middle)), fontsize=SMALL, color=colour, va="center",
+            ha="right" if is_left else "left", annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6} if is_far else None,
+        )  # fmt: skip
+
+
+Box = tuple[float, float, float, float]
+
+
+def _free(x: float, y: float, width: float, height: float, taken: list[Box], frame: Any, left: bool) -> Box:
+    """The nearest place for a name beside a point that covers nothing."""
+    gap = 7.0
+    for step in sorted(range(-40, 41), key=abs):
+        for start in (x + gap, x - gap - width)[: 1 + left]:
+            middle = y + step * height / 2
+            box = (start, middle - height / 2, start + width, middle + height / 2)
+            is_inside = box[0] >= frame.x0 and box[2] <= frame.x1 + gap and box[1] >= frame.y0 and box[3] <= frame.y1
+            if is_inside and not any(_overlap(box, other) for other in taken):
+                return box
+    return (x + gap, y - height / 2, x + gap + width, y + height / 2)
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def along(points: Sequence[tuple[float, float]], steps: int = 12) -> list[tuple[float, float]]:
+    """Points on the line that joins points, on a logarithmic first axis."""
+    found = []
+    for (a, y), (b, z) in pairwise(points):
+        found += [(a * (b / a) ** (i / steps), y + (z - y) * i / steps) for i in range(steps + 1)]
+    return found
+
+
 def bars(ax: Any, rows: Sequence[dict], title: str, label: str = "method") -> None:
-    """Accuracy of rows as horizontal bars, the paper's as marks beside."""
+    """Accuracy of rows as horizontal bars with their numbers, the paper's as marks beside."""
     rows = [row for row in rows if row["accuracy"] is not None]
     places = range(len(rows))
-    ax.barh(places, [row["accuracy"] for row in rows], color=[COLOURS[row["kind"]] for row in rows])
+    drawn = ax.barh(places, [row["accuracy"] for row in rows], color=[COLOURS[row["kind"]] for row in rows], height=0.7)
+    ax.bar_label(drawn, [f"{row['accuracy']:.1f}" for row in rows], padding=3, fontsize=SMALL)
     marks = [(i, row["paper"]) for i, row in zip(places, rows, strict=True) if row.get("paper") is not None]
     if marks:
-        ax.plot([p for _, p in marks], [i for i, _ in marks], "|", color="black", markersize=11, label="the paper's")
-        ax.legend(fontsize=7, loc="lower right")
-    ax.set_yticks(list(places), [str(row[label]) for row in rows], fontsize=7)
-    ax.invert_yaxis()
+        ax.plot([p for _, p in marks], [i for i, _ in marks], "|", color="black", markersize=9, label="the paper's")
+        ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.08))
+    ax.set_yticks(list(places), [str(row[label]) for row in rows], fontsize=SMALL)
+    ax.set_ylim(max(len(rows), 12) - 0.4, -0.6)  # a few bars are no thicker than many
+    ax.set_xlim(0, 1.12 * max((row["accuracy"] for row in rows), default=1.0))
     ax.set_xlabel("test accuracy %")
     ax.set_title(title)
-    ax.grid(alpha=0.3, axis="x")
+    ax.grid(visible=False, axis="y")
+    ax.spines["left"].set_visible(False)
+    ax.tick_params(axis="y", length=0)

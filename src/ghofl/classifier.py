@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as load_safetensors
 
+from ghofl import files
 from ghofl.compute.arrays import limit
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
@@ -18,15 +20,16 @@ from ghofl.errors import (
     EmptyClassWarning,
     HeadError,
     MessageError,
-    MissingStatisticError,
     RecipeError,
 )
 from ghofl.features import Features
 from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
+from ghofl.gaussians.site_effects import EFFECTS, SiteEffects
 from ghofl.heads import HEADS, Head, Rule
 from ghofl.heads.calibration import Calibration, calibrate
 from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
+from ghofl.heads.head import PERSONAL
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import HeadSpec
@@ -48,7 +51,8 @@ NAMED = 5  # empty classes that a warning names
 Warn = Callable[[Warning], None]
 
 
-def _warn(warning: Warning) -> None:
+def show_warning(warning: Warning) -> None:
+    """Let Python show a warning."""
     warnings.warn(warning, stacklevel=3)  # the line that asked for the fit
 
 
@@ -64,7 +68,9 @@ class Classifier(Printable):
     The prediction is the most probable class, unless thresholds say otherwise. ``Classifier.load`` after ``save`` gives
     the same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a
     total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
-    and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. Two
+    and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. What
+    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. With
+    `site_effects` in it, a site can move it by an offset of its own. Two
     classifiers are equal when recipe, head and everything recorded about them are.
 
     Examples
@@ -89,6 +95,8 @@ class Classifier(Printable):
     calibration: Calibration = field(default_factory=Calibration)
     thresholds: dict[str, float] = field(default_factory=dict)
     novelty_rule: Novelty | None = None
+    personal: str = ""
+    site_effects: SiteEffects | None = None
     _features: Features | None = field(default=None, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
@@ -98,9 +106,10 @@ class Classifier(Printable):
         cls,
         total: Total,
         spec: str | HeadSpec = "best",
-        warn: Warn = _warn,
+        warn: Warn = show_warning,
         dispersion: float | None = None,
         novelty: bool = True,
+        adapt: Callable[[Gaussians], Gaussians] | None = None,
     ) -> "Classifier":
         """The classifier of a total, with the head that `spec` names.
 
@@ -108,13 +117,13 @@ class Classifier(Printable):
         from the dimension (`ghofl.heads.calibration`). `warn` is called with a warning about classes that no site has
         (`EmptyClassWarning`) or probabilities that cannot be calibrated (`CalibrationWarning`); by default Python shows
         them. Without `novelty`, which takes seconds in a thousand dimensions, the classifier cannot recognise rows that
-        belong to none of the classes.
+        belong to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
         """
         spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
-        check_statistics(spec, total)
+        spec.check(total.moments.layout, total.recipe)
         total = total.for_heads()
         features = Features.of(total.recipe)
-        gaussians = Gaussians.of_total(total, features)
+        gaussians = (adapt or (lambda same: same))(Gaussians.of_total(total, features))
         spec = spec.choose(total.moments.layout, total.recipe, gaussians)
         head, record = HEADS[spec.name], spec.record
         rule = head.fit(gaussians, record)
@@ -133,7 +142,7 @@ class Classifier(Printable):
         sites, rows = len(total.roster), total.moments.rows
         return cls(
             total.recipe, head, rule, spec.options, sites, rows, total.guarantee, revealed, calibration,
-            {}, Novelty.of(gaussians) if novelty else None, features,
+            {}, Novelty.of(gaussians) if novelty else None, _features=features,
         )  # fmt: skip
 
     @property
@@ -215,6 +224,11 @@ class Classifier(Printable):
     def _values(self, rows: Data) -> Float[np.ndarray, "n features"]:
         return self.features.values(embeddings_of(rows, self.recipe.table))
 
+    @property
+    def warning(self) -> str:
+        """What to know before a personal head is given to anybody; empty for any other."""
+        return PERSONAL.format(self.personal) if self.personal else ""
+
     def _facts(self) -> dict[str, object]:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return {
@@ -222,6 +236,7 @@ class Classifier(Printable):
             "classes": abbreviate(self.recipe.classes),
             "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
+            **({"personal": self.personal} if self.personal else {}),
             "temperature": f"{self.temperature:.3g}",
             "recipe": f"{self.recipe.fingerprint[:12]}…",
         }
@@ -244,7 +259,8 @@ class Classifier(Printable):
         return seal(self._arrays(), self._header())
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        return self.rule.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
+        more = (each.arrays() for each in (self.novelty_rule, self.site_effects) if each is not None)
+        return dict(chain(self.rule.arrays().items(), *(arrays.items() for arrays in more)))
 
     def _header(self) -> dict[str, Any]:
         return {
@@ -254,6 +270,7 @@ class Classifier(Printable):
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
             **({"thresholds": self.thresholds} if self.thresholds else {}),
+            **({"personal": self.personal} if self.personal else {}),
         }  # fmt: skip
 
     @classmethod
@@ -266,9 +283,10 @@ class Classifier(Printable):
             recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
             check_fingerprint(header, recipe)
             arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
-            own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
+            own = {name: array for name, array in arrays.items() if not name.startswith((PREFIX, EFFECTS))}
             rule = read_rule(header.get("rule"), own, len(recipe.classes), recipe.dim)
             novelty = Novelty.from_arrays(arrays, recipe.dim)
+            effects = SiteEffects.from_arrays(arrays, len(recipe.classes), recipe.dim)
             thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
         except (SafetensorError, RecipeError, HeadError) as error:
             why = shorten(error, 300).rstrip(".")
@@ -278,14 +296,18 @@ class Classifier(Printable):
             got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}", 120)
             raise MessageError(f"the head file's metadata is damaged ({got}); make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
-        guarantee = guarantee_in(header, recipe)
+        guarantee, personal = guarantee_in(header, recipe), shorten(header.get("personal", ""), 300)
+        if personal and guarantee is not None:
+            raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
         return cls(
-            recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty
+            recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty,
+            personal, effects,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
-        """Write the classifier to a file, a piece at a time where it is larger than memory."""
-        write_sealed(path, {name: StreamedTensor.of(a) for name, a in self._arrays().items()}, self._header())
+        """Write the classifier to a file, a piece at a time where it is larger than memory; a personal one for its owner."""
+        mode = files.PRIVATE if self.personal else 0o666
+        write_sealed(path, {name: StreamedTensor.of(a) for name, a in self._arrays().items()}, self._header(), mode)
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":
@@ -325,15 +347,3 @@ def _never_predicted(names: list[str], is_noisy: bool) -> str:
     have = "class has" if len(names) == 1 else "classes have"
     where = "left after noise" if is_noisy else "in the total"
     return f"{len(names)} {have} no row {where} and will never be predicted: {first}."
-
-
-def check_statistics(spec: HeadSpec, total: Total) -> None:
-    """Raise `MissingStatisticError` unless the total holds what the head needs."""
-    layout, recipe = total.moments.layout, total.recipe
-    if not spec.is_possible(layout, recipe):
-        wish = " and ".join("a [sketch] section" if s == "Z" else f"statistics = ['{s}']" for s in spec.needs[0])
-        possible = [name for name in HEADS if HeadSpec(name).is_possible(layout, recipe)]
-        raise MissingStatisticError(
-            f"head {spec.name!r} needs {wish} in the recipe, and this total holds {', '.join(layout.shapes)}. "
-            f"Possible from it: {', '.join(possible)}."
-        )

@@ -218,7 +218,7 @@ def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
     text = page(found)
     assert f"best accuracy ({interval_text(expected)} with 95 % confidence)" in text
     assert f"<td>{interval_text(expected, 2)}</td>" in text
-    balanced = "–".join(f"{end:.4f}" for end in found.heads[0].metrics["balanced_accuracy_interval"])
+    balanced = interval_text(tuple(found.heads[0].metrics["balanced_accuracy_interval"]), 2)
     assert f"<td>{balanced}</td>" in text
     assert text.count("<button>95 % interval</button>") == 2
 

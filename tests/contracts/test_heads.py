@@ -274,9 +274,10 @@ def test_a_head_of_any_number_of_classes_predicts_the_same_when_split_saved_and_
         assert again == classifier
         assert np.array_equal(again.predict_proba(x), classifier.predict_proba(x))
         session = runtime.InferenceSession(model.export_head(again).SerializeToString())
-        label, probabilities, *_ = session.run(None, {"embeddings": x})
-        assert np.abs(probabilities - classifier.predict_proba(x)).max() < 1e-7
-        assert np.array_equal(label, classifier.predict(x))
+        floats = x.astype(np.float32)
+        label, probabilities, *_ = session.run(None, {"embeddings": floats})
+        assert np.abs(probabilities - classifier.predict_proba(floats)).max() < 1e-7
+        assert np.array_equal(label, classifier.predict(floats))
         assert np.array_equal(again.predict(x), classifier.predict(x))
 
 

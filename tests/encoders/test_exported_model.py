@@ -4,7 +4,6 @@ import base64
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -13,16 +12,14 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from typer.testing import CliRunner
 
-from exported_heads import DIM, RECIPE, classifier_of
 from ghofl import Classifier, Encoder, Recipe, Total, encoders
 from ghofl.cli import app
-from ghofl.encoders import Preprocessing
-from ghofl.encoders.export import export, seal
-from ghofl.encoders.onnx_file import DESCRIPTION, Description
+from ghofl.encoders.export import export
+from ghofl.encoders.onnx_file import DESCRIPTION
 from ghofl.encoders.tokens import pad
 from ghofl.errors import EncoderError
 from ghofl.export.exported import Exported
-from ghofl.export.model import export_with_encoder
+from ghofl.export.model import export_head, export_with_encoder
 from ghofl.export.service import service
 from ghofl.features import fit_grid
 from ghofl.outbox import Embedded, outgoing
@@ -90,17 +87,12 @@ def test_an_image_encoder_and_a_head_in_one_file_label_images_as_the_two_do(of_i
     if not with_novelty:
         classifier = replace(classifier, novelty_rule=None)
     samples = photos(rng, 120)[0]
-    planes = original.preprocessing.planes(np.stack(samples))
-    found = run(export_with_encoder(classifier, file), {_input_of(file): planes})
+    found = run(export_with_encoder(classifier, file), {"images": np.stack(samples)})
     x = rows_of(original, samples)
     check_same(found, classifier, x)
     assert ("novelty" in found) == with_novelty
     if with_novelty:
         assert found["novelty"] == pytest.approx(classifier.novelty(x), rel=0.05, abs=0.5)
-
-
-def _input_of(file: Path) -> str:
-    return onnxruntime.InferenceSession(file.read_bytes(), providers=["CPUExecutionProvider"]).get_inputs()[0].name
 
 
 def test_a_text_encoder_and_a_head_in_one_file_label_texts_as_the_two_do(language_model, rng, tmp_path):
@@ -119,14 +111,21 @@ def test_a_text_encoder_and_a_head_in_one_file_label_texts_as_the_two_do(languag
     assert (again.label == found["label"]).mean() > 0.98  # run in smaller groups
 
 
-def test_an_encoder_with_views_is_not_put_into_one_file(rng, tmp_path):
-    described = Description("vit", DIM, "f" * 64, "image", Preprocessing(), views="flip")
-    (tmp_path / "views.onnx").write_bytes(seal(b"network", described))
-    with pytest.raises(EncoderError, match=r"averages over views \(flip\).*export the head alone"):
-        export_with_encoder(classifier_of("lda", RECIPE, rng), tmp_path / "views.onnx")
+@pytest.mark.parametrize("views", ["flip 64,96", "flip 64,96 mean+std stages bicubic"])
+def test_an_encoder_with_views_and_a_head_in_one_file_label_photos_as_the_two_do(views, checkpoint, rng, tmp_path):
+    original = encoders.load("torchvision:mobilenet_v2", weights=checkpoint, views=views)
+    export(original, tmp_path / "m.onnx")
+    classifier = fitted(original, *photos(rng, 150), "lda")
+    samples = photos(rng, 40)[0]
+    model = export_with_encoder(classifier, tmp_path / "m.onnx")
+    network, head = (tmp_path / "m.onnx").stat().st_size, len(export_head(classifier).SerializeToString())
+    assert len(model.SerializeToString()) < 1.1 * (network + head)  # weights are there once, whatever the views
+    check_same(run(model, {"images": np.stack(samples)}), classifier, rows_of(original, samples))
 
 
-def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothing(of_images, rng, tmp_path):
+def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothing(
+    of_images, vision_model, rng, tmp_path
+):
     original, file = of_images
     classifier = fitted(original, *photos(rng, 60), "lda")
     other = replace(classifier.recipe, encoder=Encoder(dim=24, name="other", fingerprint="f" * 64))
@@ -136,10 +135,27 @@ def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothi
     with pytest.raises(EncoderError, match="was not written by 'ghofl export-encoder'"):
         export_with_encoder(classifier, tmp_path / "foreign.onnx")
     classifier.save(tmp_path / "head.safetensors")
-    arguments = ["export", tmp_path / "head.safetensors", "--encoder", file, "-o", tmp_path / "whole.onnx"]
-    done = CliRunner().invoke(app, [*map(str, arguments), "--json", "-"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["inputs"] == [_input_of(file)]
+    arguments = [
+        "export",
+        tmp_path / "head.safetensors",
+        "--card",
+        tmp_path / "card.md",
+        "--json",
+        "-",
+        "--force",
+        "-o",
+    ]
+    for spec, name in ((f"onnx:{file}", "one.onnx"), (f"hf:{vision_model}", "other.onnx")):
+        done = CliRunner().invoke(app, [*map(str, arguments), str(tmp_path / name), "--encoder", spec])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.output)["inputs"] == ["images"]
+        card = (tmp_path / "card.md").read_text()
+        assert "| input | `images` | uint8 | (n, height, width, 3) | Photos as decoded" in card
+        assert "| output | `probabilities` | float32 | (n, 3) |" in card
+    files = [Exported.load(tmp_path / name) for name in ("one.onnx", "other.onnx")]
+    samples = photos(rng, 9)[0]
+    one, other = (exported.predict(samples).probabilities for exported in files)
+    assert one == pytest.approx(other, abs=1e-6)
 
 
 def test_a_service_of_the_whole_file_takes_images_as_they_are(of_images, rng, tmp_path):

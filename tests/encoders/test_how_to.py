@@ -11,7 +11,8 @@ from PIL import Image
 from test_cli import ghofl
 
 from ghofl import Recipe, cli
-from pages import DOCS, lines_of, run_lines
+from ghofl.export.exported import Exported
+from pages import DOCS, blocks, lines_of, run_lines
 
 PAGE = DOCS / "how-to-embed.md"
 
@@ -40,7 +41,7 @@ def test_the_walk_throughs_of_embedding_and_photos_run_line_by_line(
     (tmp_path / "photos-with-a-broken-one" / "dog" / "broken.png").write_bytes(b"broken")
     (tmp_path / "letters.csv").write_text("text,label\nthe cat sat,cat\na dog ran,dog\n")
     lines = lines_of(PAGE, "Embed once, use often")
-    assert len(lines) == 15
+    assert len(lines) == 16
     for line in lines:
         command, _, refusal = line.partition("# refused: ")
         said = ghofl(*shlex.split(command)[1:], code=2 if refusal else 0) + capsys.readouterr().err
@@ -64,13 +65,42 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
     assert "A-2" in Path("labels.csv").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
+def test_seven_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, monkeypatch):
+    """But for the first, which installs, and the last, which does not end."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for site in ("north", "south", "east"):
+        _photos(tmp_path / site)
+    walk = blocks(PAGE, "sh", "Seven commands from a clone to a service")[0].splitlines()
+    assert len(walk) == 7
+    assert walk[0].startswith("pip install '.[")
+    assert shlex.split(walk[-1]) == ["ghofl", "serve", "photos.onnx"]
+    sites, command = walk[2].removeprefix("for site in ").removesuffix("; done").split("; do ")
+    lines = [walk[1], *(command.replace("$site", site) for site in sites.split()), *walk[3:-1]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of few rows and of a network with random weights
+        scale = _scale_of(checkpoint)
+        run_lines(line.replace("--scale 20", scale).replace("v2 ", f"v2 --weights {checkpoint} ") for line in lines)
+    assert Exported.load("photos.onnx").predict([np.zeros((50, 40, 3), np.uint8)]).label[0] in ("cat", "dog")
+
+
+def _scale_of(checkpoint: Path) -> str:
+    """The scale for rows of random weights, which are other than those of trained ones."""
+    network = ("--encoder", "torchvision:mobilenet_v2", "--weights", checkpoint)
+    ghofl("embed", *network, "--data", "north", "-o", "x.npz")
+    ghofl("recipe", "x.toml", "--embeddings", "x.npz", "--statistics", "B")
+    return f"--scale {Recipe.load('x.toml').grid.scale}"
+
+
 def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines of the part on photos, but for one that was run before: the export of the network.
 
     Its weights are random here, so the scale of its rows is that of the recipe which the other part fitted to them.
     """
     lines = lines_of(PAGE, "Photos")
-    assert len(lines) == 8
+    assert len(lines) == 7
     assert len([line for line in lines if line in done]) == 1
     scale = f"--scale {Recipe.load('recipe.toml').grid.scale}"
     for name in ("photos", "new-photos"):
@@ -81,3 +111,4 @@ def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch)
         warnings.simplefilter("ignore", UserWarning)
         run_lines(line.replace("--scale 20", scale) for line in lines if line not in done)
     assert Path("labels.csv").read_text().count(".png") == 6
+    assert "| input | `images` | uint8 |" in Path("photos.md").read_text()

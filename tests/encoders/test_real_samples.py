@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from ghofl.classifier import HeadSpec
 from ghofl.encoders import cosines
 from ghofl.encoders.embed import embed
 from ghofl.encoders.export import export
+from ghofl.export.exported import Exported
 from ghofl.features import fit_grid
 from ghofl.recipe import Recipe
 from ghofl.rows import class_numbers, load_rows, load_samples
@@ -130,3 +132,36 @@ def test_a_real_classifier_s_directions_serve_better_than_random_ones(real_data,
 def _accuracy(data, recipe, specs):
     recipe = fit_grid(recipe, data.x_train, fit_scale=True)
     return simulate(data, [np.arange(len(data.y_train))], recipe, specs).heads["lda"].accuracy
+
+
+def test_a_thousand_photos_get_the_labels_of_predict_from_one_onnx_file(real_data, tmp_path, monkeypatch):
+    """The default path of the photos page: six views, resized inside the file.
+
+    Resized pixels differ by less than 1e-3 of a level and rows by about 1e-6 of their largest entry, so an entry here and
+    there rounds to the neighbouring step of the grid. Labels differ only where two classes are equally probable.
+    """
+    monkeypatch.chdir(tmp_path)
+    network = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data / "weights" / "mobilenet_v2.safetensors"]
+    ghofl("export-encoder", *network, "-o", "m.onnx")
+    for folder in sorted((real_data / "images" / "cifar10-2k" / "train").iterdir()):
+        (tmp_path / "photos" / folder.name).mkdir(parents=True)
+        for image in sorted(folder.iterdir())[:25]:
+            (tmp_path / "photos" / folder.name / image.name).symlink_to(image)
+    test = real_data / "images" / "cifar10-2k" / "test"
+    classes = ",".join(sorted(folder.name for folder in test.iterdir()))
+    encoder = ("--encoder", "onnx:m.onnx")
+    ghofl("recipe", "r.toml", "--classes", classes, *encoder, "--from-encoder", "--statistics", "B", "--scale", "20")
+    ghofl("moments", *encoder, "--data", "photos", "--recipe", "r.toml", "--site", "north", "-o", "north.ghofl")
+    ghofl("sum", "north.ghofl", "--recipe", "r.toml", "-o", "total.ghofl")
+    ghofl("head", "total.ghofl", "-o", "head.safetensors")
+    ghofl("predict", "head.safetensors", test, *encoder, "-o", "labels.jsonl", "--all")
+    ghofl("export", "head.safetensors", *encoder, "-o", "photos.onnx")
+    samples, served = load_samples(str(test)), Exported.load("photos.onnx")
+    found = served.predict([samples.read(i) for i in range(len(samples))])
+    told = [json.loads(line) for line in Path("labels.jsonl").read_text().splitlines()]
+    is_same = found.label == np.array([one["label"] for one in told])
+    assert len(samples) == 1000
+    assert is_same.mean() >= 0.995
+    top = np.sort(found.probabilities, axis=1)
+    assert (top[~is_same, -1] - top[~is_same, -2] < 0.05).all()
+    assert np.median(np.abs(found.probabilities.max(axis=1) - [one["probability"] for one in told])) < 1e-4

@@ -22,13 +22,13 @@ def run(classifier, x):
     session = onnxruntime.InferenceSession(
         export_head(classifier).SerializeToString(), providers=["CPUExecutionProvider"]
     )
-    return session.run(None, {"embeddings": x})
+    return session.run(None, {"embeddings": x.astype(np.float32)})
 
 
 @pytest.mark.parametrize("head", [*HEADS, "best", "blend(parts=lda+ridge+z.student)"])
 def test_every_head_gives_the_same_labels_and_probabilities(head, rng):
     classifier = classifier_of(head, RECIPE, rng)
-    x = rows(rng, 2000)[0]
+    x = rows(rng, 2000)[0].astype(np.float32)
     labels, probabilities, scores, *novelty = run(classifier, x)
     names = classifier.predict(x)
     assert (labels == names).all()
@@ -39,7 +39,8 @@ def test_every_head_gives_the_same_labels_and_probabilities(head, rng):
     assert np.array_equal(np.isfinite(scores), finite)
     assert len(novelty) == 1
     assert novelty[0] == pytest.approx(classifier.novelty(x), rel=1e-6, abs=1e-6)
-    assert scores[finite] == pytest.approx(classifier.scores(x)[finite], rel=1e-9, abs=1e-9)
+    assert all(numbers.dtype == np.float32 for numbers in (probabilities, scores, *novelty))
+    assert scores[finite] == pytest.approx(classifier.scores(x)[finite].astype(np.float32), rel=2e-7, abs=1e-9)
 
 
 SPACES = {
@@ -67,7 +68,7 @@ SPACES = {
 def test_every_space_gives_the_same_integers(space, rng):
     recipe = replace(RECIPE, statistics=("B",), sketch=None, **SPACES[space])
     classifier = classifier_of("lda", recipe, rng)
-    x = np.vstack([rows(rng, 3000)[0], np.zeros((1, DIM)), 100.0 * rng.normal(size=(5, DIM))])
+    x = np.vstack([rows(rng, 3000)[0], np.zeros((1, DIM)), 100.0 * rng.normal(size=(5, DIM))]).astype(np.float32)
     labels, probabilities, *_ = run(classifier, x)
     assert (labels == classifier.predict(x)).mean() >= 0.999
     apart = np.abs(probabilities - classifier.predict_proba(x)).max(axis=1)
@@ -93,7 +94,7 @@ def test_hinges_and_cosines_of_a_table_are_the_same_integers_to_the_bit(rng):
 def test_calibration_and_priors_in_force_travel_along(head, rng):
     """Of uneven classes, scores that are not log posteriors get a bias of their own."""
     y = rng.choice(4, size=900, p=[0.8, 0.1, 0.07, 0.03])
-    x = rng.normal(size=(900, DIM)) + 1.5 * np.eye(5, DIM)[y]
+    x = (rng.normal(size=(900, DIM)) + 1.5 * np.eye(5, DIM)[y]).astype(np.float32)
     message = outgoing(RECIPE, Embedded(x, y), "north").message
     classifier = Classifier.fit(Total.of([message], RECIPE), head, warn=lambda _: None).with_priors([1, 1, 2, 1, 0])
     assert classifier.calibration.shift is not None

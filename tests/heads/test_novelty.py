@@ -4,7 +4,7 @@ import pytest
 from federations import blobs, gaussians_of, recipe_of, total_of
 from ghofl import HEADS, Classifier
 from ghofl.errors import HeadError, MessageError
-from ghofl.evaluation.metrics import _auc
+from ghofl.evaluation.ranking import Ranking
 from ghofl.gaussians import draw
 from ghofl.heads import novelty
 from ghofl.heads.novelty import PREFIX, Novelty
@@ -51,7 +51,7 @@ def test_every_head_tells_rows_of_no_class_from_those_of_the_classes(name, rng):
     classifier = Classifier.fit(total_of(recipe, x[:1000], y[:1000]), name)
     strangers = x[1000:] + 3.0 * rng.normal(size=(1000, 6)) + 4.0
     values = np.r_[classifier.novelty(x[1000:]), classifier.novelty(strangers)]
-    assert _auc(values, np.repeat([0, 1], 1000)) > 0.8
+    assert Ranking.of(values, np.repeat([False, True], 1000)).auc > 0.8
     kept = classifier.predict_numbers(x[1000:], reject=0.05)
     assert 0.01 < np.mean(kept == -1) < 0.12
     assert np.array_equal(kept == -1, classifier.is_novel(x[1000:], 0.05))

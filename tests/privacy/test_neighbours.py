@@ -397,7 +397,7 @@ RAISES = {
         "check_rows": ("spared", 6),
     },
     "moments/moments": {
-        "Moments.restrict": ("public", 2), "Moments.require": ("public", 1), "Moments._check_sum": ("spared", 2),
+        "Moments.restrict": ("public", 2), "Moments.check_has": ("public", 1), "Moments._check_sum": ("spared", 2),
     },
     "privacy/plan": {
         "noise_plan": ("public", 1), "add_noise": ("public", 1), "_scales": ("public", 1),

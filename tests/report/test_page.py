@@ -239,3 +239,31 @@ def test_labels_of_heads_that_would_cover_each_other_are_one(findings):
     assert [text for text in texts_of(svg) if text[0].islower()][-3:] == ["qda, student, rda and 1 more", "lda", "nb"]
     ends = dict(re.findall(r"text-anchor: (\w+)[^>]*>(qda|lda|nb)", svg))
     assert ends == {"end": "lda", "start": "nb"}, "within the picture"
+
+
+def test_a_column_without_entries_is_not_shown(findings):
+    """Bytes of messages that were not given, and what a simulation does not clip."""
+    bare = tuple(SiteLine(site.name, site.rows) for site in findings.sites)
+    assert "bytes sent" in page(findings)
+    assert not {"bytes sent", "clipped, %"} & set(re.findall(r"<button>([^<]+)", page(replace(findings, sites=bare))))
+
+
+def test_shares_have_one_unit(findings):
+    text = page(findings)
+    balanced = findings.heads[0].metrics["balanced_accuracy"]
+    assert "balanced accuracy, %" in text
+    assert f"<td>{100 * balanced:.2f}</td>" in text
+
+
+@pytest.mark.parametrize(("bins", "lines"), [(2, 0), (3, 1)])
+def test_a_line_joins_three_points_at_least(findings, bins, lines):
+    points = tuple((0.3 * i, 0.3 * i, 5) for i in range(1, bins + 1))
+    svg = charts_of(replace(findings, judged=replace(findings.judged, calibration=points)))["calibration"]
+    assert len(re.findall(r"stroke: #2f6fb0; stroke-width: 1.5", svg)) == lines
+
+
+@pytest.mark.slow
+def test_no_table_is_cut_off_at_1200_pixels(findings, browser, tmp_path):
+    opened(browser, page(findings), tmp_path / "wide.html", 1200, "light")
+    hidden = "return [...document.querySelectorAll('.wide')].map(box => box.scrollWidth - box.clientWidth)"
+    assert max(browser.execute_script(hidden)) <= 0

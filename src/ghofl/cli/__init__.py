@@ -91,6 +91,10 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "Predict labels of embeddings, tables, images or texts, a block at a time in bounded memory.",
         ),
         "evaluate": ("use:evaluate", "Compare a head's predictions with labels."),
+        "personal": (
+            "own:personal",
+            "At a site: make a head for this site alone, from a total and the site's own rows. Nothing leaves the site.",
+        ),
         "export": (
             "export:export",
             "Write a head, alone or with its encoder, as one ONNX file that returns label, probabilities and scores.",

@@ -145,9 +145,8 @@ def simulate(
         result = experiment.run(data, settings[0], found, options, progress)
     result.clipping.warn(found.recipe)
     console.show({**result.to_dict(), "seed": first}, _table(result), json)
-    best, judged = max(result.heads.items(), key=lambda item: item[1].metrics.average_precision or 0.0)
-    if json != "-" and judged.metrics.thresholds:
-        console.out.print(thresholds_table(judged.metrics, best, data.classes))
+    if json != "-":
+        _show_thresholds(result, data.classes)
     title = f"{read.stem} over {console.count(settings[0].clients, 'client')}"
     write_page(result, experiment.specs(options), data, experiment.split(data, settings[0]), title)
 
@@ -161,6 +160,13 @@ def demo(report: PageFile = None, force: Force = False) -> None:
     write_page(*run(console.out), "Digits over ten clients")
     if report is None:
         console.out.print("For a page with charts: ghofl demo --report demo.html")
+
+
+def _show_thresholds(result: Simulation, classes: tuple[str, ...]) -> None:
+    """The thresholds of the head that ranks rows best, where there are two classes."""
+    best, judged = max(result.heads.items(), key=lambda item: item[1].metrics.average_precision or 0.0)
+    if judged.metrics.thresholds:
+        console.out.print(thresholds_table(judged.metrics, best, classes))
 
 
 def _tell(found: Assembly) -> None:

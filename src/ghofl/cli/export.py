@@ -1,24 +1,34 @@
 """The command that writes a head as an ONNX file: `export`."""
 
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ghofl import files
+from ghofl import encoders, files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json
+from ghofl.cli.arguments import Force, Json, complete_encoders
+from ghofl.cli.options import EncoderOptions, takes_groups
 from ghofl.cli.use import HeadFile
+from ghofl.encoders.base import doorway
 from ghofl.rows import load_rows
 
 
+@takes_groups
 def export(
     head: HeadFile,
     output: Annotated[Path, typer.Option("--output", "-o", help="The ONNX file to write.")],
+    *,
     encoder: Annotated[
-        Path | None, typer.Option(help="A file of 'ghofl export-encoder': the model then takes the encoder's inputs.")
-    ] = None,
+        str,
+        typer.Option(
+            help="The recipe's encoder, as in 'ghofl embed': the file then takes photos as they are, or tokens of texts.",
+            autocompletion=complete_encoders,
+        ),
+    ] = "",
+    model: EncoderOptions,
     card: Annotated[Path | None, typer.Option(help="Also write a model card, in Markdown.")] = None,
     embeddings: Annotated[
         Path | None, typer.Option(help="Embeddings on which to compare the file, in ONNX Runtime, with the head.")
@@ -29,11 +39,13 @@ def export(
 ) -> None:
     """Write a head, alone or with its encoder, as one ONNX file that returns label, probabilities and scores.
 
-    Example: ghofl export rda.safetensors -o rda.onnx --embeddings test.npz --card README.md
+    With its encoder, the file resizes photos and averages over views by itself.
+
+    Example: ghofl export head.safetensors --encoder onnx:mobilenet_v2.onnx -o photos.onnx --card README.md
     """
     console.check_outputs(json, force, output, card)
     from ghofl.export.card import model_card
-    from ghofl.export.model import export_head, export_with_encoder, largest_difference
+    from ghofl.export.model import export_head, largest_difference
 
     with console.errors_about(head):
         classifier = Classifier.load(head)
@@ -42,13 +54,15 @@ def export(
     if embeddings is not None:
         same, apart = largest_difference(alone, classifier, load_rows(embeddings, split, labelled=None).x)
         compared = {"same_labels": same, "largest_probability_difference": apart}
-    model = alone if encoder is None else export_with_encoder(classifier, encoder)
-    data = model.SerializeToString()
-    files.write(output, data)
+    written = _with_encoder(classifier, encoder, model) if encoder else alone
+    data, mode = written.SerializeToString(), [files.PRIVATE] if classifier.personal else []
+    files.write(output, data, *mode)
     if card is not None:
-        files.write(card, model_card(classifier, name=output.stem))
-    inputs, outputs = ([given.name for given in side] for side in (model.graph.input, model.graph.output))
+        files.write(card, model_card(classifier, name=output.stem, model=written), *mode)
+    inputs, outputs = ([given.name for given in side] for side in (written.graph.input, written.graph.output))
     sentence = f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}."
+    if classifier.personal:
+        console.tell("Warning", classifier.warning)
     if compared:
         sentence += (
             f" On {embeddings}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "
@@ -57,3 +71,16 @@ def export(
     console.say(
         {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared}, sentence, json
     )
+
+
+def _with_encoder(classifier: Classifier, spec: str, options: EncoderOptions) -> Any:
+    """The model of a head with the encoder of this name, which is exported first unless it is an ONNX file."""
+    from ghofl.export.model import export_with_encoder
+
+    if spec.startswith("onnx:"):
+        return export_with_encoder(classifier, spec.removeprefix("onnx:"))
+    loaded = encoders.load(spec, views=encoders.agreed_views(spec, classifier.recipe.encoder), **vars(options))
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "encoder.onnx"
+        doorway("ghofl.encoders.export", "export --encoder", "export").export(loaded, file)
+        return export_with_encoder(classifier, file)

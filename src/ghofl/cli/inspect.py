@@ -38,7 +38,9 @@ def inspect(
     with console.errors_about(file):
         result = _describe(file, None if recipe is None else Recipe.load(recipe))
     first, *others = tables_of(result, f"{file.name}: a {result['kind']}")
-    is_exact = result["kind"] == "message" or (result["kind"] == "total" and not result["is released"])
+    is_exact = (
+        result["kind"] == "message" or "personal" in result or (result["kind"] == "total" and not result["is released"])
+    )
     console.show(result, first, json, is_private=is_exact)
     for table in others if json != "-" else ():
         console.out.print(table)
@@ -156,6 +158,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
         "arrays": {name: list(a.shape) for name, a in classifier.rule.arrays().items()},
         **promise_result(classifier.guarantee),
         **({"revealed": classifier.revealed} if classifier.revealed else {}),
+        **({"personal": classifier.warning} if classifier.personal else {}),
         **{f"recipe {key}": value for key, value in recipe_result(classifier.recipe).items() if key != "kind"},
     }
 

@@ -53,15 +53,18 @@ def report(
         raise typer.BadParameter("heads are judged on labelled rows; give both --head and --rows, or neither.")
     with console.errors_about(run):
         total, promise = load_used_total(run) if run.is_dir() else (Total.load(run), "")
+    is_private = not total.is_released  # exact figures, as in the exact total
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
     if rows is not None:
         encoding = encoding_of(encoder, model, samples)
         x, y = load_judged(total.recipe, rows, split, samples, encoding, labels_are_numbers)
-        findings = findings.judge_heads([_load(path, total) for path in heads or ()], x, y)
+        judged = [_load(path, total) for path in heads or ()]
+        is_private = is_private or any(one.personal for one in judged)
+        findings = findings.judge_heads(judged, x, y)
     text = page(findings)
-    files.write(output, text, *([] if total.is_released else [files.PRIVATE]))  # exact figures, as in the exact total
+    files.write(output, text, *([files.PRIVATE] if is_private else []))
     console.say(
         {
             "file": str(output),
@@ -71,7 +74,7 @@ def report(
         },
         f"Wrote {output}: open it in a browser; it needs no network.",
         json,
-        is_private=not total.is_released,
+        is_private=is_private,
     )
 
 

@@ -8,6 +8,7 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
+from ghofl.names import shorten
 
 CONNECTIONS = 128  # open at once, most of them idle
 DEADLINE = 30.0  # seconds for a request to arrive, and for its answer to be read
@@ -41,8 +42,11 @@ def serve(
 
     from ghofl.export.connections import connections
     from ghofl.export.exported import Exported
+    from ghofl.heads.head import PERSONAL
 
     exported = Exported.load(model)
+    if exported.about.get("personal"):
+        console.tell("Warning", PERSONAL.format(shorten(exported.about["personal"], 300)))
     app = service(exported, reject)
     try:
         listening = socket.create_server((host, port))

@@ -53,7 +53,7 @@ def add_up(
             "new total, or --to "
             "to add messages to an earlier one."
         )
-    paths = _files_in(messages or [])
+    paths = files_in(messages or [])
     if not paths and len(to or []) < 2:
         raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
     start = _join(to or [])
@@ -74,7 +74,7 @@ def add_up(
         raise typer.Exit(console.FLAGGED)
 
 
-def _files_in(paths: Sequence[Path]) -> list[Path]:
+def files_in(paths: Sequence[Path]) -> list[Path]:
     """The files named; a folder stands for its messages, in the order of their names."""
     found: list[Path] = []
     for path in paths:

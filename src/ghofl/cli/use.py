@@ -21,12 +21,15 @@ from ghofl.cli.options import (
     load_judged,
     takes_groups,
 )
-from ghofl.cli.server import load_total, promise_result
+from ghofl.cli.server import files_in, load_total, promise_result
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.selection import Report, best_of, calibrate_head
 from ghofl.evaluation.tally import Tally
+from ghofl.heads.plugins import BEST
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.wire.message import Message
+from ghofl.wire.total import Total
 
 BLOCK = 2048
 Priors = Annotated[
@@ -58,6 +61,13 @@ def head(
         ),
     ] = DEFAULT_HEAD,
     preset: Preset = "default",
+    site_effects: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="MESSAGES",
+            help="Take out what each site adds to all its rows, by all messages in the total; 'best' is then lda.",
+        ),
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -66,23 +76,33 @@ def head(
     Example: ghofl head total.ghofl -o head.safetensors
     """
     console.check_outputs(json, force, output)
-    classifier = Classifier.fit(load_total(total), HeadSpec.parse(head, preset))
+    spec, found = HeadSpec.parse(head, preset), load_total(total)
+    classifier = _fit_mended(found, spec, site_effects) if site_effects else Classifier.fit(found, spec)
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
+    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
     console.say(
         {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
+        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
         + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
 
 
+def _fit_mended(total: Total, spec: HeadSpec, paths: list[Path]) -> Classifier:
+    from ghofl.personal.offset import fit_without_site_effects
+
+    messages = (Message.load(path, total.recipe) for path in files_in(paths))
+    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)
+
+
 @takes_groups
 def evaluate(
-    head: HeadFile,
+    head: Annotated[Path, typer.Argument(help="A head written by 'ghofl head', or with --leave-out a total.")],
     data: Annotated[str, typer.Argument(help=f"{DATA_HELP}; with labels.")],
     *,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = "",
@@ -100,6 +120,18 @@ def evaluate(
         bool, typer.Option("--tally", help="Include what 'ghofl calibrate' needs in the report: sums over rows.")
     ] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
+    leave_out: Annotated[
+        int | None,
+        typer.Option(
+            metavar="FOLDS", help="With a total and the rows this site sent: predict each row without its fold."
+        ),
+    ] = None,
+    heads: Annotated[
+        str, typer.Option(help="With --leave-out: heads, separated by commas.", autocompletion=complete_heads)
+    ] = DEFAULT_HEAD,
+    person: Annotated[
+        str, typer.Option(help="With --leave-out: the column that says who a row is about; a fold has all of a person.")
+    ] = "",
     encoder: RecipesEncoder = "",
     model: EncoderOptions,
     samples: SampleOptions,
@@ -110,11 +142,22 @@ def evaluate(
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
+    console.check_outputs(json, force, plot)
+    if leave_out is not None:
+        if tally or site or plot or priors or threshold:
+            raise typer.BadParameter(
+                "--tally, --site, --plot, --priors and --threshold are for a head, not --leave-out."
+            )
+        from ghofl.cli.own import show_leave_out
+
+        how = {"split": split, "label_column": samples.label_column, "person": person}
+        how["labels_are_numbers"] = labels_are_numbers
+        show_leave_out(head, Path(data), site_file, leave_out, heads, json, **how)
+        return
     if site_file is not None and json is None:
         raise typer.BadParameter(
             f"--site-file {site_file} is about the report that leaves; say with --json where to write it."
         )
-    console.check_outputs(json, force, plot)
     classifier = adjust(load_head(head), priors, threshold)
     classes, encoding = classifier.recipe.classes, encoding_of(encoder, model, samples)
     x, y = load_judged(classifier.recipe, data, split, samples, encoding, labels_are_numbers)
@@ -211,14 +254,14 @@ def calibrate(
 def adjust(classifier: Classifier, priors: str | None, thresholds: list[str] | None) -> Classifier:
     """The classifier with the priors and thresholds of the command line."""
     if priors is not None:
-        classifier = classifier.with_priors(priors if priors == "uniform" else _named_numbers(priors, "--priors"))
+        classifier = classifier.with_priors(priors if priors == "uniform" else named_numbers(priors, "--priors"))
     if thresholds:
-        pairs = [pair for text in thresholds for pair in _named_numbers(text, "--threshold").items()]
+        pairs = [pair for text in thresholds for pair in named_numbers(text, "--threshold").items()]
         classifier = classifier.with_thresholds(dict(pairs))
     return classifier
 
 
-def _named_numbers(text: str, option: str) -> dict[str, float]:
+def named_numbers(text: str, option: str) -> dict[str, float]:
     """NAME=NUMBER pairs separated by commas, or the JSON object in a file."""
     path = Path(text)
     if "=" not in text and path.is_file():

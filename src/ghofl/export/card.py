@@ -1,17 +1,22 @@
 """A model card: what a classifier is, how many sites are in it and how good it is, as Markdown for Hugging Face."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from ghofl.classifier import Classifier
 from ghofl.names import shorten
 
 SHOWN = 40  # class names that are listed
+TYPES = {1: "float32", 2: "uint8", 7: "int64", 8: "string"}  # ONNX's numbers of those that exported files use
 
 
-def model_card(classifier: Classifier, metrics: Mapping[str, float] | None = None, name: str = "") -> str:
+def model_card(
+    classifier: Classifier, metrics: Mapping[str, float] | None = None, name: str = "", model: Any = None
+) -> str:
     """The card of a classifier; `metrics` are shares between 0 and 1, e.g. ``{"accuracy": 0.91}``.
 
-    Names come from other people's files, so whatever could be markup is escaped.
+    With the ONNX `model` that it was exported to, the card also says what goes in and what comes out. Names come from
+    other people's files, so whatever could be markup is escaped.
     """
     recipe, head = classifier.recipe, classifier.head.name
     classes = ", ".join(f"`{_plain(c)}`" for c in recipe.classes[:SHOWN])
@@ -38,9 +43,10 @@ def model_card(classifier: Classifier, metrics: Mapping[str, float] | None = Non
         f"| statistics | {', '.join(recipe.statistics)} |",
         *(f"| {_plain(key)} | {100 * value:.2f} % |" for key, value in (metrics or {}).items()),
         "",
+        *([] if model is None else _inputs_and_outputs(model)),
         "## Privacy",
         "",
-        guarantee + (f" {_plain(classifier.revealed, 1000)}" if classifier.revealed else ""),
+        " ".join([guarantee, *(_plain(text, 1000) for text in (classifier.revealed, classifier.warning) if text)]),
         "",
         "## Limits",
         "",
@@ -75,6 +81,17 @@ def _front_matter(classifier: Classifier, metrics: Mapping[str, float]) -> list[
         "---",
         "",
     ]
+
+
+def _inputs_and_outputs(model: Any) -> list[str]:
+    lines = ["## The ONNX file", "", "| | name | type | shape | |", "|---|---|---|---|---|"]
+    for side, values in (("input", model.graph.input), ("output", model.graph.output)):
+        for value in values:
+            tensor = value.type.tensor_type
+            shape = ", ".join(dim.dim_param or str(dim.dim_value) for dim in tensor.shape.dim)
+            words = _plain(value.doc_string, 300)
+            lines.append(f"| {side} | `{_plain(value.name)}` | {TYPES[tensor.elem_type]} | ({shape}) | {words} |")
+    return [*lines, "", "Sizes that are not numbers may differ from run to run.", ""]
 
 
 def _plain(text: str, most: int = 80) -> str:

@@ -69,13 +69,14 @@ class Exported:
             raise MessageError(
                 f"{path} has metadata that cannot be read ({shorten(error)}); export it again."
             ) from None
+        kind = "row" if described is None else described.kind
         with from_onnx.report_unusable(path):
             names, convert = [given.name for given in session.get_inputs()], _converter(described)
 
         def run(samples: Sequence[Any]) -> list[np.ndarray]:
             return session.run(None, dict(zip(names, convert(samples), strict=True)))
 
-        return cls("row" if described is None else described.kind, dim, classes, about, levels, run)
+        return cls(kind, dim, classes, about, levels, _one_by_one(run) if kind == "image" else run)
 
     def predict(self, samples: Sequence[Any]) -> Predictions:
         """The predictions for samples of the file's kind."""
@@ -96,10 +97,17 @@ class Exported:
 def _converter(described: Description | None) -> Callable[[Sequence[Any]], tuple[np.ndarray, ...]]:
     """The function from samples to the network's inputs."""
     if described is None:
-        return lambda rows: (np.ascontiguousarray(rows, dtype=np.float64),)
+        return lambda rows: (np.ascontiguousarray(rows, dtype=np.float32),)
     if described.kind == "text":
         tokens = Tokens.of(described.tokenizer, described.longest)
         return lambda texts: pad(tokens.numbers(texts))
-    preprocessing = described.preprocessing
-    assert preprocessing is not None  # as `Description` has checked
-    return lambda images: (np.concatenate([preprocessing.planes(image[None]) for image in images]),)
+    return lambda images: (np.stack(images),)
+
+
+def _one_by_one(run: Callable[[Sequence[Any]], list[np.ndarray]]) -> Callable[[Sequence[Any]], list[np.ndarray]]:
+    """A run of images, which have sizes of their own; one at a time, as a few large ones would fill the memory."""
+
+    def run_all(images: Sequence[Any]) -> list[np.ndarray]:
+        return [np.concatenate(parts) for parts in zip(*(run([image]) for image in images), strict=True)]
+
+    return run_all

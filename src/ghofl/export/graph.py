@@ -1,5 +1,6 @@
-"""An ONNX graph written operation by operation, in double precision."""
+"""An ONNX graph written operation by operation; its constants are doubles unless said otherwise."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ class Graph:
         self._nodes: list[Any] = []
         self._constants: list[Any] = []
         self._count = 0
+        self._imports: list[Any] = [helper.make_opsetid("", OPSET)]
+        self._ir_version = IR_VERSION
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
         """A constant tensor; texts become a tensor of strings."""
@@ -49,11 +52,28 @@ class Graph:
         """Sums over an axis, which is kept with length 1."""
         return self.op("ReduceSum", x, self.constant([axis], np.int64), keepdims=1)
 
+    def inline(self, network: Any, *inputs: str) -> str:
+        """The first output of another model; inlined again, it computes with the same constants.
+
+        The operations that this class writes mean the same in every later operator set, so the network's is used.
+        """
+        own, prefix = network.graph, self._name("network") + "/"
+        names = {value.name: f"network/{value.name}" for value in own.initializer}
+        if self._imports is not network.opset_import:
+            self._imports, self._ir_version = network.opset_import, max(IR_VERSION, network.ir_version)
+            for value in own.initializer:
+                self._constants.append(_copy(value))
+                self._constants[-1].name = names[value.name]
+        names |= dict(zip((value.name for value in own.input), inputs, strict=True))
+        names |= {name: prefix + name for node in own.node for name in node.output if name}
+        self._nodes += [_renamed(node, names) for node in own.node]
+        return names[own.output[0].name]
+
     def model(self, inputs: list[Any], outputs: list[Any], metadata: dict[str, str]) -> Any:
         """The finished model, checked."""
         graph = helper.make_graph(self._nodes, "ghofl", inputs, outputs, self._constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ghofl")
-        model.ir_version = IR_VERSION
+        model = helper.make_model(graph, opset_imports=self._imports, producer_name="ghofl")
+        model.ir_version = self._ir_version
         helper.set_model_props(model, metadata)
         onnx.checker.check_model(model)
         return model
@@ -61,3 +81,25 @@ class Graph:
     def _name(self, kind: str) -> str:
         self._count += 1
         return f"{kind}_{self._count}"
+
+
+def _copy(message: Any) -> Any:
+    copied = type(message)()
+    copied.CopyFrom(message)
+    return copied
+
+
+def _renamed(node: Any, names: Mapping[str, str]) -> Any:
+    """A node with other names for its values, also where its subgraphs use them; names inside those stay."""
+    node = _copy(node)
+    node.name = ""
+    for values in (node.input, node.output):
+        values[:] = [names.get(name, name) for name in values]
+    for attribute in node.attribute:
+        for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
+            nodes = [_renamed(inner, names) for inner in graph.node]
+            del graph.node[:]
+            graph.node.extend(nodes)
+            for output in graph.output:
+                output.name = names.get(output.name, output.name)
+    return node

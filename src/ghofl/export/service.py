@@ -3,6 +3,7 @@
 import base64
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -77,8 +78,8 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
     ----------
     A request beyond `limits` is refused before it is read whole (413) or before anything is computed (422), and the
     answer to an invalid one says what is wrong without repeating it. Only requests that have arrived count as being at
-    once; more of them than `limits.at_once` are told to come back (503). Large bodies are parsed and images decoded by as
-    many threads as there are cores, whatever the number of requests. Requests are neither kept nor logged.
+    once; more of them than `limits.at_once` are told to come back (503). Large bodies are parsed and images classified by
+    as many threads as there are cores, whatever the number of requests. Requests are neither kept nor logged.
     """
     limits, plural = limits or ServiceLimits(), KINDS[model.kind]
     limit = None if reject is None else model.novelty_threshold(reject)
@@ -94,10 +95,11 @@ def service(model: Exported, reject: float | None = None, limits: ServiceLimits 
         """Labels and probabilities of samples."""
         given = getattr(samples, plural)
         try:
-            found = model.predict(_images(given, limits.pixels, gate) if model.kind == "image" else given)
+            parts = _images(given, limits.pixels) if model.kind == "image" else [given]
+            found = [one for part in parts for one in _predictions(_predicted(model, part, gate), limit)]
         except SampleError as error:
             raise HTTPException(422, str(error)) from None
-        return Answer(classes=list(model.classes), predictions=_predictions(found, limit), novelty_threshold=limit)
+        return Answer(classes=list(model.classes), predictions=found, novelty_threshold=limit)
 
     @app.get("/model")
     async def about() -> dict[str, Any]:
@@ -208,8 +210,8 @@ def _parse(data: bytes, key: str, samples: int) -> Any:
     return {key: given[: samples + 1]} if isinstance(given, list) else values
 
 
-def _images(given: Sequence[str], most: int, gate: threading.BoundedSemaphore) -> "_Images":
-    """The images of a request, of at most `most` pixels together by what their headers say."""
+def _images(given: Sequence[str], most: int) -> list["_Images"]:
+    """The images of a request one by one, of at most `most` pixels together by what their headers say."""
     files = [(f"image {number}", _unpacked(text, f"image {number}")) for number, text in enumerate(given)]
     pixels = 0
     for name, data in files:
@@ -218,7 +220,7 @@ def _images(given: Sequence[str], most: int, gate: threading.BoundedSemaphore) -
             raise SampleError(
                 f"{name} and those before it have {pixels:,} pixels, and {most:,} are allowed; send fewer."
             )
-    return _Images(files, gate)
+    return [_Images([file]) for file in files]
 
 
 def _unpacked(text: str, name: str) -> bytes:
@@ -229,20 +231,25 @@ def _unpacked(text: str, name: str) -> bytes:
 
 
 class _Images(Sequence[Any]):
-    """Files of images by name, decoded one at a time and a few at once: a small file may hold many pixels."""
+    """Files of images by name, decoded one at a time when they are looked at: a small file may hold many pixels."""
 
-    def __init__(self, files: list[tuple[str, bytes]], gate: threading.BoundedSemaphore) -> None:
-        self._files, self._gate = files, gate
+    def __init__(self, files: list[tuple[str, bytes]]) -> None:
+        self._files = files
 
     def __len__(self) -> int:
         return len(self._files)
 
     def __getitem__(self, where: Any) -> Any:
         if isinstance(where, slice):
-            return _Images(self._files[where], self._gate)
+            return _Images(self._files[where])
         name, data = self._files[where]
-        with self._gate:
-            return decode(data, name, MOST_PIXELS)
+        return decode(data, name, MOST_PIXELS)
+
+
+def _predicted(model: Exported, samples: Sequence[Any], gate: threading.BoundedSemaphore) -> Predictions:
+    """Predictions, of images behind the gate: a large one takes much memory until it is resized."""
+    with gate if model.kind == "image" else nullcontext():
+        return model.predict(samples)
 
 
 def _predictions(found: Predictions, limit: float | None) -> list[Prediction]:

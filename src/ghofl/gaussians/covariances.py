@@ -162,6 +162,41 @@ class Shrunk(ClassCovariances):
         return self.source.level(c)  # shrinking does not change the trace
 
 
+@dataclass(frozen=True, eq=False)
+class Mixed(ClassCovariances):
+    """Class covariances with a share of one other covariance in each."""
+
+    source: ClassCovariances
+    other: Float[np.ndarray, "dim dim"]
+    weight: float
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        return (1.0 - self.weight) * self.source.matrix(c) + self.weight * self.other
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        other = self.other.astype(columns.dtype, copy=False) @ columns
+        return (1.0 - self.weight) * self.source.times(c, columns) + self.weight * other
+
+    def level(self, c: int) -> float:
+        other = float(np.trace(self.other) / len(self.other))
+        return (1.0 - self.weight) * self.source.level(c) + self.weight * other
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(ClassCovariances):
+    """Class covariances of features that are each multiplied by a number."""
+
+    source: ClassCovariances
+    scale: Float[np.ndarray, " dim"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        return self.source.matrix(c) * np.outer(self.scale, self.scale)
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        scale = self.scale[:, None].astype(columns.dtype)
+        return scale * self.source.times(c, scale * columns)
+
+
 def noise_amount(covariance: Float[np.ndarray, "dim dim"], rows: float, noise: float) -> float:
     """How far to shrink a covariance of `rows` rows whose scatter has entries with noise of this standard deviation."""
     return noise_shrinkage(noise / rows, len(covariance), float(np.trace(covariance))) if noise else 0.0

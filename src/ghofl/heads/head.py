@@ -9,6 +9,11 @@ from ghofl.heads.rules.base import Rule
 from ghofl.notebook import Printable
 
 Needs = tuple[tuple[str, ...], ...]
+# What is said of a head that was fitted to one site's own rows, with what was changed for them.
+PERSONAL = (
+    "This head is personal: it was fitted to one site's own rows ({}), describes them, and promises no epsilon. Keep it at "
+    "that site."
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ghofl.errors import HeadError
+from ghofl.errors import HeadError, MissingStatisticError
 from ghofl.gaussians import Gaussians
 from ghofl.heads import HEADS
 from ghofl.heads.best import best_head
@@ -90,6 +90,16 @@ class HeadSpec:
         """Whether a total of this layout has what the head needs."""
         has_sketch = recipe.sketch is not None
         return any(all(layout.has(s) and (s != "Z" or has_sketch) for s in need) for need in self.needs)
+
+    def check(self, layout: Layout, recipe: Recipe) -> None:
+        """Raise `MissingStatisticError` unless a total of this layout has what the head needs."""
+        if not self.is_possible(layout, recipe):
+            wish = " and ".join("a [sketch] section" if s == "Z" else f"statistics = ['{s}']" for s in self.needs[0])
+            possible = [name for name in HEADS if HeadSpec(name).is_possible(layout, recipe)]
+            raise MissingStatisticError(
+                f"head {self.name!r} needs {wish} in the recipe, and this total holds {', '.join(layout.shapes)}. "
+                f"Possible from it: {', '.join(possible)}."
+            )
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,11 @@ def assemble(
     """The recipe that these options ask for; where none says what sites send, the best that fits `DEFAULT_BUDGET`.
 
     A finished `projection` takes the place of a random one, and `table` is the schema of rows from a table. Where nothing
-    says what sites send, a table whose schema has breaks, and rows per site for them, gets a [basis]; not under an epsilon,
-    where noise would grow with every feature. The grid is the
-    given one, that of a table's schema, or fitted to `public` rows, or to `protected` ones where no epsilon is promised.
-    Without such rows it follows from the unit length or the radius, or is the default. `PublicRows` also give a centre, a
-    projection and a radius. A budget takes square roots of rows that are never negative; where there are no rows to fit the
-    grid to, an `example` of the encoder's (see `encoders.example_rows`) shows whether they are.
+    says what sites send, a table with breaks, and rows per site for them, gets a [basis]; not under an epsilon, where noise
+    grows with every feature. The grid is the given one, that of a table's schema, or fitted to `public` rows, or to
+    `protected` ones where no epsilon is promised; otherwise it follows from the unit length or the radius, or is the
+    default. `PublicRows` also give a centre, a projection and a radius. A budget takes square roots of rows that are never
+    negative; without rows to fit the grid to, an `example` of the encoder's (`encoders.example_rows`) shows whether they are.
 
     Guarantees
     ----------
@@ -64,7 +63,6 @@ def assemble(
     """
     learnt, fitting = (public, public.x) if isinstance(public, PublicRows) else (None, public)
     options = _with_budget(options, projection)
-    # The rows of a table have a greatest length, which the schema says.
     options, notes = (_with_table(options), ()) if table is not None else _with_unit_length(options, learnt)
     rows = protected if fitting is None and options.epsilon is None else fitting
     proposal = _basis(options, classes, table, learnt)
@@ -73,17 +71,14 @@ def assemble(
         space = replace(space, transform=_transform(options, example if rows is None else rows), table=table)
     else:
         space = proposal.recipe
-    if learnt is not None:
-        space = with_public_space(space, learnt)
-    recipe = _with_grid(space, options, rows, protected)
-    notes = (*notes, *_notes_on_grid(recipe, rows))
+    recipe = _with_grid(space if learnt is None else with_public_space(space, learnt), options, rows, protected)
     if learnt is not None and options.epsilon is not None and options.radius is None:
         options = replace(options, radius=usual_public_length(recipe, learnt))
     limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
     recipe = replace(recipe, privacy=_promise(options, recipe), limits=limits)
     if rows is not None and options.scale is not None:
         clipping_of(recipe, rows).warn(recipe)
-    return Assembly(recipe, proposal, notes)
+    return Assembly(recipe, proposal, (*notes, *_notes_on_grid(recipe, rows)))
 
 
 def usual_power(rows: Num[np.ndarray, "n dim"] | None, anchor: tuple[float, ...] = ()) -> float:

@@ -11,17 +11,13 @@ import numpy as np
 from ghofl.encoders import Runtime, SampleEncoder, Views, identity
 from ghofl.encoders.embed import Progress, embed
 from ghofl.errors import DatasetError, EncoderError
-from ghofl.features import Features
-from ghofl.gaussians import Gaussians
-from ghofl.heads.lda import fit_lda
-from ghofl.moments import Layout, Moments
+from ghofl.evaluation.leave_out import cross_validate
 from ghofl.planning.assembly import assemble, usual_power
 from ghofl.recipe import Encoder, RecipeOptions
 from ghofl.rows.base import Samples
 from ghofl.shapes import Bool, Int64, Num
 
 TRIED_ROWS = 1000
-FOLDS = 5
 FEWEST_ROWS = 20
 
 
@@ -104,7 +100,7 @@ def try_views(
         found = embed(few, encoder, cache, runtime=runtime, skip_bad=skip_bad, progress=_progress_of(views, progress))
         seconds = time.perf_counter() - started
         assert found.rows.y is not None
-        right.append(cross_validate(found.rows.x, np.unique(found.rows.y, return_inverse=True)[1], identity(encoder)))
+        right.append(_predicts(found.rows.x, np.unique(found.rows.y, return_inverse=True)[1], identity(encoder)))
         error = float(right[-1].std() / np.sqrt(len(right[-1])))
         rate = None if found.resumed else len(few) / seconds
         tried.append(Candidate(views, encoder.fingerprint, encoder.dim, float(right[-1].mean()), error, rate))
@@ -123,21 +119,12 @@ def cheapest(right: Sequence[Bool[np.ndarray, " n"]]) -> int:
     return next(i for i, d in enumerate(differences) if d.mean() <= d.std() / np.sqrt(len(d)))
 
 
-def cross_validate(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
+def _predicts(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: Encoder) -> Bool[np.ndarray, " n"]:
     """Whether LDA predicts each row correctly, built from the four fifths that do not include it."""
     classes = tuple(map(str, range(int(y.max()) + 1)))
-    recipe = assemble(
-        RecipeOptions(power=usual_power(x), statistics=("B",)), classes, encoder, public=np.asarray(x)
-    ).recipe
-    features, layout = Features.of(recipe), Layout.of(recipe)
-    q = features.rows(np.asarray(x))[0]
-    fold = np.random.default_rng(0).permutation(len(y)) % FOLDS
-    whole, right = Moments.of(q, y, layout), np.zeros(len(y), dtype=bool)
-    for k in range(FOLDS):
-        out = fold == k
-        rest = Gaussians.estimate(whole - Moments.of(q[out], y[out], layout), features.unit)
-        right[out] = fit_lda(rest).predict(q[out] * features.unit) == y[out]
-    return right
+    options = RecipeOptions(power=usual_power(x), statistics=("B",))
+    recipe = assemble(options, classes, encoder, public=np.asarray(x)).recipe
+    return cross_validate(recipe, np.asarray(x), y, "lda").predicted == y
 
 
 def _draw(samples: Samples, rows: int) -> Samples:

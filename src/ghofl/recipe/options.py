@@ -110,7 +110,7 @@ class RecipeOptions(LimitOptions, PrivacyOptions, GridOptions, TransformOptions)
     >>> RecipeOptions(bits=40)
     Traceback (most recent call last):
     ghofl.errors.RecipeError: grid.bits is 40; it must be a whole number between 2 and 16, or left out (8; 12 for tables; a \
-budget may choose 6).
+budget without a scale may choose 6).
     """
 
     statistics: tuple[str, ...] | None = option(

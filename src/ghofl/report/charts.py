@@ -20,14 +20,16 @@ try:
     from matplotlib.figure import Figure
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, StrMethodFormatter
 except ImportError:
     raise MissingExtraError("reports are drawn with matplotlib: pip install 'ghofl[report]'") from None
 
 BLUE, ORANGE, GREY = "#2f6fb0", "#c8641e", "#808890"
 INK, LINE = "#010203", "#040506"  # stand for the page's own colours, which replace them
 MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
-MOST_NUMBERS = 12  # classes of one whose cells have room for numbers
+MOST_NUMBERS = 30  # classes of one whose cells have room for numbers
+WITH_DECIMALS = 12  # classes of one whose numbers have room for a decimal
+FEWEST_JOINED = 3  # points; a line between two would show a course that nobody measured
 MOST_NAMES = 40  # names along an axis
 NEAR = 0.06  # of the range of accuracies: labels of nearer points would cover each other
 MOST_BARS = 60  # clients in the chart of labels
@@ -119,10 +121,13 @@ def _payload(findings: Findings) -> Drawing | None:
             side, shift = ("left", 8) if at_left else ("right", -8)
             axes.annotate(label, (x, y), (shift, 0), textcoords="offset points", ha=side, va="center")
         axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+        if sizes.max() < 3 * sizes.min():  # a logarithmic axis needs about a decade for three ticks
+            axes.set_xlim(sizes.min() / 3, sizes.max() * 3)
+        has_decades = sizes.max() >= 1000 * sizes.min()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if has_decades else (1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        axes.set(xlabel="bytes that one site sends", ylabel="accuracy, %", xmargin=0.1)
+        axes.set(xlabel="what one site sends", ylabel="accuracy, %", xmargin=0.1)
 
     return draw
 
@@ -166,7 +171,10 @@ def _confusion(findings: Findings) -> Drawing | None:
         axes.grid(visible=False)
         for i, j in np.argwhere(counts) if len(counts) <= MOST_NUMBERS else ():
             colour = "#ffffff" if shares[i, j] > 55.0 else INK
-            axes.text(j, i, f"{shares[i, j]:.1f}", ha="center", va="center", color=colour, fontsize=8)
+            few = len(counts) <= WITH_DECIMALS
+            share = shares[i, j]
+            number = f"{share:.1f}" if few else f"{share:.0f}" if share >= 0.5 else "<1"
+            axes.text(j, i, number, ha="center", va="center", color=colour, fontsize=8 if few else 6)
         axes.set(xlabel="predicted", ylabel="true")
         _name_ticks(axes, findings.classes, "xy")
 
@@ -176,7 +184,7 @@ def _confusion(findings: Findings) -> Drawing | None:
 def _name_ticks(axes: Axes, names: Sequence[str], which: str) -> None:
     """Names along axes: every name, or as many as there is room for."""
     places = range(0, len(names), -(-len(names) // MOST_NAMES))
-    labels, size = [_name(names[i]) for i in places], 9 if len(names) <= MOST_NUMBERS else 7
+    labels, size = [_name(names[i]) for i in places], 9 if len(names) <= WITH_DECIMALS else 7
     if "x" in which:
         is_wide = sum(map(len, labels)) > 60
         axes.set_xticks(
@@ -193,8 +201,9 @@ def _calibration(findings: Findings) -> Drawing | None:
 
     def draw(axes: Axes) -> None:
         axes.plot([0, 100], [0, 100], ":", color=ORANGE, label="perfectly calibrated")
-        axes.plot(100 * mean, 100 * right, color=BLUE, label="this head")
-        axes.scatter(100 * mean, 100 * right, (5 + 12 * np.sqrt(rows / rows.max())) ** 2, color=BLUE)
+        if len(rows) >= FEWEST_JOINED:
+            axes.plot(100 * mean, 100 * right, color=BLUE)
+        axes.scatter(100 * mean, 100 * right, (5 + 12 * np.sqrt(rows / rows.max())) ** 2, color=BLUE, label="this head")
         axes.set(xlabel="confidence, %", ylabel="how often it was right, %")
         axes.legend(loc="upper left")
 

@@ -145,7 +145,8 @@ class Findings:
             found, measures = judge(classifier.head.name, probabilities, y), Metrics.of(probabilities, y).to_dict()
             lines.append(HeadLine(found.head, found.accuracy, _payload(self.sites), measures))
             best = found if best is None or found.accuracy > best.accuracy else best
-        return replace(self, heads=(*self.heads, *lines), judged=best)
+        notes = dict.fromkeys(f"{c.head.name}: {c.warning}" for c in classifiers if c.personal)
+        return replace(self, heads=(*self.heads, *lines), judged=best, notes=(*self.notes, *notes))
 
 
 def judge(head: str, probabilities: np.ndarray, y: Int64[np.ndarray, " n"]) -> Judgement:

@@ -5,6 +5,7 @@ import html
 import json
 from collections.abc import Mapping, Sequence
 from importlib import resources
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,12 @@ from ghofl.report.charts import MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings
 
 WITH_INTERVAL = ("balanced_accuracy",)  # measures that have one, beside the accuracy itself
+NOT_SHARES = {
+    "log_loss": "log loss",
+    "brier": "Brier score",
+    "auc": "area under ROC",
+}  # every other measure is a share, in per cent
+NAMES = {"ece": "calibration error", "macro_f1": "macro F1"}
 
 
 def page(findings: Findings) -> str:
@@ -87,17 +94,21 @@ def _heads(findings: Findings) -> str:
         )
         for head in findings.heads
     ]
-    others = (
-        name for m in measures for name in (m.replace("_", " "), *(["95 % interval"] if m in WITH_INTERVAL else []))
-    )
+    others = (name for m in measures for name in (_heading(m), *(["95 % interval"] if m in WITH_INTERVAL else [])))
     return _table("Heads", ("head", "accuracy, %", "95 % interval", "bytes per site", *others), rows)
+
+
+def _heading(measure: str) -> str:
+    return NOT_SHARES.get(measure) or f"{NAMES.get(measure, measure.replace('_', ' '))}, %"
 
 
 def _measure(metrics: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """A measure and, where it is a kind of accuracy, its interval."""
-    interval = metrics.get(f"{name}_interval")
-    beside = ("" if interval is None else "–".join(f"{end:.4f}" for end in interval),) if name in WITH_INTERVAL else ()
-    return _number(metrics.get(name)), *beside
+    value, interval = metrics.get(name), metrics.get(f"{name}_interval")
+    beside = ("" if interval is None else interval_text(tuple(interval), 2),) if name in WITH_INTERVAL else ()
+    if value is None:
+        return "", *beside
+    return f"{value:.4f}" if name in NOT_SHARES else f"{100 * value:.2f}", *beside
 
 
 def _classes(findings: Findings) -> str:
@@ -115,7 +126,7 @@ def _classes(findings: Findings) -> str:
         columns += ("rows judged", "recall, %", "precision, %")
         note = f"Judged with {findings.judged.head}."
         if len(findings.classes) > MOST_CELLS:
-            note += f" With more than {MOST_CELLS} classes the matrix is not drawn; the download has it."
+            note += f" With more than {MOST_CELLS} classes the matrix is not drawn. The download has it, so this file is large."
     return _table("Classes", columns, rows, note)
 
 
@@ -139,7 +150,7 @@ def _sites(findings: Findings) -> str:
         for site in findings.sites
     ]
     hidden = any(site.rows is None for site in findings.sites)
-    note = "A secure round or a release hides what the empty cells would show." if hidden else ""
+    note = "A secure round or a release hides how many rows each site has." if hidden else ""
     return _table("Who took part", ("site", "rows", "bytes sent", "clipped, %"), rows, note)
 
 
@@ -151,6 +162,8 @@ def _recipe(findings: Findings) -> str:
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], note: str = "") -> str:
+    has = [i == 0 or any(row[i] for row in rows) for i in range(len(columns))]  # a column of empty cells says nothing
+    columns, rows = tuple(compress(columns, has)), [tuple(compress(row, has)) for row in rows]
     head = "".join(f"<th scope='col'><button>{_text(c)}</button></th>" for c in columns)
     body = "".join(
         "<tr>" + "".join(f"<td{'' if i else ' class=name'}>{_text(cell)}</td>" for i, cell in enumerate(row)) + "</tr>"
@@ -172,7 +185,7 @@ def _short(toml: str, most: int = 20_000) -> str:
 
 def _json(value: Any) -> str:
     """JSON in which no text can close the script element."""
-    raw = json.dumps(value, ensure_ascii=True, allow_nan=False)
+    raw = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return raw.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -182,7 +195,3 @@ def _ratio(part: int, whole: int) -> str:
 
 def _count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"

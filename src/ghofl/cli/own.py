@@ -1,0 +1,229 @@
+"""What a site does with its own rows and a total: `evaluate --leave-out` and `personal`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.table import Table
+
+from ghofl.classifier import Classifier
+from ghofl.cli import console
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
+from ghofl.cli.server import load_total
+from ghofl.cli.use import load_head, named_numbers
+from ghofl.encoders import check_encoder
+from ghofl.encoders.from_schema import rows_for
+from ghofl.errors import RosterError
+from ghofl.evaluation.confusion import interval_text
+from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, leave_out
+from ghofl.heads.decision import priors_of
+from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.personal.alignment import ASSUMED, aligned_head
+from ghofl.personal.choice import Personal, personal_head
+from ghofl.personal.offset import offset_head
+from ghofl.recipe import Recipe
+from ghofl.wire.envelope import peek
+from ghofl.wire.total import Total
+
+NOT_LEFT_OUT = "What the recipe learned from rows beforehand, such as its grid or a schema's breaks, is not left out."
+
+
+def show_leave_out(
+    path: Path,
+    rows: Path,
+    site_file: Path | None,
+    folds: int,
+    heads: str,
+    json: str | None,
+    **how: Any,
+) -> None:
+    """Judge heads of a total on the site's own rows, and print what was found; `how` says how they are read."""
+    total = load_total(path)
+    x, y, persons = load(total.recipe, rows, **how)
+    own = own_rows(total, rows, x, y, site_file)
+    with console.progress() as report:
+        found = leave_out(own, HeadSpec.parse_list(heads), assign_folds(y, folds, persons), report)
+    about = {"kind": "leave-out", "total_sha256": total.moments.sha256, "recipe": total.recipe.fingerprint}
+    result = {**about, "folds": folds, "rows": len(y), "heads": [one.to_dict() for one in found.values()]}
+    console.show({**result, "assumes": NOT_LEFT_OUT}, _table(found, folds), json, is_private=True)
+    for name in next(iter(found.values())).unseen:
+        console.tell("Warning", f"class {name!r} has no rows outside of a fold; its rows there count as errors.")
+    if json != "-":
+        console.out.print(NOT_LEFT_OUT, soft_wrap=True)
+
+
+def personal(
+    total: Annotated[
+        Path, typer.Argument(help="The total: exact, or with --new-site any; or a head made with --site-effects.")
+    ],
+    embeddings: Annotated[
+        Path, typer.Argument(help="This site's rows: embeddings, or a table with the recipe's schema.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
+    head: Annotated[
+        str, typer.Option(help="Which head, as in 'ghofl head'.", autocompletion=complete_heads)
+    ] = DEFAULT_HEAD,
+    mix: Annotated[
+        str,
+        typer.Option(
+            metavar="MIX",
+            help="Shares of classes where the head will be used: 'own', 'total', 'uniform', or a=0.9,b=0.1.",
+        ),
+    ] = "own",
+    new_site: Annotated[
+        bool, typer.Option("--new-site", help="These rows are not in the total: this site never sent anything.")
+    ] = False,
+    unlabelled: Annotated[
+        bool,
+        typer.Option("--unlabelled", help="Of a new site: rows without labels, in which classes have shares --mix."),
+    ] = False,
+    folds: Annotated[
+        int, typer.Option("--leave-out", metavar="FOLDS", help="Folds by which the head is chosen.")
+    ] = FOLDS,
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
+    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
+    labels_are_numbers: LabelsAreNumbers = False,
+    person: Annotated[
+        str, typer.Option(help="The column that says who a row is about; a fold has all rows of a person.")
+    ] = "",
+    site_file: Annotated[
+        Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
+    ] = None,
+    force: Force = False,
+    json: Json = None,
+) -> None:
+    """At a site: make a head for this site alone, from a total and the site's own rows. Nothing leaves the site.
+
+    The head of the total is kept unless exact leave-out on these rows shows that another one is better.
+
+    Example: ghofl personal total.ghofl north.npz -o own.safetensors
+    """
+    console.check_outputs(json, force, output)
+    how = {"split": split, "label_column": label_column, "labels_are_numbers": labels_are_numbers, "person": person}
+    if (peek(total) or {}).get("kind") == "head":
+        made, result, said = _move(total, embeddings, how)
+    else:
+        found, spec = load_total(total), HeadSpec.parse(head)
+        shares = _mix(mix, found)
+        if unlabelled:
+            made, result, said = _align(found, embeddings, split, spec, shares)
+        else:
+            x, y, persons = load(found.recipe, embeddings, **how)
+            own = own_rows(found, embeddings, x, y, site_file, new_site)
+            with console.progress() as report:
+                choice = personal_head(own, spec, assign_folds(y, folds, persons), shares, report)
+            made, said, result = choice.classifier, _said(choice), choice.to_dict()
+    made.save(output)
+    console.say(
+        {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result},
+        f"Wrote {output}: {made.head.name}, {said} {made.warning}",
+        json,
+        is_private=True,
+    )
+
+
+def _move(path: Path, rows: Path, how: dict[str, Any]) -> tuple[Classifier, dict[str, Any], str]:
+    """A head with site effects, moved by the own offset of this site."""
+    head = load_head(path)
+    x, y, _ = load(head.recipe, rows, **how)
+    return offset_head(head, x, y), {"rows": len(y)}, f"moved by the offset that {len(y):,} own rows predict."
+
+
+def _said(choice: Personal) -> str:
+    """The figures of a choice, in words."""
+    shared, chosen = choice.shared, choice.chosen
+    figures = (
+        ("accuracy on the own mix", shared.own_accuracy, chosen.own_accuracy),
+        ("mean over classes", shared.balanced_accuracy, chosen.balanced_accuracy),
+    )
+    text = ", ".join(f"{name} {100 * a:.1f} → {100 * b:.1f} %" for name, a, b in figures)
+    loss = f"log loss {shared.log_loss:.4f} → {chosen.log_loss:.4f}"
+    return f"changed: {chosen.adaptation}; {choice.why}. By leave-out, head of the total → this one: {text}, {loss}."
+
+
+def _mix(text: str, total: Total) -> np.ndarray | None:
+    """The shares that --mix states; None for those of the site's own rows."""
+    if text == "own":
+        return None
+    if text == "total":
+        return np.maximum(total.moments.counts, 0).astype(np.float64)
+    shares = priors_of(text if text == "uniform" else named_numbers(text, "--mix"), total.recipe.classes)
+    if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
+        raise typer.BadParameter(f"--mix {text} is not one number per class, none below 0 and one above.")
+    return shares
+
+
+def _align(
+    total: Total, rows: Path, split: str, spec: HeadSpec, shares: np.ndarray | None
+) -> tuple[Classifier, dict[str, Any], str]:
+    if shares is None:
+        raise typer.BadParameter(
+            "rows without labels do not tell how common classes are: state it with --mix, e.g. --mix total if it is as in the "
+            "total."
+        )
+    found = rows_for(total.recipe, rows, split, labelled=False)
+    check_encoder(found.encoder, total.recipe, rows)
+    return aligned_head(total, spec, found.x, shares), {"rows": len(found.x), "assumes": ASSUMED}, ASSUMED
+
+
+def own_rows(
+    total: Total, path: Path, x: np.ndarray, y: np.ndarray, site_file: Path | None, is_new: bool = False
+) -> OwnRows:
+    """Labelled rows beside the total that they are in, or for a new site are not in."""
+    if is_new and site_file is not None:
+        raise typer.BadParameter(
+            "--new-site says that these rows were never sent, and --site-file which were; give one."
+        )
+    site = "" if site_file is None else _site_that_sent(site_file, total.recipe, x, y)
+    with console.errors_about(path):
+        return OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
+
+
+def load(
+    recipe: Recipe, rows: Path, split: str, label_column: str, labels_are_numbers: bool, person: str
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Labelled rows of a file that the recipe's encoder made, and who they are about where a column says so."""
+    from ghofl.outbox.site_rows import first_rows, load_embedded, load_persons
+
+    found = load_embedded(recipe, rows, split, label=label_column, labels_are_numbers=labels_are_numbers)
+    if not person:
+        return found.x, found.y, None
+    persons = load_persons(str(rows), person, split, len(found.x))
+    kept = first_rows(persons, recipe.privacy.person_rows or len(persons))
+    return found.x[kept], found.y[kept], persons[kept]
+
+
+def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> str:
+    """The name of the site whose ledger says that these rows left it under the recipe."""
+    from ghofl.custody.history import History
+    from ghofl.custody.ledger import Ledger
+    from ghofl.custody.site import Site
+    from ghofl.outbox.row_version import version_of
+
+    site = Site.load(path)
+    sent, version = History.of(Ledger.load(site.storage())).releases, version_of(x, y, recipe.classes)
+    if not any(
+        (release.recipe, release.data) == (recipe.fingerprint, version) for release in sent if not release.is_report
+    ):
+        raise RosterError(
+            f"the ledger of {site.name!r} has no line that says that these {len(y):,} rows left under this recipe; give the rows "
+            "that the site took part with."
+        )
+    return site.name
+
+
+def _table(found: dict[str, LeftOut], folds: int) -> Table:
+    some: Any = next(iter(found.values()))
+    table = Table(title=f"{len(some.y):,} own rows, each left out in one of {folds} folds")
+    table.add_column("head")
+    for name in ("accuracy %", "95 % interval", "balanced %", "log loss", "calibration error %"):
+        table.add_column(name, justify="right")
+    for name, one in found.items():
+        metrics, written = one.metrics, name if one.head.startswith(name) else f"{name}: {one.head}"
+        counts = metrics.confusion
+        table.add_row(
+            written, f"{100 * counts.accuracy:.2f}", interval_text(counts.accuracy_interval, 2),
+            f"{100 * counts.balanced_accuracy:.2f}", f"{metrics.log_loss:.4f}", f"{100 * metrics.ece:.2f}",
+        )  # fmt: skip
+    return table

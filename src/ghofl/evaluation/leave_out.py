@@ -1,0 +1,258 @@
+"""Exact leave-out: how good a head is on a site's own rows, fitted to everything but the rows that it is judged on.
+
+Sums are exact, so a site that took part can take rows out of the total again::
+
+    total without a fold = total − the site's message as sent + moments of its kept rows, under the same rounding
+
+What the recipe learned from rows (the draft of a schema, grid, anchor, breaks) is not left out.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ghofl.classifier import Classifier
+from ghofl.compute import arrays
+from ghofl.errors import EmbeddingsError, PrivacyError, RosterError
+from ghofl.evaluation.metrics import Metrics
+from ghofl.features import Features
+from ghofl.gaussians import Gaussians
+from ghofl.heads.spec import HeadSpec
+from ghofl.moments import Layout, Moments
+from ghofl.privacy import protect
+from ghofl.recipe import Recipe
+from ghofl.shapes import Bool, Float, Int64, Num, Shaped
+from ghofl.wire.message import Message
+from ghofl.wire.roster import Entry, list_names
+from ghofl.wire.total import Total
+
+FOLDS = 5
+Progress = Callable[[str, int, int], None]
+
+
+def assign_folds(
+    y: Int64[np.ndarray, " n"], folds: int = FOLDS, persons: Shaped[np.ndarray, " n"] | None = None
+) -> Int64[np.ndarray, " n"]:
+    """The fold of every row, the same on every call; each class is spread evenly, and a person's rows stay together.
+
+    >>> assign_folds(np.array([0, 0, 0, 0, 1, 1]), 2).reshape(3, 2).sum(axis=1)
+    array([1, 1, 1])
+    """
+    if not 2 <= folds <= len(y):
+        raise EmbeddingsError(
+            f"{len(y):,} row{'' if len(y) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes at least 2 folds, "
+            "and at least as many rows as folds."
+        )
+    _, first, unit = np.unique(
+        np.arange(len(y)) if persons is None else persons, return_index=True, return_inverse=True
+    )
+    order = np.random.default_rng(0).permutation(len(first))
+    order = order[np.argsort(y[first][order], kind="stable")]
+    found = np.empty(len(first), dtype=np.int64)
+    found[order] = np.arange(len(first)) % folds
+    return found[unit.ravel()]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnRows:
+    """A site's rows beside the total that they are in, or for a new site (`entry` is None) are not in.
+
+    Guarantees
+    ----------
+    `of` refuses rows other than those that were sent: their moments, rounded as they were, have the hash in the roster.
+
+    Examples
+    --------
+    >>> from ghofl.recipe import Encoder, Recipe
+    >>> from ghofl.wire.message import Message
+    >>> recipe = Recipe(classes=("low", "high"), encoder=Encoder(dim=1), statistics=("B",))
+    >>> x, y = np.array([[0.0], [1.0], [3.0], [4.0]]), np.array([0, 0, 1, 1])
+    >>> sums = Moments.of(Features.of(recipe).rows(x)[0], y, Layout.of(recipe))
+    >>> own = OwnRows.of(Total.of([Message.of(sums, recipe, "north")], recipe), x, y)
+    >>> [total.moments.counts.tolist() for total, _ in own.without_folds(assign_folds(y, 2))]
+    [[1, 1], [1, 1]]
+    """
+
+    total: Total
+    x: Num[np.ndarray, "n dim"] = field(repr=False)
+    y: Int64[np.ndarray, " n"] = field(repr=False)
+    q: Shaped[np.ndarray, "n features"] = field(repr=False)
+    features: Features = field(repr=False)
+    sent: Moments | None = field(repr=False)
+    entry: Entry | None
+
+    @classmethod
+    def of(cls, total: Total, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], site: str = "") -> "OwnRows":
+        """Rows that are in the total; of the named `site` where another record than the roster says that they were sent."""
+        _check_exact(total)
+        features = Features.of(total.recipe)
+        q = _features_of(features, x, y)
+        own = cls(total, x, y, q, features, None, None)
+        sent = protect(own.moments(np.ones(len(y), dtype=bool)), total.recipe)
+        entry = _entry_of(total, sent, site)
+        return replace(own, sent=sent if total.recipe.privacy.rounding else None, entry=entry)
+
+    @classmethod
+    def of_new_site(cls, total: Total, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]) -> "OwnRows":
+        """Rows that are not in the total, which may be a released one."""
+        total, features = total.for_heads(), Features.of(total.recipe)
+        q = _features_of(features, x, y)
+        if unknown := [total.recipe.classes[c] for c in np.unique(y) if total.moments.counts[c] <= 0]:
+            raise EmbeddingsError(
+                f"class {unknown[0]!r} has no rows in the total, so no head of it knows the class; leave its rows out."
+            )
+        return cls(total, x, y, q, features, None, None)
+
+    def moments(self, rows: Bool[np.ndarray, " n"]) -> Moments:
+        """The exact moments of some of the rows."""
+        return Moments.of(self.q[rows], self.y[rows], Layout.of(self.total.recipe), self._sketch)
+
+    def without_folds(self, fold: Int64[np.ndarray, " n"]) -> Iterator[tuple[Total, Bool[np.ndarray, " n"]]]:
+        """For every fold, the total without its rows, and which rows these are.
+
+        Sums are changed in place, so use each total before asking for the next; there is one copy of them for all folds.
+        """
+        exact = self.entry is not None and self.sent is None
+        blocks = arrays.copies(self.total.moments.blocks) if exact else {}
+        for k in range(int(fold.max()) + 1):
+            out = fold == k
+            if self.entry is None:
+                yield self.total, out
+            elif self.sent is not None:  # rounded messages do not lose a fold by subtraction
+                kept = protect(self.moments(~out), self.total.recipe)
+                yield self._total_of(self.total.moments - self.sent + kept, out), out
+            else:
+                changed = self._take_out(blocks, out)
+                yield self._total_of(Moments(self.total.moments.layout, blocks), out), out
+                for name, place in changed:
+                    blocks[name][place] = self.total.moments.blocks[name][place]
+
+    def _take_out(self, blocks: Mapping[str, np.ndarray], out: Bool[np.ndarray, " n"]) -> list[tuple[str, slice]]:
+        """Subtract rows from blocks, one class at a time, and say which parts have changed."""
+        layout, changed = Layout.of(self.total.recipe), []
+        for c in np.unique(self.y[out]).tolist():
+            rows = self.q[out & (self.y == c)]
+            part = Moments.of(rows, np.zeros(len(rows), dtype=np.int64), replace(layout, classes=1), self._sketch)
+            for record in layout.records:
+                place = slice(c, c + 1) if record.is_per_class else slice(None)
+                blocks[record.name][place] -= part.blocks[record.name]
+                changed.append((record.name, place))
+        return changed
+
+    def _total_of(self, moments: Moments, out: Bool[np.ndarray, " n"]) -> Total:
+        assert self.entry is not None
+        less = replace(self.entry, rows=int(np.sum(~out)), sha256="")
+        roster = tuple(less if e.id == less.id else e for e in self.total.roster)
+        return replace(self.total, moments=moments, roster=roster)
+
+    @property
+    def _sketch(self) -> np.ndarray | None:
+        return self.features.sketch if Layout.of(self.total.recipe).sketch else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOut:
+    """What one head says of a site's rows, each predicted by the head that was fitted without its fold.
+
+    `unseen` are the classes that have no rows outside of some fold: there their rows count as errors. `head` is the head
+    with its options that was fitted to the whole total.
+    """
+
+    head: str
+    probabilities: Float[np.ndarray, "n classes"] = field(repr=False)
+    predicted: Int64[np.ndarray, " n"] = field(repr=False)
+    y: Int64[np.ndarray, " n"] = field(repr=False)
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def metrics(self) -> Metrics:
+        """The measures over all rows."""
+        return Metrics.of(self.probabilities, self.y, self.predicted)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and measures as plain values."""
+        found = self.metrics
+        counts = {"rows": len(self.y), "confusion": found.confusion.counts.tolist()}
+        return {"head": self.head, **counts, **found.to_dict(), "classes_without_rows": list(self.unseen)}
+
+
+def leave_out(
+    own: OwnRows,
+    heads: Mapping[str, HeadSpec],
+    fold: Int64[np.ndarray, " n"],
+    progress: Progress | None = None,
+) -> dict[str, LeftOut]:
+    """Every head on the site's own rows, each row predicted without its fold.
+
+    Guarantees
+    ----------
+    What all sites find together is cross-validation on their pooled rows whose folds are the pairs (site, fold),
+    prediction for prediction, probabilities included.
+    """
+    shape, unseen = (len(own.y), len(own.total.recipe.classes)), set()
+    found = {name: (np.zeros(shape), np.zeros(len(own.y), dtype=np.int64)) for name in heads}
+    for done, (total, out) in enumerate(own.without_folds(fold)):
+        if progress is not None:
+            progress("folds", done, int(fold.max()) + 1)
+        unseen |= set(np.unique(own.y[out])[total.moments.counts[np.unique(own.y[out])] == 0].tolist())
+        for name, spec in heads.items():
+            classifier = Classifier.fit(total, spec, ignore, novelty=False)
+            probabilities, predicted = found[name]
+            probabilities[out] = classifier.predict_proba(own.x[out])
+            predicted[out] = classifier.decide(probabilities[out])
+    names = tuple(own.total.recipe.classes[c] for c in sorted(unseen))
+    return {name: LeftOut(_written(spec, own.total), *found[name], own.y, names) for name, spec in heads.items()}
+
+
+def cross_validate(
+    recipe: Recipe, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], head: str, folds: int = FOLDS
+) -> LeftOut:
+    """A head on rows that are all in one place, each row predicted by the head of the other folds' rows."""
+    features, layout = Features.of(recipe), Layout.of(recipe)
+    sums = Moments.of(features.rows(x)[0], y, layout, features.sketch if layout.sketch else None)
+    own = OwnRows.of(Total.of([Message.of(sums, recipe)], recipe), x, y)
+    return leave_out(own, {head: HeadSpec.parse(head)}, assign_folds(y, folds))[head]
+
+
+def ignore(_: Warning) -> None:
+    """Classes that a fold empties are listed with the result."""
+
+
+def _written(spec: HeadSpec, total: Total) -> str:
+    gaussians = Gaussians.of_total(total.for_heads(), Features.of(total.recipe))
+    chosen = spec.choose(total.moments.layout, total.recipe, gaussians)
+    options = ", ".join(f"{name}={value}" for name, value in chosen.options.items())
+    return chosen.name + (f"({options})" if options else "")
+
+
+def _features_of(
+    features: Features, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]
+) -> Shaped[np.ndarray, "n features"]:
+    if len(y) < 2:
+        raise EmbeddingsError(
+            f"{len(y)} row{'' if len(y) == 1 else 's'} came, and leave-out takes 2 or more; give more rows."
+        )
+    return features.rows(x)[0]
+
+
+def _check_exact(total: Total) -> None:
+    if total.is_released or total.recipe.privacy.epsilon is not None:
+        raise PrivacyError(
+            "rows cannot be taken out of a total with noise, or without its small classes, because what was added of them "
+            f"is not what is inside (recipe {total.recipe.fingerprint[:12]}…); leave-out needs the exact total, under a recipe "
+            "without epsilon."
+        )
+
+
+def _entry_of(total: Total, sent: Moments, site: str) -> Entry:
+    """The line of the roster that says that these moments were sent."""
+    digest = sent.sha256
+    for entry in total.roster:
+        if entry.sha256 == digest or (site and entry.site == site and not entry.sha256):
+            return entry
+    raise RosterError(
+        f"these {sent.rows:,} rows are not what any site in this total sent ({list_names(total.roster)}); give the very rows of "
+        "the site's message, in the same file, split and columns, or call them those of a new site."
+    )

@@ -1,0 +1,92 @@
+"""Photos inside an ONNX file become the planes that Pillow makes of them."""
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from ghofl.encoders import Preprocessing, Views
+from ghofl.encoders.resize import KERNELS
+from ghofl.export.graph import Graph
+from ghofl.export.photos import add_photos
+
+SHAPES = ((32, 32), (40, 57), (300, 200), (331, 500), (48, 48), (1, 1), (5, 900))
+
+
+def network(size: int) -> object:
+    """A network whose rows are its planes, pixel by pixel."""
+    graph = Graph()
+    graph.name(graph.op("Reshape", "planes", graph.constant([-1, 3 * size**2], np.int64)), "rows")
+    planes = helper.make_tensor_value_info("planes", TensorProto.FLOAT, ["n", 3, size, size])
+    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["n", 3 * size**2])
+    return graph.model([planes], [rows], {})
+
+
+def session_of(own: Preprocessing, views: Views, size: int) -> onnxruntime.InferenceSession:
+    graph = Graph()
+    graph.name(add_photos(graph, "images", network(size), own, views, 3 * size**2), "rows")
+    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", "height", "width", 3])
+    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["n", 3 * size**2])
+    model = graph.model([images], [rows], {})
+    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+
+
+def levels(own: Preprocessing, images: np.ndarray, views: Views | None = None) -> np.ndarray:
+    """How many of 255 levels each pixel differs from Pillow's."""
+    views = views or Views()
+
+    def rows(preprocessing: Preprocessing, images: np.ndarray) -> np.ndarray:
+        return preprocessing.planes(images).reshape(len(images), -1)
+
+    found = session_of(own, views, own.size).run(None, {"images": images})[0]
+    difference = np.abs(found - views.mean(rows, images, own)).reshape(len(images), 3, -1)
+    return difference * 255 * np.array(own.std, np.float32)[:, None]
+
+
+def noise(rng: np.random.Generator, shape: tuple[int, int], n: int = 2) -> np.ndarray:
+    """Neighbouring pixels have nothing in common: the hardest images to resize alike."""
+    return rng.integers(256, size=(n, *shape, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("fit", ["squash", "crop"])
+def test_photos_of_any_shape_are_resized_as_pillow_does(fit, kernel, rng):
+    """To 1e-3 of a level: Pillow adds up in doubles, and a matrix product in floats."""
+    for shape in SHAPES:
+        assert levels(Preprocessing(48, fit, kernel=kernel), noise(rng, shape)).max() < 1e-3, shape
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("fit", ["pillow-squash", "pillow-crop"])
+def test_where_pillow_rounds_to_bytes_so_does_the_file(fit, kernel, rng):
+    """One of 255 levels, here and there: Pillow's weights have 22 bits, and it chooses which direction comes first."""
+    for shape in ((32, 32), (40, 57), (48, 48), (331, 500)):
+        apart = levels(Preprocessing(48, fit, kernel=kernel), noise(rng, shape))
+        assert apart.max() < 2.1, shape
+        assert np.mean(apart > 0.5) < 0.1, shape
+
+
+def test_the_mean_over_mirrored_photos_and_sizes_is_the_encoder_s(rng):
+    own = Preprocessing(48)
+    assert levels(own, noise(rng, (40, 57)), Views(flip=True)).max() < 1e-3
+
+
+def test_sizes_share_the_network_s_weights(rng):
+    """Three sizes run the network three times, and the file has its weights once."""
+    graph = Graph()
+    weight = graph.constant(rng.normal(size=(3, 4)), np.float32)
+    means = graph.op("ReduceMean", "planes", graph.constant([2, 3], np.int64), keepdims=0)
+    graph.name(graph.op("MatMul", means, weight), "rows")
+    planes = helper.make_tensor_value_info("planes", TensorProto.FLOAT, ["n", 3, "h", "w"])
+    rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["n", 4])
+    once = graph.model([planes], [rows], {})
+    whole = Graph()
+    views = Views(flip=True, scales=(32, 48, 64))
+    whole.name(add_photos(whole, "images", once, Preprocessing(48), views, 4), "rows")
+    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", "height", "width", 3])
+    model = whole.model([images], [rows], {})
+    assert [tuple(value.dims) for value in model.graph.initializer].count((3, 4)) == 1
+    photos = noise(rng, (40, 57), 3)
+    session, parts = (onnxruntime.InferenceSession(one.SerializeToString()) for one in (model, once))
+    expected = views.mean(lambda own, x: parts.run(None, {"planes": own.planes(x)})[0], photos, Preprocessing(48))
+    assert session.run(None, {"images": photos})[0] == pytest.approx(expected, abs=1e-5)

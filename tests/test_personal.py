@@ -1,0 +1,277 @@
+"""A head for one site: what it may change, how that is chosen, and that its file says whose it is."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from federations import blobs, moments_of, recipe_of, sketched_recipe, total_of
+from ghofl import HEADS, Classifier, Features, Gaussians, HeadSpec, Message, Total
+from ghofl.errors import EmbeddingsError, GhoflError, MessageError
+from ghofl.evaluation.leave_out import OwnRows, assign_folds, leave_out
+from ghofl.gaussians.covariances import Mixed, Scaled
+from ghofl.personal.adaptation import Adaptation
+from ghofl.personal.alignment import aligned_head
+from ghofl.personal.choice import FEWEST, personal_head
+from ghofl.recipe import Privacy
+from pages import run
+
+LDA = HeadSpec("lda")
+
+
+def sites_of(recipe, *rows):
+    """A total of sites' rows."""
+    return Total.of(
+        (Message.of(moments_of(recipe, x, y), recipe, f"site-{i}") for i, (x, y) in enumerate(rows)), recipe
+    )
+
+
+def two_classes(rng, rows, share=0.5, shift=0.0, apart=2.0, dim=4):
+    y = (rng.random(rows) < share).astype(np.int64)
+    return rng.normal(size=(rows, dim)) + apart * np.eye(2, dim)[y] + shift * np.eye(1, dim), y
+
+
+def gaussians_of(recipe, x, y):
+    features = Features.of(recipe)
+    return Gaussians.estimate(moments_of(recipe, x, y), features.unit, features.sketch)
+
+
+def test_own_means_are_those_of_the_rows_and_pseudo_rows_of_the_total(rng):
+    recipe, (x, y) = recipe_of(dim=4, classes=2), two_classes(rng, 300)
+    whole, own = gaussians_of(recipe, x, y), gaussians_of(recipe, x[:40], y[:40])
+    found = Adaptation(means=20.0).apply(whole, own)
+    for c in (0, 1):
+        rows = own.counts[c]
+        assert found.means[c] == pytest.approx((rows * own.means[c] + 20 * whole.means[c]) / (rows + 20))
+    assert np.array_equal(found.shared, whole.shared)
+    alone = Adaptation(means=0.0, covariance=1.0).apply(whole, own)
+    assert alone.means == pytest.approx(own.means)
+    assert alone.shared == pytest.approx(own.shared)
+    assert Adaptation().apply(whole, own) is whole
+
+
+def test_an_own_offset_is_the_best_linear_prediction_of_the_shift(rng):
+    """By the mixed model's own equations: the covariance of the rows' mean is ρ + 1/n, of which ρ is the site's."""
+    recipe, (x, y) = recipe_of(dim=4, classes=2), two_classes(rng, 300)
+    whole, ratio = gaussians_of(recipe, x, y), 0.3
+    own = gaussians_of(recipe, x[:50] + 1.0, y[:50])
+    found = Adaptation(offset=ratio).apply(whole, own)
+    residual = own.counts @ (own.means - whole.means) / 50
+    assert found.means - whole.means == pytest.approx(np.tile(ratio / (ratio + 1 / 50) * residual, (2, 1)))
+
+
+def test_mixed_and_scaled_class_covariances_agree_with_their_matrices(rng):
+    x, y = blobs(rng)
+    known = gaussians_of(recipe_of(), x, y)
+    other, scale, columns = known.pooled(), rng.uniform(0.5, 2.0, 6), rng.normal(size=(6, 2))
+    for made in (Mixed(known.covariances, other, 0.3), Scaled(known.covariances, scale)):
+        matrix = made.matrix(1)
+        assert made.times(1, columns) == pytest.approx(matrix @ columns)
+        assert made.level(1) == pytest.approx(np.trace(matrix) / 6)
+
+
+@pytest.mark.parametrize("name", sorted(HEADS))
+def test_every_head_can_be_changed_towards_a_site(name, rng, monkeypatch):
+    few = {"MEANS": (20.0,), "COVARIANCES": (0.0, 0.3), "OFFSETS": (0.1,), "PRIORS": (2.0,)}
+    for constant, values in few.items():
+        monkeypatch.setattr(f"ghofl.personal.choice.{constant}", values)
+    need = HEADS[name].needs[0]
+    recipe = sketched_recipe() if "Z" in need else recipe_of(statistics=need)
+    x, y = blobs(rng, rows=160)
+    total = total_of(recipe, x, y, 2)
+    found = personal_head(OwnRows.of(total, x[:80], y[:80]), HeadSpec(name), assign_folds(y[:80], 2))
+    assert np.isfinite([one.log_loss for one in found.tried]).all()
+    assert len({one.adaptation for one in found.tried}) == len(found.tried) == (5 if need else 4)
+    assert found.chosen.log_loss <= found.shared.log_loss
+    assert np.isfinite(found.classifier.predict_proba(x)).all()
+
+
+def test_the_head_of_the_total_is_judged_as_leave_out_judges_it(rng):
+    x, y = blobs(rng, rows=120, spread=1.0)
+    own = OwnRows.of(total_of(recipe_of(), x, y, 2), x[:60], y[:60])
+    fold = assign_folds(own.y, 4)
+    one, other = personal_head(own, LDA, fold).shared, leave_out(own, {"lda": LDA}, fold)["lda"].metrics
+    assert one.log_loss == pytest.approx(other.log_loss)
+    assert one.own_accuracy == pytest.approx(other.confusion.accuracy)
+    assert one.balanced_accuracy == pytest.approx(other.confusion.balanced_accuracy)
+
+
+def test_a_site_with_another_mix_takes_its_own_priors_and_gains_by_them(rng):
+    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
+    here, there = two_classes(rng, 200, share=0.95, apart=1.0), two_classes(rng, 400, share=0.5, apart=1.0)
+    own = OwnRows.of(sites_of(recipe, here, there), *here)
+    found = personal_head(own, LDA, assign_folds(own.y, 5))
+    x, y = two_classes(rng, 2000, share=0.95, apart=1.0)
+    shared = Classifier.fit(own.total, LDA)
+    assert found.chosen.adaptation.priors is not None
+    assert np.mean(found.classifier.predict_numbers(x) == y) > np.mean(shared.predict_numbers(x) == y) + 0.03
+
+
+def test_a_site_that_sees_everything_shifted_takes_own_means_or_an_offset(rng):
+    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
+    here, others = two_classes(rng, 200, shift=1.5), [two_classes(rng, 400) for _ in range(3)]
+    own = OwnRows.of(sites_of(recipe, here, *others), *here)
+    x, y = two_classes(rng, 2000, shift=1.5)
+    before = np.mean(Classifier.fit(own.total, LDA).predict_numbers(x) == y)
+    for mix in (None, np.array([1.0, 1.0])):
+        found = personal_head(own, LDA, assign_folds(own.y, 5), mix)
+        assert found.chosen.adaptation.changes_gaussians
+        assert np.mean(found.classifier.predict_numbers(x) == y) > before + 0.05
+
+
+def test_a_site_like_the_others_loses_next_to_nothing(rng):
+    recipe, gains = recipe_of(dim=4, classes=2, statistics=("B",)), []
+    x, y = two_classes(rng, 4000)
+    for _ in range(6):
+        here, there = two_classes(rng, 40), two_classes(rng, 600)
+        own = OwnRows.of(sites_of(recipe, here, there), *here)
+        heads = personal_head(own, LDA, assign_folds(own.y, 4)).classifier, Classifier.fit(own.total, LDA)
+        gains.append(np.subtract(*(np.mean(head.predict_numbers(x) == y) for head in heads)))
+    assert np.mean(gains) > -0.005
+
+
+def test_a_site_with_few_rows_keeps_the_head_of_the_total(rng):
+    few, there = two_classes(rng, FEWEST - 1, share=0.9), two_classes(rng, 600)
+    own = OwnRows.of(sites_of(recipe_of(dim=4, classes=2, statistics=("B",)), few, there), *few)
+    found = personal_head(own, LDA, assign_folds(own.y, 3))
+    assert found.chosen.adaptation == Adaptation()
+    assert "fewer than 10 rows" in found.why
+    assert np.array_equal(found.classifier.rule.weights, Classifier.fit(own.total, LDA).rule.weights)
+
+
+def test_the_mix_that_is_chosen_for_reweights_rows_and_sets_the_priors(rng):
+    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
+    here, there = two_classes(rng, 200, share=0.9, apart=1.0), two_classes(rng, 300, apart=1.0)
+    own = OwnRows.of(sites_of(recipe, here, there), *here)
+    even = personal_head(own, LDA, assign_folds(own.y, 5), np.array([3.0, 3.0]))
+    assert even.classifier.calibration.in_force == pytest.approx([0.5, 0.5])
+    assert all(one.adaptation.priors is None for one in even.tried)
+    assert even.shared.accuracy == pytest.approx(even.shared.balanced_accuracy)
+    assert even.shared.own_accuracy != pytest.approx(even.shared.balanced_accuracy)
+
+
+def test_no_promise_survives_in_a_personal_head_whose_file_is_its_owner_s_alone(rng, tmp_path):
+    """Of a new site, with a released total: the head of the total has an epsilon, the site's own one does not."""
+    recipe = recipe_of(statistics=("B",), privacy=Privacy(epsilon=50.0, delta=1e-5, radius=20.0))
+    x, y = blobs(rng, rows=400)
+    released = total_of(recipe, x, y, 2).release()
+    assert Classifier.fit(released, "lda").guarantee is not None
+    found = personal_head(OwnRows.of_new_site(released, x[:50], y[:50]), LDA, assign_folds(y[:50], 5)).classifier
+    assert found.guarantee is None
+    found.save(tmp_path / "own.safetensors")
+    assert (tmp_path / "own.safetensors").stat().st_mode & 0o777 == 0o600
+    loaded = Classifier.load(tmp_path / "own.safetensors")
+    assert loaded == found
+    assert loaded.personal
+    assert "promises no epsilon" in loaded.warning
+    with pytest.raises(MessageError, match="promises an epsilon, which it cannot"):
+        Classifier.from_bytes(replace(found, guarantee=released.guarantee).to_bytes())
+
+
+def test_rows_of_a_new_site_are_not_taken_out_and_its_classes_must_be_known(rng):
+    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
+    total = sites_of(recipe, *(two_classes(rng, 300) for _ in range(3)))
+    x, y = two_classes(rng, 100, shift=2.0)
+    own = OwnRows.of_new_site(total, x, y)
+    assert all(left.moments == total.moments for left, _ in own.without_folds(assign_folds(y, 5)))
+    found, (new, labels) = personal_head(own, LDA, assign_folds(y, 5)), two_classes(rng, 2000, shift=2.0)
+    before = np.mean(Classifier.fit(total, LDA).predict_numbers(new) == labels)
+    assert np.mean(found.classifier.predict_numbers(new) == labels) > before + 0.05
+    lone = total_of(recipe, x[y == 0], y[y == 0])
+    with pytest.raises(EmbeddingsError, match="class 'class 1' has no rows in the total"):
+        OwnRows.of_new_site(lone, x, y)
+
+
+@pytest.mark.parametrize("statistics", [("D",), ("B",), ("S",)])
+def test_unlabelled_rows_align_a_head_under_the_mix_that_is_stated(statistics, rng):
+    """A shifted and scaled feature: with the right mix nearly all is mended, with a wrong one it is not."""
+    recipe = recipe_of(dim=4, classes=2, statistics=statistics)
+    total = total_of(recipe, *two_classes(rng, 2000, apart=3.0))
+    x, y = two_classes(rng, 3000, share=0.9, apart=3.0)
+    x[:, 0] = 1.5 * x[:, 0] + 2.0
+    before, right, wrong = (
+        np.mean(head.predict_numbers(x[1000:]) == y[1000:])
+        for head in (
+            Classifier.fit(total, "best"),
+            aligned_head(total, HeadSpec("best"), x[:1000], np.array([0.1, 0.9])),
+            aligned_head(total, HeadSpec("best"), x[:1000], np.array([0.9, 0.1])),
+        )
+    )
+    assert right > 0.97
+    assert right > max(before, wrong) + 0.02
+
+
+def test_rows_like_those_of_the_total_change_little_and_bad_mixes_are_refused(rng):
+    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
+    x, y = two_classes(rng, 2000)
+    total = total_of(recipe, x, y)
+    made = aligned_head(total, LDA, x, total.moments.counts.astype(float))
+    assert np.mean(made.predict_numbers(x) == Classifier.fit(total, LDA).predict_numbers(x)) > 0.995
+    with pytest.raises(EmbeddingsError, match="no rows came"):
+        aligned_head(total, LDA, x[:0], np.ones(2))
+    with pytest.raises(GhoflError, match="alignment needs to know how rows of a class vary"):
+        aligned_head(
+            total_of(recipe_of(dim=4, classes=2, statistics=()), x, y), HeadSpec("nearest_mean"), x, np.ones(2)
+        )
+
+
+@pytest.fixture
+def at_site(tmp_path, monkeypatch, rng):
+    """A folder with a total of two sites, the rows of one, and rows of a new one."""
+    monkeypatch.chdir(tmp_path)
+    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
+    names = np.array(recipe.classes)
+    here, there, new = two_classes(rng, 120, share=0.9), two_classes(rng, 200), two_classes(rng, 40)
+    sites_of(recipe, here, there).save("total.ghofl")
+    for name, (x, y) in (("north", here), ("new", new), ("one", (new[0][:1], new[1][:1]))):
+        np.savez(f"{name}.npz", x=x, y=names[y])
+    np.savez("bare.npz", x=new[0])
+    np.savez("odd.npz", x=new[0], y=np.array(["elephant"] * 40))
+    np.savez("empty.npz", x=new[0][:0], y=names[new[1][:0]])
+    return tmp_path
+
+
+def test_the_command_writes_a_private_head_and_the_others_say_so(at_site):
+    said = run("ghofl personal total.ghofl north.npz -o own.safetensors --head lda")
+    assert "own priors" in said
+    assert "This head is personal" in said
+    assert "accuracy on the own mix" in said
+    assert "personal" in run("ghofl inspect own.safetensors")
+    run("ghofl report total.ghofl --head own.safetensors --rows north.npz -o page.html")
+    assert "This head is personal" in (at_site / "page.html").read_text()
+    result = json.loads(run("ghofl personal total.ghofl new.npz --new-site -o new.safetensors --mix total --json -"))
+    assert result["rows"] == 40
+    assert result["tried"][0]["changes"] == "nothing"
+    said = run("ghofl personal total.ghofl bare.npz --unlabelled -o aligned.safetensors --head lda --mix uniform")
+    assert "It assumes that classes are as common among these rows as the mix says" in said
+    for name in ("own.safetensors", "new.safetensors", "aligned.safetensors", "page.html"):
+        assert (at_site / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_an_exported_personal_head_says_so_and_is_private(at_site):
+    pytest.importorskip("onnx")
+    from ghofl.export.exported import Exported
+
+    run("ghofl personal total.ghofl north.npz -o own.safetensors --head lda")
+    run("ghofl export own.safetensors -o own.onnx --card card.md")
+    assert "This head is personal" in (at_site / "card.md").read_text()
+    assert Exported.load("own.onnx").about["personal"].startswith("own ")
+    assert (at_site / "own.onnx").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.usefixtures("at_site")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("new.npz", "rows are not what any site in this total sent"),
+        ("empty.npz", "0 rows came"),
+        ("one.npz --new-site", "1 row came"),
+        ("odd.npz --new-site", "elephant"),
+        ("bare.npz --unlabelled", "state it with --mix"),
+        ("north.npz --mix cat=1", "there is no class 'cat'"),
+        ("north.npz --leave-out 1", "at least 2 folds"),
+    ],
+)
+def test_bad_input_is_one_sentence(arguments, said):
+    run(f"ghofl personal total.ghofl {arguments} -o own.safetensors", refusal=said)
