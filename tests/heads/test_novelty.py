@@ -65,7 +65,8 @@ def test_the_novelty_is_read_as_it_was_written_and_a_damaged_one_is_refused(rng)
     arrays = made.novelty_rule.arrays()
     for change in (
         {"levels": arrays[PREFIX + "levels"][::-1].copy()}, {"centre": np.zeros(5, np.float32)},
-        {"triangle": np.full(21, np.nan, np.float32)}, {"triangle": np.zeros(20, np.float32)}, {"extra": np.zeros(1)}, {"weights": np.zeros((4, 5), np.float32)},
+        {"triangle": np.full(21, np.nan, np.float32)}, {"triangle": np.zeros(20, np.float32)},
+        {"extra": np.zeros(1)}, {"weights": np.zeros((4, 5), np.float32)},
     ):  # fmt: skip
         with pytest.raises(HeadError, match="novelty"):
             Novelty.from_arrays(arrays | {PREFIX + name: array for name, array in change.items()}, 6)

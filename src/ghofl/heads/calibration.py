@@ -32,7 +32,8 @@ from ghofl.heads.lda import HEAD as LDA
 from ghofl.heads.lda import fit_lda
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.rules import Rule
-from ghofl.heads.temperature import fit_temperature, fit_with_bias, log_loss, row_weights, softmax
+from ghofl.heads.rules.base import softmax
+from ghofl.heads.temperature import fit_temperature, fit_with_bias, log_loss, row_weights
 from ghofl.names import shorten
 from ghofl.shapes import Float, Integer
 

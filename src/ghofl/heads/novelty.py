@@ -215,9 +215,12 @@ def _widening(known: Gaussians, rng: np.random.Generator) -> Float[np.ndarray, "
 
 
 def _difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
-    """M = Σ⁻¹ − T⁻¹ with both covariances shrunk by the same amount; its upper triangle."""
+    """M = Σ⁻¹ − T⁻¹ with both covariances shrunk by the same amount; directions in which T is the smaller count 0."""
     total = linalg.shrink(known.total_covariance(), known.shared_shrinkage())
-    return linalg.inverse(lower) - linalg.inverse(linalg.cholesky(total, "the covariance of all rows"))
+    found = linalg.inverse(lower) - linalg.inverse(linalg.cholesky(total, "the covariance of all rows"))
+    values, vectors = scipy.linalg.eigh(found, lower=False)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root @ root.T
 
 
 def _fisher_difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim k"]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ghofl.heads.rules.base import softmax
 from ghofl.shapes import Float, Integer
 
 PULL = 1e-7  # of every b_c towards 0
@@ -12,12 +13,6 @@ def log_sum_exp(x: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n 1"]:
     """log Σ_c exp(x_c) of every row."""
     highest = x.max(axis=1, keepdims=True)
     return highest + np.log(np.exp(x - highest).sum(axis=1, keepdims=True))
-
-
-def softmax(x: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
-    """exp(x_c) as shares of each row's sum; scipy has both, and takes longer to import than to compute."""
-    powers = np.exp(x - x.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
 
 
 def log_loss(

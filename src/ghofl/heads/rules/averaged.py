@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.heads.rules.base import Base, Graph, Rule, add
+from ghofl.heads.rules.base import Base, Graph, Rule, add, softmax
 from ghofl.heads.rules.linear import Linear
-from ghofl.heads.temperature import softmax
 from ghofl.shapes import Float
 
 SHARPER = 1.5  # the power of a regression's shares: least squares flatten them
