@@ -36,6 +36,8 @@ def test_in_many_dimensions_the_fisher_directions_stand_in(rng, monkeypatch):
     monkeypatch.setattr(novelty, "LARGEST", 5)
     small = Novelty.of(gaussians)
     assert small.basis.shape == (6, 3)
+    assert not small.triangle.size
+    assert np.array_equal(Novelty.from_arrays(small.arrays(), 6).scores(x), small.scores(x))
     assert np.corrcoef(small.scores(x), full.scores(x))[0, 1] > 0.99
 
 
@@ -63,7 +65,8 @@ def test_the_novelty_is_read_as_it_was_written_and_a_damaged_one_is_refused(rng)
     arrays = made.novelty_rule.arrays()
     for change in (
         {"levels": arrays[PREFIX + "levels"][::-1].copy()}, {"centre": np.zeros(5, np.float32)},
-        {"basis": np.full((6, 6), np.nan, np.float32)}, {"extra": np.zeros(1)}, {"weights": np.zeros((4, 5), np.float32)},
+        {"triangle": np.full(21, np.nan, np.float32)}, {"triangle": np.zeros(20, np.float32)},
+        {"extra": np.zeros(1)}, {"weights": np.zeros((4, 5), np.float32)},
     ):  # fmt: skip
         with pytest.raises(HeadError, match="novelty"):
             Novelty.from_arrays(arrays | {PREFIX + name: array for name, array in change.items()}, 6)

@@ -34,6 +34,17 @@ ARCHIVE_READERS = {
 }
 
 
+@pytest.mark.parametrize("member", ["x", "x.npy"])
+@pytest.mark.parametrize("read", ARCHIVE_READERS.values(), ids=ARCHIVE_READERS)
+def test_a_member_of_an_archive_that_is_not_an_array_is_refused(read, member, tmp_path):
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(member, "hello")
+        archive.writestr(member.replace("x", "anchor", 1), "hello")
+    with pytest.raises(EmbeddingsError, match=r"is not an \.npz of plain arrays|has no|holds"):
+        read(path)
+
+
 def _blocks(path, size=7):
     with open_rows(path, size) as file:
         return [x for x, _, _ in file.blocks]

@@ -26,10 +26,11 @@ def add_decision(graph: Graph, calibrated: str, probabilities: str, classifier: 
 def add_novelty(graph: Graph, x: str, rule: Novelty) -> str:
     """How far each row of features `x` is from all classes, as in `Novelty.scores`."""
     away = graph.op("Sub", x, graph.constant(rule.centre))
-    inside = graph.op("MatMul", away, graph.constant(rule.basis))
+    has_basis = bool(rule.basis.shape[1])
+    inside = graph.op("MatMul", away, graph.constant(rule.basis if has_basis else rule.matrix))
     to_means = graph.op("MatMul", away, graph.constant(-2.0 * rule.weights.T.astype(np.float64)))
     nearest = graph.op(
         "ReduceMin", graph.op("Add", to_means, graph.constant(rule.offsets)), graph.constant([1], np.int64), keepdims=1
     )
-    found = graph.op("Add", graph.total(graph.op("Mul", inside, inside)), nearest)
+    found = graph.op("Add", graph.total(graph.op("Mul", inside, inside if has_basis else away)), nearest)
     return graph.op("Squeeze", found, graph.constant([1], np.int64))

@@ -165,7 +165,9 @@ class Gaussians(Printable):
 
     def total_covariance(self) -> Float[np.ndarray, "dim dim"]:
         """G / N: the covariance of all rows, whatever their class."""
-        return self.pooled() * ((self.rows - self.present) / self.rows) + self.between()
+        found = self.between()
+        found += self.pooled() * ((self.rows - self.present) / self.rows)
+        return found
 
     @cached_property
     def oas(self) -> float:
@@ -173,14 +175,27 @@ class Gaussians(Printable):
         return linalg.oas(self.pooled() * ((self.rows - self.present) / self.rows), self.rows)
 
     def factor(self, amount: float) -> Float[np.ndarray, "dim dim"]:
-        """The Cholesky factor of shrink(Σ_pool, amount); the last one is kept, as several heads need the same."""
-        if amount not in self._factors:
-            self._factors.clear()
-            self._factors[amount] = linalg.cholesky(linalg.shrink(self.pooled(), amount), "the shared covariance")
-        return self._factors[amount]
+        """The Cholesky factor of shrink(Σ_pool, amount); the last two are kept, as several heads need the same."""
+        found = self._factors.pop(amount, None)
+        if found is None:
+            found = linalg.cholesky(linalg.shrink(self.pooled(), amount), "the shared covariance")
+            for oldest in list(self._factors)[:-1]:
+                self._factors.pop(oldest, None)
+        self._factors[amount] = found
+        return found
 
     @cached_property
     def _factors(self) -> dict[float, Float[np.ndarray, "dim dim"]]:
+        return {}
+
+    def keep(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` returns, made once per name: calibration and novelty need the same things of a total."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        return self._kept[name]  # type: ignore[return-value]
+
+    @cached_property
+    def _kept(self) -> dict[str, object]:
         return {}
 
     def ease_shrinkage(self, usual: float) -> float:

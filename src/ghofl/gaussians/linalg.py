@@ -88,3 +88,11 @@ def whitener(sigma: Float[np.ndarray, "d d"], what: str) -> tuple[Float[np.ndarr
 def solve(sigma: Float[np.ndarray, "d d"], columns: Float[np.ndarray, "d k"], what: str) -> Float[np.ndarray, "d k"]:
     """Σ⁻¹ applied to columns, through a Cholesky factor."""
     return scipy.linalg.cho_solve((cholesky(sigma, what), True), columns, check_finite=False)
+
+
+def inverse(lower: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
+    """The upper triangle of Σ⁻¹ from the Cholesky factor of Σ; what lies below it means nothing."""
+    (potri,) = scipy.linalg.get_lapack_funcs(("potri",), (lower,))
+    found, info = potri(lower, lower=1)
+    assert info == 0, "a Cholesky factor has a positive diagonal"
+    return found.T

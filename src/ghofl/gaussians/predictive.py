@@ -23,15 +23,23 @@ def denoise(gaussians: Gaussians, own: bool = False) -> Gaussians:
 
     With `own`, every class has a blend: d/(d + N_c) of that covariance, and the rest of its own.
     """
-    sigma = linalg.shrink(gaussians.pooled(), max(gaussians.oas, 0.01))
-    lower = linalg.cholesky(sigma, "the shared covariance")
+    return gaussians.keep(f"denoised {own}", lambda: _denoise(gaussians, own))
+
+
+def _denoise(gaussians: Gaussians, own: bool) -> Gaussians:
+    amount = max(gaussians.oas, 0.01)
+    sigma, lower = linalg.shrink(gaussians.pooled(), amount), gaussians.factor(amount)
     counts, centre = gaussians.counts, gaussians.centre
     apart = (gaussians.means - centre) * np.sqrt(counts)[:, None]
     u, s, q = np.linalg.svd(
         scipy.linalg.solve_triangular(lower, apart.T, lower=True, check_finite=False), full_matrices=False
     )
-    white = scipy.linalg.solve_triangular(lower, gaussians.pooled(), lower=True, check_finite=False)
-    noise = float(np.trace(scipy.linalg.solve_triangular(lower, white.T, lower=True, check_finite=False)))
+    # With Σ = (1−a) Σ_pool + a v I, tr(L⁻¹ Σ_pool L⁻ᵀ) = (d − a v tr Σ⁻¹)/(1−a).
+    level = float(np.trace(sigma)) / len(sigma)
+    if amount < 1:
+        noise = (len(sigma) - amount * level * float(np.trace(linalg.inverse(lower)))) / (1.0 - amount)
+    else:
+        noise = float(len(sigma))
     kept = np.sqrt(np.maximum(s**2 - noise, 0.0))
     shifts = (lower @ (u * kept) @ q).T / np.sqrt(np.maximum(counts, 1.0))[:, None]
     return Gaussians(counts, centre + shifts, sigma, covariances=_blended(gaussians, sigma) if own else None)
@@ -55,11 +63,12 @@ def resample(truth: Gaussians, rng: np.random.Generator) -> Gaussians:
     Means are μ_c + L e/√N_c, and the shared covariance is L E Eᵀ Lᵀ/n with n = N − C₊ (a Wishart matrix): E has n columns
     of normal numbers or, from n = d on, Bartlett's triangle, which has the same distribution.
     """
-    lower, counts = linalg.cholesky(truth.pooled(), "the shared covariance"), np.maximum(truth.counts, 1.0)
+    lower, counts = truth.factor(0.0), np.maximum(truth.counts, 1.0)
     dim, degrees = len(lower), max(1, round(truth.rows - truth.present))
     noise = rng.standard_normal((dim, min(dim, degrees)))
     if degrees >= dim:
-        noise = np.tril(noise, -1) + np.diag(np.sqrt(rng.chisquare(degrees - np.arange(dim))))
+        noise = np.tril(noise, -1)
+        np.fill_diagonal(noise, np.sqrt(rng.chisquare(degrees - np.arange(dim))))
     root, shifts = lower @ noise, rng.standard_normal(truth.means.shape) @ lower.T
     return Gaussians(truth.counts, truth.means + shifts / np.sqrt(counts)[:, None], root @ root.T / degrees)
 

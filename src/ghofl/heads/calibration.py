@@ -22,7 +22,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import scipy
 
 from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
@@ -33,6 +32,7 @@ from ghofl.heads.lda import HEAD as LDA
 from ghofl.heads.lda import fit_lda
 from ghofl.heads.options import HeadOptions
 from ghofl.heads.rules import Rule
+from ghofl.heads.rules.base import softmax
 from ghofl.heads.temperature import fit_temperature, fit_with_bias, log_loss, row_weights
 from ghofl.names import shorten
 from ghofl.shapes import Float, Integer
@@ -113,7 +113,7 @@ class Calibration:
 
     def probabilities(self, scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
         """The probabilities of rows with these scores."""
-        return scipy.special.softmax(self.log_odds(scores), axis=1)
+        return softmax(self.log_odds(scores))
 
     def log_odds(self, scores: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
         """The logarithms of the probabilities, up to a term common to all classes: the largest is the prediction."""
@@ -231,7 +231,10 @@ def _choose_truth(
     is_few = gaussians.rows / (gaussians.present if of_few else 1) < FEW * dim
     if known is gaussians and is_few and dim <= REDRAWN:
         truth = denoise(gaussians, own=gaussians.has_class_covariances and dim <= NARROW)
-        return head.fit(redraw(truth, gaussians, np.random.default_rng(2)), options), truth
+        rows = np.random.default_rng(2)
+        if not head.needs_with(options)[0]:  # means are enough for it
+            return head.fit(redraw(truth, Gaussians(gaussians.counts, gaussians.means), rows), options), truth
+        return head.fit(truth.keep("redrawn", lambda: redraw(truth, gaussians, rows)), options), truth
     if known.has_class_covariances and dim <= NARROW:
         return rule, known
     return rule, Gaussians(known.counts, known.means, known.shared)

@@ -3,11 +3,11 @@
 The relative Mahalanobis distance (Ren et al. 2021) of a row is::
 
     r(x) = min over c of (x−μ_c)ᵀ Σ⁻¹ (x−μ_c)  −  (x−m)ᵀ T⁻¹ (x−m)
-         = ‖Vᵀ(x−m)‖² + min over c of [ (μ_c−m)·w_c − 2 w_c·(x−m) ]      V Vᵀ = Σ⁻¹ − T⁻¹      w_c = Σ⁻¹(μ_c−m)
+         = (x−m)ᵀ M (x−m) + min over c of [ (μ_c−m)·w_c − 2 w_c·(x−m) ]      M = Σ⁻¹ − T⁻¹      w_c = Σ⁻¹(μ_c−m)
 
-with Σ the shared covariance and T that of all rows, both shrunk as LDA shrinks the first. In more than 2,048 dimensions
-T is the shrunk Σ and the covariance of the class means, so that V has no more columns than there are classes; it costs
-about a hundredth of the area under the curve.
+with Σ the shared covariance and T that of all rows, both shrunk as LDA shrinks the first. A head keeps the triangle of M.
+In more than 2,048 dimensions T is the shrunk Σ and the covariance of the class means, so that M = V Vᵀ has no more
+columns than there are classes; it costs about a hundredth of the area under the curve.
 
 How far rows of the classes lie is told by draws, where no site has counted its own. Rows that were not in the total lie
 further from its means than those that were, so draws come from a guess at the Gaussians behind the total, and are scored
@@ -17,6 +17,7 @@ Gaussian ones, so draws are those of a Student with ν = 20, around the covarian
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -26,6 +27,7 @@ from ghofl.gaussians import Draws, Gaussians, draw, linalg
 from ghofl.gaussians.covariances import ClassCovariances
 from ghofl.gaussians.predictive import denoise, resample
 from ghofl.shapes import Float, Float32
+from ghofl.statistics import triangles
 
 PREFIX = "novelty."
 LEVELS = 500  # quantiles of the distance of rows that are of the classes
@@ -36,8 +38,8 @@ CLASSES = 32  # whose covariances stand for those of all
 REDRAWN = 1024  # dimensions by which the number of redrawn totals is told: in few, one differs from the next
 MOST = 16  # redrawn totals, more of which change little in few dimensions
 PROBES = 64  # random rows on which a trace is estimated
-LARGEST = 2048  # dimensions up to which V is a square, and totals are redrawn
-FIELDS = ("basis", "centre", "weights", "offsets", "levels")
+LARGEST = 2048  # dimensions up to which M is a triangle, and totals are redrawn
+FIELDS = ("triangle", "basis", "centre", "weights", "offsets", "levels")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,8 @@ class Novelty:
     True
     """
 
-    basis: Float32[np.ndarray, "dim k"] = field(repr=False)
+    triangle: Float32[np.ndarray, " triangle"] = field(repr=False)  # of M, empty where there is V
+    basis: Float32[np.ndarray, "dim k"] = field(repr=False)  # V, without columns where there is M
     centre: Float32[np.ndarray, " dim"] = field(repr=False)
     weights: Float32[np.ndarray, "present dim"] = field(repr=False)
     offsets: Float32[np.ndarray, " present"] = field(repr=False)
@@ -85,13 +88,15 @@ class Novelty:
         known = gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
         try:
             lower = known.factor(known.shared_shrinkage())
-            present = known.counts > 0
-            apart = known.means[present] - known.centre
+            apart = known.means[known.counts > 0] - known.centre
             weights = scipy.linalg.cho_solve((lower, True), apart.T, check_finite=False).T
-            square = _difference if len(lower) <= LARGEST else _fisher_difference
-            arrays = (square(known, lower), known.centre, weights, np.einsum("cd,cd->c", apart, weights))
-            basis, centre, weights, offsets = (a.astype(np.float32) for a in arrays)
-            made = cls(basis, centre, weights, offsets, np.zeros(1))
+            triangle, basis = np.zeros(0), np.zeros((len(lower), 0))
+            if len(lower) <= LARGEST:
+                triangle = triangles.pack_triangle(_difference(known, lower))
+            else:
+                basis = _fisher_difference(known, lower)
+            arrays = (triangle, basis, known.centre, weights, np.einsum("cd,cd->c", apart, weights))
+            made = cls(*(a.astype(np.float32) for a in arrays), np.zeros(1))
             distances = _of_new_rows(made, known)
         except NotPositiveDefiniteError:
             return None
@@ -100,9 +105,16 @@ class Novelty:
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
         """The relative Mahalanobis distance of every row: the larger, the less it is of any class."""
         away = x - self.centre
-        inside = away @ self.basis.astype(np.float64)
-        nearest = (self.offsets - 2.0 * (away @ self.weights.T.astype(np.float64))).min(axis=1)
-        return np.einsum("nk,nk->n", inside, inside) + nearest
+        nearest = (self.offsets - 2.0 * (away @ self.weights.T.astype(away.dtype))).min(axis=1)
+        if self.basis.shape[1]:
+            inside = away @ self.basis.astype(away.dtype)
+            return np.einsum("nk,nk->n", inside, inside) + nearest
+        return np.einsum("nd,nd->n", away @ self.matrix.astype(away.dtype), away) + nearest
+
+    @cached_property
+    def matrix(self) -> Float32[np.ndarray, "dim dim"]:
+        """M, from its triangle."""
+        return triangles.unpack_triangle(self.triangle, len(self.centre))
 
     def threshold(self, rate: float) -> float:
         """The distance that this share of the rows of the classes exceeds."""
@@ -130,6 +142,7 @@ class Novelty:
             raise HeadError(f"its novelty holds something other than finite numbers in {', '.join(odd)}")
         k, present, levels = own["basis"].size // dim, own["offsets"].size, own["levels"].size
         shapes = {"basis": (dim, k), "centre": (dim,), "weights": (present, dim)}
+        shapes |= {"triangle": (0 if k else triangles.triangle_size(dim),)}
         shapes |= {"offsets": (present,), "levels": (levels,)}
         wrong = [name for name, shape in shapes.items() if own[name].shape != shape]
         if wrong or not levels or not present or own["measured"].shape != (1,) or (np.diff(own["levels"]) < 0).any():
@@ -155,10 +168,12 @@ def _of_new_rows(made: Novelty, known: Gaussians) -> Float[np.ndarray, " n"]:
         if not known.has_class_covariances:
             raise
         rows = _draws(truth, rng)
-    z, centres = rows.z.astype(np.float64), truth.means[rows.y]
-    stretch = (DOF - 2.0) / rng.chisquare(DOF, len(z))  # a Student's, of the same covariance
+    x, centres = rows.z, truth.means.astype(np.float32)[rows.y]
+    stretch = (DOF - 2.0) / rng.chisquare(DOF, len(x))  # a Student's, of the same covariance
     stretch *= 1.0 if is_redrawn else _widening(known, rng)[rows.y]
-    x = centres + (z - centres) * np.sqrt(stretch)[:, None]
+    x -= centres
+    x *= np.sqrt(stretch).astype(np.float32)[:, None]
+    x += centres
     if not is_redrawn:
         return made.scores(x)
     parts = np.array_split(x, min(max(REDRAWN // x.shape[1], 1), MOST, len(x)))
@@ -174,11 +189,12 @@ def _draws(truth: Gaussians, rng: np.random.Generator, covariances: ClassCovaria
 
 
 def _distances(known: Gaussians, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
-    """`Novelty.scores` by the formula as it is written: quicker where rows are scored only once."""
-    amount, away = known.shared_shrinkage(), x - known.centre
+    """`Novelty.scores` by the formula as it is written: quicker where rows are scored only once, in their precision."""
+    amount, away = known.shared_shrinkage(), x - known.centre.astype(x.dtype)
     total = linalg.cholesky(linalg.shrink(known.total_covariance(), amount), "the covariance of all rows")
-    means = known.means[known.counts > 0] - known.centre
-    pairs = ((known.factor(amount), away), (known.factor(amount), means), (total, away))
+    means = (known.means[known.counts > 0] - known.centre).astype(x.dtype)
+    lower, total = known.factor(amount).astype(x.dtype), total.astype(x.dtype)
+    pairs = ((lower, away), (lower, means), (total, away))
     near, means, far = (scipy.linalg.solve_triangular(a, b.T, lower=True, check_finite=False) for a, b in pairs)
     nearest = (np.square(means).sum(axis=0) - 2.0 * near.T @ means).min(axis=1)
     return np.square(near).sum(axis=0) + nearest - np.square(far).sum(axis=0)
@@ -198,13 +214,13 @@ def _widening(known: Gaussians, rng: np.random.Generator) -> Float[np.ndarray, "
     return (1.0 + 1.0 / np.maximum(known.counts, 1.0)) / (1.0 - share)
 
 
-def _difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim k"]:
-    """V of Σ⁻¹ − T⁻¹ with both covariances shrunk by the same amount: T exceeds Σ, so the difference has a root."""
-    identity = np.eye(len(lower))
-    within = scipy.linalg.cho_solve((lower, True), identity, check_finite=False)
+def _difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    """M = Σ⁻¹ − T⁻¹ with both covariances shrunk by the same amount; directions in which T is the smaller count 0."""
     total = linalg.shrink(known.total_covariance(), known.shared_shrinkage())
-    values, vectors = scipy.linalg.eigh(within - linalg.solve(total, identity, "the covariance of all rows"))
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    found = linalg.inverse(lower) - linalg.inverse(linalg.cholesky(total, "the covariance of all rows"))
+    values, vectors = scipy.linalg.eigh(found, lower=False)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root @ root.T
 
 
 def _fisher_difference(known: Gaussians, lower: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim k"]:

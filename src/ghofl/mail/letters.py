@@ -15,7 +15,7 @@ from ghofl.wire.letter import MAGIC, Letter
 
 DIGEST = 32  # bytes
 MAX_LETTER = 2**36
-SIGNED = "sign_letter"
+SIGNED = "signed"
 
 
 def to_bytes(letter: Letter) -> bytes:

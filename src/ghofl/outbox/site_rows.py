@@ -18,7 +18,7 @@ from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
 from ghofl.rows import Columns, Samples, drop_bad, load_samples
-from ghofl.rows.damage import damage_as
+from ghofl.rows.from_arrays import open_arrays
 from ghofl.rows.reader import name_array, text_of
 from ghofl.rows.tables import read_table
 from ghofl.shapes import Int64, Num, Shaped
@@ -158,11 +158,11 @@ def load_persons(
     """
     path = Path(path)
     if path.suffix == ARRAYS:
-        words = f"{path} is not an .npz of plain arrays; write one with numpy.savez(path, x=…, y=…, {column}=…)."
-        # numpy would not close a damaged archive that it opened itself
-        with path.open("rb") as file, damage_as(words), np.load(file, allow_pickle=False) as arrays:
-            names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
-            found = next((arrays[name] for name in names if name in arrays.files), None)
+        names = [f"{column}_{split}", column] if split else [column, f"{column}_train"]
+        with open_arrays(path) as file:
+            name = next((name for name in names if name in file.names), None)
+            parts = [] if name is None else [block[name] for block in file.blocks([name], 0)]
+        found = np.concatenate(parts) if len(parts) > 1 else next(iter(parts), None)
         if row_by_row and found is not None and found.dtype.kind == "f" and found.ndim == 1:
             found = _digests(map(text_of, found))  # whole numbers beside a missing one
     elif path.is_file():

@@ -91,9 +91,9 @@ def times(packed: Integer[np.ndarray, " triangle"], columns: Float[np.ndarray, "
     return unpack_triangle(packed, len(columns), columns.dtype) @ columns
 
 
-def pack_triangle(full: Integer[np.ndarray, "dim dim"]) -> Integer[np.ndarray, " triangle"]:
+def pack_triangle(full: Num[np.ndarray, "dim dim"]) -> Num[np.ndarray, " triangle"]:
     """The upper triangle of a symmetric matrix, row by row."""
-    return full[np.triu_indices(len(full))]
+    return full[~np.tri(len(full), k=-1, dtype=bool)]
 
 
 def add_products(rows: Integer[np.ndarray, "n dim"], packed: Int64[np.ndarray, " triangle"]) -> None:

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy
 
-from ghofl.heads.rules.base import Base, Graph, Rule, add
+from ghofl.heads.rules.base import Base, Graph, Rule, add, softmax
 from ghofl.heads.rules.linear import Linear
 from ghofl.shapes import Float
 
@@ -48,7 +47,7 @@ class Averaged(Rule):
 
     def scores(self, x: Float[np.ndarray, "n dim"], base: Base = None) -> Float[np.ndarray, "n classes"]:
         """The logarithms of the mean probabilities."""
-        sure = scipy.special.softmax(self.posterior.scores(x), axis=1)
+        sure = softmax(self.posterior.scores(x))
         with np.errstate(divide="ignore"):  # a class without rows
             return add(base, np.log(0.5 * (sure + self._shares(self.regression.scores(x)))))
 

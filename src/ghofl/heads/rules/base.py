@@ -135,3 +135,9 @@ def _is_equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 def _has_nan(array: np.ndarray) -> bool:
     return any(bool(np.isnan(some).any()) for (some,) in pieces(array))
+
+
+def softmax(x: Float[np.ndarray, "n classes"]) -> Float[np.ndarray, "n classes"]:
+    """exp(x_c) as shares of each row's sum; scipy has both, and takes longer to import than to compute."""
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
