@@ -84,6 +84,7 @@ def test_the_program_tells_its_version_and_its_commands_without_numbers(command:
         "ghofl.cli",
         "ghofl.cli.console",
         "ghofl.errors",
+        "ghofl.names",
     }
 
 

@@ -1,5 +1,6 @@
 """What a site does with its own rows and a total: `evaluate --leave-out` and `personal`."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
+from ghofl.cli.options import takes_groups
 from ghofl.cli.server import load_total
 from ghofl.cli.use import load_head, named_numbers
 from ghofl.encoders import check_encoder
@@ -53,6 +55,19 @@ def show_leave_out(
         console.out.print(NOT_LEFT_OUT, soft_wrap=True)
 
 
+@dataclass(frozen=True)
+class OwnRowsOptions:
+    """What a file of a site's rows holds."""
+
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = ""
+    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = ""
+    labels_are_numbers: LabelsAreNumbers = False
+    person: Annotated[
+        str, typer.Option(help="The column that says who a row is about; a fold has all rows of a person.")
+    ] = ""
+
+
+@takes_groups
 def personal(
     total: Annotated[
         Path, typer.Argument(help="The total: exact, or with --new-site any; or a head made with --site-effects.")
@@ -61,6 +76,7 @@ def personal(
         Path, typer.Argument(help="This site's rows: embeddings, or a table with the recipe's schema.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
+    *,
     head: Annotated[
         str, typer.Option(help="Which head, as in 'ghofl head'.", autocompletion=complete_heads)
     ] = DEFAULT_HEAD,
@@ -81,12 +97,7 @@ def personal(
     folds: Annotated[
         int, typer.Option("--leave-out", metavar="FOLDS", help="Folds by which the head is chosen.")
     ] = FOLDS,
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = "",
-    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = "",
-    labels_are_numbers: LabelsAreNumbers = False,
-    person: Annotated[
-        str, typer.Option(help="The column that says who a row is about; a fold has all rows of a person.")
-    ] = "",
+    rows: OwnRowsOptions,
     site_file: Annotated[
         Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
     ] = None,
@@ -100,14 +111,14 @@ def personal(
     Example: ghofl personal total.ghofl north.npz -o own.safetensors
     """
     console.check_outputs(json, force, output)
-    how = {"split": split, "label_column": label_column, "labels_are_numbers": labels_are_numbers, "person": person}
+    how = vars(rows)
     if (peek(total) or {}).get("kind") == "head":
         made, result, said = _move(total, embeddings, how)
     else:
         found, spec = load_total(total), HeadSpec.parse(head)
         shares = _mix(mix, found)
         if unlabelled:
-            made, result, said = _align(found, embeddings, split, spec, shares)
+            made, result, said = _align(found, embeddings, rows.split, spec, shares)
         else:
             x, y, persons = load(found.recipe, embeddings, **how)
             own = own_rows(found, embeddings, x, y, site_file, new_site)

@@ -96,7 +96,7 @@ class Novelty:
             else:
                 basis = _fisher_difference(known, lower)
             arrays = (triangle, basis, known.centre, weights, np.einsum("cd,cd->c", apart, weights))
-            made = cls(*(a.astype(np.float32) for a in arrays), np.zeros(1))
+            made = cls(*(a.astype(np.float32) for a in arrays), levels=np.zeros(1))
             distances = _of_new_rows(made, known)
         except NotPositiveDefiniteError:
             return None

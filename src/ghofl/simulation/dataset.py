@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def source_of(
     ============================================  =======================================================================
     """
     if isinstance(data, Dataset) or (callable(data) and not hasattr(data, "columns")):
-        return data
+        return cast("Source", data)
     if label_column:
         if classes is not None:
             raise DatasetError(f"the classes of a table are those in {label_column!r}; leave out `classes`.")
