@@ -200,7 +200,7 @@ def test_a_hostile_report_is_refused(change, tmp_path):
 @pytest.mark.parametrize(
     ("statistics", "rows", "spec"),
     [
-        (("S",), 20, "blend(parts=lda+nearest_mean)"), (("B",), 20, "blend(parts=lda+nearest_mean)"),
+        (("S",), 20, "blend(parts=hedge+nearest_mean)"), (("B",), 20, "blend(parts=lda+nearest_mean)"),
         (("D",), 20, "nearest_mean"), ((), 20, "nearest_mean"), (("S",), 400, "hedge"), (("B",), 400, "lda"),
         (("D",), 400, "nb"),
     ],

@@ -179,4 +179,4 @@ def test_the_command_line_has_few_commands_and_few_names_of_options():
     for name in PLACES:
         walk(load(name))
     assert len(commands) <= 35
-    assert len(names) <= 95
+    assert len(names) <= 100

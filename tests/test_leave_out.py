@@ -181,7 +181,7 @@ def test_the_command_prints_every_head_and_keeps_its_report_private(tmp_path):
         ("total.ghofl unknown.npz --leave-out 5", "class"),
         ("total.ghofl other.npz --leave-out 5", "rows are not what any site"),
         ("total.ghofl site-0.npz --leave-out 1", "at least 2 folds"),
-        ("total.ghofl site-0.npz --leave-out 5 --tally", "are for a head"),
+        ("total.ghofl site-0.npz --leave-out 5 --tally", "are for one head"),
         ("total.ghofl site-0.npz", "a 'head' was expected"),
     ],
 )

@@ -581,9 +581,9 @@ def test_a_recipe_file_keeps_every_option_with_a_budget_and_without(folder, budg
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (("--lift", "100"), "lift (--lift) was given too"),
-        (("--project", "8"), "project (--project) was given too"),
-        (("--sketch", "8"), "sketch (--sketch) was given too"),
+        (("--lift", "100"), "--lift was given too"),
+        (("--project", "8"), "--project was given too"),
+        (("--sketch", "8"), "--sketch was given too"),
     ],
 )
 def test_a_budget_and_a_space_of_one_s_own_are_refused(folder, capsys, wrong, says):
@@ -591,7 +591,7 @@ def test_a_budget_and_a_space_of_one_s_own_are_refused(folder, capsys, wrong, sa
         ghofl(*command, "--budget", "1MB", *wrong, code=2)
         assert says in " ".join(capsys.readouterr().err.split())
     ghofl("recipe", "x.toml", "--classes", "10", "--dim", "64", "--budget", "1MB", "--statistics", "S", code=2)
-    assert "statistics (--statistics) was given too" in " ".join(capsys.readouterr().err.split())
+    assert "--statistics was given too" in " ".join(capsys.readouterr().err.split())
     assert not (folder / "x.toml").exists()
 
 

@@ -154,7 +154,7 @@ def test_a_thousand_photos_get_the_labels_of_predict_from_one_onnx_file(real_dat
     ghofl("moments", *encoder, "--data", "photos", "--recipe", "r.toml", "--site", "north", "-o", "north.ghofl")
     ghofl("sum", "north.ghofl", "--recipe", "r.toml", "-o", "total.ghofl")
     ghofl("head", "total.ghofl", "-o", "head.safetensors")
-    ghofl("predict", "head.safetensors", test, *encoder, "-o", "labels.jsonl", "--all")
+    ghofl("predict", "head.safetensors", test, *encoder, "-o", "labels.jsonl", "--top", "all")
     ghofl("export", "head.safetensors", *encoder, "-o", "photos.onnx")
     samples, served = load_samples(str(test)), Exported.load("photos.onnx")
     found = served.predict([samples.read(i) for i in range(len(samples))])

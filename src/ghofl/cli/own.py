@@ -111,27 +111,28 @@ def personal(
     Example: ghofl personal total.ghofl north.npz -o own.safetensors
     """
     console.check_outputs(json, force, output)
-    how = vars(rows)
     if (peek(total) or {}).get("kind") == "head":
-        made, result, said = _move(total, embeddings, how)
+        made, result, said = _move(total, embeddings, vars(rows))
     else:
         found, spec = load_total(total), HeadSpec.parse(head)
         shares = _mix(mix, found)
         if unlabelled:
             made, result, said = _align(found, embeddings, rows.split, spec, shares)
         else:
-            x, y, persons = load(found.recipe, embeddings, **how)
+            x, y, persons = load(found.recipe, embeddings, **vars(rows))
             own = own_rows(found, embeddings, x, y, site_file, new_site)
-            with console.progress() as report:
-                choice = personal_head(own, spec, assign_folds(y, folds, persons), shares, report)
-            made, said, result = choice.classifier, _said(choice), choice.to_dict()
+            made, result, said = _choose(own, spec, assign_folds(y, folds, persons), shares)
     made.save(output)
-    console.say(
-        {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result},
-        f"Wrote {output}: {made.head.name}, {said} {made.warning}",
-        json,
-        is_private=True,
-    )
+    result = {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result}
+    console.say(result, f"Wrote {output}: {made.head.name}, {said} {made.warning}", json, is_private=True)
+
+
+def _choose(
+    own: OwnRows, spec: HeadSpec, fold: np.ndarray, shares: np.ndarray | None
+) -> tuple[Classifier, dict[str, Any], str]:
+    with console.progress() as report:
+        choice = personal_head(own, spec, fold, shares, report)
+    return choice.classifier, choice.to_dict(), _said(choice)
 
 
 def _move(path: Path, rows: Path, how: dict[str, Any]) -> tuple[Classifier, dict[str, Any], str]:

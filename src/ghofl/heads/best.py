@@ -36,7 +36,8 @@ def best_head(layout: Layout, recipe: Recipe, gaussians: Gaussians | None = None
     is_few = gaussians is not None and recipe.lift is None and _are_few(gaussians)
     if layout.has("B"):
         if is_few:
-            return Choice("blend(parts=lda+nearest_mean)", "few rows: the shared covariance, and angles with the means")
+            part = "hedge" if layout.has("S") else "lda"
+            return Choice(f"blend(parts={part}+nearest_mean)", "few rows: covariances, and angles with the means")
         return _of_covariances(layout, recipe)
     if layout.has("D") and not is_few:
         return Choice("nb", "class variances only")
