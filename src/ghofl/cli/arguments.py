@@ -109,3 +109,10 @@ EncoderName = Annotated[
         autocompletion=complete_encoders,
     ),
 ]
+
+
+def refuse_unused(where: str, **given: object) -> None:
+    """Raise for options that were given and would have no effect; `where` says why."""
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
+    if names:
+        raise typer.BadParameter(f"{where}; leave out {', '.join(names)}.")

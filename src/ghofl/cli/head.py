@@ -10,10 +10,12 @@ from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, Quarantine, complete_heads
 from ghofl.cli.server import end_flagged, files_in, load_total, promise_result, release_counted, sum_files
+from ghofl.errors import MessageError
 from ghofl.heads.plugins import BEST
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
+from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Total
@@ -89,6 +91,11 @@ def _total_of(files: list[Path], recipe: Path | None, quarantine: bool) -> tuple
         )
     if quarantine:
         raise typer.BadParameter("--quarantine is about messages, and a total came; give the messages and --recipe.")
+    if (peek(files[0]) or {}).get("kind") == "message":
+        raise MessageError(
+            f"{files[0]}: this file is a 'message', and a 'total' was expected; with --recipe recipe.toml messages are added "
+            "up first."
+        )
     return load_total(files[0]), {}
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, refuse_unused
 from ghofl.cli.options import takes_groups
 from ghofl.cli.server import load_total
 from ghofl.cli.use import load_head, named_numbers
@@ -57,14 +57,49 @@ def show_leave_out(
 
 @dataclass(frozen=True)
 class OwnRowsOptions:
-    """What a file of a site's rows holds."""
+    """What a file of a site's rows holds, and how they stand to the total."""
 
+    new_site: Annotated[
+        bool, typer.Option("--new-site", help="These rows are not in the total: this site never sent anything.")
+    ] = False
+    unlabelled: Annotated[
+        bool,
+        typer.Option("--unlabelled", help="Of a new site: rows without labels, in which classes have shares --mix."),
+    ] = False
+    leave_out: Annotated[int, typer.Option(metavar="FOLDS", help="Folds by which the head is chosen.")] = FOLDS
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = ""
     label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = ""
     labels_are_numbers: LabelsAreNumbers = False
     person: Annotated[
         str, typer.Option(help="The column that says who a row is about; a fold has all rows of a person.")
     ] = ""
+    site_file: Annotated[
+        Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
+    ] = None
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """How the rows are read."""
+        return {name: getattr(self, name) for name in ("split", "label_column", "labels_are_numbers", "person")}
+
+    def check_for_head(self, path: Path, **given: bool) -> None:
+        """Raise for options that have no effect where a head is moved by an own offset."""
+        where = f"{path} is a head, which is moved by an own offset"
+        folds = self.leave_out != FOLDS
+        refuse_unused(
+            where,
+            **given,
+            new_site=self.new_site,
+            unlabelled=self.unlabelled,
+            leave_out=folds,
+            site_file=self.site_file,
+        )
+
+    def check_for_alignment(self) -> None:
+        """Raise for options that have no effect on rows without labels."""
+        of_labels = {name: value for name, value in self.how.items() if name != "split"}
+        where = "rows without labels are aligned as a whole"
+        refuse_unused(where, **of_labels, leave_out=self.leave_out != FOLDS, site_file=self.site_file)
 
 
 @takes_groups
@@ -87,20 +122,7 @@ def personal(
             help="Shares of classes where the head will be used: 'own', 'total', 'uniform', or a=0.9,b=0.1.",
         ),
     ] = "own",
-    new_site: Annotated[
-        bool, typer.Option("--new-site", help="These rows are not in the total: this site never sent anything.")
-    ] = False,
-    unlabelled: Annotated[
-        bool,
-        typer.Option("--unlabelled", help="Of a new site: rows without labels, in which classes have shares --mix."),
-    ] = False,
-    folds: Annotated[
-        int, typer.Option("--leave-out", metavar="FOLDS", help="Folds by which the head is chosen.")
-    ] = FOLDS,
     rows: OwnRowsOptions,
-    site_file: Annotated[
-        Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
-    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -112,16 +134,18 @@ def personal(
     """
     console.check_outputs(json, force, output)
     if (peek(total) or {}).get("kind") == "head":
-        made, result, said = _move(total, embeddings, vars(rows))
+        rows.check_for_head(total, head=head != DEFAULT_HEAD, mix=mix != "own")
+        made, result, said = _move(total, embeddings, rows.how)
     else:
         found, spec = load_total(total), HeadSpec.parse(head)
         shares = _mix(mix, found)
-        if unlabelled:
+        if rows.unlabelled:
+            rows.check_for_alignment()
             made, result, said = _align(found, embeddings, rows.split, spec, shares)
         else:
-            x, y, persons = load(found.recipe, embeddings, **vars(rows))
-            own = own_rows(found, embeddings, x, y, site_file, new_site)
-            made, result, said = _choose(own, spec, assign_folds(y, folds, persons), shares)
+            x, y, persons = load(found.recipe, embeddings, **rows.how)
+            own = own_rows(found, embeddings, x, y, rows.site_file, rows.new_site)
+            made, result, said = _choose(own, spec, assign_folds(y, rows.leave_out, persons), shares)
     made.save(output)
     result = {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result}
     console.say(result, f"Wrote {output}: {made.head.name}, {said} {made.warning}", json, is_private=True)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, refuse_unused
 from ghofl.cli.options import (
     DATA_HELP,
     EncoderOptions,
@@ -86,6 +86,12 @@ class LeaveOutOptions:
         str, typer.Option(help="With --leave-out: the column that says who a row is about; a fold has all of a person.")
     ] = ""
 
+    def check_unused(self) -> None:
+        """Raise where folds are described and none is left out."""
+        if self.leave_out is None:
+            where = "there is no --leave-out, and one head is judged"
+            refuse_unused(where, heads=self.heads != DEFAULT_HEAD, person=self.person)
+
     def show(
         self, total: Path, rows: str, site: Path | None, json: str | None, split: str, label: str, are_numbers: bool
     ) -> None:
@@ -122,12 +128,14 @@ def evaluate(
     Example: ghofl evaluate lda.safetensors test.npz
     """
     console.check_outputs(json, force, plot)
+    folds.check_unused()
     if folds.leave_out is not None:
-        if about.tally or about.site or plot or priors or threshold:
-            raise typer.BadParameter(
-                f"--leave-out {folds.leave_out} judges heads of a total; --tally, --site, --plot, --priors and --threshold "
-                "are for one head: leave them out."
-            )
+        refuse_unused(
+            f"--leave-out {folds.leave_out} judges heads of a total on embeddings or a table, and these are for one head",
+            tally=about.tally, site=about.site, plot=plot, priors=priors, threshold=threshold, encoder=encoder,
+            **vars(model), device=samples.device != "cpu", precision=samples.precision != "fp32",
+            **{name: value for name, value in vars(samples).items() if name not in ("label_column", "device", "precision")},
+        )  # fmt: skip
         folds.show(head, data, about.site_file, json, split, samples.label_column, labels_are_numbers)
         return
     about.check(json)
