@@ -67,7 +67,7 @@ def assemble(
     rows = protected if fitting is None and options.epsilon is None else fitting
     proposal = _basis(options, classes, table, learnt)
     if proposal is None:
-        space, proposal = _space(options, classes, encoder, learnt, projection)
+        space, proposal = _space(options, classes, encoder, learnt, projection, None if rows is fitting else rows)
         space = replace(space, transform=_transform(options, example if rows is None else rows), table=table)
     else:
         space = proposal.recipe
@@ -153,6 +153,7 @@ def _space(
     encoder: Encoder,
     learnt: PublicRows | None,
     projection: Projection | None,
+    all_rows: Num[np.ndarray, "n dim"] | None,
 ) -> tuple[Recipe, Proposal | None]:
     """The recipe with what sites send, the space and the bits of the grid, and the proposal for a budget."""
     if options.budget is not None:
@@ -163,6 +164,7 @@ def _space(
             options.budget, classes, encoder.dim, options.site_rows or SITE_ROWS, encoder.name,
             bits=bits, seed=options.seed, secure=options.secure, noisy=options.epsilon is not None,
             public=learnt is not None, epsilon=options.epsilon,
+            known=None if all_rows is None or options.site_rows else len(all_rows),
         )  # fmt: skip
         return replace(proposal.recipe, encoder=encoder), proposal
     _check_keep(options)

@@ -65,6 +65,7 @@ def propose(
     noisy: bool = False,
     public: bool = False,
     epsilon: float | None = None,
+    known: int | None = None,
 ) -> Proposal:
     """The recipe with the best expected accuracy whose message of a site with `rows` rows fits `budget` bytes.
 
@@ -72,7 +73,8 @@ def propose(
     every entry takes as many bytes as the largest. If the total will be `noisy`, class covariances and lifts are
     left out: noise in the covariance of a class is as large as in the shared one, which has the rows of all classes.
     With `public` rows, projections use their directions, which makes small spaces and means alone worth more;
-    `epsilon` then limits the size of the space.
+    `epsilon` then limits the size of the space. A lift has at most as many features as a site has rows, or as there are
+    rows at all where `known` says how many.
 
     >>> proposal = propose(5_000_000, tuple(map(str, range(100))), 1280)
     >>> proposal.recipe.sketch.dim, proposal.bytes < 5_000_000
@@ -81,7 +83,7 @@ def propose(
     grids = [Grid(), Grid(bits=6)] if bits is None else [Grid(bits=bits)]
     starts = (Recipe(classes, Encoder(dim, encoder), grid=grid) for grid in grids)
     candidates = (c for start in starts for c in _candidates(start, seed, public))
-    candidates = (c for c in candidates if c.lift is None or c.lift.dim <= rows)
+    candidates = (c for c in candidates if c.lift is None or c.lift.dim <= min(rows, rows if known is None else known))
     candidates = (c for c in candidates if not noisy or (_is_shared(c) and (not public or _survives_noise(c, epsilon))))
     size_of = _masked_bytes if secure else _bytes
     found = [(_expected(recipe, public), -size_of(recipe, rows), recipe) for recipe in candidates]
