@@ -32,8 +32,8 @@ from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
 from ghofl.heads.head import PERSONAL
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
-from ghofl.heads.spec import HeadSpec
-from ghofl.names import shorten
+from ghofl.heads.spec import HeadSpec, written
+from ghofl.names import is_hex, shorten
 from ghofl.notebook import Printable, abbreviate
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -70,8 +70,8 @@ class Classifier(Printable):
     total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
     and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. What
     `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. With
-    `site_effects` in it, a site can move it by an offset of its own. Two
-    classifiers are equal when recipe, head and everything recorded about them are.
+    `site_effects` in it, a site can move it by an offset of its own. `total` is the sha256 of the sums that it follows
+    from, empty where anything else went into it. Two classifiers are equal when recipe, head and all that is recorded are.
 
     Examples
     --------
@@ -97,6 +97,7 @@ class Classifier(Printable):
     novelty_rule: Novelty | None = None
     personal: str = ""
     site_effects: SiteEffects | None = None
+    total: str = ""
     _features: Features | None = field(default=None, compare=False)
 
     __hash__ = None  # type: ignore[assignment]  # arrays inside
@@ -128,8 +129,7 @@ class Classifier(Printable):
         head, record = HEADS[spec.name], spec.record
         rule = head.fit(gaussians, record)
         _check_scores(rule, gaussians, spec)
-        empty = _empty_classes(total, gaussians)
-        if empty:
+        if empty := _empty_classes(total, gaussians):
             warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
         is_calibrated = head.is_calibrated and gaussians.has_spread
         if is_calibrated:
@@ -139,10 +139,10 @@ class Classifier(Printable):
         if calibration.source == "none" and gaussians.has_shared_covariance and not is_calibrated:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
-        sites, rows = len(total.roster), total.moments.rows
+        sites, rows, is_usual = len(total.roster), total.moments.rows, adapt is None and dispersion is None
         return cls(
-            total.recipe, head, rule, spec.options, sites, rows, total.guarantee, revealed, calibration,
-            {}, Novelty.of(gaussians) if novelty else None, _features=features,
+            total.recipe, head, rule, spec.options, sites, rows, total.guarantee, revealed, calibration, {},
+            Novelty.of(gaussians) if novelty else None, total=total.moments.sha256 if is_usual else "", _features=features,
         )  # fmt: skip
 
     @property
@@ -198,10 +198,9 @@ class Classifier(Printable):
     def _novelty(self) -> Novelty:
         if self.novelty_rule is None:
             raise HeadError(
-                f"this head, {self.head.name}, cannot recognise rows that belong to none of its classes: its "
-                "total did not say how rows of a "
-                "class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; build it "
-                "again from a total with B or D."
+                f"this head, {self.head.name}, cannot recognise rows that belong to none of its classes: its total did not say "
+                "how rows of a class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; "
+                "build it again from a total with B or D."
             )
         return self.novelty_rule
 
@@ -230,9 +229,8 @@ class Classifier(Printable):
         return PERSONAL.format(self.personal) if self.personal else ""
 
     def _facts(self) -> dict[str, object]:
-        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return {
-            "head": self.head.name + (f"({options})" if options else ""),
+            "head": written(self.head.name, self.options),
             "classes": abbreviate(self.recipe.classes),
             "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
@@ -271,6 +269,7 @@ class Classifier(Printable):
             "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
             **({"thresholds": self.thresholds} if self.thresholds else {}),
             **({"personal": self.personal} if self.personal else {}),
+            **({"total_sha256": self.total} if self.total else {}),
         }  # fmt: skip
 
     @classmethod
@@ -292,8 +291,10 @@ class Classifier(Printable):
             why = shorten(error, 300).rstrip(".")
             raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
         options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
-        if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
-            got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}", 120)
+        total = header.get("total_sha256", "")
+        is_known = total == "" or is_hex(total, 64)
+        if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int or not is_known:
+            got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}, total {total!r}", 120)
             raise MessageError(f"the head file's metadata is damaged ({got}); make the head again with 'ghofl head'.")
         calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
         guarantee, personal = guarantee_in(header, recipe), shorten(header.get("personal", ""), 300)
@@ -301,7 +302,7 @@ class Classifier(Printable):
             raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
         return cls(
             recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty,
-            personal, effects,
+            personal, effects, total,
         )  # fmt: skip
 
     def save(self, path: str | Path) -> None:
@@ -323,9 +324,9 @@ def _check_scores(rule: Rule, gaussians: Gaussians, spec: HeadSpec) -> None:
     with np.errstate(all="ignore"):
         is_finite = bool(np.isfinite(rule.scores(tried)[:, present]).all())
     if not is_finite:
-        options = ", ".join(f"{key}={value}" for key, value in spec.options.items())
+        options = written("", spec.options)[1:-1] or "its default options"
         raise HeadError(
-            f"head {spec.name!r} with {options or 'its default options'} gives scores that are not finite numbers; "
+            f"head {spec.name!r} with {options} gives scores that are not finite numbers; "
             "choose options nearer to their defaults."
         )
 

@@ -1,6 +1,6 @@
 """What a site does with its own rows and a total: `evaluate --leave-out` and `personal`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,12 +13,13 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, refuse_unused
 from ghofl.cli.options import takes_groups
 from ghofl.cli.server import load_total
-from ghofl.cli.use import load_head, named_numbers
+from ghofl.cli.use import ReportOptions, load_head, named_numbers, register
 from ghofl.encoders import check_encoder
 from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import RosterError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, leave_out
+from ghofl.evaluation.selection import Report
 from ghofl.heads.decision import priors_of
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.personal.alignment import ASSUMED, aligned_head
@@ -34,7 +35,7 @@ NOT_LEFT_OUT = "What the recipe learned from rows beforehand, such as its grid o
 def show_leave_out(
     path: Path,
     rows: Path,
-    site_file: Path | None,
+    about: ReportOptions,
     folds: int,
     heads: str,
     json: str | None,
@@ -43,13 +44,22 @@ def show_leave_out(
     """Judge heads of a total on the site's own rows, and print what was found; `how` says how they are read."""
     total = load_total(path)
     x, y, persons = load(total.recipe, rows, **how)
-    own = own_rows(total, rows, x, y, site_file)
+    own = own_rows(total, rows, x, y, about.site_file)
     with console.progress() as report:
-        found = leave_out(own, HeadSpec.parse_list(heads), assign_folds(y, folds, persons), report)
-    about = {"kind": "leave-out", "total_sha256": total.moments.sha256, "recipe": total.recipe.fingerprint}
-    result = {**about, "folds": folds, "rows": len(y), "heads": [one.to_dict() for one in found.values()]}
-    console.show({**result, "assumes": NOT_LEFT_OUT}, _table(found, folds), json, is_private=True)
-    for name in next(iter(found.values())).unseen:
+        fold = assign_folds(y, folds, persons)
+        found = leave_out(own, HeadSpec.parse_list(heads), fold, report, about.tally)
+    reports, measured = [Report.of_left_out(one) for one in found.values()], [one.metrics for one in found.values()]
+    if about.site_file is not None and json is not None:
+        reports = register(reports, about.site_file, total.recipe, x, y)
+        measured = [replace(one, thresholds=()) for one in measured]  # they are probabilities of single rows
+    unseen = list(next(iter(found.values())).unseen)
+    judged = [
+        {**one.to_dict(), "classes_without_rows": unseen, **report.to_dict()}
+        for one, report in zip(measured, reports, strict=True)
+    ]
+    first = {key: judged[0][key] for key in ("kind", "total_sha256", "recipe", "folds", "rows", "sites")}
+    console.show({**first, "heads": judged, "assumes": NOT_LEFT_OUT}, _table(found, folds), json, is_private=True)
+    for name in unseen:
         console.tell("Warning", f"class {name!r} has no rows outside of a fold; its rows there count as errors.")
     if json != "-":
         console.out.print(NOT_LEFT_OUT, soft_wrap=True)
@@ -211,7 +221,8 @@ def own_rows(
         raise typer.BadParameter(
             "--new-site says that these rows were never sent, and --site-file which were; give one."
         )
-    site = "" if site_file is None else _site_that_sent(site_file, total.recipe, x, y)
+    is_hidden = any(not entry.sha256 for entry in total.roster)
+    site = _site_that_sent(site_file, total.recipe, x, y) if site_file is not None and is_hidden else ""
     with console.errors_about(path):
         return OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import numpy as np
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console, measures
@@ -23,9 +24,10 @@ from ghofl.cli.options import (
 )
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
-from ghofl.evaluation.selection import Report, best_of, calibrate_head
+from ghofl.evaluation.selection import Report, best_of, calibrate_head, load_reports
 from ghofl.evaluation.tally import Tally
 from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.recipe import Recipe
 
 BLOCK = 2048
 Priors = Annotated[
@@ -93,14 +95,14 @@ class LeaveOutOptions:
             refuse_unused(where, heads=self.heads != DEFAULT_HEAD, person=self.person)
 
     def show(
-        self, total: Path, rows: str, site: Path | None, json: str | None, split: str, label: str, are_numbers: bool
+        self, total: Path, rows: str, about: ReportOptions, json: str | None, split: str, label: str, are_numbers: bool
     ) -> None:
         """Judge the heads on this site's own rows."""
         from ghofl.cli.own import show_leave_out
 
         assert self.leave_out is not None
         show_leave_out(
-            total, Path(rows), site, self.leave_out, self.heads, json, split=split, label_column=label,
+            total, Path(rows), about, self.leave_out, self.heads, json, split=split, label_column=label,
             person=self.person, labels_are_numbers=are_numbers,
         )  # fmt: skip
 
@@ -132,11 +134,11 @@ def evaluate(
     if folds.leave_out is not None:
         refuse_unused(
             f"--leave-out {folds.leave_out} judges heads of a total on embeddings or a table, and these are for one head",
-            tally=about.tally, site=about.site, plot=plot, priors=priors, threshold=threshold, encoder=encoder,
+            site=about.site, plot=plot, priors=priors, threshold=threshold, encoder=encoder,
             **vars(model), device=samples.device != "cpu", precision=samples.precision != "fp32",
             **{name: value for name, value in vars(samples).items() if name not in ("label_column", "device", "precision")},
         )  # fmt: skip
-        folds.show(head, data, about.site_file, json, split, samples.label_column, labels_are_numbers)
+        folds.show(head, data, about, json, split, samples.label_column, labels_are_numbers)
         return
     about.check(json)
     classifier = adjust(load_head(head), priors, threshold)
@@ -149,7 +151,7 @@ def evaluate(
         measures.plot_confusion(found, classes, plot)
     report, shown = Report.of(head, about.site, classifier, found.confusion, counted), found
     if about.site_file is not None:
-        report = _register(report, about.site_file, classifier, x, y)
+        (report,) = register([report], about.site_file, classifier.recipe, x, y)
         found = replace(found, thresholds=())  # they are probabilities of single rows
     result = {
         **report.to_dict(),
@@ -163,23 +165,24 @@ def evaluate(
             console.out.print(table)
 
 
-def _register(report: Report, path: Path, classifier: Classifier, x: np.ndarray, y: np.ndarray) -> Report:
-    """The report under the site's own name, after its policy has allowed it and its ledger has recorded it."""
+def register(reports: list[Report], path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> list[Report]:
+    """Reports on the same rows under the site's own name, after its policy has allowed them and its ledger has a line."""
     from ghofl.custody.custody import Custody
     from ghofl.custody.site import Site
     from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
-    if report.sites not in (("",), (site.name,)):
+    if reports[0].sites not in (("",), (site.name,)):
         raise typer.BadParameter(
-            f"--site is {report.sites[0]!r}, and the site of {path} is {site.name!r}; leave --site out."
+            f"these rows are of {reports[0].sites[0]!r}, and the site of {path} is {site.name!r}; give that site's file, and "
+            "leave --site out."
         )
-    report = replace(report, sites=(site.name,))
-    version = version_of(x, y, classifier.recipe.classes)
-    content = dumps(report.to_dict(), sort_keys=True).encode()
+    reports = [replace(report, sites=(site.name,)) for report in reports]
+    version = version_of(x, y, recipe.classes)
+    content = dumps([report.to_dict() for report in reports], sort_keys=True).encode()
     with Custody.locked(site, site.storage()) as custody:
-        custody.record_evaluation(classifier.recipe, report.confusion.counts.sum(axis=1), version, content)
-    return report
+        custody.record_evaluation(recipe, reports[0].confusion.counts.sum(axis=1), version, content)
+    return reports
 
 
 def select(
@@ -189,17 +192,22 @@ def select(
 ) -> None:
     """At the server: add up the sites' counts of right and wrong predictions and name the best head.
 
+    Reports are on head files, or by 'ghofl evaluate --leave-out' on heads of one total: federated cross-validation.
+
     Example: ghofl select north-lda.json south-lda.json north-rda.json south-rda.json
     """
     console.check_outputs(json, force)
-    totals = best_of(Report.load(path) for path in reports)
-    table = Table(title=f"{console.count(len(totals), 'head')}, best first")
-    for name in ("head", "file's sha256", "sites", "rows", "accuracy %", "95 % interval"):
+    totals = best_of(report for path in reports for report in load_reports(path))
+    by = f", {totals[0].folds} folds at every site" if totals[0].folds else ""
+    table = Table(title=f"{console.count(len(totals), 'head')}, best first{by}")
+    sha256 = "total's sha256" if by else "file's sha256"
+    for name in ("head", sha256, "sites", "rows", "accuracy %", "95 % interval"):
         table.add_column(name)
     for found in totals:
         rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
         interval = interval_text(found.confusion.accuracy_interval, 2)
-        table.add_row(found.head, found.sha256[:12], str(len(found.sites)), rows, accuracy, interval)
+        head = found.head if found.built in ("", found.head) else f"{found.head}: {found.built}"
+        table.add_row(Text(head), found.sha256[:12], str(len(found.sites)), rows, accuracy, interval)
     console.show({"heads": [found.to_dict() for found in totals]}, table, json, is_private=True)
 
 
@@ -212,13 +220,15 @@ def calibrate(
 ) -> None:
     """At the server: calibrate a head's probabilities and its novelty on the rows that sites reported on.
 
-    The reports are exact, so a calibrated head keeps no promise of epsilon; its file says so.
+    The reports are exact, so a calibrated head keeps no promise of epsilon; its file says so. Reports by leave-out on the
+    total that the head was made from calibrate its probabilities.
 
     Example: ghofl calibrate lda.safetensors north.json south.json -o calibrated.safetensors
     """
     console.check_outputs(json, force, output)
     classifier = load_head(head)
-    made, total = calibrate_head(head, classifier, [Report.load(path) for path in reports])
+    found = [report for path in reports for report in load_reports(path)]
+    made, total = calibrate_head(head, classifier, found)
     made.save(output)
     result = {"file": str(output), "rows": total.confusion.rows, "sites": len(total.sites)}
     result |= {"temperature_before": classifier.temperature, "temperature": made.temperature}

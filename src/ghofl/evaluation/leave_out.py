@@ -9,7 +9,6 @@ What the recipe learned from rows (the draft of a schema, grid, anchor, breaks) 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,11 @@ from ghofl.classifier import Classifier
 from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError, PrivacyError, RosterError
 from ghofl.evaluation.metrics import Metrics
+from ghofl.evaluation.tally import Tally
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads.spec import HeadSpec
+from ghofl.heads.plugins import BEST
+from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import protect
 from ghofl.recipe import Recipe
@@ -40,14 +41,15 @@ def assign_folds(
     >>> assign_folds(np.array([0, 0, 0, 0, 1, 1]), 2).reshape(3, 2).sum(axis=1)
     array([1, 1, 1])
     """
-    if not 2 <= folds <= len(y):
-        raise EmbeddingsError(
-            f"{len(y):,} row{'' if len(y) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes at least 2 folds, "
-            "and at least as many rows as folds."
-        )
     _, first, unit = np.unique(
         np.arange(len(y)) if persons is None else persons, return_index=True, return_inverse=True
     )
+    if not 2 <= folds <= len(first):
+        noun = "row" if persons is None else "person"
+        raise EmbeddingsError(
+            f"{len(first):,} {noun}{'' if len(first) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes at "
+            f"least 2 folds, and at least as many {noun}s as folds."
+        )
     order = np.random.default_rng(0).permutation(len(first))
     order = order[np.argsort(y[first][order], kind="stable")]
     found = np.empty(len(first), dtype=np.int64)
@@ -148,6 +150,11 @@ class OwnRows:
         return replace(self.total, moments=moments, roster=roster)
 
     @property
+    def site(self) -> str:
+        """Whose rows these are, as the roster has it."""
+        return "" if self.entry is None else self.entry.name
+
+    @property
     def _sketch(self) -> np.ndarray | None:
         return self.features.sketch if Layout.of(self.total.recipe).sketch else None
 
@@ -156,26 +163,27 @@ class OwnRows:
 class LeftOut:
     """What one head says of a site's rows, each predicted by the head that was fitted without its fold.
 
-    `unseen` are the classes that have no rows outside of some fold: there their rows count as errors. `head` is the head
-    with its options that was fitted to the whole total.
+    `unseen` are the classes that have no rows outside of some fold: there their rows count as errors. `spec` is the head
+    that was asked for and `head` the one that it is for the whole total, both with their options; `total` is the sha256
+    of that total's sums, and `site` whose rows these are. `tally` is there where it was asked for.
     """
 
+    spec: str
     head: str
+    recipe: Recipe = field(repr=False)
+    total: str
+    site: str
+    folds: int
     probabilities: Float[np.ndarray, "n classes"] = field(repr=False)
     predicted: Int64[np.ndarray, " n"] = field(repr=False)
     y: Int64[np.ndarray, " n"] = field(repr=False)
     unseen: tuple[str, ...] = ()
+    tally: Tally | None = field(default=None, repr=False)
 
     @property
     def metrics(self) -> Metrics:
         """The measures over all rows."""
         return Metrics.of(self.probabilities, self.y, self.predicted)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Counts and measures as plain values."""
-        found = self.metrics
-        counts = {"rows": len(self.y), "confusion": found.confusion.counts.tolist()}
-        return {"head": self.head, **counts, **found.to_dict(), "classes_without_rows": list(self.unseen)}
 
 
 def leave_out(
@@ -183,8 +191,9 @@ def leave_out(
     heads: Mapping[str, HeadSpec],
     fold: Int64[np.ndarray, " n"],
     progress: Progress | None = None,
+    tally: bool = False,
 ) -> dict[str, LeftOut]:
-    """Every head on the site's own rows, each row predicted without its fold.
+    """Every head on the site's own rows, each row predicted without its fold; with a `tally`, heads can be calibrated.
 
     Guarantees
     ----------
@@ -193,6 +202,7 @@ def leave_out(
     """
     shape, unseen = (len(own.y), len(own.total.recipe.classes)), set()
     found = {name: (np.zeros(shape), np.zeros(len(own.y), dtype=np.int64)) for name in heads}
+    tallies = dict.fromkeys(heads, Tally.zeros()) if tally else {}
     for done, (total, out) in enumerate(own.without_folds(fold)):
         if progress is not None:
             progress("folds", done, int(fold.max()) + 1)
@@ -202,29 +212,41 @@ def leave_out(
             probabilities, predicted = found[name]
             probabilities[out] = classifier.predict_proba(own.x[out])
             predicted[out] = classifier.decide(probabilities[out])
+            if tally:
+                tallies[name] += Tally.of(classifier, own.x[out], own.y[out])
     names = tuple(own.total.recipe.classes[c] for c in sorted(unseen))
-    return {name: LeftOut(_written(spec, own.total), *found[name], own.y, names) for name, spec in heads.items()}
+    about = (own.total.recipe, own.total.moments.sha256, own.site, int(fold.max()) + 1)
+    return {
+        name: LeftOut(str(spec), _chosen(spec, own.total), *about, *found[name], own.y, names, tallies.get(name))
+        for name, spec in heads.items()
+    }
 
 
 def cross_validate(
-    recipe: Recipe, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], head: str, folds: int = FOLDS
-) -> LeftOut:
-    """A head on rows that are all in one place, each row predicted by the head of the other folds' rows."""
-    features, layout = Features.of(recipe), Layout.of(recipe)
-    sums = Moments.of(features.rows(x)[0], y, layout, features.sketch if layout.sketch else None)
-    own = OwnRows.of(Total.of([Message.of(sums, recipe)], recipe), x, y)
-    return leave_out(own, {head: HeadSpec.parse(head)}, assign_folds(y, folds))[head]
+    within: Total | Recipe,
+    x: Num[np.ndarray, "n dim"],
+    y: Int64[np.ndarray, " n"],
+    heads: str = DEFAULT_HEAD,
+    folds: int = FOLDS,
+    tally: bool = False,
+) -> dict[str, LeftOut]:
+    """Heads, separated by commas, on a site's rows `within` a total; with a recipe, on rows that are all in one place."""
+    if isinstance(within, Recipe):
+        features, layout = Features.of(within), Layout.of(within)
+        sums = Moments.of(features.rows(x)[0], y, layout, features.sketch if layout.sketch else None)
+        within = Total.of([Message.of(sums, within)], within)
+    return leave_out(OwnRows.of(within, x, y), HeadSpec.parse_list(heads), assign_folds(y, folds), tally=tally)
 
 
 def ignore(_: Warning) -> None:
     """Classes that a fold empties are listed with the result."""
 
 
-def _written(spec: HeadSpec, total: Total) -> str:
+def _chosen(spec: HeadSpec, total: Total) -> str:
+    if spec.name != BEST:
+        return str(spec)
     gaussians = Gaussians.of_total(total.for_heads(), Features.of(total.recipe))
-    chosen = spec.choose(total.moments.layout, total.recipe, gaussians)
-    options = ", ".join(f"{name}={value}" for name, value in chosen.options.items())
-    return chosen.name + (f"({options})" if options else "")
+    return str(spec.choose(total.moments.layout, total.recipe, gaussians))
 
 
 def _features_of(

@@ -1,13 +1,15 @@
 """Choosing a head by its accuracy at the sites: an optional second, tiny message of additive counts.
 
 A site scores a candidate head on its own rows and reports how often class i was predicted as class j. The counts of
-sites add up, so the server learns each head's accuracy on everybody's rows, and sees no row.
+sites add up, so the server learns each head's accuracy on everybody's rows, and sees no row. A report is on a head file, or
+by leave-out on a head of a total that the site's rows are in: then the sum over sites is federated cross-validation.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,15 @@ import numpy as np
 from ghofl.classifier import Classifier
 from ghofl.errors import MessageError, RosterError
 from ghofl.evaluation.confusion import Confusion
+from ghofl.evaluation.leave_out import LeftOut
 from ghofl.evaluation.tally import Tally
-from ghofl.names import shorten
+from ghofl.heads.spec import written
+from ghofl.names import is_hex, shorten
 
 MAX_REPORT_BYTES = 256 * 2**20
-LONGEST = 1024  # characters of a class name in a report
+LONGEST = 1024  # characters of a class name in a report, or of a head with its options
+MOST_HEADS, MOST_FOLDS = 256, 2**31
+KINDS = ("evaluation", "leave-out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +68,11 @@ class DecisionSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """How often one head was right at one or more sites, with the priors and thresholds that were in force there."""
+    """How often one head was right at one or more sites, with the priors and thresholds that were in force there.
+
+    `sha256` is that of the head's file. By leave-out there are `folds`, and `sha256` is that of the total's sums, `head` the
+    head with its options that was asked for, and `built` the one that this is for the whole total.
+    """
 
     head: str
     sha256: str
@@ -71,6 +81,8 @@ class Report:
     confusion: Confusion
     tally: Tally | None = None
     in_force: DecisionSettings = field(default_factory=DecisionSettings)
+    folds: int = 0
+    built: str = ""
 
     @classmethod
     def of(
@@ -81,12 +93,28 @@ class Report:
         about = (classifier.head.name, digest, classifier.recipe.fingerprint, (site,))
         return cls(*about, confusion, tally, DecisionSettings.of(classifier))
 
+    @classmethod
+    def of_left_out(cls, found: LeftOut) -> "Report":
+        """The report of a site on its own rows, each predicted without its fold."""
+        about = (found.spec, found.total, found.recipe.fingerprint, (found.site,))
+        return cls(*about, found.metrics.confusion, found.tally, folds=found.folds, built=found.head)
+
     def __add__(self, other: "Report") -> "Report":
-        if (self.sha256, self.recipe) != (other.sha256, other.recipe):
+        self.check_comparable(other)
+        if not self.folds and self.sha256 != other.sha256:
             raise RosterError(
-                f"reports on different head files ({self.sha256[:8]}…, {other.sha256[:8]}…) do not add up; send "
-                "every site the same "
-                "file."
+                f"reports on different head files ({self.sha256[:8]}…, {other.sha256[:8]}…) do not add up; send every site the "
+                "same file."
+            )
+        if (self.head, self.built) != (other.head, other.built) and self.folds:
+            raise RosterError(
+                f"reports on {self.head!r} ({self.built}) and {other.head!r} ({other.built}) do not add up; every site "
+                "evaluates the same heads, with the same version of ghofl."
+            )
+        if self.confusion.counts.shape != other.confusion.counts.shape:
+            raise RosterError(
+                f"reports with {len(self.confusion.counts)} and {len(other.confusion.counts)} classes do not add up; one of "
+                "them is damaged."
             )
         if self.in_force != other.in_force:
             raise RosterError(
@@ -102,12 +130,29 @@ class Report:
         confusion = self.confusion + other.confusion
         return replace(self, sites=self.sites + other.sites, confusion=confusion, tally=tally)
 
+    def check_comparable(self, other: "Report") -> None:
+        """Raise `RosterError` unless two reports, whatever their heads, may be compared."""
+        if (bool(self.folds), self.recipe) != (bool(other.folds), other.recipe):
+            raise RosterError(
+                "reports on head files and by leave-out, or under two recipes, do not compare; give reports of one kind."
+            )
+        if self.folds and self.sha256 != other.sha256:
+            raise RosterError(
+                f"reports on different totals ({self.sha256[:8]}…, {other.sha256[:8]}…) do not add up; every site evaluates "
+                "the same total."
+            )
+        if self.folds != other.folds:
+            raise RosterError(
+                f"reports by {self.folds} and by {other.folds} folds do not add up; every site gives the same --leave-out."
+            )
+
     def to_dict(self) -> dict[str, Any]:
         """The report as plain values."""
+        by_leave_out = {"built": self.built, "total_sha256": self.sha256, "folds": self.folds}
         return {
-            "kind": "evaluation",
+            "kind": KINDS[bool(self.folds)],
             "head": self.head,
-            "head_sha256": self.sha256,
+            **(by_leave_out if self.folds else {"head_sha256": self.sha256}),
             "recipe": self.recipe,
             "sites": list(self.sites),
             "priors": None if self.in_force.priors is None else list(self.in_force.priors),
@@ -121,44 +166,78 @@ class Report:
 
     @classmethod
     def load(cls, path: str | Path) -> "Report":
-        """Read a report, treating it as hostile: its size, types and counts are checked."""
-        path = Path(path)
-        if path.stat().st_size > MAX_REPORT_BYTES:
-            raise MessageError(
-                f"{path} has over {MAX_REPORT_BYTES:,} bytes, and a report is smaller; give the right file."
-            )
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            values = None
-        if not isinstance(values, dict) or values.get("kind") != "evaluation":
-            raise MessageError(f"{path} is not a report; a site writes one with 'ghofl evaluate --json FILE'.")
-        texts = [values.get(name) for name in ("head", "head_sha256", "recipe")]
-        sites = values.get("sites")
-        if not all(isinstance(t, str) and len(t) <= 64 for t in texts) or not _are_names(sites):
-            raise MessageError(f"{path} is a damaged report; ask the site to evaluate again.")
-        counts, tally = _counts(values.get("confusion"), path), Tally.of_values(values.get("tally"), path)
-        in_force = DecisionSettings.of_values(values, len(counts), path)
-        return cls(*texts, tuple(sites), Confusion(counts), tally, in_force)  # type: ignore[arg-type]
+        """Read a file with one report; see `load_reports`."""
+        found = load_reports(path)
+        if len(found) != 1:
+            raise MessageError(f"{path} has reports on {len(found)} heads, and one is needed; evaluate one head.")
+        return found[0]
+
+    @classmethod
+    def of_values(cls, values: Any, source: object) -> "Report":
+        """The report in plain values from outside, treated as hostile: types and counts are checked."""
+        if not isinstance(values, dict) or values.get("kind") not in KINDS:
+            raise MessageError(f"{source} is not a report; a site writes one with 'ghofl evaluate --json FILE'.")
+        is_left_out = values["kind"] == KINDS[1]
+        names = ("head", "total_sha256", "recipe", "built") if is_left_out else ("head", "head_sha256", "recipe")
+        (head, sha256, recipe, *built), sites = map(values.get, names), values.get("sites")
+        folds, most = (values.get("folds"), LONGEST) if is_left_out else (0, 64)
+        is_whole = all(isinstance(t, str) and len(t) <= most for t in (head, sha256, recipe, *built)) and _are_names(
+            sites
+        )
+        if is_left_out:
+            is_whole &= is_hex(sha256, 64) and type(folds) is int and 2 <= folds <= MOST_FOLDS
+        if not is_whole or not all(str(text).isprintable() for text in (head, *built)):
+            raise MessageError(f"{source} is a damaged report; ask the site to evaluate again.")
+        counts, tally = _counts(values.get("confusion"), source), Tally.of_values(values.get("tally"), source)
+        in_force = DecisionSettings.of_values(values, len(counts), source)
+        return cls(head, sha256, recipe, tuple(sites), Confusion(counts), tally, in_force, folds, *built)  # type: ignore[arg-type]
+
+
+def load_reports(path: str | Path) -> list[Report]:
+    """The reports of a site in a file, one for each head that it judged; the file may be anything."""
+    path = Path(path)
+    if path.stat().st_size > MAX_REPORT_BYTES:
+        raise MessageError(f"{path} has over {MAX_REPORT_BYTES:,} bytes, and a report is smaller; give the right file.")
+    return reports_in(path.read_bytes(), path)
+
+
+def reports_in(content: bytes, source: object) -> list[Report]:
+    """The reports in some bytes, which may be anything."""
+    try:
+        values = json.loads(content)
+    except (ValueError, RecursionError):
+        values = None
+    heads = values.get("heads", [values]) if isinstance(values, dict) else [values]
+    if not isinstance(heads, list) or not 1 <= len(heads) <= MOST_HEADS:
+        raise MessageError(f"{source} is not a report on 1 to {MOST_HEADS} heads; ask the site to evaluate again.")
+    return [Report.of_values(each, source) for each in heads]
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:
-    """One report per head, over all its sites, the most accurate first."""
+    """One report per head, over all its sites, the most accurate first; every site reports on every head."""
     totals: dict[str, Report] = {}
     for report in reports:
-        totals[report.sha256] = totals[report.sha256] + report if report.sha256 in totals else report
+        if (found := next(iter(totals.values()), None)) is not None:
+            found.check_comparable(report)
+        key = report.head if report.folds else report.sha256
+        totals[key] = totals[key] + report if key in totals else report
+    for one, other in combinations(totals.values(), 2):
+        if missing := sorted(set(one.sites) ^ set(other.sites)):
+            raise RosterError(
+                f"{missing[0]!r} reported on one of {one.head!r} and {other.head!r} and not on the other; every site reports "
+                "on every head, so that they are compared on the same rows."
+            )
     return sorted(totals.values(), key=lambda report: -report.confusion.accuracy)
 
 
 def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]) -> tuple[Classifier, Report]:
-    """The head of a file, calibrated on the rows that sites reported on, and the sum of their reports."""
-    digest = _digest(path)
-    (first, *others) = reports
+    """The head of a file, calibrated on the rows that sites reported on, and the sum of their reports.
+
+    Of reports by leave-out those count that are on this head of the total that it was made from. Its novelty stays as it
+    is: heads without a fold measure it on scales of their own.
+    """
+    (first, *others) = _on_this_head(path, classifier, list(reports))
     total = sum(others, start=first)
-    if total.sha256 != digest:
-        raise RosterError(
-            f"the reports are on another head file than {path}; sites evaluate the file to be calibrated."
-        )
     if total.in_force != DecisionSettings.of(classifier):
         raise RosterError(
             f"the reports were made with {total.in_force}, and the head in {path} has {DecisionSettings.of(classifier)}: "
@@ -169,6 +248,31 @@ def calibrate_head(path: Path, classifier: Classifier, reports: Iterable[Report]
             f"a report on {total.head!r} has no tally; ask the sites for 'ghofl evaluate --tally --json FILE'."
         )
     return total.tally.calibrate(classifier, total.confusion.rows), total
+
+
+def _on_this_head(path: Path, classifier: Classifier, reports: list[Report]) -> list[Report]:
+    """The reports on the head in a file; raises unless every site that reported has one."""
+    for report in reports[1:]:
+        reports[0].check_comparable(report)
+    if not reports[0].folds:
+        if reports[0].sha256 != _digest(path):
+            raise RosterError(
+                f"the reports are on another head file than {path}; sites evaluate the file to be calibrated."
+            )
+        return reports
+    name = written(classifier.head.name, classifier.options)
+    if reports[0].sha256 != classifier.total:
+        raise RosterError(
+            f"the reports are on heads of the total {reports[0].sha256[:8]}…, and the head in {path} was not made from it alone; "
+            "calibrate a head that 'ghofl head' made from that total."
+        )
+    built = [report for report in reports if report.built == name]
+    found = [report for report in built if report.head == name] or built  # 'best' may be the same head
+    if missing := {site for each in reports for site in each.sites} - {site for each in found for site in each.sites}:
+        raise RosterError(
+            f"{min(missing)!r} did not report on {name}, the head in {path}; every site gives it with --heads."
+        )
+    return found
 
 
 def _is_share(value: Any) -> bool:
@@ -184,7 +288,7 @@ def _are_names(sites: Any) -> bool:
     return isinstance(sites, list) and all(isinstance(s, str) and len(s) <= 64 for s in sites)
 
 
-def _counts(rows: Any, path: Path) -> np.ndarray:
+def _counts(rows: Any, path: object) -> np.ndarray:
     square = isinstance(rows, list) and all(isinstance(r, list) and len(r) == len(rows) for r in rows)
     if not square or not all(type(v) is int and 0 <= v < 2**53 for row in rows for v in row):
         raise MessageError(

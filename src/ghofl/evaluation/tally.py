@@ -45,6 +45,11 @@ class Tally:
     novelties: Int64[np.ndarray, " bins"] = field(repr=False)
 
     @classmethod
+    def zeros(cls) -> "Tally":
+        """The tally of no rows."""
+        return cls(np.zeros(len(RATIOS), dtype=np.int64), np.zeros(BINS, dtype=np.int64))
+
+    @classmethod
     def of(cls, classifier: Classifier, x: np.ndarray, y: Integer[np.ndarray, " n"]) -> "Tally":
         """The tally of a head on these embeddings and class numbers."""
         scores, rows = classifier.scores(x), np.arange(len(y))
@@ -52,7 +57,7 @@ class Tally:
             np.rint(np.minimum(-np.log(np.maximum(p[rows, y], 1e-300)), MOST) * UNIT).astype(np.int64).sum()
             for p in (classifier.calibration.temper(ratio).probabilities(scores) for ratio in RATIOS)
         ]
-        counts = np.zeros(BINS, dtype=np.int64)
+        counts = cls.zeros().novelties
         if classifier.novelty_rule is not None and len(y):
             values = classifier.novelty_rule.scores(classifier.features.values(x))
             place = np.searchsorted(_edges(classifier.novelty_rule), values) - 1
@@ -80,7 +85,9 @@ class Tally:
             rule = rule.measured_by(np.interp(quantiles, shares[kept], _edges(rule)[kept]))
         calibration = replace(classifier.calibration.temper(ratio), source="sites")
         revealed = f"{classifier.revealed} {_without_promise(classifier.guarantee)}".strip()
-        return replace(classifier, calibration=calibration, novelty_rule=rule, guarantee=None, revealed=revealed)
+        return replace(
+            classifier, calibration=calibration, novelty_rule=rule, guarantee=None, revealed=revealed, total=""
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The tally as plain values."""

@@ -1,6 +1,7 @@
 """Heads by their names and options, as users write them."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +73,9 @@ class HeadSpec:
             raise HeadError(f"no head in {text!r}; known are {', '.join(HEADS)}.")
         return {part: cls.parse(part, preset) for part in parts}
 
+    def __str__(self) -> str:
+        return written(self.name, self.options)
+
     @property
     def record(self) -> HeadOptions:
         """The head's own record of its options, with the defaults of those that are not given."""
@@ -105,6 +109,16 @@ class HeadSpec:
 @dataclass(frozen=True)
 class BestOptions(HeadOptions, head=BEST):
     """No options: the best head follows from the total."""
+
+
+def written(name: str, options: Mapping[str, Any]) -> str:
+    """A head with its options as one would write it.
+
+    >>> written("rda", {"shrinkage": 0.05, "blend": 0.9})
+    'rda(blend=0.9, shrinkage=0.05)'
+    """
+    given = ", ".join(f"{key}={options[key]}" for key in sorted(options))
+    return name + (f"({given})" if given else "")
 
 
 def _options_of(name: str) -> type[HeadOptions]:

@@ -124,7 +124,7 @@ def _predicts(x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"], encoder: 
     classes = tuple(map(str, range(int(y.max()) + 1)))
     options = RecipeOptions(power=usual_power(x), statistics=("B",))
     recipe = assemble(options, classes, encoder, public=np.asarray(x)).recipe
-    return cross_validate(recipe, np.asarray(x), y, "lda").predicted == y
+    return cross_validate(recipe, np.asarray(x), y, "lda")["lda"].predicted == y
 
 
 def _draw(samples: Samples, rows: int) -> Samples:
