@@ -14,6 +14,7 @@ from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, r
 from ghofl.cli.options import takes_groups
 from ghofl.cli.server import load_total
 from ghofl.cli.use import ReportOptions, load_head, named_numbers, register
+from ghofl.custody.site import Site
 from ghofl.encoders import check_encoder
 from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import RosterError
@@ -50,7 +51,7 @@ def show_leave_out(
         found = leave_out(own, HeadSpec.parse_list(heads), fold, report, about.tally)
     reports, measured = [Report.of_left_out(one) for one in found.values()], [one.metrics for one in found.values()]
     if about.site_file is not None and json is not None:
-        reports = register(reports, about.site_file, total.recipe, x, y)
+        reports = register(reports, about.site_file, total.recipe, x, y, total)
         measured = [replace(one, thresholds=()) for one in measured]  # they are probabilities of single rows
     unseen = list(next(iter(found.values())).unseen)
     judged = [
@@ -221,10 +222,12 @@ def own_rows(
         raise typer.BadParameter(
             "--new-site says that these rows were never sent, and --site-file which were; give one."
         )
-    is_hidden = any(not entry.sha256 for entry in total.roster)
-    site = _site_that_sent(site_file, total.recipe, x, y) if site_file is not None and is_hidden else ""
+    site = "" if site_file is None else Site.load(site_file).name
     with console.errors_about(path):
-        return OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
+        own = OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
+    if site_file is not None and own.entry is not None and not own.entry.sha256:
+        _check_sent(site_file, total.recipe, x, y)
+    return own
 
 
 def load(
@@ -241,11 +244,10 @@ def load(
     return found.x[kept], found.y[kept], persons[kept]
 
 
-def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> str:
-    """The name of the site whose ledger says that these rows left it under the recipe."""
+def _check_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> None:
+    """Raise unless a site's ledger says that these rows left it under the recipe."""
     from ghofl.custody.history import History
     from ghofl.custody.ledger import Ledger
-    from ghofl.custody.site import Site
     from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
@@ -257,7 +259,6 @@ def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) ->
             f"the ledger of {site.name!r} has no line that says that these {len(y):,} rows left under this recipe; give the rows "
             "that the site took part with."
         )
-    return site.name
 
 
 def _table(found: dict[str, LeftOut], folds: int) -> Table:

@@ -17,7 +17,7 @@ from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
 from ghofl.wire.message import Message
-from ghofl.wire.releases import Releases
+from ghofl.wire.releases import Releases, copies_folder
 from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Aggregator, Total
 
@@ -158,6 +158,14 @@ def subtract(
 def release(
     total: TotalFile,
     output: TotalOutput,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="MESSAGE|SITE",
+            help="Under a recipe with hand_out: the exact total for one site in it, named by its message, or in a secure "
+            "total by its name.",
+        ),
+    ] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -165,12 +173,20 @@ def release(
 
     Each release of one total spends its epsilon again; releases are counted in TOTAL.releases.jsonl beside it, and by the
     total's content in ~/.local/state/ghofl, so that a copy of it goes on counting. No message can be added to a released
-    total: keep the exact one for that.
+    total: keep the exact one for that. With --to, one site of a total gets it exact, if what it could find out about the others
+    covers enough sites and rows; ~/.local/state/ghofl says who got which.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
     exact = load_total(total)
+    if to:
+        handed, site = _hand_out(exact, to)
+        handed.save(output)
+        console.say(
+            {**total_result(handed, output), "to": site}, f"Wrote {output}: the exact total, for {site} alone.", json
+        )
+        return
     own, released = release_counted(exact, total)
     released.save(output)
     together = released.guarantee
@@ -184,6 +200,21 @@ def release(
         f"Wrote {output}: {console.promise(own.guarantee)}{more}",
         json,
     )
+
+
+def _hand_out(exact: Total, to: str) -> tuple[Total, str]:
+    """The exact total as one of its sites gets it, and that site's name."""
+    from ghofl.custody.handing_out import HandOuts
+
+    if exact.is_released:
+        raise typer.BadParameter(f"this total is released, so it is for others than {to} too; leave out --to.")
+    message = None if exact.recipe.privacy.secure or not Path(to).exists() else Message.load(to, exact.recipe)
+    site, counts = (to, None) if message is None else (message.site, message.moments.counts)
+    if message is not None:
+        _ = exact - message  # raises unless it is the very message in this total
+    with files.lock(folder := copies_folder(), WAIT):
+        journal = HandOuts(folder / f"handed-out-{exact.recipe.fingerprint}.jsonl")
+        return journal.hand_out(exact, site, counts), site
 
 
 def release_counted(exact: Total, beside: Path) -> tuple[Total, Total]:

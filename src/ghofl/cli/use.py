@@ -28,6 +28,7 @@ from ghofl.evaluation.selection import Report, best_of, calibrate_head, load_rep
 from ghofl.evaluation.tally import Tally
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.recipe import Recipe
+from ghofl.wire.total import Total
 
 BLOCK = 2048
 Priors = Annotated[
@@ -165,8 +166,13 @@ def evaluate(
             console.out.print(table)
 
 
-def register(reports: list[Report], path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> list[Report]:
-    """Reports on the same rows under the site's own name, after its policy has allowed them and its ledger has a line."""
+def register(
+    reports: list[Report], path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray, total: Total | None = None
+) -> list[Report]:
+    """Reports on the same rows under the site's own name, after its policy has allowed them and its ledger has a line.
+
+    Where they are on heads of a `total`, the ledger also says that the site has it.
+    """
     from ghofl.custody.custody import Custody
     from ghofl.custody.site import Site
     from ghofl.outbox.row_version import version_of
@@ -181,6 +187,8 @@ def register(reports: list[Report], path: Path, recipe: Recipe, x: np.ndarray, y
     version = version_of(x, y, recipe.classes)
     content = dumps([report.to_dict() for report in reports], sort_keys=True).encode()
     with Custody.locked(site, site.storage()) as custody:
+        if total is not None:
+            custody.record_total(total)
         custody.record_evaluation(recipe, reports[0].confusion.counts.sum(axis=1), version, content)
     return reports
 

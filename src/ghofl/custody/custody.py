@@ -26,8 +26,10 @@ from ghofl.outbox import Counted, outgoing
 from ghofl.outbox.parcel import Parcel
 from ghofl.recipe import Recipe
 from ghofl.secure import Agreement, ClientState
+from ghofl.secure.graph import portion
 from ghofl.shapes import Int64
 from ghofl.wire.letter import Letter
+from ghofl.wire.total import Total
 
 
 class Custody:
@@ -172,7 +174,7 @@ class Custody:
         """
         facts = _survivors(state, recipe, data)
         self.history.check_list(facts["round"], facts["survivors"])
-        self._check_sum(facts["survivors"], data, facts["round"], others)
+        self._check_sum(recipe, facts["survivors"], data, facts["round"], others)
         if all(listed.round != facts["round"] for listed in self.history.lists):
             self.record("endorsed", **facts)
 
@@ -210,15 +212,26 @@ class Custody:
         facts = {"id": key, "recipe": recipe.fingerprint, "data": data, "rows": int(rows.sum())}
         self.record("reported", **facts, guarantee=None)
 
+    def record_total(self, total: Total) -> None:
+        """Record that the site has the exact total of these sites, the first time."""
+        digest = total.moments.sha256
+        if all(line.facts["total"] != digest for line in self.ledger.of("received")):
+            sites = sorted(entry.name for entry in total.roster)
+            self.record("received", total=digest, recipe=total.recipe.fingerprint, sites=sites)
+
     def check_round(self, agreement: Agreement, recipe: Recipe, data: str, others: Mapping[str, Known]) -> None:
         """Raise unless this site may reveal in a round of these sites, and the sum of all of them would show no site."""
         round_id, cohort = agreement.round_id, _cohort(agreement)
         self.history.check_reveal(round_id, recipe.fingerprint, data, cohort)
         if all(listed.round != round_id for listed in self.history.lists):
-            self._check_sum(cohort, data, round_id, others)
+            self._check_sum(recipe, cohort, data, round_id, others)
 
-    def _check_sum(self, sites: list[str], data: str, round_id: str, others: Mapping[str, Known]) -> None:
-        self.history.check_sum(self.site.name, sites, data, self.policy.min_difference, round_id, others)
+    def _check_sum(
+        self, recipe: Recipe, sites: list[str], data: str, round_id: str, others: Mapping[str, Known]
+    ) -> None:
+        policy = self.policy
+        colluders = portion(len(sites), policy.corruption) if recipe.privacy.hand_out else None
+        self.history.check_sum(self.site.name, sites, data, policy.min_difference, round_id, others, colluders)
 
 
 def kept_parcel(storage: Storage, fingerprint: str) -> Parcel | None:

@@ -6,7 +6,7 @@ once, whatever the recipe or the rows, unless its administrator re-opens it; and
 sum, combined with those it knows of, would show fewer sites than its policy's `min_difference`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,15 @@ from typing import Any
 from ghofl.custody.budget import Release
 from ghofl.custody.known_sums import Known, sum_over, sums_of
 from ghofl.custody.ledger import Ledger, Line
-from ghofl.custody.overlap import FEW_LOOKS, MOST_LOOKS, Sum, find_isolated, nearest_cohort, without_versions
+from ghofl.custody.overlap import (
+    FEW_LOOKS,
+    MOST_LOOKS,
+    Sum,
+    find_isolated,
+    find_shown_to,
+    nearest_cohort,
+    without_versions,
+)
 from ghofl.errors import PolicyError, PrivacyError, SiteError
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -158,12 +166,13 @@ class History:
 
     def check_sum(
         self, site: str, survivors: Iterable[str], data: str, fewest: int, round_id: str = "",
-        others: Mapping[str, Known] | None = None,
+        others: Mapping[str, Known] | None = None, colluders: int | None = None,
     ) -> None:  # fmt: skip
         """Raise `PolicyError` when a sum over these sites, with those already known, shows fewer than `fewest` of them.
 
         `others` is what the other sites of the round know. It is checked twice: a site whose rows changed is another
-        one, and then it is the same one, because sums under other recipes are about the same rows.
+        one, and then it is the same one, because sums under other recipes are about the same rows. With `colluders` the
+        sum is handed out to its sites, and must show none of them, with as many others, so few.
         """
         if fewest <= 1:
             return
@@ -175,6 +184,8 @@ class History:
                 f"{'itself' if len(shown) == 1 else 'themselves'}; its policy's min_difference is {fewest}."
                 + (_advice(known, cohort, shown, by_site, fewest, site) if len(cohort) > 1 else "")
             )
+        if colluders is not None:
+            check_recipients(cohort, [*known, sum_over(cohort, by_site)], fewest, colluders)
 
     def check_list(self, round_id: str, survivors: Iterable[str]) -> None:
         """Raise `PolicyError` where the ledger names other survivors for this round."""
@@ -226,6 +237,17 @@ def _shown(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS) -> tu
     """The sites that some sums show, by versions of rows or by names alone."""
     by_names = without_versions(sums)
     return find_isolated(sums, fewest, most_looks) or find_isolated(by_names, fewest, most_looks)
+
+
+def check_recipients(recipients: Collection[str], sums: Sequence[Sum], fewest: int, colluders: int) -> None:
+    """Raise `PolicyError` where a site that gets some sums could find one of fewer than `fewest` others."""
+    for every in (sums, without_versions(sums)):
+        name, shown = find_shown_to(recipients, every, fewest, colluders)
+        if name:
+            raise PolicyError(
+                f"the total is handed out, and less its own sums, {name} would have one over {len(shown)} sites, of which "
+                f"{colluders} may share theirs with it; min_difference asks for {fewest} beside those. Wait for more sites."
+            )
 
 
 def _advice(

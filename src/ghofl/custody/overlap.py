@@ -65,6 +65,29 @@ def find_isolated(sums: Sequence[Sum], fewest: int, most_looks: int = MOST_LOOKS
     return ()
 
 
+def find_shown_to(
+    recipients: Collection[str], sums: Sequence[Sum], fewest: int, colluders: int
+) -> tuple[str, tuple[str, ...]]:
+    """A recipient of some sums that could find one of fewer than `fewest` others, and the sites of that sum.
+
+    It knows its own sums, and those of up to `colluders` other sites that share theirs with it. What it cannot take out
+    is a sum over sites that are neither, so `fewest` and `colluders` sites must be left beside it. Empty where none could.
+
+    >>> five = frozenset((site, "") for site in "12345")
+    >>> find_shown_to("12345", [five], fewest=3, colluders=1), find_shown_to("12345", [five], fewest=3, colluders=2)
+    (('', ()), ('1', ('2', '3', '4', '5')))
+    """
+    alike: dict[tuple[tuple[int, str], ...], str] = {}
+    for name in sorted(recipients):
+        place = ((i, rows) for i, each in enumerate(sums) for site, rows in sorted(each) if site == name)
+        alike.setdefault(tuple(place), name)
+    for name in alike.values():
+        rest = [frozenset(one for one in each if one[0] != name) for each in sums]
+        if shown := find_isolated([each for each in rest if each], fewest + colluders):
+            return name, shown
+    return "", ()
+
+
 def without_versions(sums: Sequence[Sum]) -> list[Sum]:
     """The sums by the names of their sites alone, as if no site's rows had ever changed.
 

@@ -13,6 +13,7 @@ from ghofl.errors import PolicyError, SiteError
 from ghofl.moments import Moments
 from ghofl.recipe import Recipe
 from ghofl.secure import RoundRules
+from ghofl.secure.graph import portion
 from ghofl.secure.node_keys import load_public_key
 
 _ANY_RECIPE = (
@@ -135,6 +136,7 @@ class Policy:
                 "this site's policy does not say with whom it joins secure rounds; its administrator can write peers, or "
                 "any_peers = true if the server is trusted not to invent the other sites."
             )
+        self._check_hand_out(recipe)
         self.disclosure.check_recipe(recipe)
         if promised.epsilon is not None and self._counts_rows:
             raise PolicyError(f"the recipe has an epsilon, and in this site's policy {_ORACLE}")
@@ -152,6 +154,18 @@ class Policy:
         if self.noise and promised.noise not in self.noise:
             raise PolicyError(
                 f"this site trusts noise that is {' or '.join(self.noise)}, and the recipe's is {promised.noise}."
+            )
+
+    def _check_hand_out(self, recipe: Recipe) -> None:
+        """Raise where the exact total may be handed out with too few sites in it; a secure round checks its own sites."""
+        sites = recipe.privacy.min_cohort
+        if not recipe.privacy.hand_out or recipe.privacy.secure or self.min_difference <= 1:
+            return
+        if sites - 1 - portion(sites, self.corruption) < self.min_difference:
+            raise PolicyError(
+                f"the recipe hands the exact total out to its sites, and with privacy.min_cohort = {sites} one of them, with "
+                f"those that may collude, could find the sum of fewer than the {self.min_difference} sites of this site's "
+                "min_difference; agree on a larger min_cohort."
             )
 
     @property

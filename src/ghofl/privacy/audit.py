@@ -60,6 +60,17 @@ class Exposure:
         return f"Class {name} has {self.rows} rows: their mean is known, not the rows themselves."
 
 
+_HANDED_OUT = (
+    "The sites in the total get it, exact as it is (privacy.hand_out): each of them can take its own sums out and has the sum "
+    "of the others. "
+)
+_CHECKED = "The server gives it to none for whom too few sites, or a class with few rows, would be left."
+_UNCHECKED = (
+    "It is given to none for whom too few sites would be left; but how many rows of a class are left, nobody can check in a "
+    "secure round: a class of which the others have one row shows that row."
+)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Audit:
     """What a file would reveal, class by class."""
@@ -92,6 +103,8 @@ class Audit:
             out.append(f"No class has 1 to {FEW} rows, so no row follows from the sums of its class alone.")
         if self.guarantee is None:
             out.append("There is no noise: someone who knows all rows but one gets that one by subtraction.")
+        if self.recipe.privacy.hand_out:
+            out.append(_HANDED_OUT + (_UNCHECKED if self.recipe.privacy.secure else _CHECKED))
         return out
 
     def to_dict(self) -> dict[str, Any]:

@@ -79,6 +79,10 @@ class PrivacyOptions:
     person_rows: int | None = option(
         None, "For the unit 'person': maximum rows per person that count at a site", between=(1, MOST)
     )
+    hand_out: bool | None = option(
+        None, "Let the sites in a total have it, exact as it is: less its own sums, it shows each the sum of the others",
+        auto="only a released total is for others",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

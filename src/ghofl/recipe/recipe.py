@@ -204,7 +204,11 @@ class Recipe(_Remembered, Printable):
             if promise.epsilon is None
             else (f"ε = {promise.epsilon:g} for one {promise.unit}, {promise.noise} noise",)
         )
-        asked = (*noise, *(("secure",) if promise.secure else ()))
+        asked = (
+            *noise,
+            *(("secure",) if promise.secure else ()),
+            *(("handed out to sites",) if promise.hand_out else ()),
+        )
         return {
             "classes": abbreviate(self.classes),
             "encoder": f"{self.encoder.name}, {self.encoder.dim:,} numbers{space}",

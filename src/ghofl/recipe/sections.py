@@ -161,6 +161,9 @@ class Privacy(PrivacyOptions):
     `min_count` rows are dropped, or counted in the class `merge_into`. When whole clients are protected, a client's moments
     are cut to the length of `client_rows` full rows. With the unit ``person`` at most `person_rows` rows of one person
     count at a site, and a promise is about all of them. `rounding` is the number of low bits left out of second moments.
+    With `hand_out` the sites in a total get it, exact as it is, for leave-out: less its own sums, it shows each of them the
+    sum of the others. In plain rounds the server checks for each of them that no class of the others has few rows; in
+    secure rounds nobody can.
     """
 
     min_cohort: int = 1
@@ -182,9 +185,18 @@ class Privacy(PrivacyOptions):
             "privacy.noise = 'distributed' hides shares of noise inside secure aggregation: write secure = true too.",
         )
         self._check_unit()
+        self._check_hand_out()
         _check(
             not self.merge_into or self.min_count > 0,
             f"privacy.merge_into = {self.merge_into!r} is for the rows of small classes: write min_count too.",
+        )
+
+    def _check_hand_out(self) -> None:
+        object.__setattr__(self, "hand_out", self.hand_out or None)  # false and left out are one recipe
+        _check(
+            not self.hand_out or (self.epsilon is None and not self.min_count),
+            "privacy.hand_out gives sites the exact total, and privacy.epsilon or privacy.min_count promise that nobody but the "
+            "server sees it; write one of them.",
         )
 
     def _check_unit(self) -> None:

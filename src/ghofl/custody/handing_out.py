@@ -1,0 +1,129 @@
+"""Handing the exact total out to the sites in it: to whom, after which checks, and the journal of it at the server.
+
+A site that takes its own sums out of a total has the sum of the others. So it gets the total only under a recipe with
+``privacy.hand_out``, where enough sites are left beside it and those that may collude with it and, as far as the server can
+see, no class of the others has few rows. A released total is for everybody.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from ghofl import files
+from ghofl.custody.disclosure import PRESETS
+from ghofl.custody.history import check_recipients
+from ghofl.custody.overlap import Sum
+from ghofl.custody.policy import Policy
+from ghofl.errors import FederationError, PrivacyError, RosterError
+from ghofl.secure import CORRUPTION
+from ghofl.secure.graph import portion
+from ghofl.shapes import Int64
+from ghofl.wire.roster import Entry, list_names
+from ghofl.wire.total import Total
+
+FEWEST = Policy().min_difference
+CLASS_ROWS: int = PRESETS["usual"]["class_rows"]
+LARGEST = 256 * 2**20  # bytes of a journal
+
+
+@dataclass(frozen=True, slots=True)
+class HandOuts:
+    """The journal of the totals that were handed out, one JSON line each; only its owner reads it."""
+
+    path: Path
+
+    def hand_out(
+        self,
+        total: Total,
+        site: str,
+        counts: Int64[np.ndarray, " classes"] | None = None,
+        corruption: float = CORRUPTION,
+    ) -> Total:
+        """The total as this site gets it, after all checks and with a line in the journal; raises where it does not get it.
+
+        `counts` are the rows per class in the site's own message. A total of plain messages is not handed out without
+        them; in a total of secure rounds nobody knows them. The roster hides rows and hashes of the other sites.
+
+        Guarantees
+        ----------
+        With what was handed out before, by this journal, no recipient finds the sum of fewer than three others than the
+        share `corruption` of the sites, rounded up, that may collude with it.
+        """
+        if total.is_released:
+            return total
+        entry = _entry_of(total, site)
+        if not total.recipe.privacy.hand_out:
+            raise PrivacyError(
+                f"the exact total is not for {site!r}: its recipe does not say privacy.hand_out = true, so only a released one "
+                "is for others. Agree on a recipe with hand_out, or release the total."
+            )
+        check_recipients([site], [*self._sums(), _sum_of(total)], FEWEST, portion(len(total.roster), corruption))
+        if not total.recipe.privacy.secure:
+            _check_classes(total, site, counts)
+        self._record(total, site)
+        hidden = (e if e is entry else replace(e, rows=None, sha256="", clipped=None) for e in total.roster)
+        return replace(total, roster=tuple(hidden), quarantined=())
+
+    def recipients(self, total: Total) -> tuple[str, ...]:
+        """The sites that have had this total, in order."""
+        return tuple(dict.fromkeys(line["to"] for line in self._lines() if line["total"] == total.moments.sha256))
+
+    def _sums(self) -> list[Sum]:
+        """What was handed out before, to whomever: sites may tell each other."""
+        return [frozenset((name, version) for name, version in line["sites"]) for line in self._lines()]
+
+    def _record(self, total: Total, site: str) -> None:
+        lines, facts = self._lines(), {"to": site, "total": total.moments.sha256, "sites": sorted(_sum_of(total))}
+        if not any(line["to"] == site and line["total"] == facts["total"] for line in lines):
+            time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            lines.append({"time": time, "recipe": total.recipe.fingerprint, **facts})
+            files.write(
+                self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), files.PRIVATE
+            )
+
+    def _lines(self) -> list[dict]:
+        if not self.path.exists():
+            return []
+        try:
+            text = self.path.read_text(encoding="utf-8") if self.path.stat().st_size <= LARGEST else "damaged"
+            lines = list(map(json.loads, text.splitlines()))
+            for line in lines:
+                _ = line["to"], line["total"], [f"{name}{version}" for name, version in line["sites"]]
+            return lines
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise FederationError(
+                f"{self.path} is damaged; it says who has which total. Restore it from a copy: without it, nothing is handed out."
+            ) from None
+
+
+def _entry_of(total: Total, site: str) -> Entry:
+    found = next((entry for entry in total.roster if entry.site == site and site), None)
+    if found is None:
+        raise RosterError(
+            f"{site!r} is not in this total, which holds {list_names(total.roster)}; only its sites get it."
+        )
+    return found
+
+
+def _sum_of(total: Total) -> Sum:
+    """The total as a sum over sites; the id of a message is that of its rows."""
+    return frozenset((entry.name, entry.id) for entry in total.roster)
+
+
+def _check_classes(total: Total, site: str, counts: Int64[np.ndarray, " classes"] | None) -> None:
+    if counts is None:
+        raise PrivacyError(
+            f"the total is of plain messages, and it is handed out to {site!r} only where no class of the others has few rows; "
+            "give that site's message, so that this can be checked."
+        )
+    rest = total.moments.counts - counts
+    few = np.flatnonzero((rest != 0) & (rest < CLASS_ROWS))
+    if len(few):
+        name, rows = total.recipe.classes[int(few[0])], int(rest[few[0]])
+        raise PrivacyError(
+            f"without {site!r}, class {name!r} has {rows} row{'' if rows == 1 else 's'} in the total, and {site!r} could find "
+            f"their sums; it gets the total when every class of the others has none, or {CLASS_ROWS} or more."
+        )

@@ -1,0 +1,226 @@
+"""Who gets the exact total: a site that takes its own sums out of it has the sum of the others."""
+
+import json
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federations import blobs, moments_of, recipe_of
+from ghofl import Message, Recipe, Total
+from ghofl.custody.handing_out import HandOuts
+from ghofl.custody.history import History
+from ghofl.custody.overlap import find_isolated, find_shown_to
+from ghofl.custody.policy import Policy
+from ghofl.errors import FederationError, PolicyError, PrivacyError, RecipeError, RosterError
+from ghofl.evaluation.leave_out import cross_validate
+from ghofl.privacy.audit import audit
+from ghofl.recipe import Privacy
+from pages import run
+
+OPEN = recipe_of(statistics=("B",), privacy=Privacy(hand_out=True))
+NAMES = "abcdef"
+
+
+def messages_of(recipe=OPEN, sites=NAMES, rows=240, seed=0):
+    """One message per site, by name, and the rows behind them."""
+    x, y = blobs(np.random.default_rng(seed), rows=rows)
+    parts = {name: (x[i :: len(sites)], y[i :: len(sites)]) for i, name in enumerate(sites)}
+    return {name: Message.of(moments_of(recipe, *rows), recipe, name) for name, rows in parts.items()}, parts
+
+
+@pytest.fixture(scope="module")
+def six():
+    return messages_of()
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return HandOuts(tmp_path / "handed-out.jsonl")
+
+
+def total_over(messages, names=NAMES):
+    return Total.of((messages[name] for name in names), OPEN)
+
+
+def hand_out(journal, messages, names, to, **more):
+    return journal.hand_out(total_over(messages, names), to, messages[to].moments.counts, **more)
+
+
+def test_of_two_sites_neither_gets_the_total_because_it_would_have_the_other_s_message(six, journal):
+    messages, _ = six
+    assert (total_over(messages, "ab") - messages["a"]).moments == messages["b"].moments, "the attack"
+    with pytest.raises(PolicyError, match="less its own sums, a would have one over 1 sites"):
+        hand_out(journal, messages, "ab", "a")
+    assert not journal.path.exists()
+
+
+@pytest.mark.parametrize(("corruption", "is_given"), [(0.0, True), (0.2, True), (0.21, True), (0.41, False)])
+def test_enough_sites_are_left_beside_the_recipient_and_those_that_may_collude(six, journal, corruption, is_given):
+    """Of six sites: the recipient, a share of them rounded up, and three at least."""
+    messages, _ = six
+    if is_given:
+        assert hand_out(journal, messages, NAMES, "a", corruption=corruption).moments == total_over(messages).moments
+        return
+    with pytest.raises(
+        PolicyError, match="of which 3 may share theirs with it; min_difference asks for 3 beside those"
+    ):
+        hand_out(journal, messages, NAMES, "a", corruption=corruption)
+
+
+def test_a_second_total_is_not_handed_out_where_its_difference_from_the_first_shows_a_site(six, journal):
+    """To whomever the first one went: sites may tell each other."""
+    messages, _ = six
+    hand_out(journal, messages, NAMES, "a")
+    with pytest.raises(PolicyError, match="b would have one over 1 sites"):
+        hand_out(journal, messages, "abcde", "b")
+    hand_out(journal, messages, NAMES, "b")
+    assert journal.recipients(total_over(messages)) == ("a", "b")
+
+
+@pytest.mark.parametrize("rows", [1, 4])
+def test_a_class_of_which_the_others_have_few_rows_keeps_the_total_from_its_recipient(rows, journal):
+    """Without the recipient's own sums, the sum of one row is that row."""
+    messages, parts = messages_of()
+    x, y = parts["a"]
+    moved = {name: (own, np.where(labels == 3, 0, labels)) for name, (own, labels) in parts.items()}
+    moved["a"], moved["b"] = (x, y), (moved["b"][0], np.where(np.arange(len(moved["b"][1])) < rows, 3, moved["b"][1]))
+    messages = {name: Message.of(moments_of(OPEN, *own), OPEN, name) for name, own in moved.items()}
+    total = total_over(messages)
+    exposed = [e for e in audit((total - messages["a"]).moments, OPEN).exposures if e.label == 3]
+    assert bool(exposed) == (rows == 1), "the attack, on one row"
+    with pytest.raises(PrivacyError, match=f"without 'a', class 'class 3' has {rows} row"):
+        journal.hand_out(total, "a", messages["a"].moments.counts)
+    assert journal.hand_out(total, "c", messages["c"].moments.counts).moments == total.moments, "a has rows enough"
+    with pytest.raises(PrivacyError, match="give that site's message"):
+        journal.hand_out(total, "a")
+
+
+def test_without_the_key_only_a_released_total_is_handed_out(six, journal):
+    _, parts = six
+    plain = recipe_of(statistics=("B",))
+    x, y = (np.concatenate([own[i] for own in parts.values()]) for i in (0, 1))
+    exact = Total.of([Message.of(moments_of(plain, x, y), plain, "a")], plain)
+    with pytest.raises(PrivacyError, match="only a released one is for others"):
+        journal.hand_out(exact, "a", exact.moments.counts)
+    released = replace(exact, recipe=replace(plain, privacy=Privacy(min_count=2))).release()
+    assert journal.hand_out(released, "whoever") is released
+    assert not journal.path.exists()
+
+
+def test_a_recipient_sees_rows_and_hash_of_no_site_but_its_own_and_can_leave_its_rows_out(six, journal):
+    messages, parts = six
+    handed = hand_out(journal, messages, NAMES, "c")
+    assert [(e.site, e.rows is None, e.sha256 == "") for e in handed.roster] == [(n, n != "c", n != "c") for n in NAMES]
+    again = Total.from_bytes(handed.to_bytes())
+    found = cross_validate(again, *parts["c"], "lda", 4)["lda"]
+    assert (found.site, len(found.y)) == ("c", 40)
+
+
+def test_the_journal_names_every_recipient_once_and_is_its_owner_s(six, journal):
+    messages, _ = six
+    for _ in range(2):
+        hand_out(journal, messages, NAMES, "a")
+    (line,) = map(json.loads, journal.path.read_text().splitlines())
+    assert (line["to"], line["total"]) == ("a", total_over(messages).moments.sha256)
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+    for damage in ("{", '{"to": 3}\n', "[" * 10_000):
+        journal.path.write_text(damage)
+        with pytest.raises(FederationError, match="is damaged"):
+            hand_out(journal, messages, NAMES, "a")
+    with pytest.raises(RosterError, match="'z' is not in this total"):
+        journal.hand_out(total_over(messages), "z")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sets(st.sampled_from("abcdef"), min_size=2), min_size=1, max_size=3),
+    st.integers(2, 4),
+    st.integers(0, 2),
+)
+def test_a_recipient_finds_few_sites_exactly_when_it_does_with_some_colluders(cohorts, fewest, colluders):
+    """Against every choice of colluders, whose own sums are taken out of what is known one by one."""
+    sums = [frozenset((site, "") for site in cohort) for cohort in cohorts]
+    everybody = sorted(set().union(*cohorts))
+    for name in everybody:
+        others = [site for site in everybody if site != name]
+        finds = False
+        for some in (c for size in range(colluders + 1) for c in combinations(others, size)):
+            rest = [frozenset(one for one in each if one[0] not in (name, *some)) for each in sums]
+            finds |= bool(find_isolated([each for each in rest if each], fewest))
+        assert bool(find_shown_to([name], sums, fewest, colluders)[0]) == finds
+
+
+def test_a_site_signs_no_list_whose_sum_would_show_its_recipients_too_few():
+    for sites, is_refused in (("abcd", True), ("abcde", False)):
+        if is_refused:
+            with pytest.raises(PolicyError, match="the total is handed out"):
+                History().check_sum("a", sites, "d" * 64, 3, colluders=1)
+        History().check_sum("a", sites, "d" * 64, 3)
+    History().check_sum("a", "abcde", "d" * 64, 3, colluders=1)
+
+
+def test_a_site_sends_no_message_where_the_total_may_be_handed_out_with_few_sites_in_it():
+    for cohort, policy, is_refused in (
+        (1, Policy(), True), (4, Policy(), True), (5, Policy(), False), (5, Policy(corruption=0.3), True),
+        (5, Policy(min_difference=4), True), (1, Policy(min_difference=1), False),
+    ):  # fmt: skip
+        recipe = replace(OPEN, privacy=Privacy(hand_out=True, min_cohort=cohort))
+        if is_refused:
+            with pytest.raises(PolicyError, match=f"privacy.min_cohort = {cohort} one of them"):
+                policy.check_recipe(recipe)
+        else:
+            policy.check_recipe(recipe)
+    Policy(any_peers=True).check_recipe(replace(OPEN, privacy=Privacy(hand_out=True, secure=True)))
+
+
+def test_what_others_are_promised_not_to_see_is_not_handed_out():
+    for promise in (Privacy(min_count=2), Privacy(epsilon=1.0, delta=1e-5, radius=4.0)):
+        with pytest.raises(RecipeError, match="privacy.hand_out gives sites the exact total"):
+            replace(promise, hand_out=True)
+    assert recipe_of(privacy=Privacy(hand_out=False)).fingerprint == recipe_of().fingerprint
+    assert Recipe.from_toml(OPEN.to_toml()) == OPEN
+
+
+@pytest.fixture
+def with_files(six, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    messages, parts = six
+    OPEN.save("recipe.toml")
+    total_over(messages).save("total.ghofl")
+    total_over(messages, "ab").save("two.ghofl")
+    for name, message in messages.items():
+        message.save(f"{name}.ghofl")
+    np.savez("a.npz", x=parts["a"][0], y=np.array(OPEN.classes)[parts["a"][1]])
+    return tmp_path
+
+
+def test_the_command_writes_a_total_for_one_site_and_remembers_it(with_files):
+    assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl")
+    assert (with_files / "for-a.ghofl").stat().st_mode & 0o777 == 0o600
+    run("ghofl evaluate for-a.ghofl a.npz --leave-out 4 --heads lda")
+    run("ghofl release two.ghofl --to a.ghofl -o two-for-a.ghofl", refusal="would have one over 1 sites")
+    run("ghofl release total.ghofl --to a -o x.ghofl", refusal="give that site's message")
+    run("ghofl release two.ghofl --to c.ghofl -o x.ghofl", refusal="is not in this total")
+    assert not (with_files / "two-for-a.ghofl").exists()
+    assert len(list((with_files / "state").rglob("handed-out-*.jsonl"))) == 1
+
+
+@pytest.mark.usefixtures("with_files")
+@pytest.mark.parametrize("secure", [False, True])
+def test_audit_and_check_say_before_anything_is_sent_that_the_total_is_handed_out(secure, tmp_path):
+    recipe = replace(OPEN, privacy=Privacy(hand_out=True, secure=secure, min_cohort=5))
+    recipe.save("recipe.toml")
+    (tmp_path / "policy.toml").write_text("any_peers = true\nany_recipe = true\n")
+    (tmp_path / "site.toml").write_text('name="a"\nembeddings="a.npz"\nfolder="memory"\npolicy="policy.toml"\n')
+    texts = [run("ghofl flower check site.toml --recipe recipe.toml")]
+    if not secure:
+        OPEN.save("recipe.toml")
+        texts.append(run("ghofl audit a.ghofl --recipe recipe.toml"))
+    for text in (" ".join(each.split()) for each in texts):
+        assert "each of them can take its own sums out and has the sum of the others" in text
+        assert ("nobody can check in a secure round" in text) == secure
