@@ -21,7 +21,7 @@ from ghofl.errors import FederationError, PrivacyError, RosterError
 from ghofl.secure import CORRUPTION
 from ghofl.secure.graph import portion
 from ghofl.shapes import Int64
-from ghofl.wire.roster import Entry, list_names
+from ghofl.wire.roster import list_names
 from ghofl.wire.total import Total
 
 FEWEST = Policy().min_difference
@@ -54,7 +54,7 @@ class HandOuts:
         """
         if total.is_released:
             return total
-        entry = _entry_of(total, site)
+        _check_inside(total, site)
         if not total.recipe.privacy.hand_out:
             raise PrivacyError(
                 f"the exact total is not for {site!r}: its recipe does not say privacy.hand_out = true, so only a released one "
@@ -64,8 +64,7 @@ class HandOuts:
         if not total.recipe.privacy.secure:
             _check_classes(total, site, counts)
         self._record(total, site)
-        hidden = (e if e is entry else replace(e, rows=None, sha256="", clipped=None) for e in total.roster)
-        return replace(total, roster=tuple(hidden), quarantined=())
+        return hide_sites(total, but=site)
 
     def recipients(self, total: Total) -> tuple[str, ...]:
         """The sites that have had this total, in order."""
@@ -99,13 +98,17 @@ class HandOuts:
             ) from None
 
 
-def _entry_of(total: Total, site: str) -> Entry:
-    found = next((entry for entry in total.roster if entry.site == site and site), None)
-    if found is None:
+def hide_sites(total: Total, but: str = "") -> Total:
+    """The total without what its roster says about sites, except their names, `but` for one of them."""
+    hidden = (e if but and e.site == but else replace(e, rows=None, sha256="", clipped=None) for e in total.roster)
+    return replace(total, roster=tuple(hidden), quarantined=())
+
+
+def _check_inside(total: Total, site: str) -> None:
+    if not site or all(entry.site != site for entry in total.roster):
         raise RosterError(
             f"{site!r} is not in this total, which holds {list_names(total.roster)}; only its sites get it."
         )
-    return found
 
 
 def _sum_of(total: Total) -> Sum:

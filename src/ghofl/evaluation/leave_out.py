@@ -217,7 +217,7 @@ def leave_out(
     names = tuple(own.total.recipe.classes[c] for c in sorted(unseen))
     about = (own.total.recipe, own.total.moments.sha256, own.site, int(fold.max()) + 1)
     return {
-        name: LeftOut(str(spec), _chosen(spec, own.total), *about, *found[name], own.y, names, tallies.get(name))
+        name: LeftOut(str(spec), chosen_head(spec, own.total), *about, *found[name], own.y, names, tallies.get(name))
         for name, spec in heads.items()
     }
 
@@ -242,7 +242,8 @@ def ignore(_: Warning) -> None:
     """Classes that a fold empties are listed with the result."""
 
 
-def _chosen(spec: HeadSpec, total: Total) -> str:
+def chosen_head(spec: HeadSpec, total: Total) -> str:
+    """The head, with its options, that a spec is for a total."""
     if spec.name != BEST:
         return str(spec)
     gaussians = Gaussians.of_total(total.for_heads(), Features.of(total.recipe))

@@ -62,7 +62,7 @@ class Exposure:
 
 _HANDED_OUT = (
     "The sites in the total get it, exact as it is (privacy.hand_out): each of them can take its own sums out and has the sum "
-    "of the others. "
+    "of the others. A site may be asked how often heads of it are right on its rows; its policy decides. "
 )
 _CHECKED = "The server gives it to none for whom too few sites, or a class with few rows, would be left."
 _UNCHECKED = (

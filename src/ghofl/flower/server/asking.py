@@ -86,7 +86,7 @@ def _ask_in_turns(
 ) -> Iterator[Answer]:
     """The answers of all nodes; for large answers, as many nodes at a time as the settings allow."""
     letters = [(node.id, letter) for node, letter in queries.items()]
-    step = settings.at_once if settings.at_once and action in ("message", "mask") else max(1, len(letters))
+    step = settings.at_once if settings.at_once and action in ("message", "mask", "judge") else max(1, len(letters))
     for start in range(0, len(letters), step):
         yield from engine.ask(action, dict(letters[start : start + step]), settings.timeout, size)
 

@@ -21,7 +21,8 @@ class Settings:
     fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
     message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may vanish or collude
     with the server, both rounded up (see `secure.plan`), and `authenticated` asks every site for the signature of its
-    node's key. `peers` is a file of the names and keys that may take part.
+    node's key. `peers` is a file of the names and keys that may take part. With `select`, a list of heads, the sites in the
+    total get it, if the recipe hands it out, and say by leave-out how good these heads are on their rows; the best is built.
     """
 
     folder: str
@@ -38,6 +39,7 @@ class Settings:
     corruption: float = CORRUPTION
     authenticated: bool = True
     peers: str = ""
+    select: str = ""
 
     def __post_init__(self) -> None:
         if not self.folder:
