@@ -162,8 +162,7 @@ def release(
         str,
         typer.Option(
             metavar="MESSAGE|SITE",
-            help="Under a recipe with hand_out: the exact total for one site in it, named by its message, or in a secure "
-            "total by its name.",
+            help="Under hand_out: who gets the exact total, by message or, if secure, name.",
         ),
     ] = "",
     force: Force = False,
@@ -173,8 +172,7 @@ def release(
 
     Each release of one total spends its epsilon again; releases are counted in TOTAL.releases.jsonl beside it, and by the
     total's content in ~/.local/state/ghofl, so that a copy of it goes on counting. No message can be added to a released
-    total: keep the exact one for that. With --to, one site of a total gets it exact, if what it could find out about the others
-    covers enough sites and rows; ~/.local/state/ghofl says who got which.
+    total: keep the exact one for that. With --to, one site gets the exact one, if enough others are in it.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """

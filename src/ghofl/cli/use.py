@@ -200,7 +200,7 @@ def select(
 ) -> None:
     """At the server: add up the sites' counts of right and wrong predictions and name the best head.
 
-    Reports are on head files, or by 'ghofl evaluate --leave-out' on heads of one total: federated cross-validation.
+    Reports by leave-out add up to federated cross-validation.
 
     Example: ghofl select north-lda.json south-lda.json north-rda.json south-rda.json
     """
@@ -228,8 +228,7 @@ def calibrate(
 ) -> None:
     """At the server: calibrate a head's probabilities and its novelty on the rows that sites reported on.
 
-    The reports are exact, so a calibrated head keeps no promise of epsilon; its file says so. Reports by leave-out on the
-    total that the head was made from calibrate its probabilities.
+    The reports are exact, so a calibrated head keeps no promise of epsilon; its file says so.
 
     Example: ghofl calibrate lda.safetensors north.json south.json -o calibrated.safetensors
     """

@@ -92,6 +92,7 @@ forget = false             # delete the message of those sites too, instead of k
 dropout = 0.1              # secure rounds: the share of sites that may vanish, rounded up where a plan allows it
 corruption = 0.1           # secure rounds: the share of sites that may collude with the server, rounded up
 authenticated = true       # secure rounds: every site's key is signed by its node's key
+select = ""                # heads among which sites choose after the total, e.g. "best,lda", if the recipe hands it out
 peers = ""                 # secure rounds: a file of the names and node keys that may take part
 simulated-embeddings = ""  # for simulations: an .npz with x_train and y_train
 simulated-alpha = 0.0      # for simulations: Dirichlet skew; 0 splits evenly

@@ -78,6 +78,10 @@ def _parcel_that_left(recipe: Recipe, custody: Custody) -> Parcel:
     }
     if parcel is None or parcel.data not in left:
         raise PolicyError("nothing that this site keeps has left it under this recipe, so it is in no total of it.")
+    if not parcel.is_message and len(left) > 1:
+        raise PolicyError(
+            "rows of this site changed between two secure rounds, so nobody knows which are in the total."
+        )
     permit = history.approvals.get(recipe.fingerprint)
     if custody.policy.confirm and (permit is None or permit.parcel != parcel.sha256):
         raise PolicyError("this site's administrator approved something else than what was sent; approve it again.")

@@ -80,8 +80,8 @@ class PrivacyOptions:
         None, "For the unit 'person': maximum rows per person that count at a site", between=(1, MOST)
     )
     hand_out: bool | None = option(
-        None, "Let the sites in a total have it, exact as it is: less its own sums, it shows each the sum of the others",
-        auto="only a released total is for others",
+        None, "Let sites have the exact total they are in; less its own sums, it is the others'",
+        auto="no",
     )  # fmt: skip
 
 
