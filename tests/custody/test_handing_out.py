@@ -53,7 +53,7 @@ def hand_out(journal, messages, names, to, **more):
 def test_of_two_sites_neither_gets_the_total_because_it_would_have_the_other_s_message(six, journal):
     messages, _ = six
     assert (total_over(messages, "ab") - messages["a"]).moments == messages["b"].moments, "the attack"
-    with pytest.raises(PolicyError, match="less its own sums, a would have one over 1 sites"):
+    with pytest.raises(PolicyError, match="less its own sums, a would have one over 1 site;"):
         hand_out(journal, messages, "ab", "a")
     assert not journal.path.exists()
 
@@ -65,9 +65,7 @@ def test_enough_sites_are_left_beside_the_recipient_and_those_that_may_collude(s
     if is_given:
         assert hand_out(journal, messages, NAMES, "a", corruption=corruption).moments == total_over(messages).moments
         return
-    with pytest.raises(
-        PolicyError, match="of which 3 may share theirs with it; min_difference asks for 3 beside those"
-    ):
+    with pytest.raises(PolicyError, match="min_difference asks for 3 beside 3 that may collude"):
         hand_out(journal, messages, NAMES, "a", corruption=corruption)
 
 
@@ -75,7 +73,7 @@ def test_a_second_total_is_not_handed_out_where_its_difference_from_the_first_sh
     """To whomever the first one went: sites may tell each other."""
     messages, _ = six
     hand_out(journal, messages, NAMES, "a")
-    with pytest.raises(PolicyError, match="b would have one over 1 sites"):
+    with pytest.raises(PolicyError, match="b would have one over 1 site;"):
         hand_out(journal, messages, "abcde", "b")
     hand_out(journal, messages, NAMES, "b")
     assert journal.recipients(total_over(messages)) == ("a", "b")
@@ -203,7 +201,7 @@ def test_the_command_writes_a_total_for_one_site_and_remembers_it(with_files):
     assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl")
     assert (with_files / "for-a.ghofl").stat().st_mode & 0o777 == 0o600
     run("ghofl evaluate for-a.ghofl a.npz --leave-out 4 --heads lda")
-    run("ghofl release two.ghofl --to a.ghofl -o two-for-a.ghofl", refusal="would have one over 1 sites")
+    run("ghofl release two.ghofl --to a.ghofl -o two-for-a.ghofl", refusal="would have one over 1 site;")
     run("ghofl release total.ghofl --to a -o x.ghofl", refusal="give that site's message")
     run("ghofl release two.ghofl --to c.ghofl -o x.ghofl", refusal="is not in this total")
     assert not (with_files / "two-for-a.ghofl").exists()

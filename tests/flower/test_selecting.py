@@ -8,6 +8,7 @@ import pytest
 from test_federation import Killed, killing
 
 from ghofl.classifier import Classifier
+from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import FederationError, HeadError
@@ -141,7 +142,7 @@ def test_a_total_that_would_show_its_recipients_too_few_sites_goes_to_none_of_th
     run(engine, OPEN, settings(tmp_path / "run", select=HEADS, corruption=0.4))
     assert not [node for action, node in engine.asked if action == "judge"]
     found = selection_in(tmp_path / "run")
-    assert all("of which 2 may share theirs with it" in why for why in found["left_out"].values())
+    assert all("3 beside 2 that may collude with it" in why for why in found["left_out"].values())
     assert not (tmp_path / "run" / "handed-out.jsonl").exists()
 
 
@@ -225,3 +226,15 @@ def test_rows_that_changed_since_they_were_sent_are_not_judged(after_a_run, tmp_
         np.savez(tmp_path / "0.npz", x=file["x"] + 1.0, y=file["y"])
     assert "RosterError" in ask().fields["why"]
     assert "reported" not in lines_of(path)
+
+
+def test_an_approval_covers_what_was_sent_and_no_parcel_that_was_packed_since(tmp_path):
+    paths = make_sites(tmp_path, recipe=OPEN, policy="confirm = true\n")
+    for path in paths:
+        inspect(Site.load(path), OPEN, confirm=True)
+    run(engine_of(paths), OPEN, settings(tmp_path / "run"))
+    inspect(Site.load(paths[0]), OPEN, again=True)
+    run(engine_of(paths), OPEN, choosing(tmp_path / "run"))
+    found = selection_in(tmp_path / "run")
+    assert found["sites"] == ["site-1", "site-2", "site-3", "site-4"]
+    assert "approved something else than what was sent" in found["left_out"]["site-0"]

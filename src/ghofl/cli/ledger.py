@@ -23,7 +23,21 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
 )
-SHOWN = ("action", "round", "recipe", "survivors", "cohort", "rounds", "id", "status", "bytes", "why", "data")
+SHOWN = (
+    "action",
+    "round",
+    "recipe",
+    "total",
+    "sites",
+    "survivors",
+    "cohort",
+    "rounds",
+    "id",
+    "status",
+    "bytes",
+    "why",
+    "data",
+)
 
 
 @app.command(name="show")
@@ -162,6 +176,6 @@ def _text(facts: Any) -> str:
             continue
         text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
         parts.append(
-            f"{key} {text[:12] + '…' if key in ('round', 'recipe', 'id', 'data') and len(text) > 12 else text}"
+            f"{key} {text[:12] + '…' if key in ('round', 'recipe', 'total', 'id', 'data') and len(text) > 12 else text}"
         )
     return shorten("; ".join(parts), 1000)

@@ -245,8 +245,9 @@ def check_recipients(recipients: Collection[str], sums: Sequence[Sum], fewest: i
         name, shown = find_shown_to(recipients, every, fewest, colluders)
         if name:
             raise PolicyError(
-                f"the total is handed out, and less its own sums, {name} would have one over {len(shown)} sites, of which "
-                f"{colluders} may share theirs with it; min_difference asks for {fewest} beside those. Wait for more sites."
+                f"the total is handed out, and less its own sums, {name} would have one over {len(shown)} "
+                f"site{'' if len(shown) == 1 else 's'}; min_difference asks for {fewest} beside {colluders} that may collude "
+                "with it. Wait for more sites."
             )
 
 

@@ -39,6 +39,8 @@ def ask(path: str, action: str, request: Letter, patience: float = PATIENCE) -> 
     gives the same answer to the same request, so asking twice does no harm.
     """
     check_socket_path(path)
+    if len(request.payload) > REQUEST_BYTES:
+        raise MessageError(f"a request of {len(request.payload):,} bytes came, and a keeper reads {REQUEST_BYTES:,}.")
     deadline = time.monotonic() + patience
     while True:
         try:
