@@ -327,6 +327,29 @@ def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
     assert outcome.total.moments == exact_total(tmp_path, paths)
 
 
+@pytest.mark.parametrize("policy", ["confirm = true\n", ""], ids=["with approvals", "without"])
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+def test_what_an_administrator_declined_does_not_leave_until_it_is_approved(tmp_path, recipe, policy):
+    path = make_sites(tmp_path, recipe=recipe, policy=policy)[0]
+    site, file = Site.load(path), tmp_path / "recipe.toml"
+    words = {"recipe": recipe.to_toml()} | ({"round": "f" * 32} if recipe.privacy.secure else {})
+    action = "join" if recipe.privacy.secure else "message"
+    invoke("check", path, "--recipe", file, "--confirm")
+    declined = invoke("check", path, "--recipe", file, "--decline", "--json", "-")
+    assert declined.exit_code == 4, declined.output
+    assert [json.loads(declined.output)[key] for key in ("approved", "declined", "held")] == [False, True, True]
+    refused = answer(action, Letter(dict(words)), site, site.storage())
+    assert "administrator has declined recipe" in refused.fields["why"]
+    assert "it is declined" in invoke("check", path, "--recipe", file, "--again").output, "packed again, it still is"
+    assert json.loads(invoke("check", path, "--recipe", file, "--confirm", "--json", "-").output)["approved"]
+    assert answer(action, Letter(dict(words)), site, site.storage()).fields["status"] in ("sent", "joined")
+    assert [line.what for line in Ledger.load(site.storage()).of("approved", "declined")] == [
+        "approved",
+        "declined",
+        "approved",
+    ]
+
+
 def test_before_an_approval_rows_are_not_read_for_a_server(tmp_path):
     """Else a server would learn how many there are from what is refused, by trying limits."""
     site = Site.load(make_sites(tmp_path, policy="confirm = true\n")[0])

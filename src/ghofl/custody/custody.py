@@ -109,9 +109,11 @@ class Custody:
         return kept_parcel(self.storage, recipe.fingerprint)
 
     def parcel_to_send(self, recipe: Recipe, cohort: Iterable[str] | None = None, round_id: str = "") -> Parcel:
-        """The parcel that leaves, packed once; within the site's budget, and approved where the policy asks for it."""
+        """The parcel that leaves, packed once; within the budget, not declined, and approved where the policy asks for it."""
         self.check_recipe(recipe)
         parcel, history, policy = self.kept_parcel(recipe), self.history, self.policy
+        if recipe.fingerprint in history.declined:
+            raise PolicyError(f"this site's administrator has declined recipe {recipe.fingerprint[:12]}….")
         check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
         if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:
             raise approval_error(recipe)  # before an approval, other errors could reveal something about rows
@@ -124,6 +126,10 @@ class Custody:
         """Record what an administrator allows: the parcel that was shown or, without one, further secure rounds."""
         facts = {key: value for key, value in asdict(permit).items() if value or key != "parcel"}
         self.record("approved" if permit.parcel else "reopened", **facts)
+
+    def decline(self, recipe: Recipe, parcel: Parcel) -> None:
+        """Record that an administrator wants nothing to leave under a recipe; an earlier approval no longer holds."""
+        self.record("declined", recipe=recipe.fingerprint, data=parcel.data, parcel=parcel.sha256)
 
     # Lines about what leaves
 
