@@ -234,7 +234,10 @@ def test_ctrl_c_ends_the_page_without_a_decision(path):
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (400, "dark")])
 def test_in_a_browser_somebody_gives_the_code_reads_and_approves(path, browser, width, scheme):
     from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.expected_conditions import title_is
+    from selenium.webdriver.support.wait import WebDriverWait
 
+    wait = WebDriverWait(browser, 60, 0.05)
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd(
@@ -244,11 +247,11 @@ def test_in_a_browser_somebody_gives_the_code_reads_and_approves(path, browser, 
         browser.get(f"http://{place}/")
         browser.find_element(By.NAME, "code").send_keys(code)
         browser.find_element(By.TAG_NAME, "button").click()
-        assert browser.title == "What would leave the site site-0"
+        wait.until(title_is("What would leave the site site-0"))
         assert browser.current_url == f"http://{place}/"
         assert browser.get_cookies() == []
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         browser.find_element(By.CSS_SELECTOR, "button.yes").click()
-        assert browser.title == "Approved"
+        wait.until(title_is("Approved"))
     assert [what for what, _ in decisions(path)] == ["approved"]
     assert [entry for entry in browser.get_log("browser") if "favicon" not in entry["message"]] == []

@@ -103,6 +103,12 @@ def check(
         from ghofl.report.approval_service import decide_in_browser
 
         found = decide_in_browser(found, here, sites, rounds, port, _show_address)
+    console.say(found.to_dict(), _described(found), json, is_private=True)
+    if found.is_held:
+        raise typer.Exit(console.HELD)
+
+
+def _described(found: inspection.Inspection) -> str:
     parcel, moments = found.parcel, None if found.rows is None else found.rows.moments
     many = f"{console.size(found.bytes)} ({found.bytes:,} bytes)"
     what = (
@@ -110,15 +116,10 @@ def check(
     )
     smallest = f" (the smallest class has {smallest_class(moments):,} now)" if moments and moments.rows else ""
     sentences = "\n".join(f"- {text}" for text in found.sentences)
-    console.say(
-        found.to_dict(),
+    return (
         f"{found.site}: {what}, made of {console.count(parcel.rows, 'row')}"
-        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}",
-        json,
-        is_private=True,
+        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}"
     )
-    if found.is_held:
-        raise typer.Exit(console.HELD)
 
 
 def _show_address(url: str, code: str) -> None:

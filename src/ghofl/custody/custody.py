@@ -113,7 +113,10 @@ class Custody:
         self.check_recipe(recipe)
         parcel, history, policy = self.kept_parcel(recipe), self.history, self.policy
         if recipe.fingerprint in history.declined:
-            raise PolicyError(f"this site's administrator has declined recipe {recipe.fingerprint[:12]}….")
+            raise PolicyError(
+                f"this site's administrator has declined recipe {recipe.fingerprint[:12]}…, so nothing leaves under it until it "
+                "is approved."
+            )
         check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
         if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:
             raise approval_error(recipe)  # before an approval, other errors could reveal something about rows

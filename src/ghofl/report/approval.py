@@ -88,7 +88,7 @@ def _asked(question: Question) -> list[str]:
         for line in question.ledger.of("answered", "refused")
         if line.facts.get("recipe") == recipe.fingerprint and line.facts.get("action") in ("message", "join")
     ]
-    last = f"The server has asked {len(times):,} times, last on {when(times[-1])} (UTC)." if times else ""
+    last = f"The server has asked for it, last on {when(times[-1])} (UTC)." if times else ""
     return [
         f"What protects it: {protection_of(recipe)}.",
         last or "No server has asked for it yet.",
@@ -106,10 +106,9 @@ def _names(recipe: Recipe) -> str:
 def _meanings(question: Question) -> Sequence[str]:
     found, permit = question.found, question.permit
     sites = f"exactly the sites {', '.join(permit.cohort)}" if permit.cohort else "the first sites it is used with"
-    covered = f", in {permit.rounds:,} secure {'round' if permit.rounds == 1 else 'rounds'} of {sites}"
+    covered = f", masked, in {permit.rounds:,} secure {'round' if permit.rounds == 1 else 'rounds'} of {sites}"
     return (
-        f"Approve: exactly these bytes may leave{'' if found.parcel.is_message else covered}. "
-        f"Their sha256 is {found.parcel.sha256}.",
+        f"Approve: exactly this, with the sha256 {found.parcel.sha256}, may leave{'' if found.parcel.is_message else covered}.",
         "Decline: nothing leaves under this recipe until somebody approves it; what was approved before no longer holds.",
         "Neither: end the command with Ctrl-C, and everything stays as it is.",
     )
