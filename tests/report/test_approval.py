@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Queue
 from urllib.parse import urlencode
@@ -48,7 +48,7 @@ def opened(path, *more, code=0):
         try:
             yield place, secret
         finally:
-            if thread.is_alive():
+            with suppress(OSError):  # of a page that was decided, and has ended or is ending
                 post(place, code=secret, decision="decline")
             thread.join(30)
             assert not thread.is_alive()
