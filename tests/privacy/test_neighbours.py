@@ -361,8 +361,8 @@ RAISES = {
         "_answers.answer": ("caught", 1), "_check_unit": ("spared", 1),
     },
     "encoders/given": {
-        "embeddings_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1), "_array": ("person", 1),
-        "_matrix": ("person", 1),
+        "embeddings_of": ("person", 1), "columns_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1),
+        "_array": ("person", 1), "_matrix": ("person", 1),
     },
     "rows/base": {
         "of_texts.read": ("caught", 2), "bytes_of": ("caught", 2), "of_rows": ("file", 1),

@@ -98,7 +98,10 @@ def test_a_decision_is_the_same_line_of_the_ledger_through_both_doors(tmp_path, 
     facts = {"recipe": recipe.fingerprint, "data": shown.data, "parcel": shown.sha256}
     if choice == "confirm":
         facts |= {"cohort": ["site-0", "site-1", "site-2"] if more else [], "rounds": 2 if more else 1}
-    assert decisions(path) == [("approved" if choice == "confirm" else "declined", facts)]
+    what = "approved" if choice == "confirm" else "declined"
+    assert decisions(path) == [(what, facts)]
+    ghofl("ledger", "report", path, "-o", "what-left.html")
+    assert f">{what}</td>" in (tmp_path / "what-left.html").read_text()
 
 
 def test_the_page_says_what_check_says_and_nothing_before_the_code_is_given(path, tmp_path):
