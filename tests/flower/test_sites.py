@@ -4,6 +4,7 @@ import dataclasses
 import json
 import multiprocessing
 import stat
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,12 @@ from ghofl.cli import app
 from ghofl.cli.console import HELD
 from ghofl.custody.custody import Custody
 from ghofl.custody.disclosure import Disclosure
+from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.policy import Policy, load_peers
 from ghofl.custody.site import Site
 from ghofl.custody.storage import FolderStorage
-from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
+from ghofl.errors import BusyError, EncoderError, FederationError, PolicyError, SiteError
 from ghofl.flower.new import write_app
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import ACTIONS, answer, text_for_outside
@@ -348,6 +350,25 @@ def test_what_an_administrator_declined_does_not_leave_until_it_is_approved(tmp_
         "declined",
         "approved",
     ]
+
+
+@pytest.mark.parametrize("stage", ["join", "mask", "endorse"])
+def test_declined_in_the_middle_of_a_round_a_site_goes_no_further_in_it(tmp_path, stage):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    site = Site.load(paths[0])
+
+    def decline_after(action, node, reply):
+        if (action, node) == (stage, 100):
+            inspect(site, SECURE, confirm=False)
+        return reply
+
+    with suppress(FederationError):
+        run(InProcess(paths, twist=decline_after), SECURE, settings(tmp_path / "run"))
+    lines = list(Ledger.load(site.storage()).lines)
+    after = lines[[line.what for line in lines].index("declined") + 1 :]
+    assert {line.what for line in after} <= {"refused", "answered"}
+    assert {line.facts["action"] for line in after if line.what == "answered"} <= {"share"}, "shares are not about rows"
+    assert any("administrator has declined recipe" in line.facts.get("why", "") for line in after)
 
 
 def test_before_an_approval_rows_are_not_read_for_a_server(tmp_path):

@@ -408,7 +408,8 @@ RAISES = {
     "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
     "outbox/counting": {},
     "custody/custody": {
-        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 2), "Custody.record_evaluation": ("person", 2),
+        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody._check_not_declined": ("public", 1),
+        "Custody.record_evaluation": ("person", 2),
     },
     "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1)},
     "outbox/parcel": {"Parcel.from_files": ("file", 1)},
