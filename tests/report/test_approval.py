@@ -171,6 +171,7 @@ def test_who_has_no_code_or_comes_from_another_page_sees_and_decides_nothing(pat
         b"code=%ff",
         b"code=\xff",
         b"a=1;code=2",
+        b"code=a&more=1",
     ],
 )
 def test_what_is_not_the_form_has_no_fields(body):
