@@ -220,6 +220,14 @@ def test_a_site_answers_the_same_again_and_few_questions_in_all(after_a_run):
     assert lines_of(path).count("reported") == 3
 
 
+def test_under_a_recipe_that_was_declined_no_report_leaves_not_even_again(after_a_run):
+    ask, _, path = after_a_run
+    assert ask().fields["status"] == "sent"
+    inspect(Site.load(path), OPEN, confirm=False)
+    for heads in ("lda", "ridge"):
+        assert "has declined recipe" in ask(heads=heads).fields["why"]
+
+
 def test_rows_that_changed_since_they_were_sent_are_not_judged(after_a_run, tmp_path):
     ask, _, path = after_a_run
     with np.load(tmp_path / "0.npz") as file:

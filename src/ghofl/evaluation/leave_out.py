@@ -45,10 +45,10 @@ def assign_folds(
         np.arange(len(y)) if persons is None else persons, return_index=True, return_inverse=True
     )
     if not 2 <= folds <= len(first):
-        noun = "row" if persons is None else "person"
+        what = "row" if persons is None else "person"
         raise EmbeddingsError(
-            f"{len(first):,} {noun}{'' if len(first) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes at "
-            f"least 2 folds, and at least as many {noun}s as folds."
+            f"{len(first):,} {what}{'' if len(first) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes "
+            f"at least 2 folds, and at least as many {what}s as folds."
         )
     order = np.random.default_rng(0).permutation(len(first))
     order = order[np.argsort(y[first][order], kind="stable")]
@@ -94,6 +94,11 @@ class OwnRows:
         own = cls(total, x, y, q, features, None, None)
         sent = protect(own.moments(np.ones(len(y), dtype=bool)), total.recipe)
         entry = _entry_of(total, sent, site)
+        if (sent.counts > total.moments.counts).any():
+            raise RosterError(
+                f"these {len(y):,} rows are not in this total: of a class they have more than it has in all; give the rows that "
+                "the site took part with."
+            )
         return replace(own, sent=sent if total.recipe.privacy.rounding else None, entry=entry)
 
     @classmethod

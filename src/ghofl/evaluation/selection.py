@@ -134,7 +134,8 @@ class Report:
         """Raise `RosterError` unless two reports, whatever their heads, may be compared."""
         if (bool(self.folds), self.recipe) != (bool(other.folds), other.recipe):
             raise RosterError(
-                "reports on head files and by leave-out, or under two recipes, do not compare; give reports of one kind."
+                "reports on head files and by leave-out, or under two recipes, do not compare "
+                f"({self.recipe[:8]}…, {other.recipe[:8]}…); give reports of one kind."
             )
         if self.folds and self.sha256 != other.sha256:
             raise RosterError(

@@ -30,6 +30,8 @@ MOST_REPORTS = 3  # under one recipe; the site's administrator may give more wit
 def judge(request: Letter, recipe: Recipe, custody: Custody) -> Letter:
     """The site's reports on some heads of a total; asked the same again, it gives the same bytes."""
     custody.check_recipe(recipe)
+    custody.check_not_declined(recipe)
+    custody.check_reports()
     parcel = _parcel_that_left(recipe, custody)
     kept = f"judged/{hashlib.sha256(request.content + _asked(request).encode()).hexdigest()}"
     content = custody.storage.get(kept)
@@ -68,23 +70,22 @@ def _question(request: Letter) -> tuple[dict[str, HeadSpec], int]:
 
 def _parcel_that_left(recipe: Recipe, custody: Custody) -> Parcel:
     """What this site sent under the recipe; raises where it does not hand totals out, or nothing left."""
+    text = f"recipe {recipe.fingerprint[:12]}…"
     if not recipe.privacy.hand_out:
-        raise PolicyError(
-            "the recipe does not hand the exact total out (privacy.hand_out); no head of it is judged here."
-        )
+        raise PolicyError(f"{text} does not hand the exact total out (privacy.hand_out); no head of it is judged here.")
     parcel, history = custody.kept_parcel(recipe), custody.history
     left = {
         release.data for release in history.releases if not release.is_report and release.recipe == recipe.fingerprint
     }
     if parcel is None or parcel.data not in left:
-        raise PolicyError("nothing that this site keeps has left it under this recipe, so it is in no total of it.")
+        raise PolicyError(f"nothing that this site keeps has left it under {text}, so it is in no total of it.")
     if not parcel.is_message and len(left) > 1:
         raise PolicyError(
-            "rows of this site changed between two secure rounds, so nobody knows which are in the total."
+            f"rows of this site changed between rounds of {text}, so nobody knows which are in the total."
         )
     permit = history.approvals.get(recipe.fingerprint)
     if custody.policy.confirm and (permit is None or permit.parcel != parcel.sha256):
-        raise PolicyError("this site's administrator approved something else than what was sent; approve it again.")
+        raise PolicyError(f"this site's administrator approved something else than what was sent under {text}.")
     return parcel
 
 

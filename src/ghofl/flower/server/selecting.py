@@ -94,10 +94,14 @@ class _Question:
             for head, built in self.built.items()
         ]
         if about != expected or any(report.in_force != DecisionSettings() for report in reports):
-            raise MessageError("its reports are not on the heads of this total that were asked for, by the same folds.")
+            raise MessageError(
+                f"its reports are not on {', '.join(self.built)} of this total, by {FOLDS} folds; ask it again."
+            )
         counts = [report.confusion.counts.sum(axis=1) for report in reports]
         if any(each.shape != most.shape or (each > most).any() or (each != counts[0]).any() for each in counts):
-            raise MessageError("its reports do not count the rows that it has in the total.")
+            raise MessageError(
+                f"its reports do not count the rows that it has in the total: at most {most.sum():,} in all."
+            )
 
 
 def _kept(asked: _Question, total: Total, folder: RunFolder) -> dict[str, list[Report]]:
@@ -134,7 +138,7 @@ def _recipients(
 
 
 def _counts(total: Total, entry: Entry, folder: RunFolder) -> Int64[np.ndarray, " classes"]:
-    """The most rows per class that a site can have in the total: those of its message, or in secure rounds all."""
+    """How many rows of each class a site can have in the total: those of its message, or in secure rounds all."""
     if total.recipe.privacy.secure:
         return total.moments.counts
     return Message.load(folder.message(entry.id), total.recipe).moments.counts
