@@ -24,7 +24,7 @@ RECIPE_SETTINGS = tuple(name for name in OPTIONS if name not in ("anchor", "seed
 SETTINGS = ("data", "clients", "alpha", "classes_per_client", "seed", "preset", *RECIPE_SETTINGS, "head")
 MEASURES = (
     "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision", "auc", "payload_bytes",
-    "fit_seconds", "ms_per_sample",
+    "rounds", "fit_seconds", "ms_per_sample",
 )  # fmt: skip
 FORMATS = (".csv", ".parquet", ".json")
 _TEXTS = {
@@ -106,7 +106,7 @@ class Runs(Printable):
     def table(self) -> list[list[str]]:
         """Means over seeds as texts, the names of the columns first: what varied, the head and its measures."""
         means, settings = self.summary(), [name for name in self.varied if name not in ("seed", "head")]
-        shown = [column for column in _SHOWN if any(line.get(column.measure) is not None for line in means)]
+        shown = [column for column in _SHOWN if any(line.get(column.measure) not in column.usual for line in means)]
         names = [*(name.replace("_", " ") for name in settings), "head", "seeds", *(column.title for column in shown)]
         return [names] + [
             [*(_text(line[name]) for name in settings), line["head"], str(line["seeds"])]
@@ -204,12 +204,14 @@ class _Shown(NamedTuple):
     measure: str
     title: str
     write: Callable[[float], str]
+    usual: tuple[float | None, ...] = (None,)  # a column of nothing else is not shown
 
 
 _SHOWN = (
     _Shown("accuracy", "accuracy %", lambda share: f"{100 * share:.2f}"),
     _Shown("accuracy_sd", "± sd", lambda share: f"{100 * share:.2f}"),
     _Shown("log_loss", "log loss", lambda value: f"{value:.4f}"),
+    _Shown("rounds", "rounds", lambda count: f"{count:.0f}", (None, 1)),
     _Shown("payload_bytes", "sent per client", size),
 )
 

@@ -22,6 +22,7 @@ from ghofl.recipe import OPTIONS, Recipe, RecipeOptions, Table, toml
 from ghofl.recipe.option import Option
 from ghofl.recipe.schema import build, check_keys
 from ghofl.shapes import Num
+from ghofl.simulation.baselines import Method, heads_of, parse_methods
 from ghofl.simulation.cohort import Cohort
 from ghofl.simulation.dataset import Dataset, Source, load, source_of
 from ghofl.simulation.partition import Parts, split
@@ -63,20 +64,20 @@ class Experiment:
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None
     cohort: Cohort = field(default_factory=Cohort)
 
-    def specs(self, options: RecipeOptions) -> dict[str, HeadSpec]:
-        """The heads to score in a space; 'all' is every head that the space allows."""
+    def methods(self, options: RecipeOptions) -> Mapping[str, Method]:
+        """The heads and baselines to score in a space; 'all' is every head that the space allows."""
         if self.heads == "all":
             return all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
-        specs = HeadSpec.parse_list(self.heads, self.preset)
-        needs_sketch = any("Z" in need for spec in specs.values() for need in spec.needs)
+        methods = parse_methods(self.heads, self.preset)
+        needs_sketch = any("Z" in need for spec in heads_of(methods).values() for need in spec.needs)
         if needs_sketch and options.sketch is None and options.budget is None:
             raise HeadError("the head sketched_qda needs a sketch; give `sketch`, e.g. 128.")
-        return specs
+        return methods
 
     def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
         """The recipe of one run, and the options that it follows."""
         options = self.cohort.fill_in(replace(setting.options, seed=setting.seed), setting.clients)
-        specs = self.specs(options).values()
+        specs = heads_of(self.methods(options)).values()
         return assembly_for(data, specs, options, self.public, table, setting.clients), options
 
     def run(
@@ -85,7 +86,8 @@ class Experiment:
     ) -> Simulation:  # fmt: skip
         """One simulation under a recipe that `assemble` gave."""
         cohort, parts = replace(self.cohort, seed=setting.seed), self.split(data, setting)
-        return simulate(data, parts, found.recipe, self.specs(options), progress, cohort, judge=judge)
+        methods, seed = self.methods(options), setting.seed
+        return simulate(data, parts, found.recipe, methods, progress, cohort, judge=judge, seed=seed)
 
     def split(self, data: Dataset, setting: Setting) -> Parts:
         """The rows that each client has."""
