@@ -6,9 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from ghofl.simulation.baselines import BASELINES, FedProxOptions, train_in_rounds  # noqa: E402
 from ghofl_benchmarks.baselines.local import LocalTraining, least_rows, rows_of, state_of, train_locally  # noqa: E402
 from ghofl_benchmarks.baselines.rounds import MU, Rounds  # noqa: E402
+
+from ghofl.simulation.baselines import BASELINES, FedProxOptions, train_in_rounds  # noqa: E402
 
 
 def squares(output, target):

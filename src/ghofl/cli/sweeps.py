@@ -11,7 +11,7 @@ from rich.table import Table
 from ghofl.cli import console
 from ghofl.cli.arguments import more
 from ghofl.heads.spec import DEFAULT_HEAD
-from ghofl.simulation.runs import Runs, check_format
+from ghofl.simulation.runs import Runs, check_format, check_picture
 from ghofl.simulation.sweep import Experiment, Setting, Source, read_axes, run_all
 
 
@@ -55,7 +55,9 @@ class SweepFiles:
     ] = None
     plot: Annotated[
         Path | None,
-        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel=more("sweeps")),
+        typer.Option(
+            help="A .pdf, .svg or .png of the sweep: accuracy against what varies most.", rich_help_panel=more("sweeps")
+        ),
     ] = None
 
     def check(self, runs: int, force: bool) -> bool:
@@ -64,6 +66,7 @@ class SweepFiles:
             check_format(self.output)
             console.check_folder(str(self.output))
         if self.plot is not None:
+            check_picture(self.plot)
             console.check_folder(str(self.plot))
             console.check_free(self.plot, force)
         return runs > 1 or any(path is not None for path in vars(self).values())
