@@ -115,6 +115,43 @@ def test_other_rows_other_heads_and_another_version_are_other_runs(data, tmp_pat
     assert len(sweep(data, output=path).ids) == len(counted) == 4
 
 
+def test_options_of_a_recipe_are_parameters_that_vary_like_every_other(data):
+    by_name = sweep(data, ["nb", "lda"], clients=2, project=[2, 3], statistics=("S",))
+    recipes = [RecipeOptions(project=k, statistics=("S",)) for k in (2, 3)]
+    assert {row["recipe"] for row in by_name.rows} == {
+        row["recipe"] for row in sweep(data, "nb,lda", clients=2, recipes=recipes).rows
+    }
+    assert by_name.varied == ("project", "head")
+    one = ghofl.simulate(data, 2, heads=["nb"], project=3)
+    assert one.total.recipe.projection.dim == 3
+    assert repr(one).startswith("<Simulation: clients 2; rows 300; heads 1 (nb); best nb, accuracy ")
+
+
+def test_all_heads_may_have_baselines_beside_them(data):
+    every = Experiment("all,fedavg(rounds=2)").methods(RecipeOptions())
+    assert list(every) == [*Experiment("all").methods(RecipeOptions()), "fedavg(rounds=2)"]
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_parameters_that_cannot_be_are_told_in_words_of_python(data):
+    for more, error, text in (
+        ({"projct": 3}, DatasetError, "there is no parameter 'projct'; .* options of a recipe: .*project"),
+        ({"recipes": {"project": 3}}, RecipeError, r"recipes are \{'project': 3\}; give RecipeOptions\(project=64\)"),
+        ({"heads": ghofl.HeadSpec("lda")}, HeadError, "is not a list of texts"),
+    ):
+        with pytest.raises(error, match=text):
+            sweep(data, **{"clients": 2, **more})
+    with pytest.raises(RecipeError, match="project is an option of a recipe, and a recipe is given"):
+        simulate(data, 2, RecipeOptions(), project=3)
+
+
+def test_no_schema_is_drafted_from_rows_under_an_epsilon():
+    table = {"a": [1.0, 2.0, 3.0] * 20, "sort": ["x", "y", "x"] * 20}
+    for more in ({"epsilon": 1.0}, {"recipe": RecipeOptions(epsilon=1.0)}):
+        with pytest.raises(RecipeError, match="a schema drafted from rows reveals"):
+            simulate(table, 2, label_column="sort", **more)
+
+
 def test_splits_by_alpha_and_by_classes_are_one_beside_the_other():
     found = list(combinations({"clients": [4, 8], "alpha": [0.1], "classes_per_client": [1, 2]}))
     assert [(s.clients, s.alpha, s.classes_per_client) for s in found] == [

@@ -9,7 +9,6 @@ shows what each one costs on rows like yours, before anybody promises anything.
 from sklearn.datasets import load_digits
 
 import ghofl
-from ghofl.recipe import RecipeOptions
 
 x, y = load_digits(return_X_y=True)
 
@@ -17,11 +16,11 @@ x, y = load_digits(return_X_y=True)
 # Every combination of a promise, a head and a seed is one run: ten clients, noise added once to their total. Rows of length 1
 # need no grid that is fitted to rows, which epsilon would not cover.
 
-promises = [RecipeOptions(epsilon=epsilon, unit_length=True) for epsilon in (0.5, 1.0, 2.0, 4.0, 8.0)]
-runs = ghofl.sweep((x, y), "lda,nearest_mean", recipes=promises, clients=10, seed=range(5))
+promises = [0.5, 1.0, 2.0, 4.0, 8.0]
+runs = ghofl.sweep((x, y), "lda,nearest_mean", epsilon=promises, unit_length=True, clients=10, seed=range(5))
 print(runs)
 
 # %%
 # The figure fits one column of a paper; ``runs.plot("epsilon.pdf")`` writes it.
 
-figure = runs.plot(x="epsilon")
+figure = runs.plot()

@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import ghofl
-from ghofl.recipe import RecipeOptions
 from ghofl.secure import Ring
 from ghofl.simulation.cohort import Cohort
 
@@ -21,8 +20,7 @@ x, y = load_digits(return_X_y=True)
 # A simulation plays the whole protocol: keys, shares of secrets, masked vectors. One site in ten vanishes on the way, before
 # it has sent its vector, and the others finish without it.
 
-secure = RecipeOptions(secure=True, statistics=("B",))
-result = ghofl.simulate((x, y), 10, secure, "lda", cohort=Cohort({"mask": 0.1}, dropout=0.2))
+result = ghofl.simulate((x, y), 10, heads="lda", secure=True, cohort=Cohort({"mask": 0.1}, dropout=0.2))
 round_ = result.secure_round
 print(f"{len(round_.survivors)} of 10 sites finished, {round_.sent_bytes / 1000:.0f} kB sent by each")
 print(f"accuracy {100 * result.heads['lda'].accuracy:.1f} %")

@@ -43,7 +43,12 @@ def columns_of(data: Data, as_lists: bool = True) -> dict[str, Any] | None:
         if not as_lists:
             return {name: np.asarray(values) for name, values in found.items()}
         return {
-            name: values if isinstance(values, list | np.ndarray) else list(values) for name, values in found.items()
+            name: values
+            if isinstance(values, list)
+            else values.tolist()
+            if isinstance(values, np.ndarray)
+            else list(values)
+            for name, values in found.items()
         }
     return {name: each.to_list() if as_lists else each.to_numpy() for name, each in found.items()}
 

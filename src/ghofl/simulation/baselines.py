@@ -6,7 +6,7 @@ mean by rows, w ← Σ p_i w_i with p_i = n_i / n. FedProx (Li et al. 2020) adds
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from ghofl.evaluation import Metrics
 from ghofl.heads.options import HeadOptions, option
 from ghofl.heads.spec import HeadSpec, split_list, split_spec
 from ghofl.heads.training import softmax, subtract_labels
+from ghofl.names import shorten
 from ghofl.shapes import Float32, Int64, Num
 from ghofl.simulation.dataset import Dataset
 from ghofl.simulation.partition import Parts
@@ -82,6 +83,16 @@ class Baseline:
 
 
 Method = HeadSpec | Baseline
+
+
+def join_methods(heads: str | Iterable[str]) -> str:
+    """A list of heads and baselines as one text."""
+    named = heads if isinstance(heads, str | Iterable) else [heads]
+    if not all(isinstance(name, str) for name in named):
+        raise HeadError(
+            f"heads = {shorten(heads, 60)} is not a list of texts; write 'lda,rda(blend=0.9)', or a list of such."
+        )
+    return named if isinstance(named, str) else ",".join(named)
 
 
 def parse_methods(text: str, preset: str = "default") -> dict[str, Method]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping
+from ghofl.notebook import Printable, abbreviate
 from ghofl.simulation.cohort import SecureRound
 from ghofl.wire.total import Total
 
@@ -25,8 +26,8 @@ class HeadResult:
         return self.metrics.confusion.accuracy
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Simulation:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Simulation(Printable):
     """The results of a simulation."""
 
     total: Total
@@ -36,6 +37,16 @@ class Simulation:
     heads: dict[str, HeadResult]
     secure_round: SecureRound | None = None
     notes: tuple[str, ...] = ()
+
+    def _facts(self) -> dict[str, object]:
+        best = max(self.heads, key=lambda name: self.heads[name].accuracy, default="")
+        return {
+            "clients": self.clients,
+            "rows": f"{self.total.moments.rows:,}",
+            "heads": abbreviate(list(self.heads)),
+            **({"best": f"{best}, accuracy {100 * self.heads[best].accuracy:.2f} %"} if best else {}),
+            "total": f"{self.total.moments.sha256[:12]}…",
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The results as plain values."""

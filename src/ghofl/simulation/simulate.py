@@ -31,12 +31,13 @@ from ghofl.simulation.baselines import (
     Baseline,
     Method,
     heads_of,
+    join_methods,
     judge_baseline,
     notes_on_baselines,
     parse_methods,
 )
 from ghofl.simulation.cohort import Cohort, SecureRound
-from ghofl.simulation.dataset import Dataset, load, source_of
+from ghofl.simulation.dataset import Dataset, load, source_of, split_keywords
 from ghofl.simulation.needs import need_of, notes_on, total_for, with_statistics
 from ghofl.simulation.partition import Parts, count_empty, split
 from ghofl.simulation.results import HeadResult, Simulation
@@ -52,7 +53,7 @@ def simulate(
     data: Any,
     parts: Parts | int = 10,
     recipe: Recipe | RecipeOptions | None = None,
-    heads: str | Mapping[str, Method] = DEFAULT_HEAD,
+    heads: str | Iterable[str] | Mapping[str, Method] = DEFAULT_HEAD,
     progress: Progress | None = None,
     cohort: Cohort | None = None,
     stream: NoiseStream | None = None,
@@ -60,14 +61,15 @@ def simulate(
     *,
     alpha: float | None = None,
     seed: int = 0,
-    **source: Any,
+    **more: Any,
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
 
     `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, a file, or a DataFrame with
     its `label_column`; `classes` name class numbers. `parts` are the rows of each client, or how many clients there are,
-    with a Dirichlet skew of `alpha`. `recipe` is by default the smallest that the heads can be built from. `heads` may have
-    baselines that are trained in rounds on the same clients, such as ``"best, fedavg(rounds=50)"``.
+    with a Dirichlet skew of `alpha`. `recipe` is by default the smallest that the heads can be built from; its options may be
+    given by name, ``epsilon=4.0, unit_length=True``. `heads` may have baselines that are trained in rounds on the same
+    clients, such as ``"best, fedavg(rounds=50)"``.
 
     Everything that the recipe's [privacy] asks for is done. `cohort` is for recipes with privacy.secure; `stream` is
     the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
@@ -87,13 +89,26 @@ def simulate(
     >>> result.total.moments.rows, result.heads["lda"].accuracy > 0.9
     (42, True)
     """
-    methods = parse_methods(heads) if isinstance(heads, str) else heads
-    loaded, table = load(source_of(data, **source), seed)
+    methods = heads if isinstance(heads, Mapping) else parse_methods(join_methods(heads))
+    source, options = split_keywords(more)
+    recipe = _options_of(options, seed) if recipe is None else _check_whole(recipe, options)
+    epsilon = recipe.privacy.epsilon if isinstance(recipe, Recipe) else recipe.epsilon
+    loaded, table = load(source_of(data, **source, is_private=epsilon is not None), seed)
     parts = split(loaded.y_train, parts, np.random.default_rng(seed), alpha) if isinstance(parts, int) else parts
     if not isinstance(recipe, Recipe):
-        options = (cohort or Cohort()).fill_in(recipe or RecipeOptions(seed=seed), len(parts))
-        recipe = assembly_for(loaded, heads_of(methods).values(), options, table=table, clients=len(parts)).recipe
+        asked = (cohort or Cohort()).fill_in(recipe, len(parts))
+        recipe = assembly_for(loaded, heads_of(methods).values(), asked, table=table, clients=len(parts)).recipe
     return _simulate(loaded, parts, recipe, methods, seed, progress, cohort, stream, judge or judge_head)
+
+
+def _options_of(given: Mapping[str, Any], seed: int) -> RecipeOptions:
+    return RecipeOptions(**{"seed": seed, **given})
+
+
+def _check_whole(recipe: Recipe | RecipeOptions, options: Mapping[str, Any]) -> Recipe | RecipeOptions:
+    if options:
+        raise RecipeError(f"{next(iter(options))} is an option of a recipe, and a recipe is given; put it into that.")
+    return recipe
 
 
 def _simulate(

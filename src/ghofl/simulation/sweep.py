@@ -5,7 +5,7 @@ import itertools
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,16 +15,17 @@ import numpy as np
 
 from ghofl.classifier import HeadSpec
 from ghofl.errors import HeadError, RecipeError
-from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.heads.spec import DEFAULT_HEAD, split_list
+from ghofl.names import shorten
 from ghofl.planning.assembly import Assembly
 from ghofl.planning.public import PublicRows
 from ghofl.recipe import OPTIONS, Recipe, RecipeOptions, Table, toml
 from ghofl.recipe.option import Option
 from ghofl.recipe.schema import build, check_keys
 from ghofl.shapes import Num
-from ghofl.simulation.baselines import Method, heads_of, parse_methods
+from ghofl.simulation.baselines import Method, heads_of, join_methods, parse_methods
 from ghofl.simulation.cohort import Cohort
-from ghofl.simulation.dataset import Dataset, Source, load, source_of
+from ghofl.simulation.dataset import Dataset, Source, load, source_of, split_keywords
 from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.runs import RECIPE_SETTINGS, Row, Runs, check_format
 from ghofl.simulation.simulate import (
@@ -38,6 +39,7 @@ from ghofl.simulation.simulate import (
 )  # fmt: skip
 from ghofl.wire.total import Total
 
+ALL = "all"  # every head that a space allows
 SAVE_SECONDS = 2.0  # between two saves of the table while runs go on
 
 
@@ -66,8 +68,10 @@ class Experiment:
 
     def methods(self, options: RecipeOptions) -> Mapping[str, Method]:
         """The heads and baselines to score in a space; 'all' is every head that the space allows."""
-        if self.heads == "all":
-            return all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
+        if ALL in (named := split_list(self.heads)):
+            every = all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
+            others = ",".join(name for name in named if name != ALL)
+            return {**every, **(parse_methods(others, self.preset) if others else {})}
         methods = parse_methods(self.heads, self.preset)
         needs_sketch = any("Z" in need for spec in heads_of(methods).values() for need in spec.needs)
         if needs_sketch and options.sketch is None and options.budget is None:
@@ -97,7 +101,7 @@ class Experiment:
 
 def sweep(
     data: Any,
-    heads: str = DEFAULT_HEAD,
+    heads: str | Iterable[str] = DEFAULT_HEAD,
     *,
     clients: int | Sequence[int] = 10,
     alpha: float | Sequence[float | None] | None = None,
@@ -109,16 +113,16 @@ def sweep(
     fresh: bool = False,
     name: str = "",
     progress: Progress | None = None,
-    **source: Any,
+    **more: Any,
 ) -> Runs:
     """Simulate every combination of settings, each given as one value or several.
 
     `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, arrays by name, a file, or a
     DataFrame with its `label_column` (and `schema`, `without`); `classes` name class numbers. Each value of `alpha` and each
-    value of `classes_per_client` is one split; everything else is combined. `recipes` are options such as
-    ``[RecipeOptions(project=k) for k in (64, 128)]``. `output` is a .csv, .parquet or .json file, which is saved again and
-    again while runs are made: runs that it already has are not repeated and rows of other sweeps stay, unless `fresh`.
-    `name` is what the table calls the data.
+    value of `classes_per_client` is one split; everything else is combined, also options of a recipe: ``project=[64, 128]``.
+    `recipes` are whole sets of those. `heads` may have baselines, as in `simulate`. `output` is a .csv, .parquet or .json file,
+    saved again and again while runs are made: runs that it already has are not repeated and rows of other sweeps stay, unless
+    `fresh`. `name` is what the table calls the data.
 
     Guarantees
     ----------
@@ -132,14 +136,21 @@ def sweep(
     >>> len(runs.rows), len({row["total_sha256"] for row in runs.rows})
     (8, 1)
     """
-    given = {"alpha": alpha, "classes_per_client": classes_per_client}
-    axes = {"clients": clients, **{key: values for key, values in given.items() if values is not None}, "seed": seed}
+    splits = {"alpha": alpha, "classes_per_client": classes_per_client}
+    axes = {"clients": clients, **{key: values for key, values in splits.items() if values is not None}, "seed": seed}
+    source, options = split_keywords(more)
+    # A tuple of statistics is one value, and so is an anchor; a list of them is several.
+    axes |= {k: [given] if isinstance(given, tuple | np.ndarray) else given for k, given in options.items()}
     each = _several(RecipeOptions() if recipes is None else recipes)
+    if not all(isinstance(options, RecipeOptions) for options in each):
+        raise RecipeError(f"recipes are {shorten(recipes, 60)}; give RecipeOptions(project=64), or project=[64, 128].")
     settings = [setting for options in each for setting in combinations(axes, options)]
-    is_private = any(options.epsilon is not None for options in each)
+    is_private = any(setting.options.epsilon is not None for setting in settings)
     rows = source_of(data, is_private=is_private, **source)
     name = name or (Path(data).name if isinstance(data, str | Path) else "")
-    return run_all(rows, settings, replace(experiment or Experiment(), heads=heads), output, fresh, name, progress)
+    return run_all(
+        rows, settings, replace(experiment or Experiment(), heads=join_methods(heads)), output, fresh, name, progress
+    )
 
 
 def run_all(
