@@ -141,16 +141,20 @@ def sweep(
     source, options = split_keywords(more)
     # A tuple of statistics is one value, and so is an anchor; a list of them is several.
     axes |= {k: [given] if isinstance(given, tuple | np.ndarray) else given for k, given in options.items()}
-    each = _several(RecipeOptions() if recipes is None else recipes)
-    if not all(isinstance(options, RecipeOptions) for options in each):
-        raise RecipeError(f"recipes are {shorten(recipes, 60)}; give RecipeOptions(project=64), or project=[64, 128].")
-    settings = [setting for options in each for setting in combinations(axes, options)]
+    settings = [setting for options in _recipes_of(recipes) for setting in combinations(axes, options)]
     is_private = any(setting.options.epsilon is not None for setting in settings)
     rows = source_of(data, is_private=is_private, **source)
     name = name or (Path(data).name if isinstance(data, str | Path) else "")
     return run_all(
         rows, settings, replace(experiment or Experiment(), heads=join_methods(heads)), output, fresh, name, progress
     )
+
+
+def _recipes_of(given: Any) -> list[RecipeOptions]:
+    each = _several(RecipeOptions() if given is None else given)
+    if not all(isinstance(options, RecipeOptions) for options in each):
+        raise RecipeError(f"recipes are {shorten(given, 60)}; give RecipeOptions(project=64), or project=[64, 128].")
+    return each
 
 
 def run_all(
