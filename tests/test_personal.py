@@ -265,7 +265,7 @@ def test_an_exported_personal_head_says_so_and_is_private(at_site):
     ("arguments", "said"),
     [
         ("new.npz", "rows are not what any site in this total sent"),
-        ("empty.npz", "0 rows came"),
+        ("empty.npz", "empty.npz has no rows"),
         ("one.npz --new-site", "1 row came"),
         ("odd.npz --new-site", "elephant"),
         ("bare.npz --unlabelled", "state it with --mix"),
