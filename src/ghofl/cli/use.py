@@ -110,7 +110,6 @@ def evaluate(
     labels_are_numbers: LabelsAreNumbers = False,
     priors: Priors = None,
     threshold: Threshold = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
     folds: LeaveOutOptions,
     encoder: RecipesEncoder = "",
     model: EncoderOptions,
@@ -122,13 +121,13 @@ def evaluate(
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
-    console.check_outputs(json, force, plot)
+    console.check_outputs(json, force)
     folds.check_unused()
     reading = Reading(split, samples, encoding_of(encoder, model, samples), labels_are_numbers, folds.person)
     if folds.leave_out is not None:
         refuse_unused(
             f"--leave-out {folds.leave_out} judges heads of a total, and these are for one head",
-            tally=about.tally, site=about.site, plot=plot, priors=priors, threshold=threshold,
+            tally=about.tally, site=about.site, priors=priors, threshold=threshold,
         )  # fmt: skip
         folds.show(head, data, reading, about.site_file, json)
         return
@@ -139,8 +138,6 @@ def evaluate(
     probabilities = _probabilities(classifier, x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
     counted = Tally.of(classifier, x, y) if about.tally else None
-    if plot is not None:
-        measures.plot_confusion(found, classes, plot)
     report, shown = Report.of(head, about.site, classifier, found.confusion, counted), found
     if about.site_file is not None:
         report = _register(report, about.site_file, classifier, x, y)
