@@ -29,7 +29,6 @@ def export(
         ),
     ] = "",
     model: EncoderOptions,
-    card: Annotated[Path | None, typer.Option(help="Also write a model card, in Markdown.")] = None,
     embeddings: Annotated[
         Path | None, typer.Option(help="Embeddings on which to compare the file, in ONNX Runtime, with the head.")
     ] = None,
@@ -41,10 +40,9 @@ def export(
 
     With its encoder, the file resizes photos and averages over views by itself.
 
-    Example: ghofl export head.safetensors --encoder onnx:mobilenet_v2.onnx -o photos.onnx --card README.md
+    Example: ghofl export head.safetensors --encoder onnx:mobilenet_v2.onnx -o photos.onnx
     """
-    console.check_outputs(json, force, output, card)
-    from ghofl.export.card import model_card
+    console.check_outputs(json, force, output)
     from ghofl.export.model import export_head, largest_difference
 
     with console.errors_about(head):
@@ -55,10 +53,8 @@ def export(
         same, apart = largest_difference(alone, classifier, load_rows(embeddings, split, labelled=None).x)
         compared = {"same_labels": same, "largest_probability_difference": apart}
     written = _with_encoder(classifier, encoder, model) if encoder else alone
-    data, mode = written.SerializeToString(), [files.PRIVATE] if classifier.personal else []
-    files.write(output, data, *mode)
-    if card is not None:
-        files.write(card, model_card(classifier, name=output.stem, model=written), *mode)
+    data = written.SerializeToString()
+    files.write(output, data, *([files.PRIVATE] if classifier.personal else []))
     inputs, outputs = ([given.name for given in side] for side in (written.graph.input, written.graph.output))
     sentence = f"Wrote {output}: {console.size(len(data))}, from {' and '.join(inputs)} to {', '.join(outputs)}."
     if classifier.personal:
@@ -68,9 +64,7 @@ def export(
             f" On {embeddings}, {compared['same_labels']:.2%} of labels are the head's, and no probability differs by more than "
             f"{compared['largest_probability_difference']:.1e}."
         )
-    console.say(
-        {"file": str(output), "bytes": len(data), "inputs": inputs, "card": str(card or ""), **compared}, sentence, json
-    )
+    console.say({"file": str(output), "bytes": len(data), "inputs": inputs, **compared}, sentence, json)
 
 
 def _with_encoder(classifier: Classifier, spec: str, options: EncoderOptions) -> Any:
