@@ -17,7 +17,7 @@ from ghofl.errors import ClippingWarning, EmptyClassWarning, TrainingWarning
 from ghofl.wire.envelope import seal
 
 COMMANDS = [
-    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
+    "demo", "recipe", "schema", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
     "evaluate", "select", "calibrate", "predict", "personal", "export", "serve", "report", "simulate", "inspect", "audit",
     "keeper",
 ]  # fmt: skip
@@ -421,7 +421,6 @@ JSON_COMMANDS = {
     "inspect": ["inspect", "total.ghofl"],
     "audit": ["audit", "total.ghofl"],
     "embed": ["embed", "--encoder", "precomputed:x", "--data", "north.npz", "-o", "new.npz"],
-    "export-encoder": ["export-encoder", "--encoder", "precomputed:x", "-o", "new.onnx"],
     "schema": ["schema", "rows.csv", "--label-column", "kind", "-o", "new-schema.toml"],
     "diagnose": ["diagnose", "north.ghofl", "south.ghofl", "east.ghofl", "-r", "recipe.toml"],
     "calibrate": ["calibrate", "lda.safetensors", "tally.json", "-o", "new.safetensors"],
@@ -453,9 +452,18 @@ def test_json_replaces_a_file_only_by_force(head, command):
     assert sorted(os.listdir()) == before, "refused before the work, not after it"
     extra = {"export": "onnx", "report": "matplotlib"}.get(command[0])
     is_there = extra is None or importlib.util.find_spec(extra) is not None
-    if command[0] not in ("embed", "export-encoder") and is_there:  # they need an encoder to get further
+    if command[0] != "embed" and is_there:  # it needs an encoder to get further
         ghofl(*command, "--json", "kept.json", "--force")
         assert isinstance(json.loads((head / "kept.json").read_text()), dict)
+
+
+def test_an_export_is_of_a_head_or_of_an_encoder_and_refuses_what_has_no_effect(head):
+    assert "give a head, or an encoder" in _words(ghofl("export", "-o", "new.onnx", code=2))
+    alone = ("export", "--encoder", "precomputed:x", "-o", "new.onnx")
+    assert "leave out --embeddings" in _words(ghofl(*alone, "--embeddings", "north.npz", code=2))
+    assert "leave out --views" in _words(
+        ghofl("export", "lda.safetensors", "-o", "new.onnx", "--views", "best", code=2)
+    )
 
 
 def test_whole_number_labels_of_named_classes_need_a_word(head, capsys):

@@ -134,7 +134,7 @@ def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothi
     with pytest.raises(EncoderError, match="the head was built for other"):
         export_with_encoder(replace(classifier, recipe=other), file)
     (tmp_path / "foreign.onnx").write_bytes(b"not sealed")
-    with pytest.raises(EncoderError, match="was not written by 'ghofl export-encoder'"):
+    with pytest.raises(EncoderError, match="was not written by 'ghofl export'"):
         export_with_encoder(classifier, tmp_path / "foreign.onnx")
     classifier.save(tmp_path / "head.safetensors")
     arguments = ["export", tmp_path / "head.safetensors", "--json", "-", "-o"]

@@ -142,7 +142,7 @@ def test_a_thousand_photos_get_the_labels_of_predict_from_one_onnx_file(real_dat
     """
     monkeypatch.chdir(tmp_path)
     network = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data / "weights" / "mobilenet_v2.safetensors"]
-    ghofl("export-encoder", *network, "-o", "m.onnx")
+    ghofl("export", *network, "-o", "m.onnx")
     for folder in sorted((real_data / "images" / "cifar10-2k" / "train").iterdir()):
         (tmp_path / "photos" / folder.name).mkdir(parents=True)
         for image in sorted(folder.iterdir())[:25]:

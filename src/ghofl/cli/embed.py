@@ -1,4 +1,4 @@
-"""Commands from samples to embeddings: `embed` and `export-encoder`."""
+"""The command from samples to embeddings: `embed`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,6 @@ from ghofl.cli import console
 from ghofl.cli.arguments import EncoderName, Force, Json, ViewsText, more
 from ghofl.cli.options import EncoderOptions, SampleOptions, takes_groups
 from ghofl.encoders import embed as embedding
-from ghofl.encoders.base import doorway
 from ghofl.planning import trial as trials
 from ghofl.rows import load_samples
 
@@ -118,44 +117,4 @@ def _show_trial(trial: trials.Trial, json: str | None) -> None:
         f"{best.views.options} for 'ghofl embed' and 'ghofl recipe --from-encoder': the cheapest within one standard "
         "error of the most accurate. Sites that compute moments from samples take the views from the recipe.",
         "green",
-    )
-
-
-@takes_groups
-def export_encoder(
-    encoder: EncoderName,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The .onnx file to write.")],
-    *,
-    model: EncoderOptions,
-    views: ViewsText = None,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """Write an encoder as one ONNX file that sites run without torch, checked against the original.
-
-    The file includes preprocessing and views, or the tokenizer, and the original's fingerprint, so messages made with either
-    can be added.
-
-    Example: ghofl export-encoder --encoder torchvision:mobilenet_v2 -o mobilenet_v2.onnx
-    """
-    console.check_outputs(json, force, output)
-    console.check_folder(str(output))
-    loaded = encoders.load(encoder, views=encoders.ViewsRequest.parse(views), **vars(model))
-    difference = doorway("ghofl.encoders.export", "export-encoder", "export").export(loaded, output)
-    result = {
-        "file": str(output),
-        "encoder": loaded.name,
-        "fingerprint": loaded.fingerprint,
-        "views": encoders.identity(loaded).views,
-        "dim": loaded.dim,
-        "bytes": output.stat().st_size,
-        "largest_difference": difference,
-    }
-    console.say(
-        result,
-        f"Wrote {output}: {loaded.name}, {loaded.dim} numbers per row, "
-        + (f"views {result['views']}, " if result["views"] else "")
-        + f"{console.size(result['bytes'])}, within {difference:.1e} of the original. Sites run it with "
-        f"--encoder onnx:{output}.",
-        json,
     )
