@@ -41,9 +41,10 @@ def embed(
     """
     console.check_outputs(json, force, output)
     console.check_folder(str(output))
+    names = [part.strip() for part in split.split(",")]
     with console.progress(rate=True) as report:
         found = embedding.embed_file(
-            encoder, data, output, [part.strip() for part in split.split(",")], cache or embedding.default_cache(), columns=samples.columns,
+            encoder, data, output, names, cache or embedding.default_cache(), columns=samples.columns,
             runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
             views=encoders.ViewsRequest.parse(views), **vars(model),
         )  # fmt: skip
