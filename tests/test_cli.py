@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from federations import blobs
 from ghofl.cli import app, console
 from ghofl.errors import ClippingWarning, EmptyClassWarning, TrainingWarning
+from ghofl.recipe import Recipe
 from ghofl.wire.envelope import seal
+from ghofl.wire.message import Message
 
 COMMANDS = [
     "demo", "recipe", "schema", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
@@ -132,7 +134,7 @@ def test_unlearning_and_late_joining_with_files_are_exact(folder):
 
 def test_inspect_knows_every_kind_of_file(folder, capsys):
     federation("--power", "0.5")
-    ghofl("moments", "north.npz", "-r", "recipe.toml", "-o", "small.ghofl", "--zstd")
+    Message.load("north.ghofl", Recipe.load("recipe.toml")).save("small.ghofl", zstd=True)
     ghofl("head", "total.ghofl", "-o", "lda.safetensors")
     kinds = {}
     for name in ("recipe.toml", "north.ghofl", "small.ghofl", "total.ghofl", "lda.safetensors"):

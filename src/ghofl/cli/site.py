@@ -29,7 +29,6 @@ from ghofl.wire.message import check_not_secure
 
 MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]
 SiteName = Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")]
-Zstd = Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")]
 
 
 @takes_groups
@@ -116,8 +115,7 @@ class CountedRows:
             raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
         if self.part is not None and is_about_message:
             raise typer.BadParameter(
-                f"--site and --zstd are about the message, which 'ghofl merge' makes from --part {self.part} and the others; "
-                "give them there."
+                f"--site is about the message, which 'ghofl merge' makes from --part {self.part} and the others; give it there."
             )
         return None if self.part is None else Place.parse(self.part)
 
@@ -135,7 +133,6 @@ def moments(
     *,
     site: SiteName = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
-    zstd: Zstd = False,
     data: Annotated[str | None, typer.Option(help="With --encoder: samples, as in 'ghofl embed'.")] = None,
     encoder: Annotated[
         str | None,
@@ -161,7 +158,7 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
-    place = counted.place(is_about_message=bool(site) or zstd)
+    place = counted.place(is_about_message=bool(site))
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -182,7 +179,7 @@ def moments(
         return _write_part(agreed, rows, place, counted.own_file, output, json)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
-    return _write_message(left, output, zstd, json)
+    return _write_message(left, output, json)
 
 
 def merge(
@@ -191,7 +188,6 @@ def merge(
     output: MessageOutput,
     *,
     site: SiteName = "",
-    zstd: Zstd = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -206,7 +202,7 @@ def merge(
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
     counted = merge_parts(_load_parts(parts, agreed), agreed)
-    _write_message(outgoing(agreed, counted, site), output, zstd, json)
+    _write_message(outgoing(agreed, counted, site), output, json)
 
 
 def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:
@@ -236,11 +232,11 @@ def _write_part(
     )
 
 
-def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -> None:
+def _write_message(left: Outgoing, output: Path, json: str | None) -> None:
     console.list_bad(left.counted.bad)
     assert left.message is not None
     left.counted.clipping.warn(left.recipe)
-    left.message.save(output, zstd)
+    left.message.save(output)
     _show_message(left, output, output.stat().st_size, json)
 
 
