@@ -128,7 +128,7 @@ def test_unlearning_and_late_joining_with_files_are_exact(folder):
     ghofl("sum", "north.ghofl", "-r", "recipe.toml", "-o", "only-north.ghofl")
     ghofl("subtract", "total.ghofl", "south.ghofl", "-o", "without-south.ghofl")
     assert (folder / "without-south.ghofl").read_bytes() == (folder / "only-north.ghofl").read_bytes()
-    ghofl("sum", "south.ghofl", "--to", "only-north.ghofl", "-o", "late.ghofl")
+    ghofl("sum", "south.ghofl", "only-north.ghofl", "-o", "late.ghofl")
     assert (folder / "late.ghofl").read_bytes() == (folder / "total.ghofl").read_bytes()
 
 
@@ -201,7 +201,10 @@ BAD = [
     (["sum", "north.ghofl", "north.ghofl", "-r", "recipe.toml", "-o", "x"], "already in the total"),
     (["sum", "north.npz", "-r", "recipe.toml", "-o", "x"], "north.npz: "),
     (["sum", "north.ghofl", "-r", "other.toml", "-o", "x"], "give this site that file"),
-    (["sum", "north.ghofl", "-o", "x"], "either --recipe for a new total, or --to"),
+    (
+        ["sum", "north.ghofl", "-o", "x"],
+        "came without --recipe; give --recipe recipe.toml for a new total, or an earlier",
+    ),
     (["subtract", "total.ghofl", "stranger.ghofl", "-o", "x"], "is not in this total"),
     (["subtract", "north.ghofl", "north.ghofl", "-o", "x"], "this file is a 'message'"),
     (["head", "total.ghofl", "--head", "svm", "-o", "x"], "head 'svm' is unknown"),
@@ -610,11 +613,12 @@ def test_a_folder_of_messages_is_added_up_and_totals_of_folders_are_joined(folde
     whole = json.loads(ghofl("sum", "one", "two", "-r", "recipe.toml", "-o", "both.ghofl", "--json", "-"))
     for name in ("one", "two"):
         ghofl("sum", name, "-r", "recipe.toml", "-o", f"total-{name}.ghofl")
-    totals = ("--to", "total-two.ghofl", "--to", "total-one.ghofl")
+    totals = ("total-two.ghofl", "total-one.ghofl")
     joined = json.loads(ghofl("sum", *totals, "-o", "joined.ghofl", "--json", "-"))
     assert joined["total_sha256"] == whole["total_sha256"]
     assert [e["site"] for e in joined["roster"]] == ["north", "south"]
-    ghofl("sum", *totals[:2], *totals[:2], "-o", "twice.ghofl", code=2)
-    ghofl("sum", "--to", "total-one.ghofl", "-o", "alone.ghofl", code=2)
+    ghofl("sum", totals[0], totals[0], "-o", "twice.ghofl", code=2)
+    ghofl("sum", "total-one.ghofl", "-o", "alone.ghofl", code=2)
+    ghofl("sum", *totals, "-r", "recipe.toml", "-o", "no.ghofl", code=2)  # with a recipe, all are messages
     (folder / "empty").mkdir()
     assert "holds no messages" in _words(ghofl("sum", "empty", "-r", "recipe.toml", "-o", "x.ghofl", code=2))

@@ -606,7 +606,7 @@ def test_central_noise_with_files_is_added_once_by_release(folder):
     ghofl("head", "released.ghofl", "-o", "lda.safetensors")
     for file in ("released.ghofl", "lda.safetensors"):
         assert json.loads(ghofl("inspect", file, "--json", "-"))["guarantee"]["epsilon"] == pytest.approx(8.0)
-    ghofl("sum", "north.ghofl", "--to", "released.ghofl", "-o", "more.ghofl", code=2)
+    ghofl("sum", "north.ghofl", "released.ghofl", "-o", "more.ghofl", code=2)
     ghofl("subtract", "released.ghofl", "north.ghofl", "-o", "less.ghofl", code=2)
     accuracy = json.loads(ghofl("evaluate", "lda.safetensors", "digits.npz", "--split", "test", "--json", "-"))
     assert accuracy["accuracy"] > 0.8
