@@ -96,7 +96,7 @@ class Files(Carrier):
                 query = outgoing.get("" if standing.action == "join" else site.name)
                 if query is not None and site.name not in standing.came:
                     self._deliver(standing.action, query, site)
-            standing = RoundFolder(folder).take([], close=standing.action, is_last=True)
+            standing = RoundFolder(folder).take([], close=standing.action)
         return Total.load(standing.total)
 
     def _deliver(self, action, query, site):

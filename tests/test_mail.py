@@ -81,7 +81,7 @@ def conduct(folder, recipe, sites, vanish=None, options=None):
         gone |= set(vanish.get(action, ()))
         came = answer_all(folder, sites, action, asked, gone)
         close = action if gone or action == "join" else ""
-        standing = RoundFolder(folder / "round").take(came, close, is_last=action == "reveal")
+        standing = RoundFolder(folder / "round").take(came, close)
         asked = standing.outgoing
     return Total.load(standing.total)
 
@@ -97,9 +97,9 @@ def test_every_command_given_again_writes_the_same_bytes(tmp_path):
         again = [path.read_bytes() for path in answer_all(tmp_path, sites, action, asked)]
         assert first == again
         close = "join" if action == "join" else ""
-        one = RoundFolder(tmp_path / "round").take(came, close, is_last=True)
+        one = RoundFolder(tmp_path / "round").take(came, close)
         files = {path: path.read_bytes() for path in (tmp_path / "round").rglob("*") if path.is_file()}
-        two = RoundFolder(tmp_path / "round").take(came, close, is_last=True)
+        two = RoundFolder(tmp_path / "round").take(came, close)
         assert {path: path.read_bytes() for path in files} == files
         assert (one.action, one.outgoing, two.taken) == (two.action, two.outgoing, ())
         asked = one.outgoing
@@ -303,10 +303,8 @@ def test_three_processes_and_a_server_process_reach_the_plain_total(tmp_path):
             for k, n in enumerate(NAMES[:3], start=1)
         ))  # fmt: skip
         came = [f"{n}-{action}.letter" for n in NAMES[:3]]
-        last = action == "reveal"
-        extra = ["-o", "total.ghofl"] if last else ["--close", "join"] if action == "join" else []
-        ends_well(start("finish" if last else "next", "round", *came, *extra))
-    assert Total.load(tmp_path / "total.ghofl").moments == plain_sum(recipe, 3, NAMES[:3])
+        ends_well(start("next", "round", *came, *(["--close", "join"] if action == "join" else [])))
+    assert Total.load(tmp_path / "round" / "total.ghofl").moments == plain_sum(recipe, 3, NAMES[:3])
 
 
 def test_commands_say_what_to_do_next_and_write_over_nothing(tmp_path, monkeypatch, capsys):
@@ -322,7 +320,7 @@ def test_commands_say_what_to_do_next_and_write_over_nothing(tmp_path, monkeypat
     assert "Joined so far: north" in ghofl("secure", "next", "round", "north.letter")
     ghofl("secure", "next", "round", "--close", "join", code=2)
     assert "1 sites joined the secure round" in capsys.readouterr().err
-    ghofl("secure", "next", "round", "--close", "reveal", code=2)
+    ghofl("secure", "next", "round", "--close", "end", code=2)
 
 
 def test_a_round_finished_again_writes_over_nothing_unless_forced(tmp_path, monkeypatch):
@@ -330,12 +328,12 @@ def test_a_round_finished_again_writes_over_nothing_unless_forced(tmp_path, monk
     recipe, sites = federation(tmp_path)
     conduct(tmp_path, recipe, sites)
     monkeypatch.chdir(tmp_path)
-    ghofl("secure", "finish", "round", "-o", "total.ghofl")
+    assert "round/total.ghofl is the sum over" in " ".join(ghofl("secure", "next", "round").split())
     (tmp_path / "kept.json").write_text("precious")
-    ghofl("secure", "finish", "round", "-o", "total.ghofl", "--json", "kept.json", code=2)
+    ghofl("secure", "next", "round", "--json", "kept.json", code=2)
     assert (tmp_path / "kept.json").read_text() == "precious"
-    ghofl("secure", "finish", "round", "-o", "total.ghofl", "--json", "kept.json", "--force")
-    assert json.loads((tmp_path / "kept.json").read_text())["file"] == "total.ghofl"
+    ghofl("secure", "next", "round", "--json", "kept.json", "--force")
+    assert json.loads((tmp_path / "kept.json").read_text())["file"] == "round/total.ghofl"
 
 
 @pytest.mark.slow
@@ -355,5 +353,5 @@ def test_the_walk_through_runs_line_by_line_and_gives_the_plain_total(tmp_path, 
     (tmp_path / "recipe.toml").unlink()
     for line in lines:
         ghofl(*line.split()[1:])
-    total = Total.load("total.ghofl")
+    total = Total.load("round/total.ghofl")
     assert total.moments == plain_sum(total.recipe, 3, NAMES[:3])

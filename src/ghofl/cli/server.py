@@ -50,8 +50,8 @@ def add_up(
     totals = [path for path in messages if recipe is None and path.is_file() and _is_total(path)]
     if recipe is None and (not totals or len(messages) < 2):
         raise typer.BadParameter(
-            f"{', '.join(map(str, messages[:5]))} came without --recipe; give --recipe recipe.toml for a new total, or an earlier "
-            "total and what to add to it."
+            f"{', '.join(map(str, messages[:5]))} came without --recipe; give --recipe recipe.toml for a new total, or an "
+            "earlier total and what to add to it."
         )
     start = _join(totals)
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
