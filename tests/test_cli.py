@@ -395,7 +395,7 @@ def test_options_about_samples_are_refused_for_a_file_of_embeddings(folder, opti
     ("option", "says"),
     [
         (("--site-rows", "10", "--statistics", "B"), "is for a budget, and statistics already says what sites send"),
-        (("--pooling", "cls"), "are for --from-encoder"),
+        (("--pooling", "cls"), "are for an encoder that is loaded"),
     ],
 )
 def test_options_of_a_recipe_that_go_nowhere_are_refused(folder, capsys, option, says):

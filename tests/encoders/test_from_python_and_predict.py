@@ -153,7 +153,7 @@ def test_without_rows_an_encoder_itself_shows_whether_square_roots_are_taken(
     for encoder, power in ((Unsigned(), 0.5), (f"hf:{language_model}", 1.0), (f"hf:{vision_model}", 1.0)):
         assert ghofl.recipe_for(["a", "b"], encoder=encoder).transform.power == power
         assert ghofl.recipe_for(["a", "b"], encoder=encoder, power=0.7).transform.power == 0.7
-    invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}", "--from-encoder")
+    invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}")
     assert ghofl.Recipe.load("r.toml").transform.power == 1.0
 
 

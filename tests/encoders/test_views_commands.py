@@ -130,8 +130,8 @@ def test_a_recipe_without_views_still_means_one_view(weights, photos):
     )
 
 
-def test_from_encoder_writes_the_views_into_the_recipe(weights):
-    arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights, "--from-encoder")
+def test_an_encoder_that_is_loaded_writes_its_views_into_the_recipe(weights):
+    arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights)
     ghofl("recipe", "default.toml", *arguments)
     ghofl("recipe", "best.toml", *arguments, "--views", "best")
     ghofl("recipe", "paper.toml", *arguments, "--views", "paper")
@@ -139,7 +139,7 @@ def test_from_encoder_writes_the_views_into_the_recipe(weights):
     assert [one.views for one in found.values()] == ["flip 160,224,288", "flip 160,224,288 mean+std stages", ""]
     assert found["best"].dim > found["default"].dim == found["paper"].dim
     said = ghofl("recipe", "x.toml", "--classes", "a,b", "--dim", "3", "--views", "best", code=2)
-    assert "views are for --from-encoder" in said
+    assert "views are for an encoder that is loaded" in said
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,11 @@ def recipe(
     dim: Annotated[int | None, typer.Option(help="Numbers in one embedding.")] = None,
     encoder: Annotated[
         str,
-        typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.", autocompletion=complete_encoders),
+        typer.Option(
+            help="The encoder's name. One such as torchvision:mobilenet_v2 or onnx:FILE is loaded unless --dim is given: it sets "
+            "dim and fingerprint, and --project then uses directions of its classifier.",
+            autocompletion=complete_encoders,
+        ),
     ] = "unnamed",
     anchor: AnchorFile = None,
     public: PublicFile = None,
@@ -50,13 +54,6 @@ def recipe(
         Path | None,
         typer.Option(help="An .npz of public rows or your own: sets dim, classes and a grid that fits them."),
     ] = None,
-    from_encoder: Annotated[
-        bool,
-        typer.Option(
-            "--from-encoder",
-            help="Load --encoder: sets dim and fingerprint; --project then uses directions of the encoder's classifier.",
-        ),
-    ] = False,
     schema: Annotated[
         Path | None, typer.Option(help="Rows come from tables with this schema ('ghofl schema'): sets dim and classes.")
     ] = None,
@@ -72,12 +69,15 @@ def recipe(
     Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --scale 16
     """
     console.check_outputs(json, force, output)
-    if not from_encoder and (given := _given(model) or views):
-        raise typer.BadParameter(f"{given}: an encoder's options and views are for --from-encoder; give that too.")
+    is_loaded = dim is None and encoders.is_loadable(encoder)
+    if not is_loaded and (given := _given(model) or views):
+        raise typer.BadParameter(
+            f"{given}: options and views are for an encoder that is loaded; give --encoder, and no --dim."
+        )
     rows = None if embeddings is None else load_rows(embeddings)
     loaded, projection, example = None, None, None
-    if from_encoder:
-        loaded, projection, example = _load_encoder(encoder, model, views, dim, options)
+    if is_loaded:
+        loaded, projection, example = _load_encoder(encoder, model, views, options)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
         raise typer.BadParameter(f"--schema {schema} replaces an encoder; leave out its options and --embeddings.")
     drafted = None if schema is None else Schema.load(schema)
@@ -325,17 +325,17 @@ def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | No
         return rows.encoder
     known = public.dim if rows is None and public is not None else None if rows is None else rows.x.shape[1]
     if dim is None and known is None:
-        raise RecipeError("no dimension given; write --dim 512, --embeddings FILE or --from-encoder.")
+        raise RecipeError(
+            "no dimension given; write --dim 512, --embeddings FILE or --encoder torchvision:mobilenet_v2."
+        )
     return Encoder(dim=dim if dim is not None else known, name=name)  # type: ignore[arg-type]
 
 
 def _load_encoder(
-    spec: str, model: EncoderOptions, views: str | None, dim: int | None, options: RecipeOptions
+    spec: str, model: EncoderOptions, views: str | None, options: RecipeOptions
 ) -> tuple[Encoder, Projection | None, np.ndarray | None]:
     """The identity of a loaded encoder, a projection from its own classifier if asked for, and an example of its rows."""
     loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
-    if dim not in (None, loaded.dim):
-        raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
     projection = None if options.project is None else encoders.projection_from(loaded, options.project)
     is_needed = options.power is None and not options.chosen_space
     return encoders.identity(loaded), projection, encoders.example_rows(loaded) if is_needed else None

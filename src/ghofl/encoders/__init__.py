@@ -50,9 +50,9 @@ __all__ = [
     "cosines",
     "example_rows",
     "identity",
+    "is_loadable",
     "load",
     "projection_from",
-    "takes_views",
 ]
 
 ENCODERS = {
@@ -107,7 +107,7 @@ def agreed_views(spec: str, encoder: Encoder) -> Views | None:
     >>> str(agreed_views("torchvision:resnet18", Encoder(dim=512, views="flip")))
     'flip'
     """
-    return Views.parse(encoder.views) if takes_views(spec) and encoder.views else None
+    return Views.parse(encoder.views) if spec.partition(":")[0] in _TAKES["views"] and encoder.views else None
 
 
 def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
@@ -133,9 +133,9 @@ def _views_of(encoder: Encoder) -> str:
     return f"the views '{encoder.views}'" if encoder.views else "one view"
 
 
-def takes_views(spec: str) -> bool:
-    """Whether an encoder of this kind can be loaded with views."""
-    return spec.partition(":")[0] in _TAKES["views"]
+def is_loadable(spec: str) -> bool:
+    """Whether a name says where an encoder comes from, so that it can be loaded by it."""
+    return spec.partition(":")[0] in {*ENCODERS} - {"precomputed"}
 
 
 PHOTOS = ("torchvision", "timm")  # the encoders that have views by default

@@ -256,7 +256,7 @@ def _encode(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_ba
 def _load_encoder(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEncoder:
     """The encoder asked for, or the recipe's own, with the recipe's views; raises unless it is the recipe's."""
     spec = encoding.encoder or recipe.encoder.name
-    if not encoding.encoder and spec.partition(":")[0] not in ("torchvision", "timm", "hf", "onnx"):
+    if not encoding.encoder and not encoders.is_loadable(spec):
         raise EncoderError(
             f"{where} holds samples, and the head's recipe calls its encoder {spec!r}, which cannot be loaded by that "
             "name; give it with --encoder, e.g. onnx:FILE."
