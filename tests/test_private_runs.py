@@ -468,7 +468,7 @@ def test_simulate_with_secure_aggregation_and_drops_reports_the_round(folder):
 def test_below_the_threshold_simulate_fails_closed_and_writes_nothing(folder):
     ghofl(*SIMULATE, "--secure", "--drop", "share=0.1", "--drop", "mask=0.2", "--json", "out.json", code=2)
     assert not (folder / "out.json").exists()
-    with pytest.raises(RoundFailedError, match="nothing is released"):
+    with pytest.raises(RoundFailedError, match="no sum is revealed"):
         run(digits(), 10, privacy=Privacy(secure=True), cohort=Cohort({"mask": 0.3}))
 
 

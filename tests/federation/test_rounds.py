@@ -87,7 +87,7 @@ def test_a_site_that_vanishes_at_any_stage_is_named_and_the_round_completes(tmp_
 def test_more_dropouts_than_planned_for_give_nothing_and_the_next_round_is_free(tmp_path, carrier):
     paths, place = make_sites(tmp_path, recipe=SECURE), tmp_path / "run"
     with pytest.raises(
-        FederationError, match="3 of 5 clients sent a masked vector and 4 are needed; nothing is released"
+        FederationError, match="3 of 5 clients sent a masked vector and 4 are needed; no sum is revealed"
     ):
         carrier.hold(place, SECURE, paths, vanish={"site-0": "mask", "site-1": "mask"}, dropout=0.2)
     assert not (place / "total.ghofl").exists()

@@ -237,7 +237,7 @@ def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
         if entry.rows is not None and entry.rows > most * rows:
             raise RosterError(
                 f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
-                f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
+                f"{most:g}: no sum is revealed or built from it. Wait for other sites, or subtract its message."
             )
 
 
