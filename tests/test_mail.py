@@ -18,9 +18,9 @@ from ghofl.custody.site import Site
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError
 from ghofl.federation.round import ACTIONS, Options
 from ghofl.keeper.answers import answer
-from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder
+from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter
 from sites import key_pair
 
@@ -67,7 +67,7 @@ def answer_all(folder, sites, action, standing_letters, skip=()):
             continue
         reply = answer_letter(letters.load(asked[0]), site, site.storage())
         path = folder / f"{site.name}-{action}.letter"
-        path.write_bytes(letters.to_bytes(reply))
+        path.write_bytes(letters.to_file(reply))
         out.append(path)
     return out
 
@@ -156,10 +156,10 @@ def test_a_letter_of_somebody_else_of_another_round_or_damaged_is_refused(tmp_pa
     joins = answer_all(tmp_path, sites, "join", (folder.invite(),))
     letter = letters.load(joins[0])
     forged = tmp_path / "forged.letter"
-    forged.write_bytes(letters.to_bytes(Letter({**letter.fields, "site": "nowhere"})))
+    forged.write_bytes(letters.to_file(Letter({**letter.fields, "site": "nowhere"})))
     with pytest.raises(MessageError, match="not signed by the identity"):
         folder.take([forged])
-    forged.write_bytes(letters.to_bytes(Letter({**letter.fields, "round": "0" * 32})))
+    forged.write_bytes(letters.to_file(Letter({**letter.fields, "round": "0" * 32})))
     with pytest.raises(MessageError, match="another round"):
         folder.take([forged])
     data = bytearray(joins[0].read_bytes())
@@ -180,7 +180,7 @@ def test_a_letter_of_somebody_else_of_another_round_or_damaged_is_refused(tmp_pa
     late = Letter(
         {**letters.load(answer_all(tmp_path, sites, "advertise", standing.outgoing)[0]).fields, "site": "south"}
     )
-    forged.write_bytes(letters.to_bytes(late))
+    forged.write_bytes(letters.to_file(late))
     with pytest.raises(MessageError, match="not signed by the identity"):
         folder.take([forged])
 
@@ -266,7 +266,7 @@ def test_nothing_of_a_letter_can_control_a_terminal(tmp_path):
     opened, odd = RoundFolder.open(tmp_path / "round", recipe, Options()), "\x1b[2J" + 1000 * "x"
     joined = letters.load(answer_all(tmp_path, sites[:1], "join", (opened.invite(),))[0])
     for field in ("site", "action", "round"):
-        (tmp_path / "odd.letter").write_bytes(letters.to_bytes(Letter({**joined.fields, field: odd})))
+        (tmp_path / "odd.letter").write_bytes(letters.to_file(Letter({**joined.fields, field: odd})))
         with pytest.raises(MessageError) as told:
             opened.take([tmp_path / "odd.letter"])
         with pytest.raises(GhoflError) as said:

@@ -10,11 +10,11 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile
 from ghofl.custody.site import Site
 from ghofl.federation.round import ACTIONS, LEAST, Options
-from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder, RoundStatus
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION, DROPOUT
+from ghofl.wire import letter as letters
 from ghofl.wire.total import Total
 
 app = typer.Typer(
@@ -119,7 +119,7 @@ def answer(
     console.check_outputs(json, force)
     here = Site.load(site)
     written = answer_letter(letters.load(letter), here, here.storage())
-    content, action = letters.to_bytes(written), written.fields["action"]
+    content, action = letters.to_file(written), written.fields["action"]
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
     console.say(

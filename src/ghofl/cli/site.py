@@ -12,7 +12,7 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
 from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
-from ghofl.encoders import check_encoder
+from ghofl.encoders.from_schema import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout

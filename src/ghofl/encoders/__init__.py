@@ -29,8 +29,8 @@ from ghofl.encoders.projection import projection_from
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.views import Views, ViewsRequest
-from ghofl.errors import EmbeddingsError, EncoderError
-from ghofl.recipe import Encoder, Recipe
+from ghofl.errors import EncoderError
+from ghofl.recipe import Encoder
 
 __all__ = [
     "ENCODERS",
@@ -44,7 +44,6 @@ __all__ = [
     "Views",
     "ViewsRequest",
     "agreed_views",
-    "check_encoder",
     "check_kind",
     "cores",
     "cosines",
@@ -108,29 +107,6 @@ def agreed_views(spec: str, encoder: Encoder) -> Views | None:
     'flip'
     """
     return Views.parse(encoder.views) if spec.partition(":")[0] in _TAKES["views"] and encoder.views else None
-
-
-def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
-    """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
-    agreed = recipe.encoder
-    if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
-        is_other = theirs.views != agreed.views
-        raise EmbeddingsError(
-            f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
-            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
-            + (
-                f", or other views: the recipe's has {_views_of(agreed)} and this has {_views_of(theirs)}"
-                if is_other
-                else ""
-            )
-            + ". Encode with the recipe's encoder"
-            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
-            + "."
-        )
-
-
-def _views_of(encoder: Encoder) -> str:
-    return f"the views '{encoder.views}'" if encoder.views else "one view"
 
 
 def is_loadable(spec: str) -> bool:

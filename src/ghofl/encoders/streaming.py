@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, SampleEncoder, check_encoder
+from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.encoders.embed import Bad, encode_samples
-from ghofl.encoders.from_schema import encode_blocks, rows_for
+from ghofl.encoders.from_schema import check_encoder, encode_blocks, rows_for
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError
 from ghofl.recipe import Recipe
 from ghofl.rows.base import Samples
@@ -85,7 +85,6 @@ def load_whole(
     if _is_table(recipe, path) or _is_rows(path, columns, encoding):
         encoding.check_unused(columns, path)
         rows = rows_for(recipe, path, split, labelled, columns.row, columns.label, skip_bad)
-        check_encoder(rows.encoder, recipe, path)
         rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     else:
         samples = load_samples(str(path), split, columns)

@@ -17,8 +17,8 @@ from pathlib import Path
 from ghofl import files
 from ghofl.errors import FederationError, GhoflError, MessageError
 from ghofl.federation.round import ACTIONS, ROUND, Options, Round, after_failure
-from ghofl.mail import letters
 from ghofl.recipe import Recipe
+from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter, text_of
 
 INVITATION, TOTAL, SUFFIX = "invitation", "total.ghofl", ".letter"
@@ -131,7 +131,7 @@ class RoundFolder:
 
     def _put(self, action: str, name: str, letter: Letter) -> Path:
         folder = files.private_folder(self.path / f"{1 + ACTIONS.index(action)}-{action}")
-        path, content = folder / f"{name}{SUFFIX}", letters.to_bytes(letter)
+        path, content = folder / f"{name}{SUFFIX}", letters.to_file(letter)
         if not path.exists() or path.read_bytes() != content:
             files.write(path, content, files.PRIVATE)
         return path

@@ -259,7 +259,9 @@ def _shares(state: ClientState, secret: bytes, kind: str, holders: Sequence[int]
 def _read_delivery(kind: type[Delivery], state: ClientState, data: bytes) -> Delivery:
     delivery = read(kind, data, state.agreement)
     if delivery.seat != state.seat:
-        raise WireError(f"a {kind.__name__} for seat {delivery.seat} came to seat {state.seat}; send it to its own seat.")
+        raise WireError(
+            f"a {kind.__name__} for seat {delivery.seat} came to seat {state.seat}; send it to its own seat."
+        )
     return delivery
 
 
