@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from test_cli import ghofl
 
+import ghofl as package
 from federations import blobs, recipe_of
 from ghofl import Features, Layout, Moments, Privacy, Recipe, Total
 from ghofl.custody.inspection import reopen
@@ -84,6 +86,24 @@ def conduct(folder, recipe, sites, vanish=None, options=None):
         standing = RoundFolder(folder / "round").take(came, close)
         asked = standing.outgoing
     return Total.load(standing.total)
+
+
+def test_a_round_of_three_sites_enters_few_modules(tmp_path):
+    """Entered is a module of which a function runs, at the sites or at the server."""
+    root, entered = str(Path(package.__file__).parent), set()
+
+    def enter(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(root):
+            entered.add(frame.f_code.co_filename.removeprefix(root))
+
+    threading.setprofile(enter)
+    sys.setprofile(enter)
+    try:
+        conduct(tmp_path, *federation(tmp_path))
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert len(entered) <= 62, sorted(entered)
 
 
 def test_every_command_given_again_writes_the_same_bytes(tmp_path):
