@@ -83,13 +83,14 @@ class Calibration:
 
     __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
-    def to_dict(self) -> dict[str, Any]:
-        """What a head file says besides T; empty where only T is known."""
+    def to_header(self) -> dict[str, Any]:
+        """What the header of a head file says."""
         if self.priors is None:
-            return {}
+            return {"temperature": self.temperature}
         known: dict[str, Any] = {"source": self.source, "priors": self.priors.tolist()}
         more = {"bias": self.bias, "in_force": self.in_force}
-        return {"calibration": known | {name: array.tolist() for name, array in more.items() if array is not None}}
+        known |= {name: array.tolist() for name, array in more.items() if array is not None}
+        return {"temperature": self.temperature, "calibration": known}
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any], classes: int) -> "Calibration":
