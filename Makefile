@@ -65,4 +65,4 @@ docs: .venv/.dev
 	@touch $@ .venv/.demo
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist docs/gallery
