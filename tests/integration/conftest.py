@@ -44,9 +44,7 @@ def simulate(stored, shared_folder: Path) -> Callable[..., dict]:
     @cache
     def run(name: str, *arguments: str) -> dict:
         command = [sys.executable, "-m", "ghofl", "simulate", "--embeddings", decoded(name), *arguments, "--json", "-"]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=1700, env={**os.environ, **KEEP_MEMORY}
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1700, env={**os.environ, **KEEP_MEMORY})
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

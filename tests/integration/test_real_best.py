@@ -2,11 +2,8 @@
 
 import pytest
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.real_data,
-    pytest.mark.timeout(1800),
-]  # minutes of matrix products, and other tests beside them
+# Minutes of matrix products, and other tests beside them.
+pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.timeout(1800)]
 
 
 FEW = ("--clients", "2")  # for accuracy: the total, and so each head, is that of every other split
@@ -16,7 +13,8 @@ FEW = ("--clients", "2")  # for accuracy: the total, and so each head, is that o
 def test_trained_defaults_are_never_below_lda(simulate, name, fisher_mix, proto_hyper):
     """FisherMix also above its released settings, which reach 66.5 on CIFAR-100."""
     lda = simulate(name, *FEW, "--heads", "lda(shrinkage=0.05)")["heads"]["lda(shrinkage=0.05)"]["accuracy"]
-    heads = simulate(name, *FEW, "--heads", "fisher_mix,proto_hyper")["heads"]  # from S: beside LDA they would share its B
+    # From S: beside LDA they would share its B.
+    heads = simulate(name, *FEW, "--heads", "fisher_mix,proto_hyper")["heads"]
     assert heads["fisher_mix"]["accuracy"] >= max(lda, fisher_mix)
     assert heads["proto_hyper"]["accuracy"] >= max(lda, proto_hyper)
 
