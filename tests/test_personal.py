@@ -8,7 +8,7 @@ import pytest
 
 from federations import blobs, moments_of, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, Features, Gaussians, HeadSpec, Message, Total
-from ghofl.errors import EmbeddingsError, GhoflError, MessageError
+from ghofl.errors import EmbeddingsError, GhoflError, HeadError, MessageError
 from ghofl.evaluation.leave_out import OwnRows, assign_folds, leave_out
 from ghofl.gaussians.covariances import Mixed, Scaled
 from ghofl.personal.adaptation import Adaptation
@@ -149,6 +149,10 @@ def test_the_mix_that_is_chosen_for_reweights_rows_and_sets_the_priors(rng):
     assert all(one.adaptation.priors is None for one in even.tried)
     assert even.shared.accuracy == pytest.approx(even.shared.balanced_accuracy)
     assert even.shared.own_accuracy != pytest.approx(even.shared.balanced_accuracy)
+    alone = here[0][here[1] == 1], here[1][here[1] == 1]
+    own = OwnRows.of(sites_of(recipe, alone, there), *alone)
+    with pytest.raises(HeadError, match="is 0 for every class that this site has rows of"):
+        personal_head(own, LDA, assign_folds(own.y, 5), np.array([1.0, 0.0]))
 
 
 def test_no_promise_survives_in_a_personal_head_whose_file_is_its_owner_s_alone(rng, tmp_path):

@@ -361,8 +361,8 @@ RAISES = {
         "_answers.answer": ("caught", 1), "_check_unit": ("spared", 1),
     },
     "encoders/given": {
-        "embeddings_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1), "_array": ("person", 1),
-        "_matrix": ("person", 1),
+        "embeddings_of": ("person", 1), "columns_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1),
+        "_array": ("person", 1), "_matrix": ("person", 1),
     },
     "rows/base": {
         "of_texts.read": ("caught", 2), "bytes_of": ("caught", 2), "of_rows": ("file", 1),
@@ -408,9 +408,10 @@ RAISES = {
     "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
     "outbox/counting": {},
     "custody/custody": {
-        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody.record_evaluation": ("person", 2),
+        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody._check_not_declined": ("public", 1),
+        "Custody.record_evaluation": ("person", 2),
     },
-    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1)},
+    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1)},
     "outbox/parcel": {"Parcel.from_files": ("file", 1)},
     "custody/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),

@@ -238,13 +238,19 @@ def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) ->
     from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
-    sent, version = History.of(Ledger.load(site.storage())).releases, version_of(x, y, recipe.classes)
-    if not any(
-        (release.recipe, release.data) == (recipe.fingerprint, version) for release in sent if not release.is_report
-    ):
+    storage, version = site.storage(), version_of(x, y, recipe.classes)
+    with storage.lock():  # a keeper may be writing
+        left = History.of(Ledger.load(storage)).releases
+    about = [each for each in left if each.recipe == recipe.fingerprint and not each.is_report]
+    if all(each.data != version for each in about):
         raise RosterError(
             f"the ledger of {site.name!r} has no line that says that these {len(y):,} rows left under this recipe; give the rows "
             "that the site took part with."
+        )
+    if recipe.privacy.secure and len({each.data for each in about}) > 1:
+        raise RosterError(
+            f"the ledger of {site.name!r} says that several versions of its rows left under this recipe, and a secure total does "
+            "not tell which of them is inside."
         )
     return site.name
 
