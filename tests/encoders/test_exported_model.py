@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 from typer.testing import CliRunner
 
+from exported_heads import session_of
 from ghofl import Classifier, Encoder, Recipe, Total, encoders
 from ghofl.cli import app
 from ghofl.encoders.export import export
@@ -56,7 +56,7 @@ def fitted(encoder, samples, y, head: str) -> Classifier:
 
 
 def run(model, inputs):
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = session_of(model)
     return dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True))
 
 
