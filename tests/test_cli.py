@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -29,12 +30,16 @@ COMMANDS = [
 def folder(tmp_path, monkeypatch):
     """A folder with two sites' embeddings and a test set, as the current directory."""
     monkeypatch.chdir(tmp_path)
+    write_rows()
+    return tmp_path
+
+
+def write_rows():
     x, y = blobs(np.random.default_rng(0), rows=400, spread=8.0)
     np.savez("north.npz", x=x[:150], y=y[:150])
     np.savez("south.npz", x=x[150:300], y=y[150:300])
     np.savez("test.npz", x=x[300:], y=y[300:])
     np.savez("all.npz", x_train=x[:300], y_train=y[:300], x_test=x[300:], y_test=y[300:])
-    return tmp_path
 
 
 def ghofl(*arguments, code=0):
@@ -258,10 +263,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("finished")
         patch.chdir(folder)
-        x, y = blobs(np.random.default_rng(0), rows=400, spread=8.0)
-        for name, rows in (("north", slice(150)), ("south", slice(150, 300)), ("test", slice(300, 400))):
-            np.savez(f"{name}.npz", x=x[rows], y=y[rows])
-        np.savez("all.npz", x_train=x[:300], y_train=y[:300], x_test=x[300:], y_test=y[300:])
+        write_rows()
         np.savez("wide.npz", x=np.zeros((2, 7)), y=np.zeros(2, int))
         np.savez("nan.npz", x=np.full((2, 6), np.nan), y=np.zeros(2, int))
         np.savez("label.npz", x=np.zeros((2, 6)), y=np.full(2, 17))
@@ -316,12 +318,28 @@ def test_a_class_with_no_row_is_told_when_a_head_is_built_and_one_row_a_class_is
     assert "Warning: the probabilities of head 'nearest_mean' are not calibrated" in told
 
 
-@pytest.fixture
-def head(folder):
-    """A finished head in the folder of `folder`."""
-    federation()
-    ghofl("head", "total.ghofl", "-o", "lda.safetensors")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a finished head and every kind of file that comes before and after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("made")
+        patch.chdir(folder)
+        write_rows()
+        federation()
+        ghofl("head", "total.ghofl", "-o", "lda.safetensors")
+        ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
+        ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
+        ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
+        ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
+        (folder / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     return folder
+
+
+@pytest.fixture
+def head(made, tmp_path, monkeypatch):
+    """A copy of `made`, as the current directory."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def test_predict_takes_a_bare_array_without_labels(head):
@@ -444,11 +462,6 @@ def test_every_command_of_this_list_has_a_rule_for_its_json():
 
 @pytest.mark.parametrize("command", JSON_COMMANDS.values(), ids=JSON_COMMANDS)
 def test_json_replaces_a_file_only_by_force(head, command):
-    ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
-    ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
-    ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
-    ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
-    (head / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     (head / "kept.json").write_text("precious")
     before = sorted(os.listdir())
     text = _words(ghofl(*command, "--json", "kept.json", code=2))
