@@ -84,6 +84,7 @@ Without = Annotated[
         rich_help_panel=more("tables"),
     ),
 ]
+LabelColumn = Annotated[str, typer.Option(help="For a table: the column of labels.", rich_help_panel=more("tables"))]
 LabelsAreNumbers = Annotated[
     bool,
     typer.Option(

@@ -48,8 +48,7 @@ def add_up(
     console.check_outputs(json, force, output)
     if (recipe is None) == (not to):
         raise typer.BadParameter(
-            f"--recipe is {recipe} and --to {', '.join(map(str, to or [])) or None}; give either --recipe for a "
-            "new total, or --to "
+            f"{'both' if to else 'neither'} of --recipe and --to are given; give either --recipe for a new total, or --to "
             "to add messages to an earlier one."
         )
     if not messages and len(to or []) < 2:
