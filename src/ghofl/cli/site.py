@@ -50,9 +50,7 @@ def recipe(
     options: RecipeOptions,
     embeddings: Annotated[
         Path | None,
-        typer.Option(
-            help="Public rows or your own, in an .npz, or with --label-column a table: sets dim, classes and grid."
-        ),
+        typer.Option(help="Public rows or your own, an .npz or with --label-column a table: sets dim, classes, grid."),
     ] = None,
     label_column: LabelColumn = "",
     from_encoder: Annotated[
