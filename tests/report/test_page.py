@@ -99,7 +99,7 @@ def test_a_page_is_the_same_to_the_byte_each_time_and_small_at_its_largest(findi
 @pytest.mark.parametrize("name", ["$x^2$", "病院 🏥", r"\alpha_{1}"])
 def test_a_name_is_shown_as_it_is_written(findings, name):
     """Neither as a formula nor with a warning about the font, which is the browser's."""
-    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name),)))["payload"]
+    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name), findings.heads[1])))["payload"]
     assert name in texts_of(svg)
 
 

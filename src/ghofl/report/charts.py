@@ -108,7 +108,7 @@ def _in_page(name: str, file: str) -> str:
 
 def _payload(findings: Findings) -> Drawing | None:
     heads = [h for h in findings.heads if h.accuracy is not None and h.payload_bytes]
-    if not heads:
+    if len(heads) < 2:  # one point compares nothing
         return None
     sizes = np.array([h.payload_bytes or 1 for h in heads], dtype=np.float64)
     accuracies = np.array([100 * (h.accuracy or 0.0) for h in heads])
