@@ -173,7 +173,7 @@ def test_totals_of_disjoint_cohorts_are_compared_in_the_same_way():
 
 def test_two_sites_noise_in_messages_and_no_second_moments_are_refused():
     recipe, parts = site_parts()
-    with pytest.raises(RosterError, match="there are 2 sites"):
+    with pytest.raises(RosterError, match="needs 3 sites and 2 came"):
         diagnose(parts[:2], recipe)
     noisy = replace(recipe, privacy=Privacy(radius=1.0, epsilon=1.0, delta=1e-5, noise="local"))
     with pytest.raises(PrivacyError, match="local noise"):
