@@ -26,9 +26,8 @@ def schema(
 ) -> None:
     """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
 
-    A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
-    ranges outwards, puts rare levels into one and gives numbers breaks, which are rounded quantiles of these rows; a recipe
-    with an epsilon refuses it all the same, because a minimum, maximum or quantile is somebody's value.
+    A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A recipe with an epsilon refuses a
+    draft from rows, because a minimum, maximum or quantile is somebody's value.
 
     Example: ghofl schema dictionary.csv -o schema.toml
     """
