@@ -268,6 +268,8 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     for link in _links(page):
         target, _, anchor = link.partition("#")
         file = (page.parent / target).resolve() if target else page
+        if ROOT / "benchmarks" in file.parents and not (ROOT / "benchmarks").exists():
+            continue  # a source archive has no measurements
         assert file.exists(), f"{page.name} links to {link}, which is not there"
         if anchor and file.suffix == ".md":
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)

@@ -78,9 +78,8 @@ def recipe(
     if not from_encoder and (given := _given(model) or views):
         raise typer.BadParameter(f"{given}: an encoder's options and views are for --from-encoder; give that too.")
     rows = None if embeddings is None or label_column else load_rows(embeddings)
-    loaded = projection = example = None
-    if from_encoder:
-        loaded, projection, example = _load_encoder(encoder, model, views, dim, options)
+    network = _load_encoder(encoder, model, views, dim, options) if from_encoder else (None, None, None)
+    loaded, projection, example = network
     drafted = schema_of(schema, embeddings, label_column)
     if drafted is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
         raise typer.BadParameter(f"the schema of {schema or embeddings} replaces an encoder; leave out its options.")
