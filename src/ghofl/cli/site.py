@@ -175,9 +175,7 @@ def moments(
             batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
-        raise typer.BadParameter(
-            f"--data {data or 'nothing'}, --encoder {encoder or 'nothing'}: give both, or a file of rows."
-        )
+        raise typer.BadParameter(f"give a file of rows, or both --data and --encoder; --data is {data or 'missing'}.")
     if place is not None and counted.own_file:
         check_own_rows(agreed, counted.person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
