@@ -215,7 +215,9 @@ def test_diagnose_names_the_site_and_ends_with_code_3(sites):
     result = json.loads(ghofl("diagnose", *files, "-r", "recipe.toml", "--json", "-", code=3))
     assert result["flagged"] == ["four"]
     assert "swapped" in ghofl("diagnose", *files, "-r", "recipe.toml", code=3)
-    assert "Every site fits" in ghofl("diagnose", *files[:4], "-r", "recipe.toml")
+    fitting = ghofl("diagnose", *files[:4], "-r", "recipe.toml")
+    assert "Every site fits" in fitting
+    assert "…" not in fitting, "the table fits the terminal"
 
 
 def test_quarantine_leaves_out_the_message_that_does_not_fit_and_the_total_says_so(sites):

@@ -515,6 +515,18 @@ def test_simulate_warns_of_identifiers_and_leaves_out_what_it_is_told_to(tmp_pat
     assert "but not 'height'; check the names" in str(unknown.exception)
 
 
+def test_a_table_without_rows_makes_a_message_that_asks_to_check_the_file(tmp_path):
+    full, bare, recipe = tmp_path / "full.csv", tmp_path / "bare.csv", tmp_path / "recipe.toml"
+    full.write_text("x,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(40)))
+    bare.write_text("x,label\n")
+    assert "they come from rows" in " ".join(
+        invoke("recipe", recipe, "--embeddings", full, "--label-column", "label").split()
+    )
+    said = " ".join(invoke("moments", bare, "-r", recipe, "-o", tmp_path / "bare.ghofl").split())
+    assert "It has no rows" in said
+    assert "Send this file" not in said
+
+
 def test_a_draft_takes_values_that_are_missing_later():
     rows = {"n": [1, 2, 3, 4] * 10, "c": ["a", "b"] * 20, "q": ["yes", "no"] * 20, "m": [1, "n/a", 3, "-"] * 10}
     table = schema_of_rows(rows).table

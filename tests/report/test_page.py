@@ -231,6 +231,11 @@ def test_the_demo_says_how_to_get_its_page(monkeypatch):
     assert "ghofl demo --report demo.html" in done.output
 
 
+def test_one_head_is_not_compared_with_itself(findings):
+    assert "payload" in charts_of(findings)
+    assert "payload" not in charts_of(replace(findings, heads=findings.heads[:1]))
+
+
 def test_labels_of_heads_that_would_cover_each_other_are_one(findings):
     accuracies = {"qda": 0.99, "student": 0.985, "lda": 0.8, "nb": 0.5, "rda": 0.984, "ridge": 0.983}
     sizes = {"lda": 4000, "nb": 900}
