@@ -118,7 +118,7 @@ def _command(name: str, command: Any) -> str:
     options = _options_of(command)
     usage = " ".join(["ghofl", name, *(["[OPTIONS]"] if options else []), *map(_placeholder, arguments)])
     text = (command.help or "").split("Example:")[0].strip()
-    parts = [f"## ghofl {name}", text, f"```text\n{usage}\n```"]
+    parts = [f"## ghofl {name}", "\n\n".join(map(_line, text.split("\n\n"))), f"```text\n{usage}\n```"]
     if arguments:
         parts.append("\n".join(f"- `{_placeholder(p)}`: {_line(p.help)}" for p in arguments))
     own = [p for p in options if p.opts[0] not in (*EVERYWHERE, *shared()) and not _is_of_recipe(p)]
@@ -161,7 +161,8 @@ def _default(option: Any) -> str:
 
 
 def _line(text: str | None) -> str:
-    return (text or "").replace("\n", " ")
+    """A text of help as Markdown: options are code, so that no line breaks inside one."""
+    return re.sub(r"(?<![\w`-])--[a-z][\w-]*", r"`\g<0>`", (text or "").replace("\n", " "))
 
 
 def _cell(text: str | None) -> str:
