@@ -254,7 +254,8 @@ def _view(findings: Findings) -> Drawing | None:
             colour = PALETTE[i % len(PALETTE)]
             axes.plot(*zip(*outline, strict=True), color=colour)
             axes.plot(*mean, "o", color=colour, markersize=5)
-            axes.annotate(_name(name), mean, (0, 5), textcoords="offset points", ha="center", va="bottom")
+            above = (mean[0], max(y for _, y in outline))
+            axes.annotate(_name(name), above, (0, 3), textcoords="offset points", ha="center", va="bottom")
         axes.set(xlabel="first direction", ylabel="second direction")
         axes.set_aspect("equal", adjustable="datalim")
 
