@@ -8,6 +8,32 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def networks_traced_once(shared_folder):
+    """Each network becomes ONNX once for all test processes: torch takes eight seconds to trace one, again and again."""
+    from ghofl import files
+    from ghofl.encoders import export
+    from ghofl.encoders.torch_forward import fingerprint_of
+
+    trace = export._network
+
+    def traced(encoder, forward) -> bytes:
+        views, settings = getattr(encoder, "views", None), {"module": str(forward.module)}
+        if views is None:
+            settings |= {"encoder": encoder.fingerprint, "longest": encoder.tokens.longest}
+        else:
+            has_sizes, size = bool(views.scales), encoder.preprocessing.size
+            settings |= {"pool": views.pool, "stages": views.stages, "has_sizes": has_sizes, "size": size}
+        path = shared_folder / f"{fingerprint_of(forward.module, settings)}.onnx"
+        if not path.exists():
+            files.write(path, trace(encoder, forward))
+        return path.read_bytes()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "_network", traced)
+        yield
+
+
 @pytest.fixture(scope="session")
 def images() -> list[np.ndarray]:
     rng = np.random.default_rng(3)

@@ -6,11 +6,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 from test_cli import ghofl
 
-from ghofl import Recipe, cli
+from ghofl import Classifier, Recipe, cli
+from ghofl.export.card import model_card
 from ghofl.export.exported import Exported
 from pages import DOCS, blocks, lines_of, run_lines, unrolled
 
@@ -110,4 +112,5 @@ def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch)
         warnings.simplefilter("ignore", UserWarning)
         run_lines(line.replace("--scale 20", scale) for line in lines if line not in done)
     assert Path("labels.csv").read_text().count(".png") == 6
-    assert "| input | `images` | uint8 |" in Path("photos.md").read_text()
+    card = model_card(Classifier.load("head.safetensors"), model=onnx.load("photos.onnx"))
+    assert "| input | `images` | uint8 |" in card

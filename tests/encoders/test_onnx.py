@@ -99,7 +99,7 @@ def test_a_file_written_again_by_another_tool_is_not_believed(file, tmp_path):
     model.producer_name = "someone else"
     model.metadata_props.add(key="zz", value="more")
     onnx.save(model, tmp_path / "again.onnx")
-    with pytest.raises(EncoderError, match="was changed after 'ghofl export-encoder' wrote it; export it again"):
+    with pytest.raises(EncoderError, match="was changed after 'ghofl export' wrote it; export it again"):
         encoders.load(f"onnx:{tmp_path / 'again.onnx'}")
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.classifier import Classifier
+from ghofl.errors import HeadError
 from ghofl.evaluation.leave_out import OwnRows, Progress, ignore
 from ghofl.evaluation.metrics import SMALLEST
 from ghofl.gaussians import Gaussians
@@ -79,6 +80,7 @@ def personal_head(
     The classifier is marked as personal, and promises no epsilon: it describes the site's rows.
     """
     shares = None if mix is None else mix / mix.sum()
+    weights = _weights(own.y, shares, len(own.total.recipe.classes))
     candidates = tuple(_candidates(own, is_own_mix=mix is None))
     losses, hits = np.zeros((2, len(candidates), len(own.y)))
     for done, (total, out) in enumerate(own.without_folds(fold)):
@@ -89,7 +91,6 @@ def personal_head(
             found = classifier.predict_proba(own.x[at])
             losses[i, at] = -np.log(np.maximum(found[np.arange(len(at)), own.y[at]], SMALLEST))
             hits[i, at] = classifier.decide(found) == own.y[at]
-    weights = _weights(own.y, shares, len(own.total.recipe.classes))
     tried = tuple(
         Tried(c, float(weights @ losses[i]), float(weights @ hits[i]), *_accuracies(hits[i], own.y))
         for i, c in enumerate(candidates)
@@ -153,7 +154,10 @@ def _weights(
     counts = np.bincount(y, minlength=classes)
     shares = np.where(counts > 0, counts if mix is None else mix, 0.0)
     if not shares.sum() > 0:
-        shares = counts.astype(np.float64)
+        raise HeadError(
+            f"the mix {mix} is 0 for every class that this site has rows of, so its rows do not tell which head is better; give "
+            "one of them a share, or take the head of the total with these priors."
+        )
     return (shares / np.maximum(counts, 1) / shares.sum())[y]
 
 

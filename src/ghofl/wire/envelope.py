@@ -317,3 +317,8 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
         came = str(header.get("kind"))[:40]
         raise MessageError(f"this file is a {came!r}, and a {kind!r} was expected. {advice}")
     return header
+
+
+def is_share(value: object) -> bool:
+    """Whether something is a share from 0 to 1, or missing."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)
