@@ -41,16 +41,24 @@ def images() -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory) -> Path:
-    """Weights of a seeded torchvision MobileNetV2 with its classifier."""
+def weights(tmp_path_factory) -> dict[str, Path]:
+    """Seeded weights of torchvision's small networks with their classifiers."""
     import torch
     from safetensors.torch import save_file
     from torchvision import models
 
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("weights") / "mobilenet.safetensors"
-    save_file(models.mobilenet_v2(weights=None).state_dict(), path)
-    return path
+    folder, found = tmp_path_factory.mktemp("weights"), {}
+    for name in ("mobilenet_v2", "shufflenet_v2_x0_5", "resnet18"):
+        torch.manual_seed(0)
+        found[name] = folder / f"{name}.safetensors"
+        save_file(models.get_model(name, weights=None).state_dict(), found[name])
+    return found
+
+
+@pytest.fixture(scope="session")
+def checkpoint(weights) -> Path:
+    """Weights of the MobileNetV2."""
+    return weights["mobilenet_v2"]
 
 
 @pytest.fixture(scope="session")

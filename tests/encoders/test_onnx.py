@@ -19,15 +19,8 @@ def rows(encoder, batch):
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory):
-    import torch
-    from safetensors.torch import save_file
-    from torchvision import models
-
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("weights") / "w.safetensors"
-    save_file(models.resnet18(weights=None).state_dict(), path)
-    return encoders.load("torchvision:resnet18", weights=path)
+def original(weights):
+    return encoders.load("torchvision:resnet18", weights=weights["resnet18"])
 
 
 @pytest.fixture(scope="module")
