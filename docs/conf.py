@@ -98,10 +98,11 @@ def _page_of(link: re.Match[str]) -> str:
 
 
 def _keep_options_whole(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: object) -> None:
-    """No line of code breaks between the hyphens of an option."""
+    """No line of code breaks between the hyphens of an option; long names, as of tests in tables, break between words."""
 
     def mark(code: re.Match[str]) -> str:
-        return re.sub(r"(?<=[>\s(\[])--[a-z][\w-]*(?=[^>]*<)", r'<span class="whole">\g<0></span>', code[0])
+        marked = re.sub(r"(?<=[>\s(\[])--[a-z][\w-]*(?=[^>]*<)", r'<span class="whole">\g<0></span>', code[0])
+        return re.sub(r">(test_\w{25,})<", lambda name: name[0].replace("_", "_<wbr>"), marked)
 
     if "body" in context:
         context["body"] = re.sub(r"<(pre|code)\b.*?</\1>", mark, context["body"], flags=re.DOTALL)

@@ -21,7 +21,8 @@ HEADS_PAGE = ROOT / "docs" / "heads.md"
 
 # ---------------------------------------------------------------------------------------------------- docs/cli.md
 
-SEVERAL = 3  # commands that have an option with the same meaning
+SEVERAL = 2  # commands that have an option with the same meaning
+EVERYWHERE = ("--force", "--json")  # described once, at the top
 VALUES = {int: "INTEGER", float: "NUMBER", Path: "FILE", str: "TEXT"}
 
 
@@ -32,10 +33,10 @@ def cli() -> str:
         "<!-- Written by docs/generate.py: run `make docs`, do not edit. -->",
         "# The command line",
         str(group.help),
-        "Every command has `-h` and `--help`. "
-        f"It ends with 0 when it did its work, {console.BAD_INPUT} for input it refuses (the text says why), "
+        "Commands have `-h` and `--help`; `--force` replaces files that exist, and `--json FILE` also writes the result as JSON "
+        "(`-` prints it instead of the table). "
+        f"A command ends with 0 when it did its work, {console.BAD_INPUT} for input it refuses (the text says why), "
         f"and {console.INTERRUPTED} after Ctrl-C. Files are written whole or not at all.",
-        ", ".join(f"[`{name}`](#ghofl-{name.replace(' ', '-')})" for name in commands()),
     ]
     options = [p for p in group.params if p.name != "help"]
     if options:
@@ -51,7 +52,8 @@ def shared() -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for command in commands().values():
         for p in _options_of(command):
-            found.setdefault(p.opts[0], []).append(_options([p], _hints(command)))
+            if p.opts[0] not in EVERYWHERE and not _is_of_recipe(p):
+                found.setdefault(p.opts[0], []).append(_options([p], _hints(command)))
     return {name: same[0] for name, same in found.items() if len(same) >= SEVERAL and len({*same}) == 1}
 
 
@@ -77,8 +79,7 @@ def _is_of_recipe(option: Any) -> bool:
 def recipe_options() -> str:
     """Every option of a recipe as a Markdown table, from the record that declares it."""
     rows = "\n".join(
-        f"| `{o.name}` | {f'`{o.key}`' if o.key else 'not in it'} | {_cell(o.allowed)} | {_shown_default(o.default)} "
-        f"| {_cell(o.about)} |"
+        f"| `{o.name}` | {f'`{o.key}`' if o.key else 'not in it'} | {' | '.join(_values(o))} | {_cell(o.about)} |"
         for o in OPTIONS.values()
     )
     return (
@@ -88,8 +89,12 @@ def recipe_options() -> str:
     )
 
 
-def _shown_default(value: object) -> str:
-    return "" if value in (None, "", False, ()) else f"`{value}`"
+def _values(option: Any) -> tuple[str, str]:
+    """What an option of a recipe can be, and its default."""
+    allowed, _, unless = _cell(option.allowed).partition(", or left out (")
+    allowed = re.sub(r"a whole number between (\d+) and [\d,]{13,}", r"\1 or more", allowed)
+    shown = "" if option.default in (None, "", False, ()) else f"`{option.default}`"
+    return allowed.removeprefix("a ").removeprefix("one of "), unless.removesuffix(")") or shown
 
 
 def commands() -> dict[str, Any]:
@@ -113,18 +118,18 @@ def _command(name: str, command: Any) -> str:
     options = _options_of(command)
     usage = " ".join(["ghofl", name, *(["[OPTIONS]"] if options else []), *map(_placeholder, arguments)])
     text = (command.help or "").split("Example:")[0].strip()
-    parts = [f"## ghofl {name}", text, f"```text\n{usage}\n```"]
+    parts = [f"## ghofl {name}", "\n\n".join(map(_line, text.split("\n\n"))), f"```text\n{usage}\n```"]
     if arguments:
         parts.append("\n".join(f"- `{_placeholder(p)}`: {_line(p.help)}" for p in arguments))
-    own = [p for p in options if p.opts[0] not in shared() and not _is_of_recipe(p)]
+    own = [p for p in options if p.opts[0] not in (*EVERYWHERE, *shared()) and not _is_of_recipe(p)]
     if own:
         parts.append(_options(own, _hints(command)))
     also = [f"`{p.opts[0]}`" for p in options if p.opts[0] in shared()]
+    if any(map(_is_of_recipe, options)):
+        also.append("[those of a recipe](#the-options-of-a-recipe)")
     if also:
         parts.append(f"[Shared](#options-that-several-commands-share): {', '.join(also)}.")
-    if any(map(_is_of_recipe, options)):
-        parts.append("And [the options of a recipe](#the-options-of-a-recipe).")
-    parts.append(f"Example:\n\n```sh\n{example(command)}\n```")
+    parts.append(f"```sh\n{example(command)}\n```")
     return "\n\n".join(parts)
 
 
@@ -156,7 +161,8 @@ def _default(option: Any) -> str:
 
 
 def _line(text: str | None) -> str:
-    return (text or "").replace("\n", " ")
+    """A text of help as Markdown: options are code, so that no line breaks inside one."""
+    return re.sub(r"(?<![\w`-])--[a-z][\w-]*", r"`\g<0>`", (text or "").replace("\n", " "))
 
 
 def _cell(text: str | None) -> str:

@@ -38,6 +38,12 @@ def lines_of(page: Path, under: str = "") -> list[str]:
     return [line for block in blocks(page, "sh", under) for line in commands(block)]
 
 
+def unrolled(line: str) -> list[str]:
+    """What a loop over names runs; any other line as it is."""
+    loop = re.fullmatch(r"for (\w+) in (.+); do (.+); done", line)
+    return [line] if loop is None else [loop[3].replace(f"${loop[1]}", name) for name in loop[2].split()]
+
+
 def run_lines(lines: Iterable[str]) -> None:
     """Run lines one after the other. One that ends in `# refused: TEXT` must fail, and say TEXT."""
     for line in lines:

@@ -243,6 +243,14 @@ BAD = [
     (["head", "total.ghofl", "--head", "nb(floor=0)", "-o", "x"], "floor is 0"),
     (["head", "total.ghofl", "--head", "ridge(penalty=-1)", "-o", "x"], "penalty is -1"),
     (["inspect", "missing"], "No such file"),
+    (["evaluate", "total.ghofl", "test.npz"], "'ghofl head' makes one"),
+    (["moments", "-r", "recipe.toml", "-o", "x"], "--data is missing"),
+    (["recipe", "x", "--embeddings", "rows.csv"], "is a table, and an .npz of arrays x and y was expected"),
+    (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "lable"], "but not 'lable' (perhaps 'label'?)"),
+    (["recipe", "x", "--label-column", "label"], "give it with --embeddings TABLE"),
+    (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "label", "--dim", "4"], "replaces an encoder"),
+    (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "label", "--epsilon", "4"], "somebody's value"),
+    (["simulate", "--embeddings", "rows.csv", "--label-column", "label", "--clients", "0"], "0 clients"),
     (["head", "total.ghofl", "--head", "student(dof=-1)", "-o", "x"], "dof is -1"),
     (["head", "total.ghofl", "--head", "fisher_mix(energy=7)", "-o", "x"], "energy is 7"),
     (["head", "total.ghofl", "--head", "fisher_mix(method=some)", "-o", "x"], "method is some; option method"),
@@ -267,6 +275,7 @@ def finished(tmp_path_factory):
         np.savez("wide.npz", x=np.zeros((2, 7)), y=np.zeros(2, int))
         np.savez("nan.npz", x=np.full((2, 6), np.nan), y=np.zeros(2, int))
         np.savez("label.npz", x=np.zeros((2, 6)), y=np.full(2, 17))
+        (folder / "rows.csv").write_text("age,label\n" + "".join(f"{20 + i},{'ab'[i % 2]}\n" for i in range(40)))
         federation()
         ghofl("recipe", "other.toml", "--classes", 4, "--dim", 6, "--scale", 3)
         ghofl("moments", "test.npz", "-r", "recipe.toml", "-o", "stranger.ghofl")

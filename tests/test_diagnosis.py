@@ -173,7 +173,7 @@ def test_totals_of_disjoint_cohorts_are_compared_in_the_same_way():
 
 def test_two_sites_noise_in_messages_and_no_second_moments_are_refused():
     recipe, parts = site_parts()
-    with pytest.raises(RosterError, match="there are 2 sites"):
+    with pytest.raises(RosterError, match="needs 3 sites and 2 came"):
         diagnose(parts[:2], recipe)
     noisy = replace(recipe, privacy=Privacy(radius=1.0, epsilon=1.0, delta=1e-5, noise="local"))
     with pytest.raises(PrivacyError, match="local noise"):
@@ -215,7 +215,9 @@ def test_diagnose_names_the_site_and_ends_with_code_3(sites):
     result = json.loads(ghofl("diagnose", *files, "-r", "recipe.toml", "--json", "-", code=3))
     assert result["flagged"] == ["four"]
     assert "swapped" in ghofl("diagnose", *files, "-r", "recipe.toml", code=3)
-    assert "Every site fits" in ghofl("diagnose", *files[:4], "-r", "recipe.toml")
+    fitting = ghofl("diagnose", *files[:4], "-r", "recipe.toml")
+    assert "Every site fits" in fitting
+    assert "…" not in fitting, "the table fits the terminal"
 
 
 def test_quarantine_leaves_out_the_message_that_does_not_fit_and_the_total_says_so(sites):

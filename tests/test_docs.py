@@ -18,10 +18,11 @@ import ghofl
 from ghofl import HEADS, Layout
 from ghofl.features import rademacher
 from ghofl.simulation.demo import digits
-from pages import README, ROOT, blocks, lines_of, run, run_lines, text_of
+from pages import README, ROOT, blocks, lines_of, run, run_lines, text_of, unrolled
 
 PAGES = [README, ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 CLASSES = np.array(["cat", "dog", "bird"])
+FIVE = "Five commands from a clone to an evaluated head"
 
 
 def _generator() -> ModuleType:
@@ -184,7 +185,17 @@ def test_the_walk_through_of_tables_runs_line_by_line(
     page = ROOT / "docs" / "how-to-tables.md"
     (dictionary,) = blocks(page, "text")
     (tmp_path / "dictionary.csv").write_text(dictionary, encoding="utf-8")
-    for name, rows in (("north", 200), ("south", 90), ("test", 60), ("new", 20)):
+    _patients(tmp_path, rng, north=200, south=90, test=60, new=20)
+    monkeypatch.chdir(tmp_path)
+    short = lines_of(page, FIVE)
+    lines = [line for line in lines_of(page) if line not in short]
+    assert len(lines) > 10
+    run_lines(lines)
+
+
+def _patients(folder: Path, rng: np.random.Generator, **sizes: int) -> None:
+    """Tables as the page on tables describes them."""
+    for name, rows in sizes.items():
         lines = ["age,creatinine,ward,diagnosis"]
         for i in range(rows):
             sick = int(rng.random() < 0.4)
@@ -192,11 +203,22 @@ def test_the_walk_through_of_tables_runs_line_by_line(
             ward = "surgery" if rng.random() < 0.3 + 0.3 * sick else "medicine"
             diagnosis = "malignant" if sick else "benign"
             lines.append(f"{rng.normal(50 + 10 * sick, 9):.0f},{value},{ward},{diagnosis}")
-        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore::ghofl.errors.ClippingWarning")  # rows of others beyond a draft of the first site's
+def test_five_commands_lead_from_a_clone_to_a_head_that_was_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator
+) -> None:
+    """The first installs."""
+    _patients(tmp_path, rng, north=120, south=90, east=60, test=60)
     monkeypatch.chdir(tmp_path)
-    lines = lines_of(page)
-    assert len(lines) > 10
-    run_lines(lines)
+    install, *walk = blocks(ROOT / "docs" / "how-to-tables.md", "sh", FIVE)[0].splitlines()
+    assert install == "pip install ."
+    assert len(walk) == 4
+    *made, evaluated = [line for each in walk for line in unrolled(each)]
+    run_lines(made)
+    assert "Recall and precision" in run(evaluated)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +268,8 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(page: Path) -> None:
     for link in _links(page):
         target, _, anchor = link.partition("#")
         file = (page.parent / target).resolve() if target else page
+        if ROOT / "benchmarks" in file.parents and not (ROOT / "benchmarks").exists():
+            continue  # a source archive has no measurements
         assert file.exists(), f"{page.name} links to {link}, which is not there"
         if anchor and file.suffix == ".md":
             headings = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
@@ -279,7 +303,7 @@ def test_the_docs_stay_short() -> None:
     """Words outside of blocks of code; marks that have no letter or digit, as between cells of a table, are not words."""
     pages = [page.read_text(encoding="utf-8") for page in (README, *(ROOT / "docs").rglob("*.md"))]
     prose = [re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL) for page in pages]
-    assert sum(bool(re.search(r"\w", word)) for page in prose for word in page.split()) <= 42_500
+    assert sum(bool(re.search(r"\w", word)) for page in prose for word in page.split()) <= 40_000
     assert len(list((ROOT / "docs").glob("how-to-*.md"))) <= 14
 
 

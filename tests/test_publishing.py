@@ -8,6 +8,7 @@ import tomllib
 
 import pytest
 
+import ghofl
 from pages import ROOT
 
 WORKFLOW = ROOT / ".github" / "workflows" / "publish.yml"
@@ -22,6 +23,19 @@ def test_conda_asks_for_what_pip_asks_for():
     assert asked == [("python", project["requires-python"]), *wanted]
     assert f'summary: "{project["description"]}"' in recipe
     assert f"- ghofl = {project['scripts']['ghofl']}" in recipe
+
+
+@pytest.mark.skipif(not (ROOT / "conda").exists() or not WORKFLOW.exists(), reason="the files are not beside the tests")
+def test_all_that_names_a_version_names_this_one():
+    """The changelog's newest release and the citation; the archive, conda and the tag read it from the package."""
+    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[0] == ghofl.__version__
+    assert re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE) == [ghofl.__version__]
+    source = "src/ghofl/__init__.py"
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["version"]["path"] == source
+    assert f"../{source}" in (ROOT / "conda" / "meta.yaml").read_text()
+    assert source in WORKFLOW.read_text()
+    assert re.findall(r'^__version__ = "(.+)"', (ROOT / source).read_text(), re.MULTILINE) == [ghofl.__version__]
 
 
 @pytest.mark.skipif(not WORKFLOW.exists() or sys.platform != "linux", reason="the workflow is for Linux and a checkout")

@@ -119,6 +119,13 @@ def test_the_list_of_commands_says_what_the_command_s_own_help_says(panel: str, 
     assert COMMANDS[panel][name][1] == (load(name).help or "").split("\n")[0]
 
 
+@pytest.mark.parametrize("name", PLACES)
+def test_paragraphs_of_help_break_where_the_terminal_does(name: str) -> None:
+    loaded = load(name)
+    for command in (loaded, *getattr(loaded, "commands", {}).values()):
+        assert all("\n" not in paragraph for paragraph in (command.help or "").split("\n\n"))
+
+
 def test_help_lists_every_command_once_under_the_chapters_of_the_story() -> None:
     text = CliRunner().invoke(app, ["--help"], env={"TERMINAL_WIDTH": "200"}).output
     places = [text.index(panel) for panel in COMMANDS]

@@ -305,7 +305,7 @@ def test_a_draft_takes_the_rows_it_was_made_from(cells):
 
 ODD = {
     "no column": ("label\na\nb\n", "there is none beside the labels"),
-    "no rows": ("x,label\n", "'x': there are no rows"),
+    "no rows": ("x,label\n", "there are no rows below the names of the 2 columns"),
     "no value": ("x,label\n,a\nNA,b\n", "'x': all values are missing"),
     "one value": ("x,label\n1,a\n1,b\n", "'x': all values are the same"),
     "a blank line": ("x,label\n1,a\n\n2,b\n", "line 3 has 0 fields .* remove lines without anything"),
@@ -527,7 +527,19 @@ def test_simulate_warns_of_identifiers_and_leaves_out_what_it_is_told_to(tmp_pat
     for extra in (["--schema", str(path)], ["--label-column", ""]):
         assert CliRunner().invoke(app, [*arguments, "--without", "z", *extra]).exit_code == 2
     unknown = CliRunner().invoke(app, [*arguments, "--without", "height"])
-    assert "but not height; check the names" in str(unknown.exception)
+    assert "but not 'height'; check the names" in str(unknown.exception)
+
+
+def test_a_table_without_rows_makes_a_message_that_asks_to_check_the_file(tmp_path):
+    full, bare, recipe = tmp_path / "full.csv", tmp_path / "bare.csv", tmp_path / "recipe.toml"
+    full.write_text("x,label\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(40)))
+    bare.write_text("x,label\n")
+    assert "they come from rows" in " ".join(
+        invoke("recipe", recipe, "--embeddings", full, "--label-column", "label").split()
+    )
+    said = " ".join(invoke("moments", bare, "-r", recipe, "-o", tmp_path / "bare.ghofl").split())
+    assert "It has no rows" in said
+    assert "Send this file" not in said
 
 
 def test_a_draft_takes_values_that_are_missing_later():

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ghofl.wire.total import Aggregator as Aggregator
     from ghofl.wire.total import Total as Total
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives: it is imported when it is first used, so that `ghofl --version` imports none of them.
 _PLACES = {

@@ -5,7 +5,9 @@ characters that are invisible, control a terminal or change the direction of a t
 the names of files, so it cannot lead out of a folder.
 """
 
+import difflib
 import unicodedata
+from collections.abc import Iterable
 
 SITE_LENGTH = 64
 _HEX = frozenset("0123456789abcdef")
@@ -74,3 +76,15 @@ def shorten(text: object, length: int = 80) -> str:
     whole = str(text)
     cut = "".join(c if c.isprintable() else repr(c)[1:-1] for c in whole[:length])
     return cut + ("…" if len(whole) > length else "")
+
+
+def columns_but_not(columns: Iterable[object], absent: str) -> str:
+    """What a table has and lacks, for an error, with the name that was perhaps meant.
+
+    >>> columns_but_not(["age", "label"], "lable")
+    "the columns age, label but not 'lable' (perhaps 'label'?)"
+    """
+    names = list(map(str, columns))
+    near = difflib.get_close_matches(absent, names, 1)
+    meant = f" (perhaps {shorten(near[0], 40)!r}?)" if near else ""
+    return f"the columns {shorten(', '.join(names), 300)} but not {shorten(absent, 40)!r}{meant}"

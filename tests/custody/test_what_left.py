@@ -126,11 +126,12 @@ def test_names_and_reasons_from_outside_are_escaped(federation):
 
 
 def test_a_site_that_sent_nothing_has_a_page_that_says_so_and_a_damaged_ledger_has_none(federation, capsys):
-    site = federation(PLAIN, policy="min_rows = 100000\n")
+    site = federation(PLAIN, policy="min_rows = 100000\ndisclosure = { class_rows = 7 }\n")
     page, said = _page(site)
     assert said["departures"] == []
     assert "Nothing has left this folder yet." in page
     assert "100,000 rows or more" in page
+    assert "if a class has rows, but fewer than 7" in page
     assert "fewer rows than its policy" in page, "what was refused is listed with its reason"
     path = Path("memory-0/ledger.jsonl")
     path.write_bytes(path.read_bytes().replace(b"refused", b"refusal"))

@@ -6,13 +6,15 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from PIL import Image
 from test_cli import ghofl
 
-from ghofl import Recipe, cli
+from ghofl import Classifier, Recipe, cli
+from ghofl.export.card import model_card
 from ghofl.export.exported import Exported
-from pages import DOCS, blocks, lines_of, run_lines
+from pages import DOCS, blocks, lines_of, run_lines, unrolled
 
 PAGE = DOCS / "how-to-embed.md"
 
@@ -67,18 +69,17 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
-def test_seven_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, monkeypatch):
+def test_six_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, monkeypatch):
     """But for the first, which installs, and the last, which does not end."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for site in ("north", "south", "east"):
         _photos(tmp_path / site)
-    walk = blocks(PAGE, "sh", "Seven commands from a clone to a service")[0].splitlines()
-    assert len(walk) == 7
+    walk = blocks(PAGE, "sh", "Six commands from a clone to a service")[0].splitlines()
+    assert len(walk) == 6
     assert walk[0].startswith("pip install '.[")
     assert shlex.split(walk[-1]) == ["ghofl", "serve", "photos.onnx"]
-    sites, command = walk[2].removeprefix("for site in ").removesuffix("; done").split("; do ")
-    lines = [walk[1], *(command.replace("$site", site) for site in sites.split()), *walk[3:-1]]
+    lines = [line for each in walk[1:-1] for line in unrolled(each)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of few rows and of a network with random weights
         scale = _scale_of(checkpoint)
@@ -111,4 +112,5 @@ def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch)
         warnings.simplefilter("ignore", UserWarning)
         run_lines(line.replace("--scale 20", scale) for line in lines if line not in done)
     assert Path("labels.csv").read_text().count(".png") == 6
-    assert "| input | `images` | uint8 |" in Path("photos.md").read_text()
+    card = model_card(Classifier.load("head.safetensors"), model=onnx.load("photos.onnx"))
+    assert "| input | `images` | uint8 |" in card

@@ -98,7 +98,7 @@ def test_a_page_is_the_same_to_the_byte_each_time_and_small_at_its_largest(findi
 @pytest.mark.parametrize("name", ["$x^2$", "病院 🏥", r"\alpha_{1}"])
 def test_a_name_is_shown_as_it_is_written(findings, name):
     """Neither as a formula nor with a warning about the font, which is the browser's."""
-    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name),)))["payload"]
+    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name), findings.heads[1])))["payload"]
     assert name in texts_of(svg)
 
 
@@ -210,6 +210,11 @@ def test_the_demo_says_how_to_get_its_page(monkeypatch):
     done = CliRunner().invoke(app, ["demo"])
     assert done.exit_code == 0, done.output
     assert "ghofl demo --report demo.html" in done.output
+
+
+def test_one_head_is_not_compared_with_itself(findings):
+    assert "payload" in charts_of(findings)
+    assert "payload" not in charts_of(replace(findings, heads=findings.heads[:1]))
 
 
 def test_labels_of_heads_that_would_cover_each_other_are_one(findings):

@@ -152,7 +152,14 @@ def load(name: str) -> click.Command:
         found = alone
     command = typer.main.get_command(found)
     command.name = name
+    for each in (command, *getattr(command, "commands", {}).values()):
+        each.help = _in_paragraphs(each.help or "")
     return command
+
+
+def _in_paragraphs(text: str) -> str:
+    """A docstring whose lines break where the terminal's do."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 class Story(TyperGroup):

@@ -84,6 +84,7 @@ Without = Annotated[
         rich_help_panel=more("tables"),
     ),
 ]
+LabelColumn = Annotated[str, typer.Option(help="For a table: the column of labels.", rich_help_panel=more("tables"))]
 LabelsAreNumbers = Annotated[
     bool,
     typer.Option(
@@ -95,9 +96,9 @@ ViewsText = Annotated[
     typer.Option(
         "--views",
         rich_help_panel=more("encoder"),
-        help="paper: one view; quick: also its mirror image, half as fast; default: also three sizes, a sixth as fast; best: "
-        "also deviations and earlier stages, rows 2.5 times as long. Or what to average and append, in words: 'flip "
-        "160,224,288 mean+std stages bicubic'. Unless given, 'default' for torchvision: and timm:, 'paper' for others.",
+        help="paper: one view; quick: also its mirror image; default: also three sizes, a sixth as fast; best: also deviations "
+        "and earlier stages, rows 2.5 times as long. Or in words: 'flip 160,224,288 mean+std stages bicubic'. Unless given, "
+        "'default' for torchvision: and timm:, 'paper' for others.",
         autocompletion=_completer(lambda: ("paper", "quick", "default", "best")),
     ),
 ]

@@ -102,14 +102,15 @@ def _accuracy(site: SiteDiagnosis) -> str:
 
 def _table(found: Diagnosis) -> Table:
     table = Table(title=f"{console.count(len(found.sites), 'site')}, {len(found.flagged)} flagged")
+    is_reported = any(site.accuracy is not None for site in found.sites)
     table.add_column("site")
-    for name in ("rows", "share", "labels", "features", "width", "clipped", "head changes", "accuracy"):
+    for name in ("rows (share)", "labels", "features", "width", "clipped", "head changes", *["accuracy"][:is_reported]):
         table.add_column(name, justify="right")
-    table.add_column("flagged")
     for site in sorted(found.sites, key=lambda s: (not s.flags, -max(s.labels, s.features))):
-        table.add_row(
-            site.name, f"{site.rows:,}", f"{site.share:.1%}", f"{site.labels:.2f}", f"{site.features:.2f}",
+        cells = (
+            f"{site.rows:,} ({site.share:.0%})", f"{site.labels:.2f}", f"{site.features:.2f}",
             "–" if site.width is None else f"{site.width:.2f}", "–" if site.clipped is None else f"{site.clipped:.2%}",
-            f"{site.head_change:.2%}", _accuracy(site), "yes" if site.flags else "",
+            f"{site.head_change:.2%}", *[_accuracy(site)][:is_reported],
         )  # fmt: skip
+        table.add_row(site.name, *cells, style="bold" if site.flags else None)
     return table

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, PageFile, Preset, Without, complete_heads, more, names_in
+from ghofl.cli.arguments import Force, Json, LabelColumn, PageFile, Preset, Without, complete_heads, more, names_in
 from ghofl.cli.measures import thresholds_table
 from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
 from ghofl.cli.report import page_writer
@@ -36,9 +36,7 @@ class SourceOptions:
             "Parquet), 30 % of which are test rows."
         ),
     ] = None
-    label_column: Annotated[
-        str, typer.Option(help="For a table: the column of labels.", rich_help_panel=more("tables"))
-    ] = ""
+    label_column: LabelColumn = ""
     schema: Annotated[
         Path | None,
         typer.Option(
@@ -51,8 +49,8 @@ class SourceOptions:
         """The rows, or a function that draws training and test rows of a table by a seed."""
         if self.embeddings is None or (self.schema is not None and not self.label_column):
             raise typer.BadParameter(
-                f"--embeddings is {self.embeddings} and --schema {self.schema}; give --embeddings FILE, an .npz of rows or a "
-                "table; for a table also --label-column COLUMN."
+                f"--embeddings is {self.embeddings or 'not given'} and --schema {self.schema or 'not given'}; give --embeddings "
+                "FILE, an .npz of rows or a table; for a table also --label-column COLUMN."
             )
         if self.without and (self.schema is not None or not self.label_column):
             raise typer.BadParameter(

@@ -140,10 +140,8 @@ def reopen(
 ) -> None:
     """At a site that has revealed: allow another secure round, of this recipe, these rows and exactly these sites.
 
-    A secure round shows the sum over its sites, and a site takes part in only one. A second sum over other sites, or over
-    other rows, also shows the difference of the two: the sum of five sites and the sum of four of them show exactly what
-    the fifth has. A cohort whose sum would show fewer sites than the policy's min_difference is refused. Re-open when it
-    is harmless, e.g. with the same sites again, after a round that failed before its sum was known.
+    The sum of five sites and the sum of four of them show exactly what the fifth has, so a site takes part in one round only.
+    Re-open when it is harmless, e.g. with the same sites again, after a round that failed before its sum was known.
 
     Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
     """

@@ -48,8 +48,7 @@ def head(
     """Build a head from messages or from a total. Its file includes the recipe, so it takes raw embeddings.
 
     Messages are added up as by 'ghofl sum', and no total is kept. Where the recipe promises epsilon by noise on the total,
-    every such run is a release of its own, counted in HEAD.releases.jsonl: for several heads, 'ghofl sum' and 'ghofl
-    release' once, and give this command the released total.
+    every such run is a release of its own, counted in HEAD.releases.jsonl; build several heads from one released total.
 
     Example: ghofl head north.ghofl south.ghofl --recipe recipe.toml -o head.safetensors
     """

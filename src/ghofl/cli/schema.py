@@ -9,6 +9,9 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Without, names_in
 from ghofl.encoders.from_schema import columns_of
 from ghofl.planning.drafting import draft_schema
+from ghofl.recipe import Schema
+
+FROM_ROWS = "Correct ranges, breaks, units and levels before others see it: they come from rows."
 
 
 def schema(
@@ -23,14 +26,13 @@ def schema(
 ) -> None:
     """Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.
 
-    A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A draft from rows rounds
-    ranges outwards, puts rare levels into one and gives numbers breaks, which are rounded quantiles of these rows; a recipe
-    with an epsilon refuses it all the same, because a minimum, maximum or quantile is somebody's value.
+    A data dictionary has one row per column: name, kind, unit, min, max, levels, missing. A recipe with an epsilon refuses a
+    draft from rows, because a minimum, maximum or quantile is somebody's value.
 
     Example: ghofl schema dictionary.csv -o schema.toml
     """
     console.check_outputs(json, force, output)
-    made, of_dictionary = draft_schema(columns_of(file), label, names_in(without), str(file))
+    made, of_dictionary = draft(file, label, without)
     made.save(output)
     result = {
         "file": str(output),
@@ -41,14 +43,29 @@ def schema(
         "classes": list(made.classes),
         "left_out": dict(made.left_out),
     }
-    for name, why in made.left_out:
-        console.tell("Left out", f"column {name!r}: {why}")
-    advice = (
-        "" if of_dictionary else " Correct ranges, breaks, units and levels before others see it: they come from rows."
-    )
+    advice = "" if of_dictionary else f" {FROM_ROWS}"
     console.say(
         result,
         f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "
         f"{made.table.dim} numbers per row.{advice}",
         json,
     )
+
+
+def draft(file: Path, label: str, without: str = "") -> tuple[Schema, bool]:
+    """The schema of a data dictionary, or a draft from rows, and whether it was a dictionary; says what is left out."""
+    made, of_dictionary = draft_schema(columns_of(file), label, names_in(without), str(file))
+    for name, why in made.left_out:
+        console.tell("Left out", f"column {name!r}: {why}")
+    return made, of_dictionary
+
+
+def schema_of(file: Path | None, table: Path | None, label: str) -> Schema | None:
+    """The schema in a file, or a draft of one from a table's rows."""
+    if not label:
+        return None if file is None else Schema.load(file)
+    if table is None or file is not None:
+        raise typer.BadParameter(
+            f"--label-column {label} is about a table whose schema is drafted; give it with --embeddings TABLE, without --schema."
+        )
+    return draft(table, label)[0]

@@ -173,9 +173,9 @@ def release(
 ) -> None:
     """Make a total that others may see: with the noise the recipe promises, and without its small classes.
 
-    Each release of one total spends its epsilon again; releases are counted in TOTAL.releases.jsonl beside it, and by the
-    total's content in ~/.local/state/ghofl, so that a copy of it goes on counting. No message can be added to a released
-    total: keep the exact one for that. With --to, one site gets the exact one, if enough others are in it.
+    Each release of one total, or of a copy of it, spends its epsilon again and is counted in TOTAL.releases.jsonl beside it. No
+    message can be added to a released total: keep the exact one for that. With --to, one
+    site gets the exact one, if enough others are in it.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """

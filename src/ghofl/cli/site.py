@@ -10,8 +10,9 @@ import typer
 
 from ghofl import encoders
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
+from ghofl.cli.arguments import Force, Json, LabelColumn, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
 from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
+from ghofl.cli.schema import FROM_ROWS, schema_of
 from ghofl.encoders.from_schema import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
@@ -52,8 +53,9 @@ def recipe(
     options: RecipeOptions,
     embeddings: Annotated[
         Path | None,
-        typer.Option(help="An .npz of public rows or your own: sets dim, classes and a grid that fits them."),
+        typer.Option(help="Public rows or your own, an .npz or with --label-column a table: sets dim, classes, grid."),
     ] = None,
+    label_column: LabelColumn = "",
     schema: Annotated[
         Path | None, typer.Option(help="Rows come from tables with this schema ('ghofl schema'): sets dim and classes.")
     ] = None,
@@ -74,13 +76,12 @@ def recipe(
         raise typer.BadParameter(
             f"{given}: options and views are for an encoder that is loaded; give --encoder, and no --dim."
         )
-    rows = None if embeddings is None else load_rows(embeddings)
-    loaded, projection, example = None, None, None
-    if is_loaded:
-        loaded, projection, example = _load_encoder(encoder, model, views, options)
-    if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
-        raise typer.BadParameter(f"--schema {schema} replaces an encoder; leave out its options and --embeddings.")
-    drafted = None if schema is None else Schema.load(schema)
+    rows = None if embeddings is None or label_column else load_rows(embeddings)
+    network = _load_encoder(encoder, model, views, options) if is_loaded else (None, None, None)
+    loaded, projection, example = network
+    drafted = schema_of(schema, embeddings, label_column)
+    if drafted is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
+        raise typer.BadParameter(f"the schema of {schema or embeddings} replaces an encoder; leave out its options.")
     table = None if drafted is None else drafted.table
     vector, around = load_anchor(anchor)
     taught, taught_by = load_public(public, around if rows is None else rows.x, table)
@@ -171,7 +172,7 @@ def moments(
             batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
-        raise typer.BadParameter(f"--data is {data} and --encoder {encoder}; give both, or a file of embeddings.")
+        raise typer.BadParameter(f"give a file of rows, or both --data and --encoder; --data is {data or 'missing'}.")
     if place is not None and counted.own_file:
         check_own_rows(agreed, counted.person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
@@ -257,12 +258,13 @@ def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
 
 def _show_recipe(found: Assembly, output: Path, json: str | None) -> None:
     made, chosen = found.recipe, () if found.proposal is None else (f"Chosen: {found.proposal.why}.",)
+    drafted = f" {FROM_ROWS}" if made.table is not None and made.table.from_rows else ""
     why = "".join(f" {console.in_options(text)}" for text in (*chosen, *found.notes))
     result = {"recipe": str(output), "fingerprint": made.fingerprint, "entries": Layout.of(made).entries, "why": why}
     console.say(
         result,
         f"Wrote {output}: {len(made.classes)} classes, {made.dim} features, grid of {made.grid.bits} bits "
-        f"at scale {made.grid.scale:g}, fingerprint {made.fingerprint[:12]}…. Give this file to every site.{why}",
+        f"at scale {made.grid.scale:g}, fingerprint {made.fingerprint[:12]}….{drafted} Give this file to every site.{why}",
         json,
     )
 
@@ -286,14 +288,13 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
         "classes_under_min_count": len(below.counts),
         "clipped_share": clipping.share,
     }
-    advice, is_held = "Send this file to the server.", False
     if left.counted.left_out:
         console.tell("Left out", f"{console.count(left.counted.left_out, 'row')} that do not fit the recipe.")
-    if clipping.share > TOLERATED_CLIPPING and recipe.privacy.epsilon is None:
-        advice, is_held = (
-            f"Do not send it: first agree on a recipe whose grid fits these rows; {clipping.advice(recipe)}.",
-            True,
-        )
+    advice, is_exact = "Send this file to the server.", recipe.privacy.epsilon is None
+    if is_held := is_exact and clipping.share > TOLERATED_CLIPPING:
+        advice = f"Do not send it: first agree on a recipe whose grid fits these rows; {clipping.advice(recipe)}."
+    elif is_exact and not left.counted.moments.rows:
+        advice = "It has no rows: check the file that it was made from."
     console.say(
         result,
         f"Wrote {output}: {left.counted.moments.rows:,} rows of {present} classes in {console.size(size)}, "

@@ -67,7 +67,7 @@ def report_unusable(path: Path) -> Iterator[None]:
     except Exception as error:
         reason = shorten((str(error).strip().splitlines() or [type(error).__name__])[0], 160)
         raise EncoderError(
-            f"{path} is not an ONNX file that ONNX Runtime can run ({reason}); export the encoder again."
+            f"{path} is not an ONNX file that ONNX Runtime can run ({reason}); export it again."
         ) from None
 
 
@@ -129,7 +129,7 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
         if session.get_inputs() and session.get_outputs():
             return session
     raise EncoderError(
-        f"{path} is not an ONNX file that ONNX Runtime can run (it has no input or no output); export the encoder again."
+        f"{path} is not an ONNX file that ONNX Runtime can run (it has no input or no output); export it again."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError, SampleError
-from ghofl.names import shorten
+from ghofl.names import columns_but_not, shorten
 from ghofl.recipe import Column, Table
 from ghofl.recipe.table import ENCODER, MISSING_WORDS, NO, YES
 from ghofl.rows.reader import number_of, text_of
@@ -92,8 +92,8 @@ class TableEncoder:
         absent = [c.name for c in self.table.columns if c.name not in columns]
         if absent:
             raise DatasetError(
-                f"{where} has the columns {shorten(', '.join(map(str, columns)), 300)} but not {', '.join(absent[:5])}; "
-                "add every column that the recipe's schema names."
+                f"{where} has {columns_but_not(columns, absent[0])}; add every column that the recipe's schema names"
+                + (f" ({len(absent)} are missing)." if len(absent) > 1 else ".")
             )
         rows = len(columns[self.table.columns[0].name])
         x, at = np.zeros((rows, self.dim), dtype=np.float32), 0

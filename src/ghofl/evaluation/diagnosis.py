@@ -181,7 +181,7 @@ def _describe(
 def _check(parts: Sequence[Part], recipe: Recipe) -> None:
     if len(parts) < FEWEST:
         raise RosterError(
-            f"there are {len(parts)} sites, and a diagnosis needs {FEWEST}: of two that differ, either may be right; "
+            f"a diagnosis needs {FEWEST} sites and {len(parts)} came: of two that differ, either may be right; "
             "give more messages."
         )
     plan = plan_of(recipe)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError
-from ghofl.names import NAMES_ARE, is_name, shorten
+from ghofl.names import NAMES_ARE, columns_but_not, is_name, shorten
 from ghofl.planning.breaks import draft_breaks
 from ghofl.recipe import Column, Schema, Table
 from ghofl.recipe.table import KINDS, MISSING_WORDS, NO, YES
@@ -166,9 +166,9 @@ def schema_of_rows(
     without, beside = set(without), beside or {}
     unknown = (without | ({label} if label else set())) - set(columns)
     if unknown:
-        raise DatasetError(
-            f"the table has the columns {', '.join(columns)} but not {', '.join(sorted(unknown))}; check the names."
-        )
+        raise DatasetError(f"the table has {columns_but_not(columns, min(unknown))}; check the names.")
+    if not any(map(len, columns.values())):
+        raise DatasetError(f"there are no rows below the names of the {len(columns)} columns; a draft needs some.")
     out: list[Column] = []
     left_out: list[tuple[str, str]] = []
     for name, values in columns.items():

@@ -97,7 +97,7 @@ class Recipe(_Remembered, Printable):
             _check(is_name(name), f"classes has the name {name[:80]!r}; {NAMES_ARE}")
         if len(set(self.classes)) < len(self.classes):
             twice = sorted(name for name, count in Counter(self.classes).items() if count > 1)
-            raise RecipeError(f"classes names {twice[:3]} more than once; list every class once.")
+            raise RecipeError(f"classes names {', '.join(map(repr, twice[:3]))} more than once; list every class once.")
 
     def _check_spaces(self) -> None:
         dim = self.encoder.dim
@@ -132,7 +132,7 @@ class Recipe(_Remembered, Printable):
         if self.sketch is not None:
             _check(
                 "B" in self.statistics or "S" in self.statistics,
-                f"a sketch is sent together with the full B, and statistics are {list(self.statistics)}; "
+                f"a sketch is sent together with the full B, and statistics are {', '.join(self.statistics)}; "
                 "write statistics = ['B'] with it.",
             )
             _check(

@@ -184,7 +184,10 @@ class Column:
         for level in self.all_levels:
             _check(bool(level) and is_name(level), f"{self._where} has the level {level[:80]!r}; {NAMES_ARE}")
         twice = [level for level, count in Counter(self.levels).items() if count > 1]
-        _check(not twice, f"{self._where} lists {twice[:3]} more than once; every level is listed once.")
+        _check(
+            not twice,
+            f"{self._where} lists {', '.join(map(repr, twice[:3]))} more than once; every level is listed once.",
+        )
         _check(
             not self.rest or self.outside != "refuse",
             f"{self._where} has a level for the rest, so no level is outside; leave out rest, or outside = 'refuse'.",
@@ -221,7 +224,10 @@ class Table:
         coerce(self, "table.")
         _check(bool(self.columns), "table.columns is empty; write at least one column.")
         twice = [name for name, count in Counter(c.name for c in self.columns).items() if count > 1]
-        _check(not twice, f"table.columns has {twice[:3]} more than once; every column is listed once.")
+        _check(
+            not twice,
+            f"table.columns has {', '.join(map(repr, twice[:3]))} more than once; every column is listed once.",
+        )
         _check(not self.label or is_name(self.label), f"table.label is {self.label[:80]!r}; {NAMES_ARE}")
         _check(
             self.label not in {c.name for c in self.columns},

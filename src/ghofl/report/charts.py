@@ -106,7 +106,7 @@ def _in_page(name: str, file: str) -> str:
 
 def _payload(findings: Findings) -> Drawing | None:
     heads = [h for h in findings.heads if h.accuracy is not None and h.payload_bytes]
-    if not heads:
+    if len(heads) < 2:  # one point compares nothing
         return None
     sizes = np.array([h.payload_bytes or 1 for h in heads], dtype=np.float64)
     accuracies = np.array([100 * (h.accuracy or 0.0) for h in heads])
@@ -252,7 +252,8 @@ def _view(findings: Findings) -> Drawing | None:
             colour = PALETTE[i % len(PALETTE)]
             axes.plot(*zip(*outline, strict=True), color=colour)
             axes.plot(*mean, "o", color=colour, markersize=5)
-            axes.annotate(_name(name), mean, (0, 5), textcoords="offset points", ha="center", va="bottom")
+            above = (mean[0], max(y for _, y in outline))
+            axes.annotate(_name(name), above, (0, 3), textcoords="offset points", ha="center", va="bottom")
         axes.set(xlabel="first direction", ylabel="second direction")
         axes.set_aspect("equal", adjustable="datalim")
 

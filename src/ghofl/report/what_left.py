@@ -168,8 +168,18 @@ def rules_of(policy: Policy) -> list[str]:
         )
     if policy.budget is not None:
         out.append(f"All releases together may spend epsilon = {policy.budget[0]:g} at delta = {policy.budget[1]:g}.")
-    out.append(f"Disclosure rules: {policy.disclosure.preset}.")
-    return out
+    return [*out, *_disclosure(policy)]
+
+
+def _disclosure(policy: Policy) -> list[str]:
+    """Its disclosure rules in sentences, with the numbers that hold."""
+    rows, share, sites = (policy.disclosure.number(rule) for rule in ("class_rows", "saturation", "sites"))
+    out = [f"Nothing leaves if a class has rows, but fewer than {rows}."] if rows else []
+    if share:
+        out.append(f"A matrix of sums has at most {share:g} variables per row behind it.")
+    if sites:
+        out.append(f"A total is made of {sites} sites or more.")
+    return out or ["There are no disclosure rules about small classes, matrices or numbers of sites."]
 
 
 def _lines(ledger: Ledger, *kinds: str) -> str:

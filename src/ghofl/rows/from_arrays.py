@@ -17,6 +17,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ghofl.errors import EmbeddingsError, GhoflError
+from ghofl.rows import from_text
 from ghofl.rows.reader import OpenFile
 
 SUFFIXES = (".npz", ".npy", ".safetensors")
@@ -51,6 +52,11 @@ def open_arrays(path: Path) -> Iterator[OpenFile]:
         f"{path} is damaged, or is not an {path.suffix} of plain arrays; "
         "write one with numpy.savez(path, x=embeddings, y=labels)."
     )
+    if path.suffix in from_text.SUFFIXES:
+        words = (
+            f"{path} is a table, and an .npz of arrays x and y was expected; the rows of a table need a schema, or a "
+            "`label_column` from which one is drafted."
+        )
     with ExitStack() as stack:
         with damage_as(words):
             names, find = {".npy": _npy, ".safetensors": _safetensors}.get(path.suffix, _npz)(path, stack, words)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError
-from ghofl.names import shorten
+from ghofl.names import columns_but_not, shorten
 from ghofl.rows import base, embeddings, huggingface, tables
 from ghofl.rows.base import Samples
 from ghofl.rows.embeddings import load_rows
@@ -145,7 +145,7 @@ def samples_in(
         return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
     asked = columns.text or columns.path
     raise DatasetError(
-        f"{path} has the columns {shorten(', '.join(table), 200)}"
-        + (f" but not {asked!r}" if asked else "")
+        f"{path} has "
+        + (columns_but_not(table, asked) if asked else f"the columns {shorten(', '.join(table), 200)}")
         + "; name the one to read with --text-column or --path-column."
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError
+from ghofl.names import columns_but_not
 from ghofl.recipe.labels import each_label
 from ghofl.rows import from_arrow, from_text
 from ghofl.rows.reader import BLOCK, LABEL, OpenFile, name_array, pick
@@ -46,7 +47,7 @@ def read_labels(
     name = pick(table, asked, LABEL)
     if name is None:
         if asked:
-            raise DatasetError(f"{path} has the columns {', '.join(table)} but not {asked!r}; check `label_column`.")
+            raise DatasetError(f"{path} has {columns_but_not(table, asked)}; check `label_column`.")
         return None
     values = table[name]
     if row_by_row:

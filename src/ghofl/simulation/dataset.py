@@ -11,6 +11,7 @@ from ghofl.encoders.from_schema import columns_of, labels_of, table_rows
 from ghofl.encoders.given import columns_of as frame_columns
 from ghofl.encoders.given import embeddings_of
 from ghofl.errors import DatasetError, EmbeddingsError, IdentifierWarning, RecipeError, warn_once
+from ghofl.names import columns_but_not
 from ghofl.planning.drafting import IDENTIFIER, schema_of_rows
 from ghofl.recipe import OPTIONS, Schema, Table
 from ghofl.recipe import labels as given_labels
@@ -217,9 +218,7 @@ def table_dataset(
         raise DatasetError(f"the share of test rows is {test_share}; give a number between 0 and 1.")
     columns, where = columns_of(rows), str(rows) if isinstance(rows, str | Path) else "the table"
     if label_column not in columns:
-        raise DatasetError(
-            f"{where} has the columns {', '.join(columns)} but not {label_column!r}; check `label_column`."
-        )
+        raise DatasetError(f"{where} has {columns_but_not(columns, label_column)}; check `label_column`.")
     names = labels_of(columns, label_column, rows)
     assert names is not None
     classes = tuple(sorted(set(names.tolist())))

@@ -99,7 +99,7 @@ class Runs(Printable):
                 **dict(zip((name for name in SETTINGS if name != "seed"), values, strict=True)),
                 "seeds": len(group),
                 **{name: _mean([row.get(name) for row in group]) for name in MEASURES},
-                "accuracy_sd": statistics.stdev([row["accuracy"] for row in group]) if len(group) > 1 else 0.0,
+                "accuracy_sd": statistics.stdev([row["accuracy"] for row in group]) if len(group) > 1 else None,
             }
             for values, group in groups.items()
         ]

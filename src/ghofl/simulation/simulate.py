@@ -244,7 +244,7 @@ def assembly_for(
     """
     specs = list(specs)
     if table is not None and clients is not None:
-        table = replace(table, site_rows=max(1, len(data.y_train) // clients))
+        table = replace(table, site_rows=max(1, len(data.y_train) // max(1, clients)))
     if options.budget is None and options.statistics is None:
         options = _wanting_the_best(options) if all(s.name == BEST for s in specs) else _serving(options, specs)
     encoder = Encoder(dim=data.x_train.shape[1]) if table is None else table.encoder

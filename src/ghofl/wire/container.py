@@ -31,7 +31,7 @@ def read_header(data: bytes | FileBytes, kind: str, max_header: int) -> tuple[di
     size = int.from_bytes(bytes(data[:8]), "little")
     if size > max_header:
         raise MessageError(
-            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes."
+            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes. Check the path."
         )
     if 8 + size > len(data):
         raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")

@@ -39,6 +39,12 @@ AGAIN = {  # where another copy of a damaged file comes from
     "head": "copy it again, or make it again with 'ghofl head'",
     "part": "make it again with 'ghofl moments --part'",
 }
+MADE_BY = {
+    "message": "'ghofl moments'",
+    "total": "'ghofl sum'",
+    "head": "'ghofl head'",
+    "part": "'ghofl moments --part'",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,14 +311,11 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if schema > SCHEMA:
         raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
     if header.get("kind") != kind:
-        is_part = header.get("kind") == "part"
-        raise MessageError(
-            f"this file is a {str(header.get('kind'))[:40]!r}, and a {kind!r} was expected."
-            + (
-                " It holds exact sums and must not leave its site, which makes its message with 'ghofl merge'."
-                * is_part
-            )
-        )
+        advice = f"{MADE_BY[kind]} makes one."
+        if header.get("kind") == "part":
+            advice = "It holds exact sums and must not leave its site, which makes its message with 'ghofl merge'."
+        came = str(header.get("kind"))[:40]
+        raise MessageError(f"this file is a {came!r}, and a {kind!r} was expected. {advice}")
     return header
 
 
