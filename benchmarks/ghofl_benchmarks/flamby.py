@@ -153,14 +153,15 @@ def _compare(result: dict[str, Any], data: dict[str, Rows], count: int) -> None:
                 right[k, at] += hits
                 means[i, seed, k] = hits.mean()
         twice = (seen > 0).all(axis=0)
-        by_row.append(float(np.mean(right[0, twice] / seen[0, twice] - right[1, twice] / seen[1, twice])))
+        apart = right[0, twice] / seen[0, twice] - right[1, twice] / seen[1, twice]
+        by_row.append(float(apart.mean()) if twice.any() else np.nan)
     apart = means[:, :, 0] - means[:, :, 1]
     error = apart.std(axis=1) / np.sqrt(count)
     found = {
         "one head for all: leave-out says": means[:, :, 0].mean(axis=1),
         "one head for all: the test rows say": means[:, :, 1].mean(axis=1),
         "standard error of their difference": error,
-        "their difference in standard errors": apart.mean(axis=1) / error / 100,
+        "their difference in standard errors": apart.mean(axis=1) / np.maximum(error, 1e-9) / 100,
         "their difference row by row": np.array(by_row),
     }
     for i, (what, own) in enumerate(found.items()):
@@ -176,7 +177,10 @@ def _add(
     mean: bool = True,
     **more: Any,
 ) -> None:
-    hospitals = {hospital: round(100 * value, 2) for hospital, value in zip(HOSPITALS, own, strict=True)}
+    hospitals = {
+        hospital: None if np.isnan(value) else round(100 * value, 2)
+        for hospital, value in zip(HOSPITALS, own, strict=True)
+    }
     row = {
         "method": method, "split": name, **{k: more[k] for k in ("kind", "rounds", "bytes") if k in more},
         "pooled": None if pooled is None else round(100 * pooled, 2),
