@@ -34,13 +34,19 @@ MEANS, COVARIANCES, OFFSETS, PRIORS = (
 )
 ERRORS = (0.0, 1.0, 2.0)  # standard errors that a candidate must gain
 SUBSETS = {
-    "means": ((20.0,), (50.0,), (5.0, 50.0), (20.0, 200.0), (20.0, 50.0, 200.0), MEANS),
-    "covariances": ((0.0,), (0.3,), (0.5,), (0.0, 0.3), (0.0, 0.5), (0.3, 0.7), (0.0, 0.3, 0.7), (0.0, 0.5, 1.0), COVARIANCES),
+    "means": (
+        (20.0,), (50.0,), (5.0, 20.0), (5.0, 50.0), (5.0, 200.0), (20.0, 200.0), (5.0, 20.0, 200.0), (20.0, 50.0, 200.0), MEANS,
+    ),
+    "covariances": (
+        (0.0,), (0.3,), (0.5,), (1.0,), (0.0, 0.3), (0.0, 0.5), (0.3, 0.7), (0.3, 1.0), (0.5, 1.0), (0.0, 0.3, 0.7),
+        (0.0, 0.5, 1.0), (0.3, 0.7, 1.0), COVARIANCES,
+    ),
     "offsets": ((), (0.1,), (0.01, 0.1), OFFSETS),
     "priors": ((2.0,), (10.0,), PRIORS),
 }  # fmt: skip
 NEAR, HARM = 0.1, 0.2
-HEARTS, PICTURES, IMAGES, SITES, FEWEST = 20, 2, 700, 4, 1000
+HEARTS, SITES, FEWEST = 20, 4, 1000  # splits of hospitals; sites of a table, and the least rows of one
+PICTURES = {700: 2, None: 1}  # splits of PACS by images per domain
 Cell = tuple[str, str, Federation, dict[str, Rows], str]
 
 
@@ -69,9 +75,9 @@ def cells(images: Path | None, tables: Path | None) -> Iterator[Cell]:
         yield from _sites("hospitals", "heart", Federation(flamby.recipe_of(hearts), kept), held)
     if images is not None:
         data, classes = pacs.load(images)
-        for seed in range(PICTURES):
-            kept, held = hold_out(pacs.split(data, IMAGES, seed)[0], seed)
-            yield from _sites("PACS", "pacs", pacs.federation_of(kept, classes), held)
+        for size, seed in [(size, seed) for size, seeds in PICTURES.items() for seed in range(seeds)]:
+            kept, held = hold_out(pacs.split(data, size, seed)[0], seed)
+            yield from _sites(f"PACS, {size or 'all'}", "pacs", pacs.federation_of(kept, classes), held)
     for path in sorted(tables.iterdir()) if tables is not None else ():
         yield from _tables(path)
 
@@ -88,7 +94,7 @@ def _tables(path: Path) -> Iterator[Cell]:
     if len(y) < FEWEST:
         return
     recipe, rng = recipe_for(data, [HEAD]), np.random.default_rng(0)
-    centred = x - x.mean(axis=0)
+    centred = x - x.mean(axis=0, dtype=np.float64)
     along = np.argsort(centred @ np.linalg.svd(centred, full_matrices=False)[2][0], kind="stable")
     ways = {"iid": split(y, SITES, rng), "skewed": split(y, SITES, rng, 0.5), "shifted": np.array_split(along, SITES)}
     for way, parts in ways.items():

@@ -66,7 +66,13 @@ def test_sites_without_rows_or_with_one_class_are_measured_too(few, monkeypatch,
 
 
 def test_sets_of_candidates_are_compared_without_another_fit(domains, few, monkeypatch):
-    for constant, value in {"HEARTS": 0, "PICTURES": 1, "MEANS": (20.0,), "COVARIANCES": (0.0,), "OFFSETS": ()}.items():
+    for constant, value in {
+        "HEARTS": 0,
+        "PICTURES": {None: 1},
+        "MEANS": (20.0,),
+        "COVARIANCES": (0.0,),
+        "OFFSETS": (),
+    }.items():
         monkeypatch.setattr(candidates, constant, value)
     found = candidates.run(domains, None)["rows"]
     assert [row["rule"] for row in found] == ["largest gain", "chosen", "in use", "own rows only"]
