@@ -18,7 +18,7 @@ from ghofl_benchmarks.data import DataMissingError, Missing
 from ghofl_benchmarks.sites import ALL, HEAD, LOCAL, OWN, Federation, Rows, accuracy, fit, spread
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
-SIZES, SPLITS, TRAIN = (700, None), 6, 0.7
+SIZES, SPLITS, TRAIN = (700, None), 3, 0.7
 OTHERS, ALIGNED = "the three other domains only", "the three others, aligned by unlabelled rows and the mix"
 METHODS = (ALL, LOCAL, OWN, OTHERS, ALIGNED)
 

@@ -20,9 +20,9 @@ from ghofl.shapes import Bool, Float, Int64
 from ghofl.wire.total import Total
 
 FEWEST = 10  # rows of a site, below which the head of the total is kept
-# Pseudo-rows of the total in own means, shares of the own covariance, ratios of own offsets, pseudo-rows in own priors.
-# Settled on Fed-Heart-Disease with test rows in view, where plain minima and other sets of these numbers do nearly as well.
-MEANS, COVARIANCES, OFFSETS, PRIORS = (20.0, 50.0, 200.0), (0.0, 0.3, 0.7), (0.01, 0.1), (2.0, 10.0, 50.0)
+# Pseudo-rows of the total in own means, shares of the own covariance, ratios of own offsets, pseudo-rows in own priors;
+# chosen on training rows of hospitals, tables and PACS (`python -m ghofl_benchmarks candidates`).
+MEANS, COVARIANCES, OFFSETS, PRIORS = (20.0,), (0.3, 0.7), (0.1,), (2.0, 10.0, 50.0)
 ERRORS = 1.0  # standard errors of its gain that a candidate must gain over the head of the total
 
 
@@ -122,7 +122,7 @@ def _candidates(own: OwnRows, is_own_mix: bool) -> Iterator[Adaptation]:
     known = Gaussians.estimate(own.moments(np.ones(len(own.y), dtype=bool)), own.features.unit)
     varies = known.has_spread and (known.has_shared_covariance or known.own_variances is not None)
     fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
-    fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in (COVARIANCES if varies else COVARIANCES[:1])]
+    fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in (COVARIANCES if varies else (0.0,))]
     for changed in fits:
         if changed.changes_gaussians and not is_own_mix:
             yield changed
