@@ -149,14 +149,19 @@ def run(folder: Path, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
         if alpha is None:
             _new_sites(result, federation, [(one, few) for one in seen])
     _corruptions(result, folder, recipe, y, y_test)
-    result["notes"] = [
+    result["notes"] = [notes()]
+    return result
+
+
+def notes() -> str:
+    """What the figures are."""
+    return (
         f"Accuracy in %, LDA with shrinkage 0.05 of square roots, mean over {SITES} sites; every site sees the first {TESTED:,} "
         "test images through its camera. 'Own mix' weighs classes as among the site's training rows. `expected` are figures of "
         "an earlier implementation. New sites: four of the twenty cameras in turn, unknown to the total of the other sixteen; "
         f"labelled rows are drawn {DRAWS} times. Corrupted images: 19 kinds at severity {SEVERITY}, half of the test rows for "
-        f"the site's own means and variances, half to score; a skewed mix is Dirichlet({SKEW}) and known.",
-    ]
-    return result
+        f"the site's own means and variances, half to score; a skewed mix is Dirichlet({SKEW}) and known."
+    )
 
 
 def _recipe(x: np.ndarray, y: np.ndarray) -> Recipe:

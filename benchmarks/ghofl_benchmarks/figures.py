@@ -18,7 +18,7 @@ FIGURES = {
     "fisher": "Accuracy and energy of Fisher directions",
     "hospitals": "Four hospitals: own rows only, one head for all, a head for each; and what leave-out says",
     "domains": "PACS's four domains, the same",
-    "cameras": "Twenty cameras: means without site effects and own offsets; and a new camera",
+    "cameras": "Twenty cameras: means without site effects, own offsets, and a head for each",
 }
 LABELS = {"ours": "ghofl, one message", "baseline": "other methods", "ceiling": "linear probe on all raw embeddings"}
 SHADES = ("#b8500c", "#8a5a3c", "#d98a2b")  # of methods in rounds

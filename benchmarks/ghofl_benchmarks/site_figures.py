@@ -4,19 +4,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ghofl_benchmarks import flamby, pacs, pictures, report
+from ghofl_benchmarks import pacs, pictures, report
 from ghofl_benchmarks.cameras import MENDED, MOVED
 from ghofl_benchmarks.data import DataMissingError, Missing
 from ghofl_benchmarks.sites import ALL, LOCAL, OWN
 
-SHADES = {
-    LOCAL: "#c9b27c",
-    ALL: "#7fb3c4",
-    OWN: pictures.COLOURS["ours"],
-    "FLamby's best": pictures.COLOURS["baseline"],
-}
+SHADES = {LOCAL: pictures.COLOURS["paper"], ALL: "#7fb3c4", OWN: pictures.COLOURS["ours"]}
 PLACES = {"cleveland": "Cleveland", "hungarian": "Budapest", "switzerland": "Zürich and Basel", "va": "Long Beach"}
 DOMAINS = {"art_painting": "paintings", "cartoon": "cartoons", "photo": "photos", "sketch": "sketches"}
+LINES = {
+    ALL: pictures.COLOURS["baseline"],
+    MENDED: "#7fb3c4",
+    MOVED: pictures.COLOURS["ours"],
+    OWN: pictures.COLOURS["ours"],
+}
 WIDTH = 0.26
 Row = dict[str, Any]
 
@@ -74,23 +75,33 @@ def _bars(ax: Any, found: dict[str, Row], names: dict[str, str], title: str, lim
 
 
 def cameras(folder: Path, path: Path) -> dict[str, Any]:
-    """Accuracy by how skewed labels are, every site behind its own camera; and a site that is new."""
+    """Accuracy by how skewed labels are, every site behind its own camera: for all classes, and for the own mix."""
     rows = _stored("cameras", folder)
-    lines = {m: [r for r in rows if r["case"] == "all classes" and r["method"] == m] for m in (MOVED, MENDED, ALL)}
-    new = [r for r in rows if r["case"] == "a new site" and r["method"] != MENDED]
+    titles = {
+        "all classes": "Twenty cameras on CIFAR-10, all classes",
+        "own mix": "The same, a site's own mix of classes",
+    }
+    lines = {
+        case: {m: [r for r in rows if (r["case"], r["method"]) == (case, m)] for m in (ALL, MENDED, MOVED, OWN)}
+        for case in titles
+    }
+    lines = {case: {m: own for m, own in found.items() if own} for case, found in lines.items()}
     if pictures.can_draw():
-        with pictures.canvas(path, 2, (5.2, 3.6)) as (left, right):
-            colours = (pictures.COLOURS["ours"], "#7fb3c4", pictures.COLOURS["baseline"])
-            for (method, own), colour in zip(lines.items(), colours, strict=True):
-                left.plot(range(len(own)), [r["accuracy"] for r in own], "o-", color=colour, markersize=4, label=method)
-            left.set_xticks(range(4), [f"α = {r['alpha']}" for r in lines[ALL]])
-            left.set_title("Twenty cameras on CIFAR-10, all classes")
-            left.set_ylabel("test accuracy %, mean of sites")
-            left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), fontsize=7)
-            pictures.bars(
-                right, [r | {"kind": "baseline" if r["method"] == ALL else "ours"} for r in new], "A new camera"
-            )
-    return {"lines": lines, "new": new}
+        with pictures.canvas(path, len(lines), (5.2, 3.9)) as axes:
+            for ax, (case, found) in zip(axes, lines.items(), strict=True):
+                _lines(ax, found, titles[case])
+    return {"lines": lines}
+
+
+def _lines(ax: Any, found: dict[str, list[Row]], title: str) -> None:
+    """A line per method over the skews."""
+    own: list[Row] = []
+    for method, own in found.items():
+        ax.plot(range(len(own)), [r["accuracy"] for r in own], "o-", color=LINES[method], markersize=4, label=method)
+    ax.set_xticks(range(len(own)), [f"α = {r['alpha']}" for r in own])
+    ax.set_title(title)
+    ax.set_ylabel("test accuracy %, mean of sites")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), fontsize=7)
 
 
 def _stored(name: str, folder: Path) -> list[Row]:
@@ -105,4 +116,3 @@ DRAW: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
     "domains": domains,
     "cameras": cameras,
 }
-assert set(PLACES) == set(flamby.HOSPITALS)

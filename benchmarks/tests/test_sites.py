@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from ghofl_benchmarks import __main__ as command
-from ghofl_benchmarks import cameras, candidates, no_shift, pacs, sites
+from ghofl_benchmarks import cameras, candidates, no_shift, pacs, report, sites
 
 from ghofl.simulation.simulate import Dataset
 
@@ -124,3 +124,31 @@ def test_cameras_are_embedded_and_scored_in_every_case(tmp_path, few, monkeypatc
     cases = {"all classes", "own mix", "a new site", "the last four as new sites"}
     assert {row["case"] for row in rows} == cases | {"corrupted, the training mix", "corrupted, a skewed mix"}
     assert all(0 <= row["accuracy"] <= 100 for row in rows)
+
+
+def stored(name, *keys):
+    """The accuracies of a stored run by some fields."""
+    return {tuple(row[key] for key in keys): row["accuracy"] for row in report.read(name)["rows"]}
+
+
+def test_in_the_stored_run_a_head_for_each_domain_beats_one_for_all_and_own_rows_alone():
+    found = stored("pacs", "images per domain", "method")
+    for images, gain in ((700, 1.0), ("all", 0.0)):
+        better = max(found[images, sites.ALL], found[images, sites.LOCAL])
+        assert found[images, sites.OWN] >= better + gain
+
+
+def test_in_the_stored_run_a_head_for_each_does_no_harm_where_nothing_shifts():
+    found = stored("no_shift", "set", "rows", "alpha", "method")
+    cells = {key[:3] for key in found}
+    assert {name for name, *_ in cells} == set(no_shift.SETS)
+    for cell in cells:
+        shared, local, own = (found[*cell, method] for method in no_shift.METHODS)
+        assert own >= shared - 0.2
+        assert own >= max(shared, local) - 0.5
+
+
+def test_in_the_stored_run_offsets_gain_behind_cameras_what_was_expected():
+    rows = [row for row in report.read("cameras")["rows"] if row.get("expected") is not None]
+    assert {row["case"] for row in rows} >= {"all classes", "the last four as new sites"}
+    assert all(row["accuracy"] >= row["expected"] - 0.5 for row in rows)
