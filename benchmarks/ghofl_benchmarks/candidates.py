@@ -4,8 +4,8 @@ Sources: the training rows of the hospitals' first splits, those of PACS's, and 
 by skewed labels, and along their widest direction. Of every site a third is held out. Each candidate of a fine grid is judged
 once by the site's leave-out and once by the held-out rows; any subset of the grid and any rule then follows without another fit.
 A set and rule is judged by the mean over sources of its gain over the head for all, in accuracy on the held-out rows; those that
-lose more than `HARM` points in any source are left out. Among those within `NEAR` points of the largest gain, the one with the
-fewest fits is taken, and then the one with the largest gain.
+lose more than `HARM` points in any source are left out. Shown
+are the one with the largest gain, the one with the fewest fits within `NEAR` points of it, and the one in use.
 """
 
 import warnings
@@ -118,14 +118,14 @@ def _judge(cell: Cell) -> dict[str, np.ndarray | float | str]:
 
 
 def run(images: Path | None, tables: Path | None, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The result: the chosen set and rule, those in use, and the plain choices, by source."""
+    """The result by source."""
     every = list(cells(images, tables))
     found = spread(lambda i: _judge(every[i]), len(every))
     return compared(found, report.new_result("candidates", "What a site tries for its own head", 0, arguments))
 
 
 def compared(found: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
-    """Every set and rule, of which the best, the chosen and the one in use are kept."""
+    """Every set and rule, of which the best, a small one near it and the one in use are kept."""
     from ghofl.personal import choice
 
     stack = {
@@ -142,7 +142,7 @@ def compared(found: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, A
     chosen = min(near, key=lambda one: (_fits(one[0]), -one[1]["mean"]))
     now = {"means": choice.MEANS, "covariances": choice.COVARIANCES, "offsets": choice.OFFSETS, "priors": choice.PRIORS}
     in_use = {**now, "errors": choice.ERRORS}
-    for what, rule in (("largest gain", best[0]), ("chosen", chosen[0]), ("in use", in_use)):
+    for what, rule in (("largest gain", best[0]), ("fewest fits near it", chosen[0]), ("in use", in_use)):
         _add(result, what, _score(rule, stack), _fits(rule), **{k: str(v) for k, v in rule.items()})
     _add(result, "own rows only", _means(stack, stack["local"]))
     result["notes"] = [
