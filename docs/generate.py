@@ -134,7 +134,7 @@ def _options(options: list[Any], hints: dict[str, Any]) -> str:
 
 def _written(option: Any, hints: dict[str, Any]) -> str:
     value = _value(option, hints)
-    return ", ".join(f"`{name} {value}`" if value else f"`{name}`" for name in option.opts)
+    return ", ".join(f"`{name} {value}`" if value else f"`{name}`" for name in (*option.opts, *option.secondary_opts))
 
 
 def _placeholder(argument: Any) -> str:

@@ -10,9 +10,9 @@ from ghofl.errors import GhoflError
 from ghofl.federation.round import Options
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import answer
-from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder
+from ghofl.wire import letter as letters
 from ghofl.wire.total import Total
 from sites import InProcess, settings
 
@@ -96,7 +96,7 @@ class Files(Carrier):
                 query = outgoing.get("" if standing.action == "join" else site.name)
                 if query is not None and site.name not in standing.came:
                     self._deliver(standing.action, query, site)
-            standing = RoundFolder(folder).take([], close=standing.action, is_last=True)
+            standing = RoundFolder(folder).take([], close=standing.action)
         return Total.load(standing.total)
 
     def _deliver(self, action, query, site):
@@ -120,7 +120,7 @@ class Files(Carrier):
         with patch("ghofl.mail.at_site.answer", twisted):
             reply = answer_letter(query, site, site.storage())
         path = self.folder / "came.letter"
-        path.write_bytes(letters.to_bytes(reply))
+        path.write_bytes(letters.to_file(reply))
         RoundFolder(self.folder).take([path])
 
     def after(self, folder):

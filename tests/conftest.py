@@ -80,6 +80,13 @@ def as_users_run_it() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of one run of the tests share, for what takes long to make."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real embeddings beside the checkout, or named by GHOFL_DATA; tests skip where it is not there."""
     folder = Path(os.environ.get("GHOFL_DATA", Path(__file__).parents[2] / "shared" / "data"))

@@ -1,8 +1,8 @@
 """The type checker that jaxtyping applies to ghofl while tests run; an int is accepted where a float is asked for.
 
-jaxtyping binds the arguments of every call and opens a new scope for the names of its axes, which costs more than most
-functions do. Only functions whose signature names axes need that; the others are given to beartype alone, which checks
-the same annotations and raises the same error. Either way the check is written when a function is first called: most
+jaxtyping binds the arguments of every call, opens a new scope for the names of its axes and checks the arguments before
+and after, which costs more than most functions do. Here beartype checks arguments and result once, which raises the same
+error, in such a scope where the signature names axes. The check is written when a function is first called: most
 processes of a test run call few of the two thousand functions.
 """
 
@@ -21,13 +21,11 @@ with_axes = jaxtyping.jaxtyped
 
 
 def jaxtyped(what=None, *, typechecker):
-    """`jaxtyping.jaxtyped` for what has axes in its signature, beartype for the rest."""
+    """beartype for functions, in a scope for axes where the signature has any, and `jaxtyping.jaxtyped` for the rest."""
     if what is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
     if isinstance(what, types.FunctionType):
-        return _checked_later(
-            what, functools.partial(with_axes, typechecker=typechecker) if names_axes(what) else checked
-        )
+        return _checked_later(what, checked_in_scope if names_axes(what) else checked)
     if inspect.isclass(what) and dataclasses.is_dataclass(what):
         made = what.__init__
         if isinstance(made, types.FunctionType) and made.__globals__["__name__"] == __name__:
@@ -36,6 +34,17 @@ def jaxtyped(what=None, *, typechecker):
             what.__init__ = _checked_later(made, checked)
             return what
     return with_axes(what, typechecker=typechecker)
+
+
+def checked_in_scope(function):
+    """A function whose axes of one name have one length within a call."""
+    strict, scope = checked(function), with_axes("context")
+
+    def scoped(*args, **kwargs):
+        with scope:
+            return strict(*args, **kwargs)
+
+    return scoped
 
 
 def names_axes(function):

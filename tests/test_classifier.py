@@ -210,6 +210,7 @@ def test_gaussians_are_equal_to_themselves_alone(rng):
         ({"header": {"schema": 3}}, "newer"),
         ({"header": {"recipe_toml": "x"}}, "damaged"),
         ({"header": {"options": 3}}, "metadata is damaged"),
+        ({"header": {"colour": "red"}}, "has the fields .*colour"),
         ({"tensors": {"weights": np.zeros((4, 5))}}, "its weights have shape"),
         ({"tensors": {"weights": np.zeros((3, 6))}}, "its weights have shape"),
         ({"tensors": {"weights": np.full((4, 6), np.nan)}}, "something other than numbers"),

@@ -1,6 +1,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -14,10 +15,12 @@ from typer.testing import CliRunner
 from federations import blobs
 from ghofl.cli import app, console
 from ghofl.errors import ClippingWarning, EmptyClassWarning, TrainingWarning
+from ghofl.recipe import Recipe
 from ghofl.wire.envelope import seal
+from ghofl.wire.message import Message
 
 COMMANDS = [
-    "demo", "recipe", "schema", "export-encoder", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
+    "demo", "recipe", "schema", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
     "evaluate", "select", "calibrate", "predict", "personal", "export", "serve", "report", "simulate", "inspect", "audit",
     "keeper",
 ]  # fmt: skip
@@ -27,12 +30,16 @@ COMMANDS = [
 def folder(tmp_path, monkeypatch):
     """A folder with two sites' embeddings and a test set, as the current directory."""
     monkeypatch.chdir(tmp_path)
+    write_rows()
+    return tmp_path
+
+
+def write_rows():
     x, y = blobs(np.random.default_rng(0), rows=400, spread=8.0)
     np.savez("north.npz", x=x[:150], y=y[:150])
     np.savez("south.npz", x=x[150:300], y=y[150:300])
     np.savez("test.npz", x=x[300:], y=y[300:])
     np.savez("all.npz", x_train=x[:300], y_train=y[:300], x_test=x[300:], y_test=y[300:])
-    return tmp_path
 
 
 def ghofl(*arguments, code=0):
@@ -126,13 +133,13 @@ def test_unlearning_and_late_joining_with_files_are_exact(folder):
     ghofl("sum", "north.ghofl", "-r", "recipe.toml", "-o", "only-north.ghofl")
     ghofl("subtract", "total.ghofl", "south.ghofl", "-o", "without-south.ghofl")
     assert (folder / "without-south.ghofl").read_bytes() == (folder / "only-north.ghofl").read_bytes()
-    ghofl("sum", "south.ghofl", "--to", "only-north.ghofl", "-o", "late.ghofl")
+    ghofl("sum", "south.ghofl", "only-north.ghofl", "-o", "late.ghofl")
     assert (folder / "late.ghofl").read_bytes() == (folder / "total.ghofl").read_bytes()
 
 
 def test_inspect_knows_every_kind_of_file(folder, capsys):
     federation("--power", "0.5")
-    ghofl("moments", "north.npz", "-r", "recipe.toml", "-o", "small.ghofl", "--zstd")
+    Message.load("north.ghofl", Recipe.load("recipe.toml")).save("small.ghofl", zstd=True)
     ghofl("head", "total.ghofl", "-o", "lda.safetensors")
     kinds = {}
     for name in ("recipe.toml", "north.ghofl", "small.ghofl", "total.ghofl", "lda.safetensors"):
@@ -199,7 +206,10 @@ BAD = [
     (["sum", "north.ghofl", "north.ghofl", "-r", "recipe.toml", "-o", "x"], "already in the total"),
     (["sum", "north.npz", "-r", "recipe.toml", "-o", "x"], "north.npz: "),
     (["sum", "north.ghofl", "-r", "other.toml", "-o", "x"], "give this site that file"),
-    (["sum", "north.ghofl", "-o", "x"], "either --recipe for a new total, or --to"),
+    (
+        ["sum", "north.ghofl", "-o", "x"],
+        "came without --recipe; give --recipe recipe.toml for a new total, or an earlier",
+    ),
     (["subtract", "total.ghofl", "stranger.ghofl", "-o", "x"], "is not in this total"),
     (["subtract", "north.ghofl", "north.ghofl", "-o", "x"], "this file is a 'message'"),
     (["head", "total.ghofl", "--head", "svm", "-o", "x"], "head 'svm' is unknown"),
@@ -253,10 +263,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("finished")
         patch.chdir(folder)
-        x, y = blobs(np.random.default_rng(0), rows=400, spread=8.0)
-        for name, rows in (("north", slice(150)), ("south", slice(150, 300)), ("test", slice(300, 400))):
-            np.savez(f"{name}.npz", x=x[rows], y=y[rows])
-        np.savez("all.npz", x_train=x[:300], y_train=y[:300], x_test=x[300:], y_test=y[300:])
+        write_rows()
         np.savez("wide.npz", x=np.zeros((2, 7)), y=np.zeros(2, int))
         np.savez("nan.npz", x=np.full((2, 6), np.nan), y=np.zeros(2, int))
         np.savez("label.npz", x=np.zeros((2, 6)), y=np.full(2, 17))
@@ -311,12 +318,28 @@ def test_a_class_with_no_row_is_told_when_a_head_is_built_and_one_row_a_class_is
     assert "Warning: the probabilities of head 'nearest_mean' are not calibrated" in told
 
 
-@pytest.fixture
-def head(folder):
-    """A finished head in the folder of `folder`."""
-    federation()
-    ghofl("head", "total.ghofl", "-o", "lda.safetensors")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with a finished head and every kind of file that comes before and after it."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("made")
+        patch.chdir(folder)
+        write_rows()
+        federation()
+        ghofl("head", "total.ghofl", "-o", "lda.safetensors")
+        ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
+        ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
+        ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
+        ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
+        (folder / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     return folder
+
+
+@pytest.fixture
+def head(made, tmp_path, monkeypatch):
+    """A copy of `made`, as the current directory."""
+    monkeypatch.chdir(tmp_path)
+    return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def test_predict_takes_a_bare_array_without_labels(head):
@@ -390,7 +413,7 @@ def test_options_about_samples_are_refused_for_a_file_of_embeddings(folder, opti
     ("option", "says"),
     [
         (("--site-rows", "10", "--statistics", "B"), "is for a budget, and statistics already says what sites send"),
-        (("--pooling", "cls"), "are for --from-encoder"),
+        (("--pooling", "cls"), "are for an encoder that is loaded"),
     ],
 )
 def test_options_of_a_recipe_that_go_nowhere_are_refused(folder, capsys, option, says):
@@ -421,7 +444,6 @@ JSON_COMMANDS = {
     "inspect": ["inspect", "total.ghofl"],
     "audit": ["audit", "total.ghofl"],
     "embed": ["embed", "--encoder", "precomputed:x", "--data", "north.npz", "-o", "new.npz"],
-    "export-encoder": ["export-encoder", "--encoder", "precomputed:x", "-o", "new.onnx"],
     "schema": ["schema", "rows.csv", "--label-column", "kind", "-o", "new-schema.toml"],
     "diagnose": ["diagnose", "north.ghofl", "south.ghofl", "east.ghofl", "-r", "recipe.toml"],
     "calibrate": ["calibrate", "lda.safetensors", "tally.json", "-o", "new.safetensors"],
@@ -440,11 +462,6 @@ def test_every_command_of_this_list_has_a_rule_for_its_json():
 
 @pytest.mark.parametrize("command", JSON_COMMANDS.values(), ids=JSON_COMMANDS)
 def test_json_replaces_a_file_only_by_force(head, command):
-    ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
-    ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
-    ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
-    ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
-    (head / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     (head / "kept.json").write_text("precious")
     before = sorted(os.listdir())
     text = _words(ghofl(*command, "--json", "kept.json", code=2))
@@ -453,9 +470,18 @@ def test_json_replaces_a_file_only_by_force(head, command):
     assert sorted(os.listdir()) == before, "refused before the work, not after it"
     extra = {"export": "onnx", "report": "matplotlib"}.get(command[0])
     is_there = extra is None or importlib.util.find_spec(extra) is not None
-    if command[0] not in ("embed", "export-encoder") and is_there:  # they need an encoder to get further
+    if command[0] != "embed" and is_there:  # it needs an encoder to get further
         ghofl(*command, "--json", "kept.json", "--force")
         assert isinstance(json.loads((head / "kept.json").read_text()), dict)
+
+
+def test_an_export_is_of_a_head_or_of_an_encoder_and_refuses_what_has_no_effect(head):
+    assert "give a head, or an encoder" in _words(ghofl("export", "-o", "new.onnx", code=2))
+    alone = ("export", "--encoder", "precomputed:x", "-o", "new.onnx")
+    assert "leave out --embeddings" in _words(ghofl(*alone, "--embeddings", "north.npz", code=2))
+    assert "leave out --views" in _words(
+        ghofl("export", "lda.safetensors", "-o", "new.onnx", "--views", "best", code=2)
+    )
 
 
 def test_whole_number_labels_of_named_classes_need_a_word(head, capsys):
@@ -600,11 +626,12 @@ def test_a_folder_of_messages_is_added_up_and_totals_of_folders_are_joined(folde
     whole = json.loads(ghofl("sum", "one", "two", "-r", "recipe.toml", "-o", "both.ghofl", "--json", "-"))
     for name in ("one", "two"):
         ghofl("sum", name, "-r", "recipe.toml", "-o", f"total-{name}.ghofl")
-    totals = ("--to", "total-two.ghofl", "--to", "total-one.ghofl")
+    totals = ("total-two.ghofl", "total-one.ghofl")
     joined = json.loads(ghofl("sum", *totals, "-o", "joined.ghofl", "--json", "-"))
     assert joined["total_sha256"] == whole["total_sha256"]
     assert [e["site"] for e in joined["roster"]] == ["north", "south"]
-    ghofl("sum", *totals[:2], *totals[:2], "-o", "twice.ghofl", code=2)
-    ghofl("sum", "--to", "total-one.ghofl", "-o", "alone.ghofl", code=2)
+    ghofl("sum", totals[0], totals[0], "-o", "twice.ghofl", code=2)
+    ghofl("sum", "total-one.ghofl", "-o", "alone.ghofl", code=2)
+    ghofl("sum", *totals, "-r", "recipe.toml", "-o", "no.ghofl", code=2)  # with a recipe, all are messages
     (folder / "empty").mkdir()
     assert "holds no messages" in _words(ghofl("sum", "empty", "-r", "recipe.toml", "-o", "x.ghofl", code=2))

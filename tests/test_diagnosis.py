@@ -243,7 +243,7 @@ def test_quarantine_leaves_the_same_message_out_of_a_head(sites):
 def test_late_joiners_are_compared_with_the_earlier_total(sites):
     _, files = sites
     ghofl("sum", *files[:3], "-r", "recipe.toml", "-o", "first.ghofl")
-    ghofl("sum", *files[3:], "--to", "first.ghofl", "-o", "second.ghofl", "--quarantine", code=3)
+    ghofl("sum", *files[3:], "first.ghofl", "-o", "second.ghofl", "--quarantine", code=3)
     second = Total.load("second.ghofl")
     assert sorted(e.site for e in second.roster) == ["one", "three", "two", "zero"]
     assert [aside.site for aside in second.quarantined] == ["four"]

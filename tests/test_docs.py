@@ -267,6 +267,14 @@ def test_pages_have_one_title_in_the_readme_and_in_the_site() -> None:
     assert {path: text.casefold() for text, path in named} == {path: text.casefold() for path, text in titles.items()}
 
 
+def test_commands_and_options_stay_few_enough_to_know():
+    options = {
+        name for command in COMMANDS.values() for p in command.params for name in p.opts if name.startswith("--")
+    }
+    assert len(COMMANDS) <= 34
+    assert len(options) <= 95
+
+
 def test_the_docs_stay_short() -> None:
     """Words outside of blocks of code; marks that have no letter or digit, as between cells of a table, are not words."""
     pages = [page.read_text(encoding="utf-8") for page in (README, *(ROOT / "docs").rglob("*.md"))]

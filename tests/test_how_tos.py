@@ -100,7 +100,6 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
     run_lines(lines)
     runs = pandas.read_csv("epsilon.csv")
     assert len(runs) == 2 * 6 * 3  # heads, budgets and seeds
-    assert Path("epsilon.svg").exists()
     told = _cells(page, "Choose epsilon for your own data")
     for head in ("lda", "nearest_mean"):
         (line,) = (cells for name, cells in told.items() if f"`{head}`" in name)

@@ -128,6 +128,8 @@ def test_rows_that_were_not_sent_and_totals_with_noise_are_refused(rng):
             OwnRows.of(total, x[:rows], y[:rows])
     with pytest.raises(EmbeddingsError, match="20 rows cannot be left out in 21 folds"):
         assign_folds(y[:20], 21)
+    with pytest.raises(EmbeddingsError, match="3 persons cannot be left out in 5 folds"):
+        assign_folds(y[:20], 5, np.arange(20) % 3)
     private = recipe_of(privacy=Privacy(epsilon=1.0, delta=1e-5, radius=10.0), statistics=("B",))
     exact = total_of(private, x, y, SITES)
     small = replace(total, recipe=recipe_of(privacy=Privacy(min_count=2))).release()
@@ -176,13 +178,13 @@ def test_the_command_prints_every_head_and_keeps_its_report_private(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("total.ghofl empty.npz --leave-out 5", "0 rows came"),
+        ("total.ghofl empty.npz --leave-out 5", "empty.npz has no rows"),
         ("total.ghofl one.npz --leave-out 5", "1 row came"),
         ("total.ghofl unknown.npz --leave-out 5", "class"),
         ("total.ghofl other.npz --leave-out 5", "rows are not what any site"),
         ("total.ghofl site-0.npz --leave-out 1", "at least 2 folds"),
         ("total.ghofl site-0.npz --leave-out 5 --tally", "are for one head"),
-        ("total.ghofl site-0.npz --leave-out 5 --skip-bad --device cuda", "leave out --device, --skip-bad"),
+        ("total.ghofl site-0.npz --leave-out 5 --device cuda", "needs no encoder; leave out"),
         ("total.ghofl site-0.npz --heads lda", "no --leave-out, and one head is judged; leave out --heads"),
         ("total.ghofl site-0.npz --person who", "leave out --person"),
         ("total.ghofl site-0.npz", "a 'head' was expected"),
@@ -224,3 +226,10 @@ def test_a_ledger_says_which_rows_went_into_a_secure_total(tmp_path, monkeypatch
     facts = {"round": "e" * 32, "recipe": recipe.fingerprint, "data": version_of(x[:20], y[:20], recipe.classes)}
     Ledger.load(storage).write(storage, "masked", **facts, rows=20, guarantee=None)
     assert json.loads(run(f"{command} --site-file site.toml"))["rows"] == 20
+    few = moments_of(recipe, x[:5], y[:5]).blocks.values()
+    Total.of_round(np.concatenate([b.ravel() for b in few]), recipe, ["north", "south", "west"]).save("few.ghofl")
+    run(f"{command} --site-file site.toml".replace("total", "few"), refusal="these 20 rows are not in this total")
+    Ledger.load(storage).write(
+        storage, "masked", **(facts | {"round": "f" * 32, "data": "d" * 64}), rows=9, guarantee=None
+    )
+    run(f"{command} --site-file site.toml", refusal="several versions of its rows left")

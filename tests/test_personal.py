@@ -8,7 +8,7 @@ import pytest
 
 from federations import blobs, moments_of, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, Features, Gaussians, HeadSpec, Message, Total
-from ghofl.errors import EmbeddingsError, GhoflError, MessageError
+from ghofl.errors import EmbeddingsError, GhoflError, HeadError, MessageError
 from ghofl.evaluation.leave_out import OwnRows, assign_folds, leave_out
 from ghofl.gaussians.covariances import Mixed, Scaled
 from ghofl.personal.adaptation import Adaptation
@@ -149,6 +149,10 @@ def test_the_mix_that_is_chosen_for_reweights_rows_and_sets_the_priors(rng):
     assert all(one.adaptation.priors is None for one in even.tried)
     assert even.shared.accuracy == pytest.approx(even.shared.balanced_accuracy)
     assert even.shared.own_accuracy != pytest.approx(even.shared.balanced_accuracy)
+    alone = here[0][here[1] == 1], here[1][here[1] == 1]
+    own = OwnRows.of(sites_of(recipe, alone, there), *alone)
+    with pytest.raises(HeadError, match="is 0 for every class that this site has rows of"):
+        personal_head(own, LDA, assign_folds(own.y, 5), np.array([1.0, 0.0]))
 
 
 def test_no_promise_survives_in_a_personal_head_whose_file_is_its_owner_s_alone(rng, tmp_path):
@@ -251,11 +255,12 @@ def test_the_command_writes_a_private_head_and_the_others_say_so(at_site):
 
 def test_an_exported_personal_head_says_so_and_is_private(at_site):
     pytest.importorskip("onnx")
+    from ghofl.export.card import model_card
     from ghofl.export.exported import Exported
 
     run("ghofl personal total.ghofl north.npz -o own.safetensors --head lda")
-    run("ghofl export own.safetensors -o own.onnx --card card.md")
-    assert "This head is personal" in (at_site / "card.md").read_text()
+    run("ghofl export own.safetensors -o own.onnx")
+    assert "This head is personal" in model_card(Classifier.load("own.safetensors"))
     assert Exported.load("own.onnx").about["personal"].startswith("own ")
     assert (at_site / "own.onnx").stat().st_mode & 0o777 == 0o600
 
@@ -265,7 +270,7 @@ def test_an_exported_personal_head_says_so_and_is_private(at_site):
     ("arguments", "said"),
     [
         ("new.npz", "rows are not what any site in this total sent"),
-        ("empty.npz", "0 rows came"),
+        ("empty.npz", "empty.npz has no rows"),
         ("one.npz --new-site", "1 row came"),
         ("odd.npz --new-site", "elephant"),
         ("bare.npz --unlabelled", "state it with --mix"),

@@ -468,7 +468,7 @@ def test_simulate_with_secure_aggregation_and_drops_reports_the_round(folder):
 def test_below_the_threshold_simulate_fails_closed_and_writes_nothing(folder):
     ghofl(*SIMULATE, "--secure", "--drop", "share=0.1", "--drop", "mask=0.2", "--json", "out.json", code=2)
     assert not (folder / "out.json").exists()
-    with pytest.raises(RoundFailedError, match="nothing is released"):
+    with pytest.raises(RoundFailedError, match="no sum is revealed"):
         run(digits(), 10, privacy=Privacy(secure=True), cohort=Cohort({"mask": 0.3}))
 
 
@@ -606,7 +606,7 @@ def test_central_noise_with_files_is_added_once_by_release(folder):
     ghofl("head", "released.ghofl", "-o", "lda.safetensors")
     for file in ("released.ghofl", "lda.safetensors"):
         assert json.loads(ghofl("inspect", file, "--json", "-"))["guarantee"]["epsilon"] == pytest.approx(8.0)
-    ghofl("sum", "north.ghofl", "--to", "released.ghofl", "-o", "more.ghofl", code=2)
+    ghofl("sum", "north.ghofl", "released.ghofl", "-o", "more.ghofl", code=2)
     ghofl("subtract", "released.ghofl", "north.ghofl", "-o", "less.ghofl", code=2)
     accuracy = json.loads(ghofl("evaluate", "lda.safetensors", "digits.npz", "--split", "test", "--json", "-"))
     assert accuracy["accuracy"] > 0.8

@@ -39,6 +39,16 @@ def test_axes_of_one_name_have_one_length_within_a_call_and_may_differ_between_c
         total(np.ones((2, 3)), np.ones(3))
 
 
+def test_a_result_has_the_axes_of_the_arguments():
+    @shapes.jaxtyped(typechecker=shapes.checked)
+    def first(x: Float[np.ndarray, "n d"], count: int) -> Float[np.ndarray, "n"]:
+        return x[:count, 0]
+
+    assert first(np.ones((2, 3)), 2).shape == (2,)
+    with type_error:
+        first(np.ones((2, 3)), 1)
+
+
 @pytest.mark.parametrize(
     "annotation",
     [

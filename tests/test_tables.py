@@ -15,7 +15,7 @@ from ghofl.cli import app
 from ghofl.encoders import SampleEncoder
 from ghofl.encoders.from_schema import columns_of, rows_for, table_rows
 from ghofl.encoders.from_table import TableEncoder
-from ghofl.errors import ClippingWarning, DatasetError, IdentifierWarning, RecipeError, SampleError
+from ghofl.errors import ClippingWarning, DatasetError, EmbeddingsError, IdentifierWarning, RecipeError, SampleError
 from ghofl.features import Features
 from ghofl.planning.assembly import assemble
 from ghofl.planning.drafting import IDENTIFIER, is_dictionary, round_outwards, schema_of_dictionary, schema_of_rows
@@ -218,12 +218,27 @@ def test_a_recipe_whose_encoder_is_not_its_table_is_refused():
         ({"kind": "number", "low": 0, "high": 1, "neutral": 0.5}, "stands for missing values"),
         ({"kind": "number", "low": 0, "high": 1, "missing": "guess"}, "write one of"),
         ({"kind": "nummer", "low": 0, "high": 1}, "write one of 'number'"),
+        (
+            {"kind": "number", "low": -1e308, "high": 1e308},
+            "too small or too large to scale",
+        ),  # every entry would be NaN
+        ({"kind": "log", "low": 1e300, "high": 1e300 * (1 + 2e-16)}, "too small or too large to scale"),
+        ({"kind": "quantiles", "breaks": [0, 1e-310, 2e-310]}, "too small or too large to scale"),
+        ({"kind": "quantiles", "breaks": [-1e308, 1e308]}, "too small or too large to scale"),
         ({"kind": "number", "lo": 0}, "did you mean table.columns.low"),
     ],
 )
 def test_columns_that_cannot_work_are_refused(values, what):
     with pytest.raises(RecipeError, match=what):
         Table.from_dict({"columns": [{"name": "x", **values}]})
+
+
+def test_columns_of_different_lengths_are_refused():
+    """A column of one value would count for every row, and labels would belong to other rows."""
+    table = Table((AGE, Column("b", "number", low=0, high=1)))
+    for columns in ({"age": [1, 2], "b": [1], "y": ["n", "y"]}, {"age": [1, 2], "b": [1, 0], "y": ["n", "y", "n"]}):
+        with pytest.raises(EmbeddingsError, match="columns have different numbers of values"):
+            table_rows(columns, table, "y")
 
 
 def test_a_label_that_is_a_column_too_is_refused():

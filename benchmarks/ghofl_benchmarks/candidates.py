@@ -4,8 +4,8 @@ Sources: the training rows of the hospitals' first splits, those of PACS's, and 
 by skewed labels, and along their widest direction. Of every site a third is held out. Each candidate of a fine grid is judged
 once by the site's leave-out and once by the held-out rows; any subset of the grid and any rule then follows without another fit.
 A set and rule is judged by the mean over sources of its gain over the head for all, in accuracy on the held-out rows; those that
-lose more than `HARM` points in any source are left out. Shown
-are the one with the largest gain, the one with the fewest fits within `NEAR` points of it, and the one in use.
+lose more than `HARM` points in any source are left out. Shown are the one with the largest gain, the one with the
+fewest fits within `NEAR` points of it, and the one in use.
 """
 
 import warnings

@@ -8,22 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_safetensors
 
-from ghofl import files
-from ghofl.compute.arrays import limit
 from ghofl.encoders.given import Data, embeddings_of
 from ghofl.errors import (
     CalibrationWarning,
     EmbeddingsError,
     EmptyClassWarning,
     HeadError,
-    MessageError,
-    RecipeError,
 )
 from ghofl.features import Features
-from ghofl.files import FileBytes
 from ghofl.gaussians import Gaussians
 from ghofl.gaussians.site_effects import EFFECTS, SiteEffects
 from ghofl.heads import HEADS, Head, Rule
@@ -33,18 +26,14 @@ from ghofl.heads.head import PERSONAL
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import HeadSpec
-from ghofl.names import shorten
 from ghofl.notebook import Printable, abbreviate
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.recipe.labels import class_numbers, labels_of
 from ghofl.shapes import Bool, Float, Int64, Shaped
-from ghofl.wire.container import load_arrays
-from ghofl.wire.envelope import StreamedTensor, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
-from ghofl.wire.roster import guarantee_in
+from ghofl.wire.head_file import HeadFile, damage
 from ghofl.wire.total import Total
 
-MAX_HEADER = 256 * 2**20
 TRIED = 8  # class means that a new head is tested on
 NAMED = 5  # empty classes that a warning names
 
@@ -256,64 +245,47 @@ class Classifier(Printable):
 
     def to_bytes(self) -> bytes:
         """The classifier as a safetensors file: the head's arrays, with recipe and options in the metadata."""
-        return seal(self._arrays(), self._header())
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        more = (each.arrays() for each in (self.novelty_rule, self.site_effects) if each is not None)
-        return dict(chain(self.rule.arrays().items(), *(arrays.items() for arrays in more)))
-
-    def _header(self) -> dict[str, Any]:
-        return {
-            "kind": "head", "head": self.head.name, "rule": self.rule.form, "options": self.options,
-            "sites": self.sites, "rows": self.rows,
-            "recipe": self.recipe.fingerprint, "recipe_toml": self.recipe.to_toml(),
-            "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
-            "revealed": self.revealed, "temperature": self.temperature, **self.calibration.to_dict(),
-            **({"thresholds": self.thresholds} if self.thresholds else {}),
-            **({"personal": self.personal} if self.personal else {}),
-        }  # fmt: skip
-
-    @classmethod
-    def from_bytes(cls, data: bytes | FileBytes) -> "Classifier":
-        """The classifier in some bytes, in memory or in a file; anything else raises `MessageError`."""
-        header = safetensors_header(data, "head", MAX_HEADER)
-        check_seal(header, data)
-        HEADS.check_usable(str(header.get("head")))
-        try:
-            recipe = Recipe.from_toml(str(header.get("recipe_toml", "")))
-            check_fingerprint(header, recipe)
-            arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
-            own = {name: array for name, array in arrays.items() if not name.startswith((PREFIX, EFFECTS))}
-            rule = read_rule(header.get("rule"), own, len(recipe.classes), recipe.dim)
-            novelty = Novelty.from_arrays(arrays, recipe.dim)
-            effects = SiteEffects.from_arrays(arrays, len(recipe.classes), recipe.dim)
-            thresholds = check_thresholds(header.get("thresholds", {}), recipe.classes)
-        except (SafetensorError, RecipeError, HeadError) as error:
-            why = shorten(error, 300).rstrip(".")
-            raise MessageError(f"the head file is damaged: {why}; make the head again with 'ghofl head'.") from None
-        options, sites, rows = header.get("options"), header.get("sites"), header.get("rows")
-        if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int:
-            got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}", 120)
-            raise MessageError(f"the head file's metadata is damaged ({got}); make the head again with 'ghofl head'.")
-        calibration, revealed = Calibration.of_header(header, len(recipe.classes)), str(header.get("revealed", ""))
-        guarantee, personal = guarantee_in(header, recipe), shorten(header.get("personal", ""), 300)
-        if personal and guarantee is not None:
-            raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
-        return cls(
-            recipe, HEADS[str(header["head"])], rule, options, sites, rows, guarantee, revealed, calibration, thresholds, novelty,
-            personal, effects,
-        )  # fmt: skip
+        return self._file().to_bytes()
 
     def save(self, path: str | Path) -> None:
         """Write the classifier to a file, a piece at a time where it is larger than memory; a personal one for its owner."""
-        mode = files.PRIVATE if self.personal else 0o666
-        write_sealed(path, {name: StreamedTensor.of(a) for name, a in self._arrays().items()}, self._header(), mode)
+        self._file().write(path)
+
+    def _file(self) -> HeadFile:
+        more = (each.arrays() for each in (self.novelty_rule, self.site_effects) if each is not None)
+        arrays = dict(chain(self.rule.arrays().items(), *(arrays.items() for arrays in more)))
+        return HeadFile(
+            self.head.name, self.rule.form, arrays, self.recipe, self.options, self.sites, self.rows, self.guarantee,
+            self.revealed, self.calibration.to_header(), self.thresholds, self.personal,
+        )  # fmt: skip
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Classifier":
+        """The classifier in some bytes; anything else raises `MessageError`."""
+        return cls._of_file(HeadFile.from_bytes(data))
 
     @classmethod
     def load(cls, path: str | Path) -> "Classifier":
         """Read a classifier from a file; matrices that are too large for memory stay there, so leave it in its place."""
-        with FileBytes(path) as data:
-            return cls.from_bytes(data if len(data) > limit() else bytes(data[:]))
+        return cls._of_file(HeadFile.read(path))
+
+    @classmethod
+    def _of_file(cls, file: HeadFile) -> "Classifier":
+        HEADS.check_usable(file.head)
+        recipe, arrays = file.recipe, file.arrays
+        try:
+            own = {name: array for name, array in arrays.items() if not name.startswith((PREFIX, EFFECTS))}
+            rule = read_rule(file.rule, own, len(recipe.classes), recipe.dim)
+            novelty = Novelty.from_arrays(arrays, recipe.dim)
+            effects = SiteEffects.from_arrays(arrays, len(recipe.classes), recipe.dim)
+            thresholds = check_thresholds(file.thresholds, recipe.classes)
+        except HeadError as error:
+            raise damage(error) from None
+        calibration = Calibration.of_header(file.calibration, len(recipe.classes))
+        return cls(
+            recipe, HEADS[file.head], rule, file.options, file.sites, file.rows, file.guarantee, file.revealed, calibration,
+            thresholds, novelty, file.personal, effects,
+        )  # fmt: skip
 
 
 def _check_scores(rule: Rule, gaussians: Gaussians, spec: HeadSpec) -> None:

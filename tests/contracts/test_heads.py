@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from exported_heads import session_of
 from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, HeadSpec, Sketch
 from ghofl.errors import (
@@ -263,7 +264,8 @@ def classifiers_of(spec, present, rng):
 @pytest.mark.parametrize("name", SPECS)
 def test_a_head_of_any_number_of_classes_predicts_the_same_when_split_saved_and_exported(name, present, rng, tmp_path):
     """ONNX once standardised the scores of a blend of two classes, and a file forgot thresholds and priors in force."""
-    runtime, model = pytest.importorskip("onnxruntime"), pytest.importorskip("ghofl.export.model")
+    pytest.importorskip("onnxruntime")
+    model = pytest.importorskip("ghofl.export.model")
     x, one, many, in_use = classifiers_of(name, present, rng)
     assert one.scores(x).tobytes() == many.scores(x).tobytes()
     assert not np.isnan(one.scores(x)).any()
@@ -273,7 +275,7 @@ def test_a_head_of_any_number_of_classes_predicts_the_same_when_split_saved_and_
         again = Classifier.load(tmp_path / "head")
         assert again == classifier
         assert np.array_equal(again.predict_proba(x), classifier.predict_proba(x))
-        session = runtime.InferenceSession(model.export_head(again).SerializeToString())
+        session = session_of(model.export_head(again))
         floats = x.astype(np.float32)
         label, probabilities, *_ = session.run(None, {"embeddings": floats})
         assert np.abs(probabilities - classifier.predict_proba(floats)).max() < 1e-7

@@ -8,6 +8,32 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture(scope="session", autouse=True)
+def networks_traced_once(shared_folder):
+    """Each network becomes ONNX once for all test processes: torch takes eight seconds to trace one, again and again."""
+    from ghofl import files
+    from ghofl.encoders import export
+    from ghofl.encoders.torch_forward import fingerprint_of
+
+    trace = export._network
+
+    def traced(encoder, forward) -> bytes:
+        views, settings = getattr(encoder, "views", None), {"module": str(forward.module)}
+        if views is None:
+            settings |= {"encoder": encoder.fingerprint, "longest": encoder.tokens.longest}
+        else:
+            has_sizes, size = bool(views.scales), encoder.preprocessing.size
+            settings |= {"pool": views.pool, "stages": views.stages, "has_sizes": has_sizes, "size": size}
+        path = shared_folder / f"{fingerprint_of(forward.module, settings)}.onnx"
+        if not path.exists():
+            files.write(path, trace(encoder, forward))
+        return path.read_bytes()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "_network", traced)
+        yield
+
+
 @pytest.fixture(scope="session")
 def images() -> list[np.ndarray]:
     rng = np.random.default_rng(3)
@@ -15,16 +41,24 @@ def images() -> list[np.ndarray]:
 
 
 @pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory) -> Path:
-    """Weights of a seeded torchvision MobileNetV2 with its classifier."""
+def weights(tmp_path_factory) -> dict[str, Path]:
+    """Seeded weights of torchvision's small networks with their classifiers."""
     import torch
     from safetensors.torch import save_file
     from torchvision import models
 
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("weights") / "mobilenet.safetensors"
-    save_file(models.mobilenet_v2(weights=None).state_dict(), path)
-    return path
+    folder, found = tmp_path_factory.mktemp("weights"), {}
+    for name in ("mobilenet_v2", "shufflenet_v2_x0_5", "resnet18"):
+        torch.manual_seed(0)
+        found[name] = folder / f"{name}.safetensors"
+        save_file(models.get_model(name, weights=None).state_dict(), found[name])
+    return found
+
+
+@pytest.fixture(scope="session")
+def checkpoint(weights) -> Path:
+    """Weights of the MobileNetV2."""
+    return weights["mobilenet_v2"]
 
 
 @pytest.fixture(scope="session")

@@ -320,7 +320,7 @@ def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(netw
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", network]
     ghofl("embed", *encoder, "--data", photos, "--cache", "cache", "-o", "photos.npz")
     ghofl(
-        "recipe", "recipe.toml", *encoder, "--from-encoder", "--project", 16, "--embeddings", "photos.npz",
+        "recipe", "recipe.toml", *encoder, "--project", 16, "--embeddings", "photos.npz",
         "--statistics", "S",
     )  # fmt: skip
     recipe = Recipe.load("recipe.toml")

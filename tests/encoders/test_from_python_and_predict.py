@@ -153,7 +153,7 @@ def test_without_rows_an_encoder_itself_shows_whether_square_roots_are_taken(
     for encoder, power in ((Unsigned(), 0.5), (f"hf:{language_model}", 1.0), (f"hf:{vision_model}", 1.0)):
         assert ghofl.recipe_for(["a", "b"], encoder=encoder).transform.power == power
         assert ghofl.recipe_for(["a", "b"], encoder=encoder, power=0.7).transform.power == 0.7
-    invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}", "--from-encoder")
+    invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}")
     assert ghofl.Recipe.load("r.toml").transform.power == 1.0
 
 
@@ -310,7 +310,7 @@ def test_a_head_is_judged_on_texts_of_every_kind_of_table(text_head, judge):
     for words in (["test.csv"], ["new.parquet", *named], [".", "--split", "test"]):
         assert judge(*words, "--encoder", text_head) == expected
     frame.drop(columns="label").to_csv("bare.csv", index=False)
-    assert "has no labels to compare with" in judge("bare.csv", "--encoder", text_head, code=2)
+    assert "bare.csv has no labels; put images" in judge("bare.csv", "--encoder", text_head, code=2)
     assert "other weights, preprocessing" in judge("test.csv", "--encoder", text_head, "--pooling", "cls", code=2)
 
 
@@ -331,3 +331,23 @@ def test_a_head_is_judged_on_files_that_a_table_names(image_head, judge):
         "list.csv", index=False
     )
     assert np.sum(judge("list.csv", "--encoder", image_head)) == 2
+
+
+# Own rows that are samples
+
+
+def test_rows_are_left_out_of_a_total_and_a_personal_head_is_made_from_texts_with_persons(text_head):
+    frame = pandas.DataFrame({"text": TEXTS, "label": LABELS, "who": list("aabbcc")})
+    frame.to_csv("own.csv", index=False)
+    read = ("total.ghofl", "own.csv", "--encoder", text_head, "--person", "who", "--leave-out", "3", "--json", "-")
+    assert json.loads(invoke("evaluate", *read, "--heads", "nb").rpartition("}")[0] + "}")["rows"] == 6
+    made = json.loads(invoke("personal", *read, "--head", "nb", "-o", "own.safetensors").rpartition("}")[0] + "}")
+    assert made["rows"] == 6
+
+
+def test_a_head_is_aligned_to_photos_without_labels(image_head):
+    command = ("personal", "total.ghofl", "photos/a", "--encoder", image_head, "-o", "own.safetensors", "--head", "nb")
+    assert "photos/a has no labels" in invoke(*command, "--new-site", code=2)
+    assert "assumes that classes are as common" in invoke(*command, "--unlabelled", "--mix", "uniform")
+    aligned = (*command, "--unlabelled", "--mix", "uniform", "--force")
+    assert "--label-column." in invoke(*aligned, "--label-column", "kind", code=2)

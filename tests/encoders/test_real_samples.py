@@ -114,7 +114,7 @@ def test_a_real_classifier_s_directions_serve_better_than_random_ones(real_data,
         kept = [np.flatnonzero(samples.labels == name)[:count] for name in samples.classes()]
         parts[split] = embed(samples.only(np.concatenate(kept)), encoders.load(f"onnx:{file}"), tmp_path).rows
     classes = tuple(sorted(set(parts["train"].y.tolist())))
-    ghofl("recipe", "own.toml", "--classes", ",".join(classes), "--encoder", spec, "--weights", lite0, "--from-encoder",
+    ghofl("recipe", "own.toml", "--classes", ",".join(classes), "--encoder", spec, "--weights", lite0,
           "--project", "16")  # fmt: skip
     own = Recipe.from_toml((tmp_path / "own.toml").read_text()).projection
     assert own == encoders.projection_from(encoder, 16)
@@ -142,7 +142,7 @@ def test_a_thousand_photos_get_the_labels_of_predict_from_one_onnx_file(real_dat
     """
     monkeypatch.chdir(tmp_path)
     network = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data / "weights" / "mobilenet_v2.safetensors"]
-    ghofl("export-encoder", *network, "-o", "m.onnx")
+    ghofl("export", *network, "-o", "m.onnx")
     for folder in sorted((real_data / "images" / "cifar10-2k" / "train").iterdir()):
         (tmp_path / "photos" / folder.name).mkdir(parents=True)
         for image in sorted(folder.iterdir())[:25]:
@@ -150,7 +150,7 @@ def test_a_thousand_photos_get_the_labels_of_predict_from_one_onnx_file(real_dat
     test = real_data / "images" / "cifar10-2k" / "test"
     classes = ",".join(sorted(folder.name for folder in test.iterdir()))
     encoder = ("--encoder", "onnx:m.onnx")
-    ghofl("recipe", "r.toml", "--classes", classes, *encoder, "--from-encoder", "--statistics", "B", "--scale", "20")
+    ghofl("recipe", "r.toml", "--classes", classes, *encoder, "--statistics", "B", "--scale", "20")
     ghofl("moments", *encoder, "--data", "photos", "--recipe", "r.toml", "--site", "north", "-o", "north.ghofl")
     ghofl("sum", "north.ghofl", "--recipe", "r.toml", "-o", "total.ghofl")
     ghofl("head", "total.ghofl", "-o", "head.safetensors")

@@ -1,7 +1,6 @@
 """Views of images: means over flips and sizes, pooled maps, fingerprints, ONNX, and what a recipe says about them."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,17 +15,6 @@ from ghofl.encoders.maps import stage_ends
 from ghofl.encoders.onnx_file import Description, description_of
 from ghofl.errors import EncoderError
 from ghofl.recipe import Encoder
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory) -> dict[str, Path]:
-    """Seeded weights of small networks."""
-    folder, found = tmp_path_factory.mktemp("weights"), {}
-    for name in ("shufflenet_v2_x0_5", "resnet18"):
-        torch.manual_seed(0)
-        found[name] = folder / f"{name}.safetensors"
-        save_file(models.get_model(name, weights=None).state_dict(), found[name])
-    return found
 
 
 def load(weights, views=None, name="shufflenet_v2_x0_5", **options):

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-import shutil
 
 import numpy as np
 import pytest
@@ -16,10 +15,8 @@ from ghofl import cli, encoders
 from ghofl.custody.site import Site
 from ghofl.encoders import Views
 from ghofl.encoders.embed import embed
-from ghofl.errors import DatasetError
-from ghofl.planning.trial import candidates, try_views
 from ghofl.recipe import Recipe
-from ghofl.rows import base, load_rows, load_samples
+from ghofl.rows import load_rows, load_samples
 
 NETWORK = "torchvision:shufflenet_v2_x0_5"
 
@@ -133,8 +130,8 @@ def test_a_recipe_without_views_still_means_one_view(weights, photos):
     )
 
 
-def test_from_encoder_writes_the_views_into_the_recipe(weights):
-    arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights, "--from-encoder")
+def test_an_encoder_that_is_loaded_writes_its_views_into_the_recipe(weights):
+    arguments = ("--classes", "a,b", "--encoder", NETWORK, "--weights", weights)
     ghofl("recipe", "default.toml", *arguments)
     ghofl("recipe", "best.toml", *arguments, "--views", "best")
     ghofl("recipe", "paper.toml", *arguments, "--views", "paper")
@@ -142,7 +139,7 @@ def test_from_encoder_writes_the_views_into_the_recipe(weights):
     assert [one.views for one in found.values()] == ["flip 160,224,288", "flip 160,224,288 mean+std stages", ""]
     assert found["best"].dim > found["default"].dim == found["paper"].dim
     said = ghofl("recipe", "x.toml", "--classes", "a,b", "--dim", "3", "--views", "best", code=2)
-    assert "views are for --from-encoder" in said
+    assert "views are for an encoder that is loaded" in said
 
 
 @pytest.mark.parametrize(
@@ -166,40 +163,3 @@ def test_a_run_with_views_that_stopped_goes_on_to_the_same_bytes(weights, photos
     again = embed(samples, encoder, tmp_path / "two", batch_size=3)
     assert again.resumed == 3
     assert np.asarray(again.rows.x).tobytes() == np.asarray(whole.rows.x).tobytes()
-
-
-def test_views_are_tried_and_the_cheapest_that_is_good_enough_is_named(tmp_path, photos, weights, monkeypatch, capsys):
-    monkeypatch.setattr(
-        "ghofl.planning.trial.candidates", lambda size: (Views(), Views(flip=True), Views(scales=(64,)))
-    )
-    folder = tmp_path / "many"
-    for i, path in enumerate(sorted(photos.rglob("*.png")) * 3):  # twenty-four photos
-        (folder / path.parent.name).mkdir(parents=True, exist_ok=True)
-        shutil.copy(path, folder / path.parent.name / f"{i}.png")
-    said = ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-views", "--json", "-")
-    result = json.loads(said[said.index("{") : said.rindex("}") + 1])
-    assert [one["views"] for one in result["tried"]] == ["", "flip", "64"]
-    assert result["rows"] == 24
-    assert result["chosen"] == result["tried"][0]  # bright and dark are told apart by any view
-    assert all(one["images_per_second"] > 0 for one in result["tried"])
-    assert "--views paper" in said + capsys.readouterr().err
-    for wrong in (("-o", "x.npz"), ("--views", "best")):
-        ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, "--try-views", *wrong, code=2)
-    ghofl("embed", "--encoder", "onnx:m.onnx", "--data", folder, "--try-views", code=2)
-    ghofl("embed", "--encoder", NETWORK, "--weights", weights, "--data", folder, code=2)
-
-
-def test_views_are_tried_on_labelled_images_only(tmp_path, photos):
-    unlabelled = base.of_image_files(sorted(photos.rglob("*.png")) * 4, None)
-    texts = base.of_texts(["a", "b"] * 20, np.array(["x", "y"] * 20), ["row"] * 40)
-    few = load_samples(str(photos))
-    for samples, match in ((unlabelled, "labelled images"), (texts, "views are for images"), (few, "at least 20")):
-        with pytest.raises(DatasetError, match=match):
-            try_views(samples, pytest.fail, tmp_path)
-
-
-def test_candidates_go_from_the_cheapest_to_the_dearest():
-    assert [str(views) for views in candidates(224)] == [
-        "", "flip", "flip 160,224,288", "flip 160,224,288 bilinear", "flip 160,224,288 bicubic",
-        "flip 160,224,288 mean+std stages",
-    ]  # fmt: skip

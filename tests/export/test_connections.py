@@ -18,11 +18,11 @@ import uvicorn
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
-from ghofl.export import arrival
 from ghofl.export import service as room
-from ghofl.export.connections import MOST_CHUNKS, connections
 from ghofl.export.exported import Exported
 from ghofl.export.service import ServiceLimits, service
+from ghofl.web import arrival
+from ghofl.web.connections import MOST_CHUNKS, connections
 
 PREDICT = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 

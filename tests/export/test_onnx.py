@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
 import golden_files
-from exported_heads import DIM, RECIPE, classifier_of, rows
+from exported_heads import DIM, RECIPE, classifier_of, rows, session_of
 from ghofl import Classifier, Grid, Lift, Privacy, Projection, Total, Transform
 from ghofl.export.features import add_features
 from ghofl.export.graph import Graph
@@ -19,10 +18,7 @@ from ghofl.outbox import Embedded, outgoing
 
 
 def run(classifier, x):
-    session = onnxruntime.InferenceSession(
-        export_head(classifier).SerializeToString(), providers=["CPUExecutionProvider"]
-    )
-    return session.run(None, {"embeddings": x.astype(np.float32)})
+    return session_of(export_head(classifier)).run(None, {"embeddings": x.astype(np.float32)})
 
 
 @pytest.mark.parametrize("head", [*HEADS, "best", "blend(parts=lda+ridge+z.student)"])
@@ -84,7 +80,7 @@ def test_hinges_and_cosines_of_a_table_are_the_same_integers_to_the_bit(rng):
         helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["n", width])
         for name, width in (("embeddings", dim), ("features", recipe.dim))
     )
-    session = onnxruntime.InferenceSession(graph.model([given], [found], {}).SerializeToString())
+    session = session_of(graph.model([given], [found], {}))
     x = rng.uniform(-1.3, 1.3, size=(20_000, dim)).astype(np.float32).astype(np.float64)
     x[:10_000] = np.round(x[:10_000], 2)  # many are on a knot, or half way between two steps
     assert np.array_equal(session.run(None, {"embeddings": x})[0], features.values(x))

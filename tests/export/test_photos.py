@@ -1,10 +1,10 @@
 """Photos inside an ONNX file become the planes that Pillow makes of them."""
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from exported_heads import session_of
 from ghofl.encoders import Preprocessing, Views
 from ghofl.encoders.resize import KERNELS
 from ghofl.export.graph import Graph
@@ -22,13 +22,12 @@ def network(size: int) -> object:
     return graph.model([planes], [rows], {})
 
 
-def session_of(own: Preprocessing, views: Views, size: int) -> onnxruntime.InferenceSession:
+def photo_session(own: Preprocessing, views: Views, size: int):
     graph = Graph()
     graph.name(add_photos(graph, "images", network(size), own, views, 3 * size**2), "rows")
     images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["n", "height", "width", 3])
     rows = helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["n", 3 * size**2])
-    model = graph.model([images], [rows], {})
-    return onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session_of(graph.model([images], [rows], {}))
 
 
 def levels(own: Preprocessing, images: np.ndarray, views: Views | None = None) -> np.ndarray:
@@ -38,7 +37,7 @@ def levels(own: Preprocessing, images: np.ndarray, views: Views | None = None) -
     def rows(preprocessing: Preprocessing, images: np.ndarray) -> np.ndarray:
         return preprocessing.planes(images).reshape(len(images), -1)
 
-    found = session_of(own, views, own.size).run(None, {"images": images})[0]
+    found = photo_session(own, views, own.size).run(None, {"images": images})[0]
     difference = np.abs(found - views.mean(rows, images, own)).reshape(len(images), 3, -1)
     return difference * 255 * np.array(own.std, np.float32)[:, None]
 
@@ -87,6 +86,6 @@ def test_sizes_share_the_network_s_weights(rng):
     model = whole.model([images], [rows], {})
     assert [tuple(value.dims) for value in model.graph.initializer].count((3, 4)) == 1
     photos = noise(rng, (40, 57), 3)
-    session, parts = (onnxruntime.InferenceSession(one.SerializeToString()) for one in (model, once))
+    session, parts = map(session_of, (model, once))
     expected = views.mean(lambda own, x: parts.run(None, {"planes": own.planes(x)})[0], photos, Preprocessing(48))
     assert session.run(None, {"images": photos})[0] == pytest.approx(expected, abs=1e-5)

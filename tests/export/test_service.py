@@ -12,10 +12,9 @@ import urllib.request
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner
+from test_cli import ghofl
 
 from exported_heads import CLASSES, DIM, RECIPE, classifier_of, rows
-from ghofl.cli import app as command_line
 from ghofl.errors import HeadError, MessageError
 from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
@@ -123,7 +122,7 @@ def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not(client):
 
     refused = client.post("/predict", content=in_pieces(), headers={"content-type": "application/json"})
     assert refused.status_code == 413
-    assert refused.json() == {"detail": "the body is larger than 20,000 bytes; send fewer samples at once."}
+    assert refused.json() == {"detail": "the body is larger than 20,000 bytes; send less at once."}
 
 
 def test_two_requests_do_not_know_of_each_other(client, rng):
@@ -259,14 +258,13 @@ def test_images_of_a_request_are_held_one_at_a_time_however_small_their_files_ar
     assert most < 10 * 3 * pixels
 
 
-def test_a_port_that_is_taken_and_a_bad_size_are_usage_errors(file):
+def test_a_port_that_is_taken_is_bad_input(file, capsys):
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = CliRunner().invoke(command_line, ["serve", str(file), "--port", str(port)])
-    assert done.exit_code == 2
-    assert "choose another --port" in " ".join(done.output.replace("│", "").split())
+        ghofl("serve", file, "--port", port, code=2)
+    assert "choose another --port" in capsys.readouterr().err
 
 
 @pytest.mark.slow

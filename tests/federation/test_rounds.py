@@ -15,9 +15,9 @@ from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError, PrivacyError, RosterError
 from ghofl.federation.round import ACTIONS, Options, Round
-from ghofl.mail import letters
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.secure import PlanError
+from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
@@ -87,7 +87,7 @@ def test_a_site_that_vanishes_at_any_stage_is_named_and_the_round_completes(tmp_
 def test_more_dropouts_than_planned_for_give_nothing_and_the_next_round_is_free(tmp_path, carrier):
     paths, place = make_sites(tmp_path, recipe=SECURE), tmp_path / "run"
     with pytest.raises(
-        FederationError, match="3 of 5 clients sent a masked vector and 4 are needed; nothing is released"
+        FederationError, match="3 of 5 clients sent a masked vector and 4 are needed; no sum is revealed"
     ):
         carrier.hold(place, SECURE, paths, vanish={"site-0": "mask", "site-1": "mask"}, dropout=0.2)
     assert not (place / "total.ghofl").exists()
@@ -185,7 +185,7 @@ def test_nothing_is_written_where_a_joiner_s_name_says(tmp_path, carrier, name):
     else:
         opened, identity = RoundFolder.open(place, SECURE, Options()), secure.Identity.fresh()
         fields = {"action": "join", "round": opened.round_id, "site": name, "key": identity.public}
-        (tmp_path / "join.letter").write_bytes(letters.to_bytes(letters.sign_letter(Letter(fields), identity)))
+        (tmp_path / "join.letter").write_bytes(letters.to_file(letters.sign_letter(Letter(fields), identity)))
         with pytest.raises(MessageError, match="without / and"):
             opened.take([tmp_path / "join.letter"])
     outside = [path.name for path in tmp_path.rglob("*outside*")]

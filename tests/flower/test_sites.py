@@ -4,6 +4,7 @@ import dataclasses
 import json
 import multiprocessing
 import stat
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -15,11 +16,12 @@ from ghofl.cli import app
 from ghofl.cli.console import HELD
 from ghofl.custody.custody import Custody
 from ghofl.custody.disclosure import Disclosure
+from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.policy import Policy, load_peers
 from ghofl.custody.site import Site
 from ghofl.custody.storage import FolderStorage
-from ghofl.errors import BusyError, EncoderError, PolicyError, SiteError
+from ghofl.errors import BusyError, EncoderError, FederationError, PolicyError, SiteError
 from ghofl.flower.new import write_app
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import ACTIONS, answer, text_for_outside
@@ -325,6 +327,48 @@ def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
         assert json.loads(done.output)["approved"] is True
     outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
     assert outcome.total.moments == exact_total(tmp_path, paths)
+
+
+@pytest.mark.parametrize("policy", ["confirm = true\n", ""], ids=["with approvals", "without"])
+@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
+def test_what_an_administrator_declined_does_not_leave_until_it_is_approved(tmp_path, recipe, policy):
+    path = make_sites(tmp_path, recipe=recipe, policy=policy)[0]
+    site, file = Site.load(path), tmp_path / "recipe.toml"
+    words = {"recipe": recipe.to_toml()} | ({"round": "f" * 32} if recipe.privacy.secure else {})
+    action = "join" if recipe.privacy.secure else "message"
+    invoke("check", path, "--recipe", file, "--confirm")
+    declined = invoke("check", path, "--recipe", file, "--decline", "--json", "-")
+    assert declined.exit_code == 4, declined.output
+    assert [json.loads(declined.output)[key] for key in ("approved", "declined", "held")] == [False, True, True]
+    refused = answer(action, Letter(dict(words)), site, site.storage())
+    assert "administrator has declined recipe" in refused.fields["why"]
+    assert "it is declined" in invoke("check", path, "--recipe", file, "--again").output, "packed again, it still is"
+    assert json.loads(invoke("check", path, "--recipe", file, "--confirm", "--json", "-").output)["approved"]
+    assert answer(action, Letter(dict(words)), site, site.storage()).fields["status"] in ("sent", "joined")
+    assert [line.what for line in Ledger.load(site.storage()).of("approved", "declined")] == [
+        "approved",
+        "declined",
+        "approved",
+    ]
+
+
+@pytest.mark.parametrize("stage", ["join", "mask", "endorse"])
+def test_declined_in_the_middle_of_a_round_a_site_goes_no_further_in_it(tmp_path, stage):
+    paths = make_sites(tmp_path, recipe=SECURE)
+    site = Site.load(paths[0])
+
+    def decline_after(action, node, reply):
+        if (action, node) == (stage, 100):
+            inspect(site, SECURE, confirm=False)
+        return reply
+
+    with suppress(FederationError):
+        run(InProcess(paths, twist=decline_after), SECURE, settings(tmp_path / "run"))
+    lines = list(Ledger.load(site.storage()).lines)
+    after = lines[[line.what for line in lines].index("declined") + 1 :]
+    assert {line.what for line in after} <= {"refused", "answered"}
+    assert {line.facts["action"] for line in after if line.what == "answered"} <= {"share"}, "shares are not about rows"
+    assert any("administrator has declined recipe" in line.facts.get("why", "") for line in after)
 
 
 def test_before_an_approval_rows_are_not_read_for_a_server(tmp_path):

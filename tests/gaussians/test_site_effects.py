@@ -141,6 +141,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(shifted):
         offset_head(Classifier.fit(total, "lda"), x, y)
     with pytest.raises(EmbeddingsError, match="no rows came"):
         offset_head(fit_without_site_effects(total, messages), x[:0], y[:0])
+    with pytest.raises(HeadError, match="one site's own already"):  # it would be moved twice
+        offset_head(offset_head(fit_without_site_effects(total, messages), x, y), x, y)
 
 
 def test_the_commands_make_a_mended_head_and_one_with_an_own_offset(shifted, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from exported_heads import session_of
 from ghofl.errors import HeadError
 from ghofl.heads.rules import (
     Averaged,
@@ -72,12 +73,12 @@ def test_a_rule_is_read_from_its_form_and_arrays_and_nothing_more_or_less(kind, 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_rule_writes_as_onnx_gives_its_scores(kind, rng):
-    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnxruntime")
     graphs = pytest.importorskip("ghofl.export.graph")
     rule, x, graph = rules(rng)[kind], rng.normal(size=(40, DIM)), graphs.Graph()
     graph.name(rule.write(graph, "x"), "scores")
     shapes = [graphs.helper.make_tensor_value_info(n, graphs.TensorProto.DOUBLE, ["n", None]) for n in ("x", "scores")]
-    session = runtime.InferenceSession(graph.model(shapes[:1], shapes[1:], {}).SerializeToString())
+    session = session_of(graph.model(shapes[:1], shapes[1:], {}))
     assert session.run(None, {"x": x})[0] == pytest.approx(rule.scores(x), rel=1e-9, abs=1e-9)
 
 

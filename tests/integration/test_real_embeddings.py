@@ -1,11 +1,7 @@
 """Accuracy and payload on real MobileNetV2 embeddings of CIFAR, by the command that users run."""
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +12,8 @@ from ghofl.outbox import Embedded, count
 from ghofl.privacy import NoiseStream, as_vector, protect
 from ghofl.simulation.simulate import Dataset, recipe_for
 
-pytestmark = [pytest.mark.slow, pytest.mark.real_data]
+# Minutes of matrix products, and other tests beside them.
+pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.timeout(1800)]
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
 # The paper's payload in float32, triangular matrices: bytes for C classes and k dimensions.
@@ -25,32 +22,6 @@ PAPER_BYTES = {
     "lda": lambda c, k: 4 * (c + c * k + k * (k + 1) // 2),
     "qda": lambda c, k: 4 * (c + c * k + c * k * (k + 1) // 2),
 }
-
-
-@pytest.fixture(scope="session")
-def simulate(real_data, tmp_path_factory):
-    """Run `ghofl simulate` on decoded embeddings and return its JSON; equal calls run once."""
-    folder = tmp_path_factory.mktemp("embeddings")
-
-    @cache
-    def decoded(name: str) -> Path:
-        stored = np.load(real_data / "embeddings" / f"{name}-mobilenetv2.npz")
-        arrays = {key: stored[key] for key in stored.files}
-        for key in ("x_train", "x_test"):
-            arrays[key] = (arrays[key] / np.float32(100)) ** 2
-        np.savez(folder / name, **arrays)
-        return folder / f"{name}.npz"
-
-    @cache
-    def run(name: str, *arguments: str) -> dict:
-        done = subprocess.run(
-            [sys.executable, "-m", "ghofl", "simulate", "--embeddings", decoded(name), *arguments, "--json", "-"],
-            capture_output=True, text=True, timeout=900,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    return run
 
 
 SKEWED = ("--clients", "10", "--alpha", "0.1")
@@ -106,17 +77,12 @@ NOISE_SEEDS = 5
 
 
 @pytest.fixture(scope="session")
-def noisy_lda(real_data):
+def noisy_lda(stored):
     """Accuracy of LDA on CIFAR-10 around CIFAR-100's mean, averaged over draws of noise; moments are computed once."""
 
-    def rows(name):
-        stored = np.load(real_data / "embeddings" / f"{name}-mobilenetv2.npz")
-        x_train, x_test = ((stored[key] / np.float32(100)) ** 2 for key in ("x_train", "x_test"))
-        return Dataset(
-            x_train, stored["y_train"].astype(int), x_test, stored["y_test"].astype(int), tuple("0123456789")
-        )
-
-    data, public = rows("cifar10"), rows("cifar100").x_train
+    rows, public = stored("cifar10"), stored("cifar100")["x_train"]
+    y_train, y_test = (rows[key].astype(int) for key in ("y_train", "y_test"))
+    data = Dataset(rows["x_train"], y_train, rows["x_test"], y_test, tuple("0123456789"))
     anchor = tuple(public.mean(axis=0, dtype=np.float64).tolist())
     plain = recipe_for(data, [HeadSpec.parse("lda")], anchor=anchor, unit_length=True, public=public)
     plain = replace(plain, privacy=Privacy(radius=1.0))

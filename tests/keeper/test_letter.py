@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ghofl.errors import MessageError
 from ghofl.flower.engine import from_records, to_records
 from ghofl.keeper import unix_socket
-from ghofl.mail import letters
+from ghofl.wire import letter as letters
 from ghofl.wire.letter import MAGIC, MOST_FIELDS, SIZES, Letter
 
 pytest.importorskip("flwr")
@@ -32,7 +32,7 @@ def through_a_socket(letter):
 
 DOORS = {
     "bytes": lambda letter: Letter.from_bytes(letter.to_bytes()),
-    "file": lambda letter: letters.from_bytes(letters.to_bytes(letter)),
+    "file": lambda letter: letters.of_file(letters.to_file(letter)),
     "socket": through_a_socket,
     "network": lambda letter: from_records(to_records(letter)),
 }
@@ -71,13 +71,13 @@ def test_bytes_that_are_cut_longer_or_changed_are_refused_or_another_letter_s(da
 
 @pytest.mark.parametrize("data", [b"", b"x" * 100, MAGIC + b"\xff" * 60, MAGIC + SIZES.pack(2, 0) + b"[]"])
 def test_what_is_not_a_letter_is_said_not_to_be_one(data):
-    for read in (Letter.from_bytes, letters.from_bytes):
+    for read in (Letter.from_bytes, letters.of_file):
         with pytest.raises(MessageError):
             read(data)
 
 
 def test_a_file_that_was_damaged_is_told():
-    data = bytearray(letters.to_bytes(WHOLE))
+    data = bytearray(letters.to_file(WHOLE))
     data[40] ^= 1
     with pytest.raises(MessageError, match=r"north.letter was damaged on its way"):
-        letters.from_bytes(bytes(data), "north.letter")
+        letters.of_file(bytes(data), "north.letter")

@@ -355,14 +355,14 @@ RAISES = {
         "labels_of": ("spared", 3), "classes_of": ("person", 1), "class_numbers": ("spared", 2),
         "_names": ("spared", 2),
     },
-    "encoders/__init__": {"load": ("public", 2), "check_encoder": ("public", 1), "_check_options": ("public", 1)},
+    "encoders/__init__": {"load": ("public", 2), "_check_options": ("public", 1)},
     "encoders/from_table": {
         "TableEncoder.encode": ("person", 2), "TableEncoder.embed": ("file", 1), "_numbers.number": ("caught", 2),
         "_answers.answer": ("caught", 1), "_check_unit": ("spared", 1),
     },
     "encoders/given": {
-        "embeddings_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1), "_array": ("person", 1),
-        "_matrix": ("person", 1),
+        "embeddings_of": ("person", 1), "columns_of": ("person", 1), "column_of": ("person", 1), "_encode_table": ("spared", 1),
+        "_array": ("person", 1), "_matrix": ("person", 1),
     },
     "rows/base": {
         "of_texts.read": ("caught", 2), "bytes_of": ("caught", 2), "of_rows": ("file", 1),
@@ -370,7 +370,8 @@ RAISES = {
     },
     "encoders/embed": {"_encode": ("spared", 1), "_check_bad": ("spared", 1), "_class_numbers": ("file", 1)},
     "encoders/from_schema": {
-        "rows_for": ("public", 1), "encode_blocks": ("spared", 1), "columns_of": ("file", 2), "labels_of": ("spared", 2),
+        "rows_for": ("public", 1), "check_encoder": ("public", 1), "encode_blocks": ("spared", 1),
+        "columns_of": ("file", 2), "labels_of": ("spared", 2),
     },
     "rows/huggingface": {
         "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_samples.data": ("caught", 1),
@@ -385,7 +386,7 @@ RAISES = {
         "load_rows": ("spared", 3), "open_rows": ("file", 1), "_row_file": ("file", 4), "_blocks": ("spared", 4),
         "suffix_in": ("file", 1),
     },
-    "rows/from_arrays": {"_member.take": ("file", 2), "_header": ("file", 2)},
+    "rows/from_arrays": {"_member.take": ("file", 2), "_header": ("file", 2), "damage_as": ("file", 3)},
     "rows/from_arrow": {"open_arrow": ("file", 2), "_opened": ("file", 1), "_values": ("file", 1)},
     "rows/from_text": {"_lines": ("file", 1), "_delimited": ("file", 4), "_json_lines": ("file", 2)},
     "rows/reader": {"number_of": ("caught", 1), "name_array": ("spared", 1)},
@@ -408,9 +409,10 @@ RAISES = {
     "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
     "outbox/counting": {},
     "custody/custody": {
-        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody.record_evaluation": ("person", 2),
+        "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody._check_not_declined": ("public", 1),
+        "Custody.record_evaluation": ("person", 2),
     },
-    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1)},
+    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1)},
     "outbox/parcel": {"Parcel.from_files": ("file", 1)},
     "custody/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),

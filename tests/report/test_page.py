@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -120,24 +119,6 @@ def test_the_command_writes_the_page_from_files(tmp_path, rng):
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["heads"] == ["lda"]
     assert "Who took part" in (tmp_path / "out.html").read_text()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    """A headless Chromium that keeps its console's log."""
-    from selenium import webdriver
-
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("pages are tested in Chromium, which is not here: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking",
-                 "disable-component-update", "disable-sync", "disable-quic"):  # fmt: skip
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
 
 
 def opened(browser, text, path, width, scheme):

@@ -70,7 +70,7 @@ def test_any_schedule_of_dropouts_gives_the_survivors_sum_or_nothing(clients, da
     try:
         outcome = simulate_round(vectors, 1000, drops, agreed)
     except RoundFailedError:
-        return  # more vanished than was planned for: nothing is released
+        return  # more vanished than was planned for: no sum is revealed
     check(vectors, outcome, drops)
 
 
@@ -86,7 +86,7 @@ def test_every_ring_gives_the_exact_total_at_the_extremes(bound):
 def test_below_the_threshold_nothing_is_released_and_the_counts_are_named(stage):
     vectors = vectors_of(10)
     drops = dict.fromkeys(list(vectors)[:5], stage)
-    with pytest.raises(RoundFailedError, match=r"'simulated' fails: 5 .*and (6|8) are needed.*nothing is released"):
+    with pytest.raises(RoundFailedError, match=r"'simulated' fails: 5 .*and (6|8) are needed.*no sum is revealed"):
         simulate_round(vectors, 1000, drops, plan(10, bound=1000, dropout=0.2))
 
 

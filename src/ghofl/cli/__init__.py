@@ -42,10 +42,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "schema:schema",
             "Draft the schema of a table, for people to correct and for 'ghofl recipe --schema'.",
         ),
-        "export-encoder": (
-            "embed:export_encoder",
-            "Write an encoder as one ONNX file that sites run without torch, checked against the original.",
-        ),
     },
     SEND: {
         "embed": (
@@ -102,7 +98,7 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "export": (
             "export:export",
-            "Write a head, alone or with its encoder, as one ONNX file that returns label, probabilities and scores.",
+            "Write a head, its encoder, or both as one ONNX file.",
         ),
         "serve": (
             "serve:serve",

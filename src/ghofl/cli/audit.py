@@ -18,11 +18,12 @@ from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
+RULES = Disclosure("usual")
+
 
 def audit(
     file: Annotated[Path, typer.Argument(help="A message or a total.")],
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe of a message.")] = None,
-    disclosure: Annotated[str, typer.Option(help="Judge by these disclosure rules: strict, usual or off.")] = "usual",
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -34,14 +35,14 @@ def audit(
     with console.errors_about(file):
         moments, agreed, guarantee, sites = _open(file, None if recipe is None else Recipe.load(recipe))
     found = privacy_audit.audit(moments, agreed, guarantee)
-    verdicts = _verdicts(disclosure, moments, agreed, guarantee, sites)
+    verdicts = _verdicts(moments, agreed, guarantee, sites)
     sentences = "\n".join(f"- {sentence}" for sentence in (*found.sentences(), *map(str, verdicts)))
     console.say(
         {
             "file": str(file),
             "bytes": file.stat().st_size,
             **found.to_dict(),
-            "disclosure": {"preset": disclosure, "rules": list(map(asdict, verdicts))},
+            "disclosure": {"preset": RULES.preset, "rules": list(map(asdict, verdicts))},
         },
         f"{file.name}: {file.stat().st_size:,} bytes, {console.count(moments.rows, 'row')} of "
         f"{len(agreed.classes)} classes.\n{sentences}",
@@ -50,17 +51,14 @@ def audit(
     )
 
 
-def _verdicts(
-    preset: str, moments: Moments, recipe: Recipe, guarantee: Guarantee | None, sites: int | None
-) -> tuple[Verdict, ...]:
+def _verdicts(moments: Moments, recipe: Recipe, guarantee: Guarantee | None, sites: int | None) -> tuple[Verdict, ...]:
     """What every rule says; rules about rows need exact sums and cannot be evaluated under noise."""
-    rules = Disclosure(preset)
     if guarantee is None:
-        return rules.verdicts(moments, recipe, sites)
+        return RULES.verdicts(moments, recipe, sites)
     why = "Counts have noise; here the promise of epsilon protects rows."
-    asked = [rule for rule in ("class_rows", "saturation") if rules.number(rule)]
+    asked = [rule for rule in ("class_rows", "saturation") if RULES.number(rule)]
     unknown = tuple(Verdict(rule.replace("_", " "), UNKNOWN, why) for rule in asked)
-    return unknown + rules.of_recipe(recipe, sites)
+    return unknown + RULES.of_recipe(recipe, sites)
 
 
 def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee | None, int | None]:

@@ -121,9 +121,9 @@ def simulate(
     named = axes.pop("heads")
     vector, around = load_anchor(anchor)
     settings = list(combinations(axes, replace(options, anchor=vector)))
-    is_sweep = files.check(len(settings), force)
+    is_sweep = files.check(len(settings))
     if is_sweep and report is not None:
-        raise typer.BadParameter(f"--report {report} is about one run; a sweep has --plot.")
+        raise typer.BadParameter(f"--report {report} is about one run, and these are several; leave it out.")
     write_page = page_writer(report, force, json)
     rows, first = source.rows(options.epsilon is not None), settings[0].seed
     data, columns = load(rows, first)

@@ -56,8 +56,11 @@ def check(
     site: SiteFile,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe that the server is going to use.")],
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Approve what is shown: the SuperNode may send exactly this.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--confirm/--decline", help="Approve what is shown, exactly this; or let nothing leave under the recipe."
+        ),
+    ] = None,
     cohort: Annotated[
         str,
         typer.Option(help="Approve for a secure round of exactly these sites; for the first that asks unless given."),
@@ -66,25 +69,46 @@ def check(
     again: Annotated[
         bool, typer.Option("--again", help="Make it again from the rows as they are now, with a new id and new noise.")
     ] = False,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            help="Show it in a browser on this machine, at this port, and decide there; 0 chooses a free one.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At a site: show what would leave under a recipe before anything does, and approve it.
+    """At a site: show what would leave under a recipe before anything does, and approve or decline it.
 
     The exit code is 4 if it does not leave, or should not be sent because too much of it was clipped.
 
     Example: ghofl flower check site.toml --recipe recipe.toml --confirm
     """
     console.check_outputs(json, force)
+    if port is not None and confirm is not None:
+        raise typer.BadParameter("--port decides in a browser, --confirm and --decline decide here; give one of them.")
+    here, sites = Site.load(site), cohort.split(",")
     found = inspection.inspect(
-        Site.load(site),
+        here,
         Recipe.load(recipe),
         confirm=confirm,
         again=again,
-        cohort=cohort.split(","),
+        cohort=sites,
         rounds=rounds,
         tell=lambda text: console.tell("Warning", text),
     )
+    if port is not None:
+        from ghofl.report.approval_service import decide_in_browser
+
+        found = decide_in_browser(found, here, sites, rounds, port, _show_address)
+    console.say(found.to_dict(), _described(found), json, is_private=True)
+    if found.is_held:
+        raise typer.Exit(console.HELD)
+
+
+def _described(found: inspection.Inspection) -> str:
     parcel, moments = found.parcel, None if found.rows is None else found.rows.moments
     many = f"{console.size(found.bytes)} ({found.bytes:,} bytes)"
     what = (
@@ -92,15 +116,14 @@ def check(
     )
     smallest = f" (the smallest class has {smallest_class(moments):,} now)" if moments and moments.rows else ""
     sentences = "\n".join(f"- {text}" for text in found.sentences)
-    console.say(
-        found.to_dict(),
+    return (
         f"{found.site}: {what}, made of {console.count(parcel.rows, 'row')}"
-        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}",
-        json,
-        is_private=True,
+        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}"
     )
-    if found.is_held:
-        raise typer.Exit(console.HELD)
+
+
+def _show_address(url: str, code: str) -> None:
+    console.tell("Page", f"{url} on this machine. It asks for the code {code}. Ctrl-C ends it without a decision.")
 
 
 @app.command(name="reopen")

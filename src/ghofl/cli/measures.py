@@ -1,14 +1,11 @@
-"""How `evaluate` shows its result: a table of measures, and the confusion matrix as a table and as a picture."""
+"""How `evaluate` shows its result: tables of measures, classes, thresholds and mistakes."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
-from ghofl import files
-from ghofl.errors import MissingExtraError
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 
@@ -116,9 +113,7 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
     counts = found.confusion.counts.copy()
     np.fill_diagonal(counts, 0)
     worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
-    title = (
-        f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes, --plot draws it"
-    )
+    title = f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes"
     table = Table(title=title)
     for name in ("true class", "predicted as"):
         table.add_column(name, overflow="fold")
@@ -127,33 +122,3 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
         if counts[i, j]:
             table.add_row(classes[i], classes[j], f"{counts[i, j]:,}")
     return table
-
-
-def plot_confusion(found: Metrics, classes: tuple[str, ...], path: Path) -> None:
-    """Write the confusion matrix as a picture, each row as shares of its class."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError(
-            "a picture of the confusion matrix needs matplotlib: pip install 'ghofl[report]'"
-        ) from None
-    counts = found.confusion.counts
-    size = min(14.0, 3.0 + 0.35 * len(classes))
-    figure = Figure(figsize=(size, size), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    image = axes.imshow(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1), cmap="Blues", vmin=0, vmax=1)
-    axes.set_xlabel("predicted")
-    axes.set_ylabel("true class")
-    if len(classes) <= MOST_CLASSES:
-        axes.set_xticks(range(len(classes)), classes, rotation=60, ha="right")
-        axes.set_yticks(range(len(classes)), classes)
-        for i, row in enumerate(counts):
-            for j, count in enumerate(row):
-                if count:
-                    dark = count > 0.5 * row.sum()
-                    axes.text(j, i, f"{count:,}", ha="center", va="center", color="white" if dark else "black", size=7)
-    figure.colorbar(image, label="share of the class", shrink=0.7)
-    with files.open_to_replace(path) as file:
-        figure.savefig(file, format=path.suffix.lstrip(".") or "png")

@@ -13,10 +13,10 @@ import typer
 from ghofl.cli import console
 from ghofl.cli.arguments import complete_statistics, more, names_in
 from ghofl.encoders import Runtime
-from ghofl.encoders.streaming import Encoding, load_labelled
+from ghofl.encoders.streaming import Encoding, load_whole
 from ghofl.recipe import OPTIONS, Recipe, RecipeOptions
 from ghofl.recipe.option import Option
-from ghofl.rows import Columns
+from ghofl.rows import Columns, Rows
 
 
 def _option(help_text: str, *names: str, **rest: Any) -> Any:
@@ -88,15 +88,39 @@ def encoding_of(encoder: str, model: EncoderOptions, samples: SampleOptions) -> 
     return Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
 
 
-def load_judged(
-    recipe: Recipe, data: str, split: str, samples: SampleOptions, encoding: Encoding, labels_are_numbers: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that a head is judged on, and their class numbers; samples that were left out are listed."""
-    rows, bad = load_labelled(
-        recipe, data, split, columns=samples.columns, encoding=encoding, skip_bad=samples.skip_bad
-    )
-    console.list_bad(bad)
-    return rows.x, rows.numbers(recipe.classes, labels_are_numbers)
+@dataclass(frozen=True)
+class Reading:
+    """How the rows that a head is judged on or changed towards are read."""
+
+    split: str
+    samples: SampleOptions
+    encoding: Encoding
+    labels_are_numbers: bool = False
+    person: str = ""
+
+    def load(self, recipe: Recipe, data: str) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Rows with class numbers, and who they are about where a column says so; samples that were left out are listed."""
+        rows = self._load(recipe, data)
+        x, y = rows.x, rows.numbers(recipe.classes, self.labels_are_numbers)
+        if not self.person:
+            return x, y, None
+        from ghofl.outbox.site_rows import first_rows, load_persons
+
+        persons = load_persons(data, self.person, self.split, len(x))
+        kept = first_rows(persons, recipe.privacy.person_rows or len(persons))
+        return x[kept], y[kept], persons[kept]
+
+    def load_unlabelled(self, recipe: Recipe, data: str) -> np.ndarray:
+        """Rows whose labels are not asked for."""
+        return self._load(recipe, data, labelled=False).x
+
+    def _load(self, recipe: Recipe, data: str, labelled: bool = True) -> Rows:
+        columns, skip_bad = self.samples.columns, self.samples.skip_bad
+        rows, bad = load_whole(
+            recipe, data, self.split, columns=columns, encoding=self.encoding, skip_bad=skip_bad, labelled=labelled
+        )
+        console.list_bad(bad)
+        return rows
 
 
 def _recipe_option(option: Option) -> Any:

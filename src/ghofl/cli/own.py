@@ -11,11 +11,17 @@ from rich.table import Table
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, refuse_unused
-from ghofl.cli.options import takes_groups
+from ghofl.cli.options import (
+    DATA_HELP,
+    EncoderOptions,
+    Reading,
+    RecipesEncoder,
+    SampleOptions,
+    encoding_of,
+    takes_groups,
+)
 from ghofl.cli.server import load_total
 from ghofl.cli.use import load_head, named_numbers
-from ghofl.encoders import check_encoder
-from ghofl.encoders.from_schema import rows_for
 from ghofl.errors import RosterError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, leave_out
@@ -32,17 +38,11 @@ NOT_LEFT_OUT = "What the recipe learned from rows beforehand, such as its grid o
 
 
 def show_leave_out(
-    path: Path,
-    rows: Path,
-    site_file: Path | None,
-    folds: int,
-    heads: str,
-    json: str | None,
-    **how: Any,
+    path: Path, rows: str, reading: Reading, site_file: Path | None, folds: int, heads: str, json: str | None
 ) -> None:
-    """Judge heads of a total on the site's own rows, and print what was found; `how` says how they are read."""
+    """Judge heads of a total on the site's own rows, and print what was found."""
     total = load_total(path)
-    x, y, persons = load(total.recipe, rows, **how)
+    x, y, persons = reading.load(total.recipe, rows)
     own = own_rows(total, rows, x, y, site_file)
     with console.progress() as report:
         found = leave_out(own, HeadSpec.parse_list(heads), assign_folds(y, folds, persons), report)
@@ -67,8 +67,7 @@ class OwnRowsOptions:
         typer.Option("--unlabelled", help="Of a new site: rows without labels, in which classes have shares --mix."),
     ] = False
     leave_out: Annotated[int, typer.Option(metavar="FOLDS", help="Folds by which the head is chosen.")] = FOLDS
-    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT.")] = ""
-    label_column: Annotated[str, typer.Option(help="For a table with a schema: the column of labels.")] = ""
+    split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = ""
     labels_are_numbers: LabelsAreNumbers = False
     person: Annotated[
         str, typer.Option(help="The column that says who a row is about; a fold has all rows of a person.")
@@ -76,11 +75,6 @@ class OwnRowsOptions:
     site_file: Annotated[
         Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
     ] = None
-
-    @property
-    def how(self) -> dict[str, Any]:
-        """How the rows are read."""
-        return {name: getattr(self, name) for name in ("split", "label_column", "labels_are_numbers", "person")}
 
     def check_for_head(self, path: Path, **given: bool) -> None:
         """Raise for options that have no effect where a head is moved by an own offset."""
@@ -95,11 +89,17 @@ class OwnRowsOptions:
             site_file=self.site_file,
         )
 
-    def check_for_alignment(self) -> None:
+    def check_for_alignment(self, **given: object) -> None:
         """Raise for options that have no effect on rows without labels."""
-        of_labels = {name: value for name, value in self.how.items() if name != "split"}
         where = "rows without labels are aligned as a whole"
-        refuse_unused(where, **of_labels, leave_out=self.leave_out != FOLDS, site_file=self.site_file)
+        refuse_unused(
+            where,
+            **given,
+            labels_are_numbers=self.labels_are_numbers,
+            person=self.person,
+            leave_out=self.leave_out != FOLDS,
+            site_file=self.site_file,
+        )
 
 
 @takes_groups
@@ -107,9 +107,7 @@ def personal(
     total: Annotated[
         Path, typer.Argument(help="The total: exact, or with --new-site any; or a head made with --site-effects.")
     ],
-    embeddings: Annotated[
-        Path, typer.Argument(help="This site's rows: embeddings, or a table with the recipe's schema.")
-    ],
+    data: Annotated[str, typer.Argument(help=f"This site's rows. {DATA_HELP}.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
     *,
     head: Annotated[
@@ -123,6 +121,9 @@ def personal(
         ),
     ] = "own",
     rows: OwnRowsOptions,
+    encoder: RecipesEncoder = "",
+    model: EncoderOptions,
+    samples: SampleOptions,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -133,18 +134,20 @@ def personal(
     Example: ghofl personal total.ghofl north.npz -o own.safetensors
     """
     console.check_outputs(json, force, output)
+    encoding = encoding_of(encoder, model, samples)
+    reading = Reading(rows.split, samples, encoding, rows.labels_are_numbers, rows.person)
     if (peek(total) or {}).get("kind") == "head":
         rows.check_for_head(total, head=head != DEFAULT_HEAD, mix=mix != "own")
-        made, result, said = _move(total, embeddings, rows.how)
+        made, result, said = _move(total, data, reading)
     else:
         found, spec = load_total(total), HeadSpec.parse(head)
         shares = _mix(mix, found)
         if rows.unlabelled:
-            rows.check_for_alignment()
-            made, result, said = _align(found, embeddings, rows.split, spec, shares)
+            rows.check_for_alignment(label_column=samples.label_column)
+            made, result, said = _align(found, data, reading, spec, shares)
         else:
-            x, y, persons = load(found.recipe, embeddings, **rows.how)
-            own = own_rows(found, embeddings, x, y, rows.site_file, rows.new_site)
+            x, y, persons = reading.load(found.recipe, data)
+            own = own_rows(found, data, x, y, rows.site_file, rows.new_site)
             made, result, said = _choose(own, spec, assign_folds(y, rows.leave_out, persons), shares)
     made.save(output)
     result = {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result}
@@ -159,10 +162,10 @@ def _choose(
     return choice.classifier, choice.to_dict(), _said(choice)
 
 
-def _move(path: Path, rows: Path, how: dict[str, Any]) -> tuple[Classifier, dict[str, Any], str]:
+def _move(path: Path, rows: str, reading: Reading) -> tuple[Classifier, dict[str, Any], str]:
     """A head with site effects, moved by the own offset of this site."""
     head = load_head(path)
-    x, y, _ = load(head.recipe, rows, **how)
+    x, y, _ = reading.load(head.recipe, rows)
     return offset_head(head, x, y), {"rows": len(y)}, f"moved by the offset that {len(y):,} own rows predict."
 
 
@@ -191,20 +194,19 @@ def _mix(text: str, total: Total) -> np.ndarray | None:
 
 
 def _align(
-    total: Total, rows: Path, split: str, spec: HeadSpec, shares: np.ndarray | None
+    total: Total, rows: str, reading: Reading, spec: HeadSpec, shares: np.ndarray | None
 ) -> tuple[Classifier, dict[str, Any], str]:
     if shares is None:
         raise typer.BadParameter(
             "rows without labels do not tell how common classes are: state it with --mix, e.g. --mix total if it is as in the "
             "total."
         )
-    found = rows_for(total.recipe, rows, split, labelled=False)
-    check_encoder(found.encoder, total.recipe, rows)
-    return aligned_head(total, spec, found.x, shares), {"rows": len(found.x), "assumes": ASSUMED}, ASSUMED
+    x = reading.load_unlabelled(total.recipe, rows)
+    return aligned_head(total, spec, x, shares), {"rows": len(x), "assumes": ASSUMED}, ASSUMED
 
 
 def own_rows(
-    total: Total, path: Path, x: np.ndarray, y: np.ndarray, site_file: Path | None, is_new: bool = False
+    total: Total, data: str, x: np.ndarray, y: np.ndarray, site_file: Path | None, is_new: bool = False
 ) -> OwnRows:
     """Labelled rows beside the total that they are in, or for a new site are not in."""
     if is_new and site_file is not None:
@@ -212,22 +214,8 @@ def own_rows(
             "--new-site says that these rows were never sent, and --site-file which were; give one."
         )
     site = "" if site_file is None else _site_that_sent(site_file, total.recipe, x, y)
-    with console.errors_about(path):
+    with console.errors_about(data):
         return OwnRows.of_new_site(total, x, y) if is_new else OwnRows.of(total, x, y, site)
-
-
-def load(
-    recipe: Recipe, rows: Path, split: str, label_column: str, labels_are_numbers: bool, person: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Labelled rows of a file that the recipe's encoder made, and who they are about where a column says so."""
-    from ghofl.outbox.site_rows import first_rows, load_embedded, load_persons
-
-    found = load_embedded(recipe, rows, split, label=label_column, labels_are_numbers=labels_are_numbers)
-    if not person:
-        return found.x, found.y, None
-    persons = load_persons(str(rows), person, split, len(found.x))
-    kept = first_rows(persons, recipe.privacy.person_rows or len(persons))
-    return found.x[kept], found.y[kept], persons[kept]
 
 
 def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> str:
@@ -238,13 +226,19 @@ def _site_that_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) ->
     from ghofl.outbox.row_version import version_of
 
     site = Site.load(path)
-    sent, version = History.of(Ledger.load(site.storage())).releases, version_of(x, y, recipe.classes)
-    if not any(
-        (release.recipe, release.data) == (recipe.fingerprint, version) for release in sent if not release.is_report
-    ):
+    storage, version = site.storage(), version_of(x, y, recipe.classes)
+    with storage.lock():  # a keeper may be writing
+        left = History.of(Ledger.load(storage)).releases
+    about = [each for each in left if each.recipe == recipe.fingerprint and not each.is_report]
+    if all(each.data != version for each in about):
         raise RosterError(
             f"the ledger of {site.name!r} has no line that says that these {len(y):,} rows left under this recipe; give the rows "
             "that the site took part with."
+        )
+    if recipe.privacy.secure and len({each.data for each in about}) > 1:
+        raise RosterError(
+            f"the ledger of {site.name!r} says that several versions of its rows left under this recipe, and a secure total does "
+            "not tell which of them is inside."
         )
     return site.name
 

@@ -11,7 +11,7 @@ from ghofl import files
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers
-from ghofl.cli.options import EncoderOptions, RecipesEncoder, SampleOptions, encoding_of, load_judged, takes_groups
+from ghofl.cli.options import EncoderOptions, Reading, RecipesEncoder, SampleOptions, encoding_of, takes_groups
 from ghofl.cli.use import load_head
 from ghofl.errors import RosterError
 from ghofl.flower.server.report import load_used_total
@@ -58,8 +58,8 @@ def report(
     findings = Findings.of_total(total, f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
     if rows is not None:
-        encoding = encoding_of(encoder, model, samples)
-        x, y = load_judged(total.recipe, rows, split, samples, encoding, labels_are_numbers)
+        reading = Reading(split, samples, encoding_of(encoder, model, samples), labels_are_numbers)
+        x, y, _ = reading.load(total.recipe, rows)
         judged = [_load(path, total) for path in heads or ()]
         is_private = is_private or any(one.personal for one in judged)
         findings = findings.judge_heads(judged, x, y)

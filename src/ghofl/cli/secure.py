@@ -1,4 +1,4 @@
-"""Commands for secure rounds by files: at the server `secure open|next|finish`, at a site `secure answer`."""
+"""Commands for secure rounds by files: at the server `secure open|next`, at a site `secure answer`."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,14 +7,14 @@ import typer
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, SiteFile, TotalOutput
+from ghofl.cli.arguments import Force, Json, SiteFile
 from ghofl.custody.site import Site
 from ghofl.federation.round import ACTIONS, LEAST, Options
-from ghofl.mail import letters
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder, RoundStatus
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION, DROPOUT
+from ghofl.wire import letter as letters
 from ghofl.wire.total import Total
 
 app = typer.Typer(
@@ -24,7 +24,6 @@ app = typer.Typer(
 )
 
 Folder = Annotated[Path, typer.Argument(help="The folder of the round, at the server.")]
-Letters = Annotated[list[Path] | None, typer.Argument(help="Letters that sites wrote.", show_default=False)]
 
 WHAT = {
     "join": "the site's name and its key for this round",
@@ -74,57 +73,32 @@ def open_round(
 @app.command(name="next")
 def next_stage(
     folder: Folder,
-    came: Letters = None,
+    came: Annotated[list[Path] | None, typer.Argument(help="Letters that sites wrote.", show_default=False)] = None,
     close: Annotated[
-        str, typer.Option(help=f"End this stage without the sites that have not answered: {', '.join(ACTIONS[:-1])}.")
+        str, typer.Option(help=f"End this stage without the sites that have not answered: {', '.join(ACTIONS)}.")
     ] = "",
     force: Force = False,
     json: Json = None,
 ) -> None:
-    """At the server: read letters of sites, and write the next ones once everybody has answered.
+    """At the server: read letters of sites, and once everybody has answered write the next ones, or at the end the total.
 
-    Letters may come one at a time. Only the first stage has to be ended by hand, with --close join.
+    Letters may come one at a time. Only the first stage has to be ended by hand, with --close join. The total is in the folder.
 
     Example: ghofl secure next round north-join.letter south-join.letter west-join.letter --close join
     """
     console.check_outputs(json, force)
-    if close and close not in ACTIONS[:-1]:
-        raise typer.BadParameter(f"--close is {close!r}; write one of {', '.join(ACTIONS[:-1])}.")
+    if close and close not in ACTIONS:
+        raise typer.BadParameter(f"--close is {close!r}; write one of {', '.join(ACTIONS)}.")
     standing = RoundFolder(folder).take(came or [], close)
-    console.say(_result(standing), _sentence(standing, folder), json)
-
-
-@app.command(name="finish")
-def finish(
-    folder: Folder,
-    output: TotalOutput,
-    came: Letters = None,
-    close: Annotated[bool, typer.Option("--close", help="Finish without the sites that have not answered.")] = False,
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """At the server: read the last letters and write the total, once everybody has answered.
-
-    Example: ghofl secure finish round north-reveal.letter south-reveal.letter west-reveal.letter -o total.ghofl
-    """
-    console.check_outputs(json, force)
-    standing = RoundFolder(folder).take(came or [], ACTIONS[-1] if close else "", is_last=True)
     if standing.total is None:
         console.say(_result(standing), _sentence(standing, folder), json)
         return
-    _write_same(output, standing.total.read_bytes(), force)
-    total = Total.load(output)
-    result = {
-        **_result(standing),
-        "file": str(output),
-        "total_sha256": total.moments.sha256,
-        "rows": total.moments.rows,
-    }
-    result["sites"] = [entry.site for entry in total.roster]
+    total = Total.load(standing.total)
+    sites, rows = [entry.site for entry in total.roster], total.moments.rows
+    about = {"file": str(standing.total), "total_sha256": total.moments.sha256, "rows": rows, "sites": sites}
     console.say(
-        result,
-        f"Wrote {output}: the sum over {', '.join(result['sites'])}, {total.moments.rows:,} rows. "
-        "The round is over, and its secrets are deleted.",
+        {**_result(standing), **about},
+        f"{standing.total} is the sum over {', '.join(sites)}, {rows:,} rows. The round is over, and its secrets are deleted.",
         json,
         is_private=True,
     )
@@ -145,7 +119,7 @@ def answer(
     console.check_outputs(json, force)
     here = Site.load(site)
     written = answer_letter(letters.load(letter), here, here.storage())
-    content, action = letters.to_bytes(written), written.fields["action"]
+    content, action = letters.to_file(written), written.fields["action"]
     _write_same(output, content, force)
     result = {"site": here.name, "action": action, "round": written.fields["round"], "file": str(output)}
     console.say(
@@ -174,14 +148,10 @@ def _result(standing: RoundStatus) -> dict[str, Any]:
 
 
 def _sentence(standing: RoundStatus, folder: Path) -> str:
-    if standing.total is not None:
-        return f"The round is over; 'ghofl secure finish {folder} -o total.ghofl' writes its total."
     read = f"Read the letters of {', '.join(standing.taken)}. " if standing.taken else ""
     if standing.action == "join":
         return read + f"Joined so far: {', '.join(standing.came) or 'nobody'}. --close join starts the round with them."
     where = standing.outgoing[0].parent if standing.outgoing else folder
     return read + (
         f"Waiting for the {standing.action!r} letters of {', '.join(standing.missing)}; the letters to them are in {where}."
-        if standing.missing
-        else f"Everybody has answered {standing.action!r}; finish the round."
     )

@@ -1,6 +1,5 @@
 """The command that answers over HTTP: `serve`."""
 
-import socket
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +8,6 @@ import typer
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
 from ghofl.names import shorten
-
-CONNECTIONS = 128  # open at once, most of them idle
-DEADLINE = 30.0  # seconds for a request to arrive, and for its answer to be read
 
 
 def serve(
@@ -36,31 +32,20 @@ def serve(
     Example: ghofl serve rda.onnx --port 8000 --reject 0.05
     """
     console.check_outputs(json, force)
-    from ghofl.export.service import service  # its error has the install line
-
-    import uvicorn  # isort: skip
-
-    from ghofl.export.connections import connections
     from ghofl.export.exported import Exported
+    from ghofl.export.service import service  # its error has the install line
     from ghofl.heads.head import PERSONAL
+    from ghofl.web.server import listen, server_of
 
     exported = Exported.load(model)
     if exported.about.get("personal"):
         console.tell("Warning", PERSONAL.format(shorten(exported.about["personal"], 300)))
     app = service(exported, reject)
-    try:
-        listening = socket.create_server((host, port))
-    except OSError as error:
-        raise typer.BadParameter(f"cannot listen on {host}:{port} ({error.strerror}); choose another --port.") from None
-    with listening:
+    with listen(host, port) as listening:
         url = f"http://{host}:{listening.getsockname()[1]}"
         console.say(
             {"url": url, "head": exported.about.get("head"), "classes": len(exported.classes), "takes": exported.kind},
             f"Serving {model} at {url}: POST {url}/predict, and {url}/docs says how. Ctrl-C ends it.",
             json,
         )
-        protocol = connections(DEADLINE, CONNECTIONS)
-        settings = uvicorn.Config(
-            app, log_level="warning", access_log=False, http=protocol, ws="none", server_header=False
-        )
-        uvicorn.Server(settings).run(sockets=[listening])
+        server_of(app).run(sockets=[listening])

@@ -16,6 +16,7 @@ from ghofl.moments import Moments
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
+from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.releases import Releases
 from ghofl.wire.roster import Quarantined
@@ -28,38 +29,40 @@ WAIT = 60.0  # seconds for another release of the same folder
 def add_up(
     output: TotalOutput,
     messages: Annotated[
-        list[Path] | None, typer.Argument(help="Message files of sites, or folders of them (NAME.ghofl).")
-    ] = None,
+        list[Path],
+        typer.Argument(
+            help="Messages of sites, or folders of them (NAME.ghofl); without --recipe, also earlier totals to add them to."
+        ),
+    ],
     *,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
-    to: Annotated[
-        list[Path] | None, typer.Option(help="An earlier total to add messages to; several totals are joined into one.")
-    ] = None,
     quarantine: Quarantine = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """At the server: add messages up, one at a time, each site once.
 
-    Totals joined by several --to are, to the bit, the total of all their messages.
+    An earlier total brings its recipe. Several totals together are, to the bit, the total of all their messages.
 
     Example: ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl
     """
     console.check_outputs(json, force, output)
-    if (recipe is None) == (not to):
+    totals = [path for path in messages if recipe is None and path.is_file() and _is_total(path)]
+    if recipe is None and (not totals or len(messages) < 2):
         raise typer.BadParameter(
-            f"--recipe is {recipe} and --to {', '.join(map(str, to or [])) or None}; give either --recipe for a "
-            "new total, or --to "
-            "to add messages to an earlier one."
+            f"{', '.join(map(str, messages[:5]))} came without --recipe; give --recipe recipe.toml for a new total, or an "
+            "earlier total and what to add to it."
         )
-    if not messages and len(to or []) < 2:
-        raise typer.BadParameter("give messages to add up, or several totals to join with --to.")
-    start = _join(to or [])
+    start = _join(totals)
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    total, aside = sum_files(messages or [], agreed, start, quarantine)
+    total, aside = sum_files([path for path in messages if path not in totals], agreed, start, quarantine)
     total.save(output)
     console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)
     end_flagged(aside)
+
+
+def _is_total(path: Path) -> bool:
+    return (peek(path) or {}).get("kind") == "total"
 
 
 def sum_files(

@@ -12,7 +12,7 @@ from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
 from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
-from ghofl.encoders import check_encoder
+from ghofl.encoders.from_schema import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
@@ -29,7 +29,6 @@ from ghofl.wire.message import check_not_secure
 
 MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]
 SiteName = Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")]
-Zstd = Annotated[bool, typer.Option("--zstd", help="Compress the message (needs the zstd extra).")]
 
 
 @takes_groups
@@ -42,7 +41,11 @@ def recipe(
     dim: Annotated[int | None, typer.Option(help="Numbers in one embedding.")] = None,
     encoder: Annotated[
         str,
-        typer.Option(help="The encoder's name, e.g. torchvision:mobilenet_v2.", autocompletion=complete_encoders),
+        typer.Option(
+            help="The encoder's name. One such as torchvision:mobilenet_v2 or onnx:FILE is loaded unless --dim is given: it sets "
+            "dim and fingerprint, and --project then uses directions of its classifier.",
+            autocompletion=complete_encoders,
+        ),
     ] = "unnamed",
     anchor: AnchorFile = None,
     public: PublicFile = None,
@@ -51,13 +54,6 @@ def recipe(
         Path | None,
         typer.Option(help="An .npz of public rows or your own: sets dim, classes and a grid that fits them."),
     ] = None,
-    from_encoder: Annotated[
-        bool,
-        typer.Option(
-            "--from-encoder",
-            help="Load --encoder: sets dim and fingerprint; --project then uses directions of the encoder's classifier.",
-        ),
-    ] = False,
     schema: Annotated[
         Path | None, typer.Option(help="Rows come from tables with this schema ('ghofl schema'): sets dim and classes.")
     ] = None,
@@ -73,12 +69,15 @@ def recipe(
     Example: ghofl recipe recipe.toml --classes cat,dog,bird --dim 512 --scale 16
     """
     console.check_outputs(json, force, output)
-    if not from_encoder and (given := _given(model) or views):
-        raise typer.BadParameter(f"{given}: an encoder's options and views are for --from-encoder; give that too.")
+    is_loaded = dim is None and encoders.is_loadable(encoder)
+    if not is_loaded and (given := _given(model) or views):
+        raise typer.BadParameter(
+            f"{given}: options and views are for an encoder that is loaded; give --encoder, and no --dim."
+        )
     rows = None if embeddings is None else load_rows(embeddings)
     loaded, projection, example = None, None, None
-    if from_encoder:
-        loaded, projection, example = _load_encoder(encoder, model, views, dim, options)
+    if is_loaded:
+        loaded, projection, example = _load_encoder(encoder, model, views, options)
     if schema is not None and (rows, loaded, dim, encoder) != (None, None, None, "unnamed"):
         raise typer.BadParameter(f"--schema {schema} replaces an encoder; leave out its options and --embeddings.")
     drafted = None if schema is None else Schema.load(schema)
@@ -116,8 +115,7 @@ class CountedRows:
             raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
         if self.part is not None and is_about_message:
             raise typer.BadParameter(
-                f"--site and --zstd are about the message, which 'ghofl merge' makes from --part {self.part} and the others; "
-                "give them there."
+                f"--site is about the message, which 'ghofl merge' makes from --part {self.part} and the others; give it there."
             )
         return None if self.part is None else Place.parse(self.part)
 
@@ -135,7 +133,6 @@ def moments(
     *,
     site: SiteName = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
-    zstd: Zstd = False,
     data: Annotated[str | None, typer.Option(help="With --encoder: samples, as in 'ghofl embed'.")] = None,
     encoder: Annotated[
         str | None,
@@ -161,7 +158,7 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
-    place = counted.place(is_about_message=bool(site) or zstd)
+    place = counted.place(is_about_message=bool(site))
     if embeddings is not None and data is None and encoder is None:
         _check_no_samples(model, samples)
         rows = load_embedded(
@@ -182,7 +179,7 @@ def moments(
         return _write_part(agreed, rows, place, counted.own_file, output, json)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
-    return _write_message(left, output, zstd, json)
+    return _write_message(left, output, json)
 
 
 def merge(
@@ -191,7 +188,6 @@ def merge(
     output: MessageOutput,
     *,
     site: SiteName = "",
-    zstd: Zstd = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -206,7 +202,7 @@ def merge(
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
     counted = merge_parts(_load_parts(parts, agreed), agreed)
-    _write_message(outgoing(agreed, counted, site), output, zstd, json)
+    _write_message(outgoing(agreed, counted, site), output, json)
 
 
 def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:
@@ -236,11 +232,11 @@ def _write_part(
     )
 
 
-def _write_message(left: Outgoing, output: Path, zstd: bool, json: str | None) -> None:
+def _write_message(left: Outgoing, output: Path, json: str | None) -> None:
     console.list_bad(left.counted.bad)
     assert left.message is not None
     left.counted.clipping.warn(left.recipe)
-    left.message.save(output, zstd)
+    left.message.save(output)
     _show_message(left, output, output.stat().st_size, json)
 
 
@@ -329,17 +325,17 @@ def _encoder(name: str, dim: int | None, rows: Rows | None, public: Encoder | No
         return rows.encoder
     known = public.dim if rows is None and public is not None else None if rows is None else rows.x.shape[1]
     if dim is None and known is None:
-        raise RecipeError("no dimension given; write --dim 512, --embeddings FILE or --from-encoder.")
+        raise RecipeError(
+            "no dimension given; write --dim 512, --embeddings FILE or --encoder torchvision:mobilenet_v2."
+        )
     return Encoder(dim=dim if dim is not None else known, name=name)  # type: ignore[arg-type]
 
 
 def _load_encoder(
-    spec: str, model: EncoderOptions, views: str | None, dim: int | None, options: RecipeOptions
+    spec: str, model: EncoderOptions, views: str | None, options: RecipeOptions
 ) -> tuple[Encoder, Projection | None, np.ndarray | None]:
     """The identity of a loaded encoder, a projection from its own classifier if asked for, and an example of its rows."""
     loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
-    if dim not in (None, loaded.dim):
-        raise typer.BadParameter(f"--dim is {dim} and the encoder gives {loaded.dim} numbers; leave --dim out.")
     projection = None if options.project is None else encoders.projection_from(loaded, options.project)
     is_needed = options.power is None and not options.chosen_space
     return encoders.identity(loaded), projection, encoders.example_rows(loaded) if is_needed else None

@@ -53,19 +53,12 @@ class SweepFiles:
             help="A .csv, .parquet or .json with a row per run and head. Runs that it already has are not repeated.",
         ),
     ] = None
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="A picture of the sweep: accuracy against what varies most.", rich_help_panel=more("sweeps")),
-    ] = None
 
-    def check(self, runs: int, force: bool) -> bool:
-        """Whether this is a sweep; a usage error before the work where its files could not be written."""
+    def check(self, runs: int) -> bool:
+        """Whether this is a sweep; a usage error before the work where its table could not be written."""
         if self.output is not None:
             check_format(self.output)
             console.check_folder(str(self.output))
-        if self.plot is not None:
-            console.check_folder(str(self.plot))
-            console.check_free(self.plot, force)
         return runs > 1 or any(path is not None for path in vars(self).values())
 
 
@@ -94,15 +87,12 @@ def show_sweep(
     source: Source, experiment: Experiment, settings: Sequence[Setting], name: str, files: SweepFiles, json: str | None,
     force: bool,
 ) -> None:  # fmt: skip
-    """Run a sweep, write its table and picture, and show means over seeds."""
+    """Run a sweep, write its table, and show means over seeds."""
     with console.progress() as report:
         runs = run_all(source, settings, experiment, files.output, force, name, report)
-    if files.plot is not None:
-        runs.plot(files.plot)
     console.show({"runs": list(runs.rows)}, _table(runs), json)
-    for path in (files.output, files.plot):
-        if path is not None and json != "-":
-            console.out.print(f"Wrote {path}.", soft_wrap=True)
+    if files.output is not None and json != "-":
+        console.out.print(f"Wrote {files.output}.", soft_wrap=True)
 
 
 def _table(runs: Runs) -> Table:

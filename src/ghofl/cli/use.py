@@ -15,10 +15,10 @@ from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, r
 from ghofl.cli.options import (
     DATA_HELP,
     EncoderOptions,
+    Reading,
     RecipesEncoder,
     SampleOptions,
     encoding_of,
-    load_judged,
     takes_groups,
 )
 from ghofl.evaluation import Metrics
@@ -92,17 +92,12 @@ class LeaveOutOptions:
             where = "there is no --leave-out, and one head is judged"
             refuse_unused(where, heads=self.heads != DEFAULT_HEAD, person=self.person)
 
-    def show(
-        self, total: Path, rows: str, site: Path | None, json: str | None, split: str, label: str, are_numbers: bool
-    ) -> None:
+    def show(self, total: Path, rows: str, reading: Reading, site: Path | None, json: str | None) -> None:
         """Judge the heads on this site's own rows."""
         from ghofl.cli.own import show_leave_out
 
         assert self.leave_out is not None
-        show_leave_out(
-            total, Path(rows), site, self.leave_out, self.heads, json, split=split, label_column=label,
-            person=self.person, labels_are_numbers=are_numbers,
-        )  # fmt: skip
+        show_leave_out(total, rows, reading, site, self.leave_out, self.heads, json)
 
 
 @takes_groups
@@ -115,7 +110,6 @@ def evaluate(
     labels_are_numbers: LabelsAreNumbers = False,
     priors: Priors = None,
     threshold: Threshold = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the confusion matrix into this file, .png or .svg.")] = None,
     folds: LeaveOutOptions,
     encoder: RecipesEncoder = "",
     model: EncoderOptions,
@@ -127,26 +121,23 @@ def evaluate(
 
     Example: ghofl evaluate lda.safetensors test.npz
     """
-    console.check_outputs(json, force, plot)
+    console.check_outputs(json, force)
     folds.check_unused()
+    reading = Reading(split, samples, encoding_of(encoder, model, samples), labels_are_numbers, folds.person)
     if folds.leave_out is not None:
         refuse_unused(
-            f"--leave-out {folds.leave_out} judges heads of a total on embeddings or a table, and these are for one head",
-            tally=about.tally, site=about.site, plot=plot, priors=priors, threshold=threshold, encoder=encoder,
-            **vars(model), device=samples.device != "cpu", precision=samples.precision != "fp32",
-            **{name: value for name, value in vars(samples).items() if name not in ("label_column", "device", "precision")},
+            f"--leave-out {folds.leave_out} judges heads of a total, and these are for one head",
+            tally=about.tally, site=about.site, priors=priors, threshold=threshold,
         )  # fmt: skip
-        folds.show(head, data, about.site_file, json, split, samples.label_column, labels_are_numbers)
+        folds.show(head, data, reading, about.site_file, json)
         return
     about.check(json)
     classifier = adjust(load_head(head), priors, threshold)
-    classes, encoding = classifier.recipe.classes, encoding_of(encoder, model, samples)
-    x, y = load_judged(classifier.recipe, data, split, samples, encoding, labels_are_numbers)
+    classes = classifier.recipe.classes
+    x, y, _ = reading.load(classifier.recipe, data)
     probabilities = _probabilities(classifier, x)
     found = Metrics.of(probabilities, y, classifier.decide(probabilities))
     counted = Tally.of(classifier, x, y) if about.tally else None
-    if plot is not None:
-        measures.plot_confusion(found, classes, plot)
     report, shown = Report.of(head, about.site, classifier, found.confusion, counted), found
     if about.site_file is not None:
         report = _register(report, about.site_file, classifier, x, y)

@@ -109,9 +109,10 @@ class Custody:
         return kept_parcel(self.storage, recipe.fingerprint)
 
     def parcel_to_send(self, recipe: Recipe, cohort: Iterable[str] | None = None, round_id: str = "") -> Parcel:
-        """The parcel that leaves, packed once; within the site's budget, and approved where the policy asks for it."""
+        """The parcel that leaves, packed once; within the budget, not declined, and approved where the policy asks for it."""
         self.check_recipe(recipe)
         parcel, history, policy = self.kept_parcel(recipe), self.history, self.policy
+        self._check_not_declined(recipe)
         check_budget(policy, history.releases, recipe, round_id or ("" if parcel is None else parcel.message_id))
         if parcel is None and policy.confirm and recipe.fingerprint not in history.approvals:
             raise approval_error(recipe)  # before an approval, other errors could reveal something about rows
@@ -124,6 +125,17 @@ class Custody:
         """Record what an administrator allows: the parcel that was shown or, without one, further secure rounds."""
         facts = {key: value for key, value in asdict(permit).items() if value or key != "parcel"}
         self.record("approved" if permit.parcel else "reopened", **facts)
+
+    def decline(self, recipe: Recipe, parcel: Parcel) -> None:
+        """Record that an administrator wants nothing to leave under a recipe; an earlier approval no longer holds."""
+        self.record("declined", recipe=recipe.fingerprint, data=parcel.data, parcel=parcel.sha256)
+
+    def _check_not_declined(self, recipe: Recipe) -> None:
+        if recipe.fingerprint in self.history.declined:
+            raise PolicyError(
+                f"this site's administrator has declined recipe {recipe.fingerprint[:12]}…, so nothing leaves under it until it "
+                "is approved."
+            )
 
     # Lines about what leaves
 
@@ -170,6 +182,7 @@ class Custody:
 
         A round has one list: another one than the ledger names is refused, also where the reply to the first was lost.
         """
+        self._check_not_declined(recipe)
         facts = _survivors(state, recipe, data)
         self.history.check_list(facts["round"], facts["survivors"])
         self._check_sum(facts["survivors"], data, facts["round"], others)
@@ -212,6 +225,7 @@ class Custody:
 
     def check_round(self, agreement: Agreement, recipe: Recipe, data: str, others: Mapping[str, Known]) -> None:
         """Raise unless this site may reveal in a round of these sites, and the sum of all of them would show no site."""
+        self._check_not_declined(recipe)
         round_id, cohort = agreement.round_id, _cohort(agreement)
         self.history.check_reveal(round_id, recipe.fingerprint, data, cohort)
         if all(listed.round != round_id for listed in self.history.lists):

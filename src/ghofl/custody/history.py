@@ -74,6 +74,7 @@ class Permit:
 class History:
     """A ledger's content: `reveals` that left, survivor `lists` that were signed, `releases`, and what is allowed.
 
+    `declined` are the recipes under which an administrator wants nothing to leave; the last decision about a recipe holds.
     `told` are the sums, each a round and its survivors, that the other sites of a round knew of when a vector left in it.
     """
 
@@ -82,6 +83,7 @@ class History:
     releases: tuple[Release, ...] = ()
     opening: Permit | None = None
     approvals: Mapping[str, Permit] = field(default_factory=dict)
+    declined: frozenset[str] = frozenset()
     told: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
@@ -90,6 +92,7 @@ class History:
         reveals, lists, releases, told = [], [], [], []
         opening: Permit | None = None
         approvals: dict[str, Permit] = {}
+        declined: set[str] = set()
         for line in ledger.lines:
             what, facts = line.what, line.facts
             try:
@@ -107,12 +110,17 @@ class History:
                     opening = _permit(facts)
                 elif what == "approved":
                     approvals[facts["recipe"]] = _permit(facts)
+                    declined.discard(facts["recipe"])
+                elif what == "declined":
+                    approvals.pop(facts["recipe"], None)
+                    declined.add(facts["recipe"])
             except (KeyError, TypeError, ValueError, AttributeError, PrivacyError):
                 raise SiteError(
                     f"line {line.number} of the site's ledger ({what[:40]!r}) lacks fields of such a line; it was "
                     "not written by this version. Restore the ledger from a copy."
                 ) from None
-        return cls(tuple(reveals), tuple(lists), tuple(releases), opening, approvals, tuple(told))
+        so_far = (tuple(reveals), tuple(lists), tuple(releases))
+        return cls(*so_far, opening, approvals, frozenset(declined), tuple(told))
 
     def has_left(self, key: str) -> bool:
         """Whether something left under this key: the id of a message or an evaluation, or the round of a masked vector."""

@@ -1,7 +1,7 @@
 """What an administrator sees and decides at a site: what would leave, whether it may, and further secure rounds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ghofl.custody.custody import Custody
@@ -19,9 +19,9 @@ from ghofl.recipe import Recipe
 class Inspection:
     """What would leave a site under a recipe, and what prevents it.
 
-    `rows` are the site's rows as they are now, None where there is no file to read. `is_revealed` says that the
-    site has already revealed in a round, so that a vector does not leave it again. `bytes` is how many leave, of a vector
-    in a round of `sites` sites.
+    `rows` are the site's rows as they are now, None where there is no file to read. `bytes` is how many leave, of a vector
+    in a round of `sites` sites. `is_revealed` says that the site has already revealed in a round, so that a vector does
+    not leave it again.
     """
 
     site: str
@@ -29,17 +29,18 @@ class Inspection:
     parcel: Parcel
     rows: Counted | None
     rules: tuple[Verdict, ...]
-    needs_approval: bool
-    is_approved: bool
-    is_revealed: bool
     bytes: int
     sites: int
+    needs_approval: bool = False
+    is_approved: bool = False
+    is_declined: bool = False
+    is_revealed: bool = False
 
     @property
     def is_held(self) -> bool:
         """Whether it does not leave, or should not be sent; what is clipped decides nothing under an epsilon."""
         is_clipped = self.parcel.clipped > TOLERATED_CLIPPING and self.recipe.privacy.epsilon is None
-        return self.is_revealed or is_clipped
+        return self.is_revealed or self.is_declined or is_clipped
 
     @property
     def is_outdated(self) -> bool | None:
@@ -49,6 +50,8 @@ class Inspection:
     @property
     def state(self) -> str:
         """Whether it leaves, in words that follow "it"."""
+        if self.is_declined:
+            return "is declined: nothing leaves under this recipe until it is approved"
         if self.is_revealed:
             return "does not leave: this folder has already revealed in a round, see 'ghofl flower reopen'"
         if self.is_approved:
@@ -80,6 +83,7 @@ class Inspection:
             "data": self.parcel.data,
             "reveals": list(self.parcel.sentences),
             "approved": self.is_approved,
+            "declined": self.is_declined,
             "approval_needed": self.needs_approval,
             "revealed": self.is_revealed,
             "disclosure": [asdict(verdict) for verdict in self.rules],
@@ -114,16 +118,16 @@ def inspect(
     site: Site,
     recipe: Recipe,
     *,
-    confirm: bool = False,
+    confirm: bool | None = None,
     again: bool = False,
     cohort: Sequence[str] = (),
     rounds: int = 1,
     tell: Callable[[str], None] | None = None,
 ) -> Inspection:
-    """What would leave a site under a recipe; packed `again` from the rows as they are now, and approved by `confirm`.
+    """What would leave a site under a recipe; packed `again` from the rows as they are now.
 
-    An approval is for a number of secure `rounds` of exactly the `cohort`, or of the first one where none is given. `tell`
-    is called for each rule that refuses, before anything is packed.
+    With `confirm` it is approved or, where that is False, declined: see `decide`. `tell` is called for each rule that
+    refuses, before anything is packed.
     """
     with Custody.locked(site, site.storage()) as custody:  # a node may be answering a request just now
         custody.check_recipe(recipe)
@@ -135,22 +139,33 @@ def inspect(
                 if verdict.is_refusal:
                     tell(str(verdict))
         parcel = parcel or custody.pack(recipe, rows)
-        if confirm:
-            custody.allow(Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256))
         named = len({name.strip() for name in cohort} - {""})
         sites = named or policy.round_rules(recipe).min_survivors
-        return Inspection(
-            site.name,
-            recipe,
-            parcel,
-            rows,
-            rules,
-            needs_approval=policy.confirm,
-            is_approved=_is_approved(custody.history, recipe, parcel),
-            is_revealed=not parcel.is_message and not custody.history.allows(recipe.fingerprint, parcel.data),
-            bytes=parcel.bytes_leaving(recipe, sites),
-            sites=sites,
-        )
+        size = parcel.bytes_leaving(recipe, sites)
+        found = _with_decisions(Inspection(site.name, recipe, parcel, rows, rules, size, sites), custody)
+    return found if confirm is None else decide(found, site, confirm, cohort, rounds)
+
+
+def decide(found: Inspection, site: Site, is_approved: bool, cohort: Sequence[str] = (), rounds: int = 1) -> Inspection:
+    """An inspection after its administrator has approved or declined what it shows, which is a line in the ledger.
+
+    An approval is for exactly these bytes, and for a number of secure `rounds` of exactly the `cohort`, or of the first one
+    where none is given. Declined, nothing leaves under the recipe, whatever was approved before. The last decision holds.
+    """
+    recipe, shown = found.recipe, found.parcel
+    with Custody.locked(site, site.storage()) as custody:
+        custody.check_recipe(recipe)
+        kept = custody.kept_parcel(recipe)
+        if kept is None or kept.sha256 != shown.sha256:
+            raise SiteError(
+                f"what would leave under recipe {recipe.fingerprint[:12]}… was packed again since it was shown, so nothing was "
+                "decided; look at it again with 'ghofl flower check'."
+            )
+        if is_approved:
+            custody.allow(Permit.of(site.name, recipe, shown.data, cohort, rounds, shown.sha256))
+        else:
+            custody.decline(recipe, shown)
+        return _with_decisions(found, custody)
 
 
 def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False) -> Reopening:
@@ -185,6 +200,18 @@ def rows_now(site: Site, recipe: Recipe) -> Counted | None:
             "fewer, or agree on a recipe with a larger max_rows under [limits]."
         )
     return counted
+
+
+def _with_decisions(found: Inspection, custody: Custody) -> Inspection:
+    """An inspection with what policy and ledger say about what it shows."""
+    recipe, parcel, history = found.recipe, found.parcel, custody.history
+    return replace(
+        found,
+        needs_approval=custody.policy.confirm,
+        is_approved=_is_approved(history, recipe, parcel),
+        is_declined=recipe.fingerprint in history.declined,
+        is_revealed=not parcel.is_message and not history.allows(recipe.fingerprint, parcel.data),
+    )
 
 
 def _is_approved(history: History, recipe: Recipe, parcel: Parcel) -> bool:

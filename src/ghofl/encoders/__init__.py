@@ -29,8 +29,8 @@ from ghofl.encoders.projection import projection_from
 from ghofl.encoders.resize import Preprocessing
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.views import Views, ViewsRequest
-from ghofl.errors import EmbeddingsError, EncoderError
-from ghofl.recipe import Encoder, Recipe
+from ghofl.errors import EncoderError
+from ghofl.recipe import Encoder
 
 __all__ = [
     "ENCODERS",
@@ -44,15 +44,14 @@ __all__ = [
     "Views",
     "ViewsRequest",
     "agreed_views",
-    "check_encoder",
     "check_kind",
     "cores",
     "cosines",
     "example_rows",
     "identity",
+    "is_loadable",
     "load",
     "projection_from",
-    "takes_views",
 ]
 
 ENCODERS = {
@@ -107,35 +106,12 @@ def agreed_views(spec: str, encoder: Encoder) -> Views | None:
     >>> str(agreed_views("torchvision:resnet18", Encoder(dim=512, views="flip")))
     'flip'
     """
-    return Views.parse(encoder.views) if takes_views(spec) and encoder.views else None
+    return Views.parse(encoder.views) if spec.partition(":")[0] in _TAKES["views"] and encoder.views else None
 
 
-def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
-    """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
-    agreed = recipe.encoder
-    if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
-        is_other = theirs.views != agreed.views
-        raise EmbeddingsError(
-            f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
-            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
-            + (
-                f", or other views: the recipe's has {_views_of(agreed)} and this has {_views_of(theirs)}"
-                if is_other
-                else ""
-            )
-            + ". Encode with the recipe's encoder"
-            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
-            + "."
-        )
-
-
-def _views_of(encoder: Encoder) -> str:
-    return f"the views '{encoder.views}'" if encoder.views else "one view"
-
-
-def takes_views(spec: str) -> bool:
-    """Whether an encoder of this kind can be loaded with views."""
-    return spec.partition(":")[0] in _TAKES["views"]
+def is_loadable(spec: str) -> bool:
+    """Whether a name says where an encoder comes from, so that it can be loaded by it."""
+    return spec.partition(":")[0] in {*ENCODERS} - {"precomputed"}
 
 
 PHOTOS = ("torchvision", "timm")  # the encoders that have views by default

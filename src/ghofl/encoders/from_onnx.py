@@ -27,7 +27,7 @@ NOWHERE = os.path.join(os.devnull, "no folder")
 
 
 def load(path: Path, runtime: Runtime) -> SampleEncoder:
-    """The encoder of a file written by ``ghofl export-encoder``, or of any network from image planes to rows.
+    """The encoder of a file written by ``ghofl export``, or of any network from image planes to rows.
 
     An exported file has the fingerprint of the encoder it came from. The fingerprint of any other file covers the whole
     file, and images are squashed to its input size with ImageNet's mean and deviation.
@@ -120,6 +120,8 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.log_severity_level = 3
     options.intra_op_num_threads = threads  # 0: all
+    # A thread that waits for others would otherwise use its core as if it computed, for half the time in all.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Neither checksum nor fingerprint would cover weights in separate files, so they are not loaded.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
     with report_unusable(path):
@@ -133,13 +135,13 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
 
 def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> ImageEncoder:
     if DESCRIPTION in metadata_of(session, path):
-        raise EncoderError(f"{path} was changed after 'ghofl export-encoder' wrote it; export it again.")
+        raise EncoderError(f"{path} was changed after 'ghofl export' wrote it; export it again.")
     inputs = session.get_inputs()
     shape = list(inputs[0].shape)
     if len(inputs) != 1 or len(shape) != 4 or shape[1] != 3 or shape[2] != shape[3] or not isinstance(shape[2], int):
         raise EncoderError(
             f"{path} takes {', '.join(f'{i.name} {i.shape}' for i in inputs)}; expected one input (n, 3, size, size), or "
-            "a file written by 'ghofl export-encoder'."
+            "a file written by 'ghofl export'."
         )
     with report_unusable(path):
         preprocessing = Preprocessing(size=shape[2])

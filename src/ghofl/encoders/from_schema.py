@@ -10,8 +10,9 @@ import numpy as np
 
 from ghofl.encoders import given
 from ghofl.encoders.from_table import TableEncoder
-from ghofl.errors import ClippingWarning, DatasetError, SampleError
-from ghofl.recipe import Recipe, Table
+from ghofl.encoders.views import Views
+from ghofl.errors import ClippingWarning, DatasetError, EmbeddingsError, SampleError
+from ghofl.recipe import Encoder, Recipe, Table
 from ghofl.recipe.labels import each_label
 from ghofl.rows.embeddings import Rows, load_rows
 from ghofl.rows.reader import LABEL, pick, text_of
@@ -33,17 +34,43 @@ def rows_for(
 ) -> Rows:
     """The rows of a file under a recipe: a table through its schema, or embeddings as `load_rows` reads them.
 
+    Embeddings of another encoder than the recipe's are refused.
     With `row_by_row`, for rows under an epsilon, no row is refused and none is removed: one that breaks the schema has no
     label, and one whose embedding cannot be read is not finite, so that neither is counted.
     """
     path = Path(path)
     if recipe.table is None or path.suffix not in SUFFIXES:
-        return load_rows(path, split, labelled, column, label, recipe.encoder.dim if row_by_row else None)
+        rows = load_rows(path, split, labelled, column, label, recipe.encoder.dim if row_by_row else None)
+        check_encoder(rows.encoder, recipe, path)
+        return rows
     if split or column:
         raise DatasetError(
             f"{path} is one table, without a split {split!r} or a column of embeddings {column!r}; leave these out."
         )
     return table_rows(path, recipe.table, label, labelled, skip_bad, row_by_row)
+
+
+def check_encoder(theirs: Encoder | None, recipe: Recipe, where: str | Path) -> None:
+    """Raise `EmbeddingsError` when samples or rows come from an encoder whose fingerprint is not the recipe's."""
+    agreed = recipe.encoder
+    if theirs is not None and theirs.fingerprint and agreed.fingerprint and theirs.fingerprint != agreed.fingerprint:
+        is_other = theirs.views != agreed.views
+        raise EmbeddingsError(
+            f"{where}: the encoder is {theirs.name} ({theirs.fingerprint[:12]}…) and the recipe says {agreed.name} "
+            f"({agreed.fingerprint[:12]}…): other weights, preprocessing or pooling"
+            + (
+                f", or other views: the recipe's has {_views_of(agreed)} and this has {_views_of(theirs)}"
+                if is_other
+                else ""
+            )
+            + ". Encode with the recipe's encoder"
+            + (f" and its views: ghofl embed {Views.parse(agreed.views).options}" if is_other else "")
+            + "."
+        )
+
+
+def _views_of(encoder: Encoder) -> str:
+    return f"the views '{encoder.views}'" if encoder.views else "one view"
 
 
 def table_rows(

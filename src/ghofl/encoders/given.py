@@ -40,11 +40,13 @@ def columns_of(data: Data, as_lists: bool = True) -> dict[str, Any] | None:
     if found is None:
         return None
     if isinstance(data, Mapping):
-        if not as_lists:
-            return {name: np.asarray(values) for name, values in found.items()}
-        return {
-            name: values if isinstance(values, list | np.ndarray) else list(values) for name, values in found.items()
-        }
+        listed = {name: each if isinstance(each, list | np.ndarray) else list(each) for name, each in found.items()}
+        if len({len(each) for each in listed.values()}) > 1:
+            sizes = ", ".join(f"{name} ({len(each):,})" for name, each in listed.items())
+            raise EmbeddingsError(
+                f"columns have different numbers of values: {shorten(sizes, 200)}; give each one value per row."
+            )
+        return listed if as_lists else {name: np.asarray(each) for name, each in listed.items()}
     return {name: each.to_list() if as_lists else each.to_numpy() for name, each in found.items()}
 
 

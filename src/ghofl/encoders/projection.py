@@ -18,12 +18,12 @@ def projection_from(encoder: SampleEncoder, dim: int) -> Projection:
     if isinstance(encoder, ImageEncoder) and encoder.views.has_maps:
         raise EncoderError(
             f"{encoder.name} with '{encoder.views}' gives more numbers than its classifier takes; leave 'stages' and 'mean+std' "
-            "out of --views, or leave out --from-encoder for random signs."
+            "out of --views, or give --dim for random signs."
         )
     if classifier is None:
         raise EncoderError(
-            f"{encoder.name} has no classifier to take directions from; load weights that include one, or leave out "
-            "--from-encoder for random signs."
+            f"{encoder.name} has no classifier to take directions from; load weights that include one, or give --dim "
+            "for random signs."
         )
     matrix = directions(classifier, dim)
     length = float(np.linalg.norm(matrix[:, 0]))

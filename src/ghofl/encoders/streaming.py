@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, SampleEncoder, check_encoder
+from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.encoders.embed import Bad, encode_samples
-from ghofl.encoders.from_schema import encode_blocks, rows_for
+from ghofl.encoders.from_schema import check_encoder, encode_blocks, rows_for
 from ghofl.errors import DatasetError, EmbeddingsError, EncoderError
 from ghofl.recipe import Recipe
 from ghofl.rows.base import Samples
@@ -68,7 +68,7 @@ class Encoding:
             )
 
 
-def load_labelled(
+def load_whole(
     recipe: Recipe,
     data: str,
     split: str = "",
@@ -76,30 +76,31 @@ def load_labelled(
     columns: Columns | None = None,
     encoding: Encoding | None = None,
     skip_bad: bool = False,
+    labelled: bool = True,
 ) -> tuple[Rows, list[Bad]]:
-    """All rows of whatever `open_stream` takes, with their labels, and what was left out; there is at least one row."""
+    """All rows of whatever `open_stream` takes, with labels if `labelled`, and what was left out; at least one row."""
     columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
     split = "" if path != Path(data) else split
     bad: list[Bad] = []
     if _is_table(recipe, path) or _is_rows(path, columns, encoding):
         encoding.check_unused(columns, path)
-        rows = rows_for(recipe, path, split, column=columns.row, label=columns.label, skip_bad=skip_bad)
-        check_encoder(rows.encoder, recipe, path)
+        rows = rows_for(recipe, path, split, labelled, columns.row, columns.label, skip_bad)
         rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     else:
         samples = load_samples(str(path), split, columns)
-        if samples.labels is None:
+        if labelled and samples.labels is None:
             raise DatasetError(
-                f"{path} has no labels to compare with; put images into one folder per class, or name the column of "
+                f"{path} has no labels; put images into one folder per class, or name the column of "
                 "labels with --label-column."
             )
         loaded, parts = _load_encoder(recipe, encoding, path), [np.zeros((0, recipe.encoder.dim))]
         kept = [np.zeros(0, dtype=np.int64)]
         for x, places, left_out in _encode(samples, loaded, encoding, skip_bad):
             parts, kept, bad = [*parts, x], [*kept, places], [*bad, *left_out]
-        rows = Rows(np.concatenate(parts), samples.labels[np.concatenate(kept)])
+        y = samples.labels if labelled else None
+        rows = Rows(np.concatenate(parts), None if y is None else y[np.concatenate(kept)])
     if not len(rows.x):
-        raise EmbeddingsError(f"{path} has no rows, and a head is judged on at least one; give rows with labels.")
+        raise EmbeddingsError(f"{path} has no rows, and at least one is needed; give a file with rows.")
     return rows, bad
 
 
@@ -254,7 +255,7 @@ def _encode(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_ba
 def _load_encoder(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEncoder:
     """The encoder asked for, or the recipe's own, with the recipe's views; raises unless it is the recipe's."""
     spec = encoding.encoder or recipe.encoder.name
-    if not encoding.encoder and spec.partition(":")[0] not in ("torchvision", "timm", "hf", "onnx"):
+    if not encoding.encoder and not encoders.is_loadable(spec):
         raise EncoderError(
             f"{where} holds samples, and the head's recipe calls its encoder {spec!r}, which cannot be loaded by that "
             "name; give it with --encoder, e.g. onnx:FILE."

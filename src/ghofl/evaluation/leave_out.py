@@ -40,14 +40,15 @@ def assign_folds(
     >>> assign_folds(np.array([0, 0, 0, 0, 1, 1]), 2).reshape(3, 2).sum(axis=1)
     array([1, 1, 1])
     """
-    if not 2 <= folds <= len(y):
-        raise EmbeddingsError(
-            f"{len(y):,} row{'' if len(y) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes at least 2 folds, "
-            "and at least as many rows as folds."
-        )
     _, first, unit = np.unique(
         np.arange(len(y)) if persons is None else persons, return_index=True, return_inverse=True
     )
+    if not 2 <= folds <= len(first):
+        what = "row" if persons is None else "person"
+        raise EmbeddingsError(
+            f"{len(first):,} {what}{'' if len(first) == 1 else 's'} cannot be left out in {folds} folds; leave-out takes "
+            f"at least 2 folds, and at least as many {what}s as folds."
+        )
     order = np.random.default_rng(0).permutation(len(first))
     order = order[np.argsort(y[first][order], kind="stable")]
     found = np.empty(len(first), dtype=np.int64)
@@ -92,6 +93,11 @@ class OwnRows:
         own = cls(total, x, y, q, features, None, None)
         sent = protect(own.moments(np.ones(len(y), dtype=bool)), total.recipe)
         entry = _entry_of(total, sent, site)
+        if (sent.counts > total.moments.counts).any():
+            raise RosterError(
+                f"these {len(y):,} rows are not in this total: of a class they have more than it has in all; give the rows that "
+                "the site took part with."
+            )
         return replace(own, sent=sent if total.recipe.privacy.rounding else None, entry=entry)
 
     @classmethod

@@ -52,7 +52,7 @@ def export_head(classifier: Classifier) -> Any:
 
 
 def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
-    """The ONNX model of an encoder's file (written by ``ghofl export-encoder``) followed by the classifier.
+    """The ONNX model of an encoder's file (written by ``ghofl export``) followed by the classifier.
 
     Its inputs are ``images``, bytes (n, height, width, 3) of photos of one size and any size, or ``ids`` and ``mask`` of
     tokens; resizing and views are part of the model. Its metadata have the description of the encoder's file under
@@ -62,7 +62,7 @@ def export_with_encoder(classifier: Classifier, encoder: str | Path) -> Any:
     described = description_of(data, Path(encoder))
     if described is None:
         raise EncoderError(
-            f"{encoder} was not written by 'ghofl export-encoder', so its inputs are not known; export the encoder."
+            f"{encoder} was not written by 'ghofl export', so its inputs are not known; export the encoder."
         )
     _check_same_encoder(described, classifier)
     network = onnx.load_from_string(data)

@@ -25,7 +25,7 @@ try:
 except ImportError:
     raise MissingExtraError("a service needs fastapi and uvicorn: pip install 'ghofl[serve]'") from None
 
-from ghofl.export.arrival import WholeRequests
+from ghofl.web.arrival import WholeRequests
 
 FLOAT = Annotated[float, Field(allow_inf_nan=False)]
 LONGEST_TEXT = 100_000

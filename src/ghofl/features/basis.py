@@ -25,6 +25,7 @@ from ghofl.shapes import Float64, Int, Int16, Int64
 TURN = 4096  # entries of the table of cosines
 RANK, PART = 127, 64  # the largest rank, and the parts of a segment between two breaks
 SHIFT = 16  # bits of the factor from r·w to a phase
+AT_ONCE = 2**18  # segments of columns that rows are looked up in together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,10 +93,12 @@ class Expansion:
 
     def ranks(self, x: Float64[np.ndarray, "n dim"]) -> Int16[np.ndarray, "n dim"]:
         """The ranks of entries between −1 and 1."""
-        out = np.rint(RANK * x)
-        share = np.clip((x[:, self.ranked, None] - self.starts) / self.widths, 0.0, 1.0)
-        parts = np.floor(PART * share + 0.5).sum(axis=2)
-        out[:, self.ranked] = np.floor(2.0 * RANK * parts / (PART * self.segments) + 0.5) - RANK
+        out, step = np.rint(RANK * x), max(1, AT_ONCE // max(1, self.starts.size))
+        for start in range(0, len(x), step):
+            rows = slice(start, start + step)
+            share = np.clip((x[rows, self.ranked, None] - self.starts) / self.widths, 0.0, 1.0)
+            parts = np.floor(PART * share + 0.5).sum(axis=2)
+            out[rows, self.ranked] = np.floor(2.0 * RANK * parts / (PART * self.segments) + 0.5) - RANK
         return out.astype(np.int16)
 
     def turns(self, x: Float64[np.ndarray, "n dim"]) -> Int64[np.ndarray, "n m"]:

@@ -194,10 +194,10 @@ class Round:
     def finish(self) -> Total:
         """The total over the sites whose masked moments came, once enough have revealed their shares."""
         assert self._state is not None, "a round that has not begun has no last stage"
-        release = self._step(secure.finish, self._state)
-        for blame in release.blamed:
+        revealed = self._step(secure.finish, self._state)
+        for blame in revealed.blamed:
             log.warning("%s gave a wrong share: %s", blame.name, blame.what)
-        total = Total.of_round(release.total, self.recipe, release.survivors)
+        total = Total.of_round(revealed.total, self.recipe, revealed.survivors)
         Total.from_bytes(total.to_bytes())  # a lying site may have made the sum unreadable
         return total
 
@@ -270,7 +270,7 @@ class Round:
         except Exception as error:
             log.exception("Round %s cannot continue", self.round_id[:8])
             raise secure.RoundFailedError(
-                f"round {self.round_id!r} fails with an unexpected error ({type(error).__name__}); nothing is released."
+                f"round {self.round_id!r} fails with an unexpected error ({type(error).__name__}); no sum is revealed."
             ) from error
 
     def _load_state(self) -> tuple[ServerState | None, dict[str, bytes]]:

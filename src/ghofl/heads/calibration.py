@@ -27,11 +27,12 @@ from ghofl.errors import HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw
 from ghofl.gaussians.predictive import denoise, redraw
 from ghofl.heads.dispersion import DISPERSION, NARROW, dispersion_for, wideness
+from ghofl.heads.doubt import doubt, least_temperature
 from ghofl.heads.head import Head
 from ghofl.heads.lda import HEAD as LDA
 from ghofl.heads.lda import fit_lda
 from ghofl.heads.options import HeadOptions
-from ghofl.heads.rules import Rule
+from ghofl.heads.rules import Rule, Standardised
 from ghofl.heads.rules.base import softmax
 from ghofl.heads.temperature import fit_temperature, fit_with_bias, log_loss, row_weights
 from ghofl.names import shorten
@@ -45,9 +46,7 @@ JITTER = 1e-8  # shrinkage that lets constant features be drawn
 GAIN = 0.002  # the share of log loss that a calibration must save on draws it was not fitted to
 TOLD_APART = 1e-3  # log loss below which all draws are predicted correctly, and do not show how confident a head may be
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
-# Draws fit a head of class covariances better than real rows do, so its T lies between theirs and LDA's, all the nearer to
-# LDA's, and with four classes or more to 1.5 times LDA's, the more dimensions there are. Draws count up to 4 times LDA's T.
-DOUBT, MOST_DOUBT = 1.5, 4.0
+MOST_DOUBT = 4.0  # times LDA's T: the largest T of draws that counts for a head of class covariances
 SOURCES = ("none", "draws", "sites")
 
 
@@ -84,13 +83,14 @@ class Calibration:
 
     __hash__ = None  # type: ignore[assignment]  # it holds arrays
 
-    def to_dict(self) -> dict[str, Any]:
-        """What a head file says besides T; empty where only T is known."""
+    def to_header(self) -> dict[str, Any]:
+        """What the header of a head file says."""
         if self.priors is None:
-            return {}
+            return {"temperature": self.temperature}
         known: dict[str, Any] = {"source": self.source, "priors": self.priors.tolist()}
         more = {"bias": self.bias, "in_force": self.in_force}
-        return {"calibration": known | {name: array.tolist() for name, array in more.items() if array is not None}}
+        known |= {name: array.tolist() for name, array in more.items() if array is not None}
+        return {"temperature": self.temperature, "calibration": known}
 
     @classmethod
     def of_header(cls, header: Mapping[str, Any], classes: int) -> "Calibration":
@@ -202,19 +202,30 @@ def calibrate(
         spread = _own_spread(gaussians, truth) if judged is rule and needs == ("D",) else None
         least = 1 if has_own and gaussians.means.shape[1] > NARROW else OF_EACH
         fitted, kept = (_score_draws(judged, truth, tau, seed, spread, least) for seed in (0, 1))
+        linear = fit_lda(gaussians) if _is_beyond_lda(head, rule, needs) else None
+        ratio = 1.0 if linear is None else doubt(rule, linear, gaussians)
     except (NotPositiveDefiniteError, HeadError):
         return plain
     found = replace(_fit(*fitted, priors, head.log_posteriors), priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))
     if not (before > TOLD_APART and after < before * (1.0 - GAIN)):
         found = replace(plain, source="draws")
-    if not _is_beyond_lda(head, rule, needs):
+    if isinstance(rule, Standardised) and rule.spreads is None:
+        return _raise_temperature(found, least_temperature(gaussians))
+    if linear is None:
         return found
-    wide, linear = wideness(gaussians.means.shape[1]), calibrate(LDA, fit_lda(gaussians), gaussians).temperature
-    doubt = DOUBT ** (wide * min(1.0, np.log2(gaussians.present) - 1.0))
-    drawn = min(max(found.temperature, 1.0), MOST_DOUBT * linear)
-    between = drawn ** (0.5 - 0.5 * wide) * (doubt * linear) ** (0.5 + 0.5 * wide)
+    wide, usual = wideness(gaussians.means.shape[1]), calibrate(LDA, linear, gaussians).temperature
+    drawn = min(max(found.temperature, 1.0), MOST_DOUBT * usual)
+    between = drawn ** (0.5 - 0.5 * wide) * (ratio * usual) ** (0.5 + 0.5 * wide)
     return replace(_of_log_posteriors(float(between), priors), priors=priors, source="draws")
+
+
+def _raise_temperature(found: Calibration, least: float) -> Calibration:
+    """At least this T; the predictions stay as they are."""
+    if found.temperature >= least:
+        return found
+    bias = None if found.bias is None else found.bias * (found.temperature / least)
+    return replace(found, temperature=least, bias=bias)
 
 
 def _is_beyond_lda(head: Head, rule: Rule, needs: tuple[str, ...]) -> bool:

@@ -7,9 +7,9 @@ from ghofl.custody.site import Custodian
 from ghofl.custody.storage import Storage
 from ghofl.errors import MessageError, PolicyError
 from ghofl.keeper.answers import answer
-from ghofl.mail import letters
 from ghofl.names import shorten
 from ghofl.secure import STAGES, Identity
+from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter, text_of
 
 ACTIONS = ("join", *STAGES)

@@ -17,8 +17,8 @@ from pathlib import Path
 from ghofl import files
 from ghofl.errors import FederationError, GhoflError, MessageError
 from ghofl.federation.round import ACTIONS, ROUND, Options, Round, after_failure
-from ghofl.mail import letters
 from ghofl.recipe import Recipe
+from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter, text_of
 
 INVITATION, TOTAL, SUFFIX = "invitation", "total.ghofl", ".letter"
@@ -68,11 +68,11 @@ class RoundFolder:
         """The letter that asks sites to join, the same one for all of them."""
         return self._put("join", INVITATION, Round(self.path).invitation())
 
-    def take(self, paths: Iterable[Path], close: str = "", is_last: bool = False) -> RoundStatus:
+    def take(self, paths: Iterable[Path], close: str = "") -> RoundStatus:
         """Read letters of sites, end their stage where it is complete, and say where the round stands.
 
         If the round is at the stage `close`, that stage ends without the sites that have not answered, which are left
-        out of the sum. The last stage ends, and the total is written, only with `is_last`.
+        out of the sum. At the end of the last stage the total is written.
         """
         with files.lock(self.path):
             here = Round(self.path)
@@ -84,7 +84,7 @@ class RoundFolder:
             finally:
                 here.save()
             is_complete = here.action != "join" and not here.missing  # nobody knows who may still join
-            if (here.action == close or is_complete) and (is_last or here.action != ACTIONS[-1]):
+            if here.action == close or is_complete:
                 self._close(here)
             return self._standing(here, taken)
 
@@ -131,7 +131,7 @@ class RoundFolder:
 
     def _put(self, action: str, name: str, letter: Letter) -> Path:
         folder = files.private_folder(self.path / f"{1 + ACTIONS.index(action)}-{action}")
-        path, content = folder / f"{name}{SUFFIX}", letters.to_bytes(letter)
+        path, content = folder / f"{name}{SUFFIX}", letters.to_file(letter)
         if not path.exists() or path.read_bytes() != content:
             files.write(path, content, files.PRIVATE)
         return path

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.encoders import Runtime, SampleEncoder, check_encoder
+from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.encoders.embed import Bad, load_encoder
-from ghofl.encoders.from_schema import rows_for
+from ghofl.encoders.from_schema import check_encoder, rows_for
 from ghofl.errors import EmbeddingsError, PrivacyError
 from ghofl.recipe import Recipe
 from ghofl.rows import Columns, Samples, drop_bad, load_samples
@@ -66,10 +66,8 @@ def load_embedded(
     """
     if recipe.privacy.epsilon is not None:
         rows = rows_for(recipe, path, split, column=column, label=label, row_by_row=True)
-        check_encoder(rows.encoder, recipe, path)
         return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers, row_by_row=True))
     rows = rows_for(recipe, path, split, column=column, label=label, skip_bad=skip_bad)
-    check_encoder(rows.encoder, recipe, path)
     rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers), tuple(bad))
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.classifier import Classifier
+from ghofl.errors import HeadError
 from ghofl.evaluation.leave_out import OwnRows, Progress, ignore
 from ghofl.evaluation.metrics import SMALLEST
 from ghofl.gaussians import Gaussians
@@ -21,7 +22,7 @@ from ghofl.wire.total import Total
 
 FEWEST = 10  # rows of a site, below which the head of the total is kept
 # Pseudo-rows of the total in own means, shares of the own covariance, ratios of own offsets, pseudo-rows in own priors;
-# compared on training rows of hospitals, tables and PACS (`python -m ghofl_benchmarks candidates`), where others do about as well.
+# compared on training rows of hospitals, tables and PACS (`python -m ghofl_benchmarks candidates`): others do about as well.
 MEANS, COVARIANCES, OFFSETS, PRIORS = (20.0,), (0.3, 0.7), (0.1,), (2.0, 10.0, 50.0)
 ERRORS = 1.0  # standard errors of its gain that a candidate must gain over the head of the total
 
@@ -80,9 +81,9 @@ def personal_head(
     The classifier is marked as personal, and promises no epsilon: it describes the site's rows.
     """
     shares = None if mix is None else mix / mix.sum()
+    weights = _weights(own.y, shares, len(own.total.recipe.classes))
     candidates = tuple(_candidates(own, is_own_mix=mix is None))
     losses, hits = judge(candidates, own, spec, fold, shares, progress)
-    weights = _weights(own.y, shares, len(own.total.recipe.classes))
     tried = tuple(
         Tried(c, float(weights @ losses[i]), float(weights @ hits[i]), *_accuracies(hits[i], own.y))
         for i, c in enumerate(candidates)
@@ -166,7 +167,10 @@ def _weights(
     counts = np.bincount(y, minlength=classes)
     shares = np.where(counts > 0, counts if mix is None else mix, 0.0)
     if not shares.sum() > 0:
-        shares = counts.astype(np.float64)
+        raise HeadError(
+            f"the mix {mix} is 0 for every class that this site has rows of, so its rows do not tell which head is better; give "
+            "one of them a share, or take the head of the total with these priors."
+        )
     return (shares / np.maximum(counts, 1) / shares.sum())[y]
 
 

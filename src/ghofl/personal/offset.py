@@ -64,6 +64,10 @@ def offset_head(classifier: Classifier, x: Num[np.ndarray, "n dim"], y: Int64[np
             f"an own offset needs a linear head that was made with site effects ('ghofl head --site-effects'), and this "
             f"{classifier.head.name!r} was not; give that head, or the total."
         )
+    if classifier.personal:
+        raise HeadError(
+            f"this head is one site's own already ({classifier.personal}); give the head that all sites share."
+        )
     if not len(y):
         raise EmbeddingsError("no rows came, and an offset takes at least one; give labelled rows of this site.")
     values, classes = classifier.features.values(x), len(classifier.recipe.classes)

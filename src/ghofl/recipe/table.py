@@ -14,6 +14,7 @@ The embedding of a row is the numbers of its columns, one after another. All hav
 import hashlib
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class Column:
             self._check_range()
         elif self.kind == "quantiles":
             self._check_rising(2)
+            self._check_apart(self.breaks)
         elif self.kind == "category":
             self._check_levels()
         _check(
@@ -145,8 +147,18 @@ class Column:
             self.kind != "log" or low > 0,
             f"{self._where} is logarithmic and starts at {low}; write a low above 0, or kind = 'number'.",
         )
+        self._check_apart(tuple(math.log(v) if self.kind == "log" else v for v in self.span))
         if self.breaks:
             self._check_inner_breaks(*self.span)
+
+    def _check_apart(self, values: tuple[float, ...]) -> None:
+        """Raise where the distance between two values, or between the first and the last, is no number to divide by."""
+        is_apart = all(b - a >= sys.float_info.min for a, b in pairwise(values))
+        _check(
+            is_apart and math.isfinite(2.0 * (values[-1] - values[0])),
+            f"{self._where} goes from {self.span[0]} to {self.span[1]}, in steps that are too small or too large to scale; "
+            "write another range or other breaks.",
+        )
 
     def _check_inner_breaks(self, low: float, high: float) -> None:
         self._check_rising(1)
@@ -155,9 +167,8 @@ class Column:
             f"{self._where} has {len(self.breaks)} breaks from {self.breaks[0]} to {self.breaks[-1]}; write at most "
             f"{MOST_BREAKS}, all between {low} and {high}.",
         )
-        knots = self.knots if math.isfinite(high - low) else ()
         _check(
-            bool(knots) and _are_rising(knots),
+            _are_rising(self.knots),
             f"{self._where} has breaks that its range from {low} to {high} does not tell apart; leave some out.",
         )
 

@@ -1,6 +1,7 @@
 """What pages share: one HTML file that needs nothing else, in which every text from outside is escaped."""
 
 import html
+from collections.abc import Iterable, Sequence
 from importlib import resources
 
 from ghofl.names import shorten
@@ -22,3 +23,26 @@ def document(title: str, body: str, scripts: str = "") -> str:
 def escape(text: object, most: int = 200) -> str:
     """A text as HTML: shortened, without control characters, and with nothing in it that a browser would obey."""
     return html.escape(shorten(text, most), quote=True)
+
+
+def section(title: str, body: str, note: str = "") -> str:
+    """A part of a page under its title."""
+    return f"<section><h2>{escape(title)}</h2>{f'<p>{escape(note, 1000)}</p>' if note else ''}{body}</section>"
+
+
+def items(texts: Iterable[str]) -> str:
+    """Texts as a list."""
+    return "<ul>" + "".join(f"<li>{escape(text, 1000)}</li>" for text in texts) + "</ul>"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of words, which a narrow screen shows as a list."""
+    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in columns)
+    cells = (
+        "".join(
+            f"<td data-name='{escape(name)}'>{escape(cell, 1000)}</td>" for name, cell in zip(columns, row, strict=True)
+        )
+        for row in rows
+    )
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
+    return f"<div class='wide'><table class='words'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"

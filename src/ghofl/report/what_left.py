@@ -1,6 +1,6 @@
 """One page for whoever answers for a site's data: what left it, what that reveals, what is promised, how to verify it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ghofl.custody.budget import describe_releases
 from ghofl.custody.departures import MESSAGE, REPORT, VECTOR, Departure, departures
@@ -9,7 +9,7 @@ from ghofl.custody.ledger import Ledger
 from ghofl.custody.policy import Policy, load_peers
 from ghofl.custody.site import Site
 from ghofl.recipe import Recipe
-from ghofl.report.markup import document, escape
+from ghofl.report.markup import document, escape, items, section, table
 
 _NOTHING = "<p>Nothing.</p>"
 _WHAT = {
@@ -17,6 +17,7 @@ _WHAT = {
     VECTOR: "Sums over the rows of each class, hidden by random numbers that cancel out in the sum over the round's sites.",
     REPORT: "How often a head was right and wrong, per class, on this site's rows.",
 }
+_DECIDED = "What an administrator allowed or declined, and when."
 _OUTSIDE = (
     "The ledger knows what was given to a server that asked, and reports on heads. It does not know what people do with files: "
     "a message that somebody wrote with 'ghofl moments' and sent by other means is not on this page."
@@ -30,14 +31,14 @@ def what_left(site: Site, ledger: Ledger, site_file: str) -> str:
     recipe, policy = Recipe.load(site.recipe) if site.recipe else None, site.load_policy()
     sections = [
         _summary(left, ledger, describe_releases(history.releases)),
-        _section("What left, when and to whom", _table_of_all(left) if left else _NOTHING, _OUTSIDE),
+        section("What left, when and to whom", _table_of_all(left) if left else _NOTHING, _OUTSIDE),
         *(_departure(one, recipe) for one in left),
-        _section("The guarantee of all together", f"<p>{escape(describe_releases(history.releases), 2000)}</p>", _EPSILON),
-        _section("The site's policy", _items(_rules(policy)), "As it is now; earlier departures met the one of their time."),
-        _section("Approvals", _lines(ledger, "approved", "reopened") or _NOTHING, "What an administrator allowed, and when."),
-        _section("Signatures", _signatures(site, ledger)),
-        _section("What was refused", _refusals(ledger) or _NOTHING, "Requests that the site did not answer, and why."),
-        _section("How to verify this page", _verify(site_file, ledger)),
+        section("The guarantee of all together", f"<p>{escape(describe_releases(history.releases), 2000)}</p>", _EPSILON),
+        section("The site's policy", items(rules_of(policy)), "As it is now; earlier departures met the one of their time."),
+        section("Approvals", _lines(ledger, "approved", "declined", "reopened") or _NOTHING, _DECIDED),
+        section("Signatures", _signatures(site, ledger)),
+        section("What was refused", _refusals(ledger) or _NOTHING, "Requests that the site did not answer, and why."),
+        section("How to verify this page", _verify(site_file, ledger)),
     ]  # fmt: skip
     return document(f"What left the site {site.name}", "".join(sections))
 
@@ -62,7 +63,7 @@ def _summary(left: Sequence[Departure], ledger: Ledger, promise: str) -> str:
     ]
     tiles = "".join(f"<div class='tile'><b>{value}</b> {escape(name)}</div>" for value, name in facts)
     first, last = (
-        (escape(_when(line.time)) for line in (ledger.lines[0], ledger.lines[-1])) if ledger.lines else ("–", "–")
+        (escape(when(line.time)) for line in (ledger.lines[0], ledger.lines[-1])) if ledger.lines else ("–", "–")
     )
     return (
         f"<section><div class='tiles'>{tiles}</div><p><b>{escape(promise, 2000)}</b></p>"
@@ -71,35 +72,15 @@ def _summary(left: Sequence[Departure], ledger: Ledger, promise: str) -> str:
     )
 
 
-def _section(title: str, body: str, note: str = "") -> str:
-    return f"<section><h2>{escape(title)}</h2>{f'<p>{escape(note, 1000)}</p>' if note else ''}{body}</section>"
-
-
-def _items(texts: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(text, 1000)}</li>" for text in texts) + "</ul>"
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    head = "".join(f"<th scope='col'>{escape(name)}</th>" for name in columns)
-    cells = (
-        "".join(
-            f"<td data-name='{escape(name)}'>{escape(cell, 1000)}</td>" for name, cell in zip(columns, row, strict=True)
-        )
-        for row in rows
-    )
-    body = "".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<div class='wide'><table class='words'><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-
-
 def _table_of_all(left: Sequence[Departure]) -> str:
     rows = [
         (
-            one.line, _when(one.time), one.kind, _to_whom(one), _number(one.rows), _number(one.bytes),
+            one.line, when(one.time), one.kind, _to_whom(one), _number(one.rows), _number(one.bytes),
             f"{one.recipe[:12]}…", _promise(one),
         )
         for one in left
     ]  # fmt: skip
-    return _table(("line", "when (UTC)", "what", "to whom", "rows", "bytes", "recipe", "promise"), rows)
+    return table(("line", "when (UTC)", "what", "to whom", "rows", "bytes", "recipe", "promise"), rows)
 
 
 def _to_whom(one: Departure) -> str:
@@ -117,7 +98,7 @@ def _promise(one: Departure) -> str:
     return str(one.release.guarantee).splitlines()[0].removesuffix(".") + later
 
 
-def _when(time: str) -> str:
+def when(time: str) -> str:
     """2025-05-02T09:30:12Z for people."""
     return time.replace("T", " ").removesuffix("Z")
 
@@ -143,23 +124,27 @@ def _departure(one: Departure, recipe: Recipe | None) -> str:
     unknown = "What it reveals was shown by 'ghofl flower check' before it left; something else was packed since."
     reveals = one.reveals or (() if one.kind == REPORT else (unknown,))
     title = "What the hidden numbers would reveal" if one.kind == VECTOR else "What it reveals to someone who reads it"
-    shown = f"<h3>{title}</h3>{_items(reveals)}" if reveals else ""
-    return _section(f"Line {one.line}: {one.kind}, {_when(one.time)}", _items(facts) + shown)
+    shown = f"<h3>{title}</h3>{items(reveals)}" if reveals else ""
+    return section(f"Line {one.line}: {one.kind}, {when(one.time)}", items(facts) + shown)
 
 
 def _recipe_words(one: Departure, recipe: Recipe | None) -> str:
     if recipe is None or recipe.fingerprint != one.recipe:
         return ", of which this site keeps no copy."
-    asked = recipe.privacy
-    noise = "no noise" if asked.epsilon is None else f"epsilon = {asked.epsilon:g} by {asked.noise} noise"
-    hidden = "in secure rounds only" if asked.secure else "as plain messages"
     classes = ", ".join(recipe.classes[:10]) + (
         f" and {len(recipe.classes) - 10} more" if len(recipe.classes) > 10 else ""
     )
-    return f", the one agreed on here: classes {classes}; encoder {recipe.encoder.name}; {noise}; {hidden}."
+    return f", the one agreed on here: {protection_of(recipe)}; encoder {recipe.encoder.name}; classes {classes}."
 
 
-def _rules(policy: Policy) -> list[str]:
+def protection_of(recipe: Recipe) -> str:
+    """What protects rows under a recipe, in words."""
+    asked = recipe.privacy
+    noise = "no noise" if asked.epsilon is None else f"epsilon = {asked.epsilon:g} by {asked.noise} noise"
+    return f"{noise}; {'in secure rounds only' if asked.secure else 'as plain messages'}"
+
+
+def rules_of(policy: Policy) -> list[str]:
     """A policy in sentences."""
     out = [f"The site sends nothing unless it has {policy.min_rows:,} rows or more."] if policy.min_rows > 1 else []
     if policy.confirm:
@@ -191,19 +176,19 @@ def _lines(ledger: Ledger, *kinds: str) -> str:
     rows = [
         (
             line.number,
-            _when(line.time),
+            when(line.time),
             line.what,
             f"{line.facts['recipe'][:12]}…",
             ", ".join(line.facts.get("cohort", ())) or "–",
         )
         for line in ledger.of(*kinds)
     ]
-    return _table(("line", "when (UTC)", "what", "recipe", "sites"), rows) if rows else ""
+    return table(("line", "when (UTC)", "what", "recipe", "sites"), rows) if rows else ""
 
 
 def _signatures(site: Site, ledger: Ledger) -> str:
     rows = [
-        (line.number, _when(line.time), f"{line.facts['round'][:8]}…", ", ".join(line.facts["survivors"]))
+        (line.number, when(line.time), f"{line.facts['round'][:8]}…", ", ".join(line.facts["survivors"]))
         for line in ledger.of("endorsed")
     ]
     key = "It has a node key, which signs that it joins a round." if site.auth_key else "No node key is set for it."
@@ -212,7 +197,7 @@ def _signatures(site: Site, ledger: Ledger) -> str:
         f"secure round this site signs the list of sites whose sum is read. {key}"
     )
     lists = (
-        _table(("line", "when (UTC)", "round", "sites of the signed list"), rows)
+        table(("line", "when (UTC)", "round", "sites of the signed list"), rows)
         if rows
         else "<p>No list was signed.</p>"
     )
@@ -223,8 +208,8 @@ def _refusals(ledger: Ledger) -> str:
     found: dict[str, list[str]] = {}
     for line in ledger.of("refused"):
         found.setdefault(str(line.facts.get("why", "")), []).append(line.time)
-    rows = [(len(times), _when(times[0]), _when(times[-1]), why) for why, times in found.items()]
-    return _table(("times", "first (UTC)", "last (UTC)", "why"), rows) if rows else ""
+    rows = [(len(times), when(times[0]), when(times[-1]), why) for why, times in found.items()]
+    return table(("times", "first (UTC)", "last (UTC)", "why"), rows) if rows else ""
 
 
 def _verify(site_file: str, ledger: Ledger) -> str:

@@ -19,7 +19,7 @@ from ghofl.names import shorten
 from ghofl.recipe import Encoder
 from ghofl.recipe.labels import class_numbers, each_label, numbers_row_by_row
 from ghofl.rows import from_arrays, from_arrow
-from ghofl.rows.damage import damage_as
+from ghofl.rows.from_arrays import damage_as
 from ghofl.rows.from_arrow import Ragged
 from ghofl.rows.reader import OpenFile, name_array, pick
 from ghofl.shapes import Int64, Num, Shaped

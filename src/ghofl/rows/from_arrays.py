@@ -1,6 +1,11 @@
 """Arrays of .npz, .npy and .safetensors files, some of their rows at a time; nothing is ever unpickled."""
 
+import errno
+import lzma
+import struct
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache
@@ -9,10 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
-from ghofl.errors import EmbeddingsError
-from ghofl.rows.damage import damage_as
+from ghofl.errors import EmbeddingsError, GhoflError
 from ghofl.rows.reader import OpenFile
 
 SUFFIXES = (".npz", ".npy", ".safetensors")
@@ -20,6 +24,13 @@ MOST_ENTRIES = 2**48
 MOST_AT_ONCE = 2**26  # bytes of an archive
 WIDEST_ROW = 2**30  # bytes
 DENSEST = 1032  # bytes that a byte of a zip file stands for at most, by its own rules
+# What is raised for damaged files: numpy, zipfile and the decompressors have no error in common.
+# Encrypted members and unknown versions of zip files are a RuntimeError and its child NotImplementedError; a header that
+# is not Python is a SyntaxError or, where a bracket is open, a TokenError.
+_ERRORS = (
+    ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError, SyntaxError, EOFError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, SafetensorError,
+)  # fmt: skip
 
 
 class _Array(NamedTuple):
@@ -139,3 +150,22 @@ def _header(member: Any, words: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     if dtype.hasobject:
         raise EmbeddingsError(f"{words} It holds objects.")
     return shape, is_by_columns and len(shape) > 1, dtype
+
+
+@contextmanager
+def damage_as(words: str) -> Iterator[None]:
+    """Inside the block, which only reads a file, damage raises `EmbeddingsError` with these words."""
+    try:
+        yield
+    except GhoflError:
+        raise
+    except MemoryError:
+        raise EmbeddingsError(
+            f"{words} It claims more than fits into memory; the rows of an .npy are read a few at a time."
+        ) from None
+    except OSError as error:  # a place before the file's start, or what bz2 cannot read; not a file that is missing
+        if error.errno not in (None, errno.EINVAL):
+            raise
+        raise EmbeddingsError(words) from None
+    except _ERRORS:
+        raise EmbeddingsError(words) from None

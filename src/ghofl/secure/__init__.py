@@ -23,7 +23,7 @@ from ghofl.secure.masking import Ring
 from ghofl.secure.messages import masked_bytes
 from ghofl.secure.refusals import RoundRules
 from ghofl.secure.rounds import Agreement, Participant, public_seed
-from ghofl.secure.server import SERVER_STAGES, Release, ServerState, advance, finish, open_round, receive
+from ghofl.secure.server import SERVER_STAGES, RevealedSum, ServerState, advance, finish, open_round, receive
 from ghofl.secure.sharing import Share, combine, split
 from ghofl.secure.simulate import STAGES, Outcome, simulate_round
 from ghofl.secure.unmasking import Blame
@@ -57,7 +57,7 @@ __all__ = [  # noqa: RUF022  (story order)
     "receive",
     "advance",
     "finish",
-    "Release",
+    "RevealedSum",
     "Blame",
     "STAGES",
     "Outcome",

@@ -43,7 +43,7 @@ from ghofl.shapes import Int64
 CLIENT_STAGES = ("advertised", "shared", "masked", "endorsed", "revealed")
 MAX_STATE_BYTES = 2**30
 
-Letter = TypeVar("Letter", KeyList, Inbox, Endorsements)
+Delivery = TypeVar("Delivery", KeyList, Inbox, Endorsements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def share(state: ClientState, key_list: bytes) -> tuple[ClientState, bytes]:
     Refuses keys that are not signed by a neighbour on the participant list, and lists that are too short.
     """
     _expect(state, "advertised")
-    peers = _read_letter(KeyList, state, key_list).advertisements
+    peers = _read_delivery(KeyList, state, key_list).advertisements
     refusals.check_peers(state.agreement, state.seat, peers)
     state = replace(state, stage="shared", peers=peers)
     return state, to_bytes(Shares(state.agreement.digest, state.seat, _boxes(state)))
@@ -124,7 +124,7 @@ def mask(state: ClientState, inbox: bytes, vector: Int64[np.ndarray, " entries"]
     too few boxes, and entries beyond the bound.
     """
     _expect(state, "shared")
-    agreement, boxes = state.agreement, _read_letter(Inbox, state, inbox).boxes
+    agreement, boxes = state.agreement, _read_delivery(Inbox, state, inbox).boxes
     refusals.check_inbox(agreement, state.seat, {peer.seat for peer in state.peers}, boxes)
     _check_boxes(state, boxes)
     if len(vector) != agreement.entries:
@@ -158,7 +158,7 @@ def reveal(state: ClientState, endorsements: bytes) -> tuple[ClientState, bytes]
     Refuses when fewer than the threshold of its circle signed the same survivor list, and always a second time.
     """
     _expect(state, "endorsed")
-    signed = _read_letter(Endorsements, state, endorsements).endorsements
+    signed = _read_delivery(Endorsements, state, endorsements).endorsements
     refusals.check_endorsements(state.agreement, state.seat, state.survivors, state.vanished, signed)
     survives = state.agreement.marks(state.survivors)
     seeds, mask_keys, spoilt = [Opened(state.seat, _own_seed_share(state))], [], []
@@ -256,11 +256,13 @@ def _shares(state: ClientState, secret: bytes, kind: str, holders: Sequence[int]
     return split(secret, points, state.agreement.plan.threshold, keys.entropy_of(seed))
 
 
-def _read_letter(kind: type[Letter], state: ClientState, data: bytes) -> Letter:
-    letter = read(kind, data, state.agreement)
-    if letter.seat != state.seat:
-        raise WireError(f"a {kind.__name__} for seat {letter.seat} came to seat {state.seat}; send it to its own seat.")
-    return letter
+def _read_delivery(kind: type[Delivery], state: ClientState, data: bytes) -> Delivery:
+    delivery = read(kind, data, state.agreement)
+    if delivery.seat != state.seat:
+        raise WireError(
+            f"a {kind.__name__} for seat {delivery.seat} came to seat {state.seat}; send it to its own seat."
+        )
+    return delivery
 
 
 def _expect(state: ClientState, stage: str) -> None:

@@ -9,7 +9,7 @@
         ├── PlanError         (ValueError)       a cohort, or assumptions about it, that cannot work
         ├── WireError         (ValueError)       bytes that are not the expected message or state
         ├── RefusedError      (PermissionError)  a client refuses what it was asked
-        └── RoundFailedError  (RuntimeError)     too few clients are left: nothing is released
+        └── RoundFailedError  (RuntimeError)     too few clients are left: no sum is revealed
 """
 
 from ghofl.errors import GhoflError
@@ -40,4 +40,4 @@ class RefusedError(SecureError, PermissionError):
 
 
 class RoundFailedError(SecureError, RuntimeError):
-    """Too few clients are left, or one cheated: nothing is released."""
+    """Too few clients are left, or one cheated: no sum is revealed."""

@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def min_survivors(self) -> int:
-        """The fewest clients whose sum is ever released."""
+        """The fewest clients whose sum is ever revealed."""
         return self.clients - self.dropped
 
     @property

@@ -1,11 +1,11 @@
-"""The server's side of a round: receive messages one by one, close each stage, and release the sum at the end.
+"""The server's side of a round: receive messages one by one, close each stage, and reveal the sum at the end.
 
 ::
 
     open_round ─▶ receive … receive ─▶ advance ─▶ receive … receive ─▶ advance ─▶ … ─▶ finish
 
 The same two functions serve every stage: `receive` takes one client's message, `advance` stops waiting and returns the
-next letters to clients. Masked vectors are added to one accumulator as they come and are not kept.
+next deliveries to clients. Masked vectors are added to one accumulator as they come and are not kept.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -84,7 +84,7 @@ class ServerState:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Release:
+class RevealedSum:
     """The sum of the survivors' vectors, who the survivors are, and who gave wrong shares."""
 
     total: Int64[np.ndarray, " entries"]
@@ -110,26 +110,26 @@ def receive(state: ServerState, sender: str, data: bytes) -> ServerState:
 
 
 def advance(state: ServerState) -> tuple[ServerState, dict[str, bytes]]:
-    """The next stage, and for every remaining client, by name, the letter that starts it.
+    """The next stage, and for every remaining client, by name, the delivery that starts it.
 
     With fewer clients than the plan needs it raises `RoundFailedError`.
     """
     if state.stage == SERVER_STAGES[-1]:
         raise RoundFailedError(f"round {state.agreement.round_id!r} has no stage after this one; `finish` it.")
-    letters = _ADVANCE[state.stage](state)
+    deliveries = _ADVANCE[state.stage](state)
     following = SERVER_STAGES[SERVER_STAGES.index(state.stage) + 1]
-    named = {state.agreement.participants[seat].name: to_bytes(letter) for seat, letter in letters}
+    named = {state.agreement.participants[seat].name: to_bytes(one) for seat, one in deliveries}
     return replace(state, stage=following), named
 
 
-def finish(state: ServerState) -> Release:
+def finish(state: ServerState) -> RevealedSum:
     """The exact sum of the survivors' vectors, found by rebuilding their seeds and the vanished clients' keys.
 
     Guarantees
     ----------
     Every rebuilt secret is the one that its owner committed to in stage 1, and every share used is the one that its
     dealer committed to in stage 2. Otherwise, and when fewer than the threshold of any circle answered,
-    `RoundFailedError` is raised and nothing is released; it names the clients that have revealed.
+    `RoundFailedError` is raised and no sum is revealed; it names the clients that have revealed.
     """
     if state.stage != "revealing":
         raise RoundFailedError(f"round {state.agreement.round_id!r} is still {state.stage}; `advance` it to the end.")
@@ -141,7 +141,7 @@ def finish(state: ServerState) -> Release:
         raise RoundFailedError(f"{error} {_who_revealed(state)}") from None
     plus, minus = masks_left(agreement, state.advertisements, secrets)
     total = agreement.plan.ring.unmask(state.total, plus, minus)
-    return Release(total, agreement.names_of(sorted(state.masked)), secrets.blamed)
+    return RevealedSum(total, agreement.names_of(sorted(state.masked)), secrets.blamed)
 
 
 def _who_revealed(state: ServerState) -> str:
@@ -236,7 +236,7 @@ def _survivor_lists(state: ServerState) -> Iterator[tuple[int, Message]]:
     if thinnest < plan.window:
         raise RoundFailedError(
             f"round {agreement.round_id!r} fails: {thinnest} clients in some {plan.neighbours // 2} consecutive places "
-            f"sent a masked vector and {plan.window} are needed; nothing is released. Start another round."
+            f"sent a masked vector and {plan.window} are needed; no sum is revealed. Start another round."
         )
     for seat in state.masked:
         yield seat, Survivors(agreement.digest, survivors, vanished)
@@ -276,7 +276,7 @@ def _check_enough(state: ServerState, count: int, what: str, needed: int | None 
     if count < needed:
         raise RoundFailedError(
             f"round {state.agreement.round_id!r} fails: {count} of {plan.clients} clients {what} and {needed} are "
-            "needed; nothing is released. Start another round."
+            "needed; no sum is revealed. Start another round."
         )
 
 

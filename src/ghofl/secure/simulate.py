@@ -71,11 +71,11 @@ def simulate_round(
     rules = RoundRules(corruption=agreement.plan.corrupted / agreement.plan.clients, sigma=0)
     cohort.start(agreement, identities, rules, entropy)
     cohort.play("share", lambda _name: client.share)
-    cohort.play("mask", lambda name: lambda state, letter: client.mask(state, letter, vectors[name]))
-    cohort.play("endorse", lambda name: lambda state, letter: client.endorse(state, letter, identities[name]))
+    cohort.play("mask", lambda name: lambda state, came: client.mask(state, came, vectors[name]))
+    cohort.play("endorse", lambda name: lambda state, came: client.endorse(state, came, identities[name]))
     cohort.play("reveal", lambda _name: client.reveal)
-    release = server.finish(cohort.server)
-    return Outcome(release.total, release.survivors, cohort.sent, cohort.received, release.blamed)
+    revealed = server.finish(cohort.server)
+    return Outcome(revealed.total, revealed.survivors, cohort.sent, cohort.received, revealed.blamed)
 
 
 class _Cohort:
@@ -95,12 +95,12 @@ class _Cohort:
                 self._keep(name, *client.advertise(agreement, name, identity, (), rules, entropy))
 
     def play(self, stage: str, step: Callable[[str], Step]) -> None:
-        self.server, letters = server.advance(self.server)
+        self.server, deliveries = server.advance(self.server)
         self.server = self._restart(self.server)
-        for name, letter in letters.items():
-            self.received[name] += len(letter)
+        for name, delivery in deliveries.items():
+            self.received[name] += len(delivery)
             if self._is_there(name, stage):
-                self._keep(name, *step(name)(self._clients[name], letter))
+                self._keep(name, *step(name)(self._clients[name], delivery))
 
     def _keep(self, name: str, state: ClientState, reply: bytes) -> None:
         self._clients[name] = self._restart(state)

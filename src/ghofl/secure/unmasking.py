@@ -140,6 +140,4 @@ def _combine(agreement: Agreement, seat: int, shares: Sequence[Share], blamed: S
 def _fail(agreement: Agreement, why: str, blamed: Sequence[Blame]) -> NoReturn:
     names = sorted({blame.name for blame in blamed})
     hint = f" Wrong shares involve {', '.join(names[:5])}." if names else ""
-    raise RoundFailedError(
-        f"round {agreement.round_id!r} fails: {why}; nothing is released.{hint} Start another round."
-    )
+    raise RoundFailedError(f"round {agreement.round_id!r} fails: {why}; no sum is revealed.{hint} Start another round.")

@@ -4,6 +4,7 @@
 
     moments ─ packing ─ envelope ─▶ Message ─ bytes ─▶ Message ─ Aggregator ─▶ Total     (container: safetensors, zstd)
                                               files ─▶ Batch ───────┘                    (many messages at once)
+    a head's rule, recipe and record ─▶ HeadFile ─ bytes ─▶ HeadFile
 
 Every byte from outside is treated as hostile: sizes before anything is allocated, then types, bounds, checksum and
 fingerprint, and whether rows on the grid could have made what came (`plausible`).

@@ -314,3 +314,8 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
             )
         )
     return header
+
+
+def is_share(value: object) -> bool:
+    """Whether something is a share from 0 to 1, or missing."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)

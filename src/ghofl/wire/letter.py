@@ -4,6 +4,9 @@
 
 Lengths are big-endian. Fields are texts, whole numbers, truth values, bytes (``{"bytes": base64}``) and lists of these.
 Nothing else is understood, and nothing is ever unpickled or run.
+
+In a file their sha256 follows, which shows damage. What a site writes there is signed by the identity it joined the round
+with, so nobody else can answer for it, wherever the file has been.
 """
 
 import base64
@@ -12,14 +15,21 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ghofl.errors import MessageError
 from ghofl.files import FileBytes
+from ghofl.names import shorten
+from ghofl.secure import Identity
+from ghofl.secure.keys import is_signed
 
 MAGIC, SIZES = b"ghofl letter 1\n", struct.Struct(">IQ")
 START = len(MAGIC) + SIZES.size
 MOST_FIELDS = 32
+DIGEST = 32  # bytes
+MAX_LETTER = 2**36
+SIGNED = "signed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +136,50 @@ def _value(value: Any) -> Any:
         raise MessageError(
             "a field of a letter is neither a text, a whole number, bytes, nor a list of those."
         ) from None
+
+
+def to_file(letter: Letter) -> bytes:
+    """The content of a letter's file."""
+    return b"".join((letter.head, letter.content, letter.sha256))
+
+
+def of_file(data: bytes, where: str | Path = "the letter") -> Letter:
+    """The letter in a file's content, which may come from anyone."""
+    content = memoryview(data)[: max(0, len(data) - DIGEST)]
+    if not data.startswith(MAGIC):
+        raise MessageError(f"{where} is not a letter of a secure round; give the file that the other side wrote.")
+    if hashlib.sha256(content).digest() != data[-DIGEST:]:
+        raise MessageError(f"{where} was damaged on its way: its hash does not match its content; copy it again.")
+    try:
+        return Letter.from_bytes(content)
+    except MessageError as error:
+        raise MessageError(f"{where}: {error}") from None
+
+
+def load(path: str | Path, limit: int = MAX_LETTER) -> Letter:
+    """The letter in a file, which is not read when it has more than `limit` bytes."""
+    size = Path(path).stat().st_size
+    if size > limit:
+        raise MessageError(f"{path} has {size:,} bytes, and a letter has at most {limit:,}; give the right file.")
+    return of_file(Path(path).read_bytes(), path)
+
+
+def sign_letter(letter: Letter, identity: Identity) -> Letter:
+    """The letter with the signature of the site that wrote it."""
+    return Letter({**letter.fields, SIGNED: identity.sign(_signed_content(letter))}, letter.payload)
+
+
+def check_signature(letter: Letter, key: bytes, name: str) -> None:
+    """Raise unless the site with this identity wrote the letter."""
+    signature = letter.fields.get(SIGNED)
+    if not isinstance(signature, bytes) or not is_signed(key, signature, _signed_content(letter)):
+        who = shorten(name, 64)
+        raise MessageError(
+            f"the letter is not signed by the identity that {who!r} joined the round with; ask {who!r} to send it again."
+        )
+
+
+def _signed_content(letter: Letter) -> bytes:
+    """What a site signs: the whole letter except the signature."""
+    rest = {key: value for key, value in letter.fields.items() if key != SIGNED}
+    return b"ghofl-mail/1 " + Letter(rest, letter.payload).sha256

@@ -28,7 +28,7 @@ from ghofl.names import WHY_NO_SITE_NAME, is_hex, is_site_name, shorten
 from ghofl.notebook import Printable, bars
 from ghofl.privacy import NoiseStream, plan_of, protect, restore, round_moments, shifts_of
 from ghofl.recipe import Recipe
-from ghofl.wire.envelope import Envelope, check_fingerprint, decode, encode, open_envelope, size_limit, write
+from ghofl.wire.envelope import Envelope, check_fingerprint, decode, encode, is_share, open_envelope, size_limit, write
 from ghofl.wire.plausible import check_lengths, check_plausible, check_possible, check_rows
 
 MAX_HEADER = 64 * 2**10
@@ -199,8 +199,3 @@ def check_header(header: Mapping[str, Any], recipe: Recipe) -> None:
         raise MessageError(
             f"the share of clipped entries is {shorten(header['clipped'], 20)}; it is from 0 to 1, or null."
         )
-
-
-def is_share(value: object) -> bool:
-    """Whether something is a share from 0 to 1, or missing."""
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1)

@@ -10,7 +10,8 @@ from ghofl.moments import INT64_MAX, Layout, Moments
 from ghofl.names import is_hex, is_site_name, shorten
 from ghofl.privacy import Guarantee, MinCount, compose, plan_of
 from ghofl.recipe import Recipe
-from ghofl.wire.message import ID_DIGITS, Message, is_share
+from ghofl.wire.envelope import is_share
+from ghofl.wire.message import ID_DIGITS, Message
 
 WHY_LENGTH = 1000  # characters of a reason to leave a message out
 MAX_RELEASES = 10_000  # of one total, or in one run's folder
@@ -237,7 +238,7 @@ def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
         if entry.rows is not None and entry.rows > most * rows:
             raise RosterError(
                 f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
-                f"{most:g}: nothing is released or built from it. Wait for other sites, or subtract its message."
+                f"{most:g}: no sum is revealed or built from it. Wait for other sites, or subtract its message."
             )
 
 

@@ -9,8 +9,6 @@ from ghofl.heads.rules.base import Base, Graph, Rule, add, softmax
 from ghofl.heads.rules.linear import Linear
 from ghofl.shapes import Float
 
-SHARPER = 1.5  # the power of a regression's shares: least squares flatten them
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Averaged(Rule):

@@ -80,7 +80,7 @@ class WholeRequests:
 
     @property
     def _too_large(self) -> str:
-        return f"the body is larger than {self.most:,} bytes; send fewer samples at once."
+        return f"the body is larger than {self.most:,} bytes; send less at once."
 
 
 def _once(body: bytes, receive: Any) -> Any:
