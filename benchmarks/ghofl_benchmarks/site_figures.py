@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ghofl_benchmarks import pacs, pictures, report
+from ghofl_benchmarks import pictures, report
 from ghofl_benchmarks.cameras import MENDED, MOVED
 from ghofl_benchmarks.data import DataMissingError, Missing
 from ghofl_benchmarks.sites import ALL, LOCAL, OWN
@@ -51,11 +51,12 @@ def domains(folder: Path, path: Path) -> dict[str, Any]:
     """Accuracy in every domain of PACS, with 700 images per domain and with all."""
     rows = _stored("pacs", folder)
     by = {(r["method"], r["images per domain"]): r for r in rows}
-    bars = {str(size): {m: by[m, size or "all"] for m in (LOCAL, ALL, OWN)} for size in pacs.SIZES}
+    sizes = list(dict.fromkeys(r["images per domain"] for r in rows))
+    bars = {str(size): {m: by[m, size] for m in (LOCAL, ALL, OWN)} for size in sizes}
     if pictures.can_draw():
         with pictures.canvas(path, len(bars), (5.2, 3.6)) as axes:
             for ax, (size, own) in zip(axes, bars.items(), strict=True):
-                title = "PACS, all 9,991 images" if size == "None" else f"PACS, {size} images per domain"
+                title = "PACS, all 9,991 images" if size == "all" else f"PACS, {size} images per domain"
                 _bars(ax, own, DOMAINS, title, (60, 103))
     return {"bars": bars}
 
