@@ -28,8 +28,8 @@ test-quick: .venv/.dev
 		--ignore tests/encoders --ignore src/ghofl/encoders tests src
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests benchmarks examples docs/generate.py docs/conf.py docs/notebooks.py
-	$(BIN)/ruff format --check src tests benchmarks examples docs/generate.py docs/conf.py docs/notebooks.py
+	$(BIN)/ruff check src tests benchmarks examples docs/generate.py docs/conf.py
+	$(BIN)/ruff format --check src tests benchmarks examples docs/generate.py docs/conf.py
 	$(BIN)/lint-imports
 	$(BIN)/pyright
 
@@ -65,4 +65,4 @@ docs: .venv/.dev
 	@touch $@ .venv/.demo
 
 clean:
-	rm -rf .venv build dist
+	rm -rf .venv build dist docs/gallery

@@ -169,7 +169,7 @@ def test_simulate_keeps_its_contract_with_scripts(folder):
     for name, head in result["heads"].items():
         measures = {"accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision"}
         measures |= {"accuracy_interval", "balanced_accuracy_interval"}
-        assert set(head) == measures | {"payload_bytes", "fit_seconds", "ms_per_sample"}
+        assert set(head) == measures | {"payload_bytes", "rounds", "fit_seconds", "ms_per_sample"}
         # The released FisherMix starts from random weights and has 320 steps here: it has not arrived anywhere yet.
         assert (0.0 if name == "fisher_mix" else 0.5) < head["accuracy"] <= 1.0
         assert head["payload_bytes"] > 100

@@ -305,6 +305,8 @@ def test_the_site_builds_without_a_warning_and_has_every_page(tmp_path: Path) ->
         "-q",
         "-b",
         "html",
+        "-D",
+        "plot_gallery=0",  # tests/test_gallery.py runs the examples
         "-d",
         tmp_path / "trees",
         ROOT / "docs",

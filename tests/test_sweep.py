@@ -1,6 +1,8 @@
 """Many simulations in one go: every combination, one tidy table, and no run twice."""
 
+import itertools
 import json
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -113,6 +115,43 @@ def test_other_rows_other_heads_and_another_version_are_other_runs(data, tmp_pat
     assert len(sweep(data, output=path).ids) == len(counted) == 4
 
 
+def test_options_of_a_recipe_are_parameters_that_vary_like_every_other(data):
+    by_name = sweep(data, ["nb", "lda"], clients=2, project=[2, 3], statistics=("S",))
+    recipes = [RecipeOptions(project=k, statistics=("S",)) for k in (2, 3)]
+    assert {row["recipe"] for row in by_name.rows} == {
+        row["recipe"] for row in sweep(data, "nb,lda", clients=2, recipes=recipes).rows
+    }
+    assert by_name.varied == ("project", "head")
+    one = ghofl.simulate(data, 2, heads=["nb"], project=3)
+    assert one.total.recipe.projection.dim == 3
+    assert repr(one).startswith("<Simulation: clients 2; rows 300; heads 1 (nb); best nb, accuracy ")
+
+
+def test_all_heads_may_have_baselines_beside_them(data):
+    every = Experiment("all,fedavg(rounds=2)").methods(RecipeOptions())
+    assert list(every) == [*Experiment("all").methods(RecipeOptions()), "fedavg(rounds=2)"]
+
+
+@pytest.mark.usefixtures("as_users_run_it")
+def test_parameters_that_cannot_be_are_told_in_words_of_python(data):
+    for more, error, text in (
+        ({"projct": 3}, DatasetError, "there is no parameter 'projct'; .* options of a recipe: .*project"),
+        ({"recipes": {"project": 3}}, RecipeError, r"recipes are \{'project': 3\}; give RecipeOptions\(project=64\)"),
+        ({"heads": ghofl.HeadSpec("lda")}, HeadError, "is not a list of texts"),
+    ):
+        with pytest.raises(error, match=text):
+            sweep(data, **{"clients": 2, **more})
+    with pytest.raises(RecipeError, match="project is an option of a recipe, and a recipe is given"):
+        simulate(data, 2, RecipeOptions(), project=3)
+
+
+def test_no_schema_is_drafted_from_rows_under_an_epsilon():
+    table = {"a": [1.0, 2.0, 3.0] * 20, "sort": ["x", "y", "x"] * 20}
+    for more in ({"epsilon": 1.0}, {"recipe": RecipeOptions(epsilon=1.0)}):
+        with pytest.raises(RecipeError, match="a schema drafted from rows reveals"):
+            simulate(table, 2, label_column="sort", **more)
+
+
 def test_splits_by_alpha_and_by_classes_are_one_beside_the_other():
     found = list(combinations({"clients": [4, 8], "alpha": [0.1], "classes_per_client": [1, 2]}))
     assert [(s.clients, s.alpha, s.classes_per_client) for s in found] == [
@@ -170,20 +209,78 @@ def test_means_over_seeds_have_the_spread_of_the_accuracy():
     assert line["accuracy_sd"] == pytest.approx(0.1414, abs=1e-4)
 
 
-@pytest.mark.slow
-def test_a_picture_has_a_line_for_every_head_and_setting(data, tmp_path):
+@pytest.fixture
+def drawn(rng):
+    """Runs over clients, splits and seeds."""
     pytest.importorskip("matplotlib")
-    runs = sweep(data, "nb,lda", clients=[2, 5, 9], alpha=[0.1, None], seed=[0, 1])
-    runs.plot(tmp_path / "runs.svg")
-    runs.plot(tmp_path / "bytes.svg", x="alpha", y="payload_bytes")
-    assert set(runs._lines("clients", "accuracy")) == {
-        f"{head}, alpha {a}" for head in ("nb", "lda") for a in ("0.1", "none")
-    }
-    assert all(len(points) == 3 for points in runs._lines("clients", "accuracy").values())
-    for name in ("runs.svg", "bytes.svg"):
-        assert "<svg" in (tmp_path / name).read_text()
-    with pytest.raises(DatasetError, match="cannot draw 'speed'"):
-        runs.plot(tmp_path / "no.svg", y="speed")
+    axes = itertools.product((2, 5, 9), (0.1, None), range(3), ("nb", "lda"))
+    return Runs(
+        tuple(
+            {"run": f"{k} {a} {s}", "clients": k, "alpha": a, "seed": s, "head": head, "bits": 8}
+            | {"accuracy": rng.uniform(0.5, 0.9), "payload_bytes": rng.uniform(1e3, 1e6)}
+            for k, a, s, head in axes
+        )
+    )
+
+
+def legend_of(figure):
+    return [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def test_a_legend_has_what_varied_once_and_nothing_that_is_the_same_for_all(drawn):
+    assert legend_of(drawn.plot()) == ["nb", "lda", "alpha 0.1", "alpha none"]
+    assert legend_of(drawn.plot(x="alpha")) == ["nb", "lda", "clients 2", "clients 5", "clients 9"]
+    alone = Runs(tuple(row for row in drawn.rows if row["alpha"] is None))
+    assert legend_of(alone.plot()) == ["nb", "lda"]
+    assert legend_of(Runs(tuple(row for row in alone.rows if row["head"] == "nb")).plot()) == []
+
+
+def test_a_method_has_one_colour_and_every_point_the_interval_of_its_mean_over_seeds(drawn):
+    (axes,) = drawn.plot().axes
+    drawn_lines = [container.lines for container in axes.containers]
+    assert len(drawn_lines) == 4
+    assert len({line.get_color() for line, _, _ in drawn_lines}) == 2
+    for row in (r for r in drawn.rows if r["head"] == "nb" and r["alpha"] == 0.1 and r["seed"] == 0):
+        values = [
+            100 * r["accuracy"]
+            for r in drawn.rows
+            if (r["head"], r["alpha"], r["clients"]) == ("nb", 0.1, row["clients"])
+        ]
+        reach = 4.302653 * np.std(values, ddof=1) / 3**0.5  # Student's t of two degrees of freedom
+        place = [2, 5, 9].index(row["clients"])
+        line, _, (bars,) = drawn_lines[0]
+        assert line.get_ydata()[place] == pytest.approx(np.mean(values))
+        assert bars.get_segments()[place][:, 1] == pytest.approx([np.mean(values) - reach, np.mean(values) + reach])
+    assert reach > 0
+    assert axes.get_ylabel() == "accuracy %\n(95 % interval over 3 seeds)"
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "5", "9"]
+
+
+def test_methods_alone_are_points_with_names_of_their_own(drawn):
+    (axes,) = Runs(tuple(r for r in drawn.rows if (r["clients"], r["alpha"]) == (2, 0.1))).plot().axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["nb", "lda"]
+    assert axes.get_xlabel() == ""
+
+
+@pytest.mark.parametrize(("ending", "start"), [("pdf", b"%PDF-"), ("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_a_picture_is_a_valid_file_the_same_every_time_and_one_column_wide(drawn, tmp_path, ending, start):
+    paths = [tmp_path / f"{name}.{ending}" for name in ("one", "two")]
+    figure, _ = (drawn.plot(path, y="payload_bytes") for path in paths)
+    assert paths[0].read_bytes().startswith(start)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert figure.get_size_inches()[0] <= 3.5
+    assert figure._repr_html_().startswith("<svg")
+    if ending == "svg":
+        texts = {element.text for element in ElementTree.parse(paths[0]).iter("{http://www.w3.org/2000/svg}text")}
+        assert {"nb", "lda", "alpha 0.1", "alpha none", "clients", "sent per client"} <= texts
+    if ending == "pdf":
+        assert paths[0].read_bytes().rstrip().endswith(b"%%EOF")
+
+
+def test_a_picture_that_cannot_be_is_refused_in_a_sentence(drawn):
+    for more, text in (({"y": "speed"}, "cannot draw 'speed'"), ({"path": "runs.gif"}, "ends in '.gif'; a picture of")):
+        with pytest.raises(DatasetError, match=text):
+            drawn.plot(**more)
 
 
 @pytest.fixture

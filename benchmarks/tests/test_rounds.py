@@ -9,6 +9,8 @@ torch = pytest.importorskip("torch")
 from ghofl_benchmarks.baselines.local import LocalTraining, least_rows, rows_of, state_of, train_locally  # noqa: E402
 from ghofl_benchmarks.baselines.rounds import MU, Rounds  # noqa: E402
 
+from ghofl.simulation.baselines import BASELINES, FedProxOptions, train_in_rounds  # noqa: E402
+
 
 def squares(output, target):
     return 0.5 * (output - target).square().mean()
@@ -117,6 +119,22 @@ def test_a_row_that_would_be_alone_in_a_batch_goes_with_the_batch_before():
     assert least_rows(model) == 2
     train_locally(model, look, torch.arange(5), LocalTraining(batch=4), torch.Generator().manual_seed(0))
     assert model[0].num_batches_tracked.item() == 1
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedprox"])
+def test_the_librarys_heads_in_numpy_are_those_of_a_linear_layer(method):
+    """Whole batches, because the two draw their orders differently; equal to rounding of float32."""
+    x, y = torch.randn(40, 5, generator=torch.Generator().manual_seed(3)), torch.arange(40) % 3
+    clients, layer = [torch.arange(0, 10), torch.arange(10, 40)], torch.nn.Linear(5, 3)
+    torch.nn.init.zeros_(layer.weight)
+    torch.nn.init.zeros_(layer.bias)
+    play = Rounds(method, layer, rows_of(x, y), clients, LocalTraining(rate=0.1, batch=40, epochs=3))
+    options = BASELINES[method](rounds=4, epochs=3, batch=40, rate=0.1, momentum=0.9)
+    for head in train_in_rounds(x.numpy(), y.numpy(), 3, [rows.numpy() for rows in clients], options, seed=0):
+        play.play()
+        torch.testing.assert_close(torch.from_numpy(head[:-1].T), layer.weight.detach(), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(torch.from_numpy(head[-1]), layer.bias.detach(), rtol=1e-4, atol=1e-6)
+    assert FedProxOptions().proximal == MU
 
 
 @pytest.mark.slow

@@ -9,6 +9,9 @@ VALUE = 48  # characters of one value in a line
 LINE = 240
 CELL = 300
 MOST_BARS = 40
+PALETTE = (
+    "#2f6fb0", "#c8641e", "#3d8f5f", "#a0457e", "#7a6a2f", "#4f5fb8", "#b0413e", "#1f8a8c", "#8a5a3c", "#6b7f1e",
+)  # fmt: skip
 
 
 class Printable:
@@ -65,7 +68,7 @@ def bars(names: Sequence[str], counts: Sequence[int], what: str) -> str:
         return ""
     lines = "".join(
         f"<text x='118' y='{16 * i + 12}' text-anchor='end'>{html.escape(shorten(name, 16))}</text>"
-        f"<rect x='124' y='{16 * i + 2}' width='{max(0.0, 200.0 * count / largest):.1f}' height='12' fill='#4c78a8'/>"
+        f"<rect x='124' y='{16 * i + 2}' width='{max(0.0, 200.0 * count / largest):.1f}' height='12' fill='{PALETTE[0]}'/>"
         f"<text x='330' y='{16 * i + 12}'>{count:,}</text>"
         for i, (name, count) in enumerate(zip(names, map(int, counts), strict=True))
     )

@@ -1,9 +1,14 @@
 """Linear softmax heads in numpy: what a site trains on its rows, a server on samples, and a probe on everybody's."""
 
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Int64
+
+from ghofl.simulation.baselines import Baseline, bytes_per_round, train_in_rounds
+from ghofl.simulation.partition import Parts
+from ghofl.simulation.simulate import Dataset
 
 Rows = Float32[np.ndarray, "n dim"]
 Labels = Int64[np.ndarray, " n"]
@@ -85,6 +90,15 @@ def probe(x: Rows, y: Labels, classes: int, rng: np.random.Generator, fit: Fit =
     found = [train_head(x[~out], y[~out], classes, rng, f).accuracy(x[out], y[out]) for f in tried]
     decay = DECAYS[int(np.argmax(found))]
     return train_head(x, y, classes, rng, replace(fit, decay=decay)), decay
+
+
+def rounds(method: str, data: Dataset, parts: Parts, seed: int, number: int) -> tuple[list[float], int, float]:
+    """FedAvg or FedProx of a head as in the paper: accuracy after each round, bytes a client sends per round, seconds."""
+    options, classes = replace(Baseline.parse(method, "paper").record, rounds=number), len(data.classes)
+    started, test = time.perf_counter(), np.asarray(data.x_test, np.float32)
+    heads = train_in_rounds(data.x_train, data.y_train, classes, parts, options, seed)
+    found = [LinearHead(head[:-1], head[-1]).accuracy(test, data.y_test) for head in heads]
+    return found, bytes_per_round(data.x_train.shape[1], classes), time.perf_counter() - started
 
 
 def ensemble_scores(heads: list[LinearHead], x: Rows) -> Float32[np.ndarray, "n classes"]:

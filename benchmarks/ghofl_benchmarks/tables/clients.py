@@ -14,7 +14,7 @@ from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from ghofl_benchmarks import data, ours, paper, pictures
-from ghofl_benchmarks.baselines.linear import Fit
+from ghofl_benchmarks.baselines.linear import Fit, rounds
 from ghofl_benchmarks.baselines.one_shot import ensemble, mixtures
 from ghofl_benchmarks.tables import TORCH, Settings, add_row, has_torch, leave_out, start
 
@@ -86,11 +86,8 @@ def _baselines(result: dict, name: str, rows: Dataset, title: str, clients: int,
             parts = ours.parts_of(rows, clients, seed, **SPLITS[title])
             if method in methods:
                 found.append(methods[method](rows, parts, seed).accuracy)
-            elif has_torch():
-                from ghofl_benchmarks.baselines import heads
-
-                accuracies, _, _ = heads.rounds("fedavg", rows, parts, seed, settings.rounds, settings.device)
-                found.append(accuracies[-1])
+            else:
+                found.append(rounds("fedavg", rows, parts, seed, settings.rounds)[0][-1])
         if found:
             fields = {"set": name, "split": title, "clients": clients, "method": method, "seeds": len(found)}
             fields |= {"range": round(100 * (max(found) - min(found)), 2), "train_rows": len(rows.y_train)}

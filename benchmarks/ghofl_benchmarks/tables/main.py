@@ -5,6 +5,7 @@ elsewhere; here every method has the same frozen MobileNetV2 embeddings, and met
 that train the whole network on images are `ghofl_benchmarks.gpu_multiround`.
 """
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from ghofl.classifier import HeadSpec
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl_benchmarks import data, ours, paper, pictures
-from ghofl_benchmarks.baselines.linear import Fit
+from ghofl_benchmarks.baselines.linear import Fit, rounds
 from ghofl_benchmarks.baselines.one_shot import Outcome, baselines, pooled_probe
 from ghofl_benchmarks.tables import TORCH, Settings, add_row, has_torch, leave_out, start
 
@@ -101,9 +102,8 @@ def _trained(result: dict, name: str, rows: Dataset, alpha: float, settings: Set
         _row(result, name, alpha, method, outcome)
     for method, title in ROUNDS.items():
         if settings.wants(title):
-            accuracies, sent, seconds = heads.rounds(
-                method, rows, parts, settings.seed, settings.rounds, settings.device
-            )
+            run = partial(heads.scaffold, device=settings.device) if method == "scaffold" else partial(rounds, method)
+            accuracies, sent, seconds = run(rows, parts, settings.seed, settings.rounds)
             for number in sorted({1, settings.rounds}):
                 outcome = Outcome(
                     accuracies[number - 1], sent * number, seconds * number / settings.rounds, "head only"

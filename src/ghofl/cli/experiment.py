@@ -92,7 +92,8 @@ def simulate(
         str | None,
         typer.Option(
             help="Heads separated by commas, with options in brackets, or 'all'; 'best' unless given, the strongest "
-            "within --budget; with other heads, the strongest that their statistics allow.",
+            "within --budget; with other heads, the strongest that their statistics allow. Baselines may be among them: "
+            "fedavg, fedprox.",
             autocompletion=complete_heads,
         ),
     ] = None,
@@ -142,7 +143,7 @@ def simulate(
     if json != "-":
         _show_thresholds(result, data.classes)
     title = f"{read.stem} over {console.count(settings[0].clients, 'client')}"
-    write_page(result, experiment.specs(options), data, experiment.split(data, settings[0]), title)
+    write_page(result, experiment.methods(options), data, experiment.split(data, settings[0]), title)
 
 
 def demo(report: PageFile = None, force: Force = False) -> None:
@@ -208,19 +209,26 @@ def _table(result: Simulation) -> Table:
         caption=_caption(result) or None,
         caption_justify="left",
     )
-    table.add_column("head")
+    table.add_column("head", overflow="fold")
     judged = next(iter(result.heads.values())).metrics.confusion
     rare = [f"average precision % of {result.total.recipe.classes[judged.rarest]}"] if judged.has_rare else []
-    for name in ("accuracy %", "95 % interval", *rare, "sent per client", "fit s", "ms per sample"):
-        table.add_column(name, justify="right", min_width=9 if "interval" in name else None)
+    often = any(head.rounds > 1 for head in result.heads.values())  # then rounds take the place of milliseconds
+    costs = ("rounds", "sent per client", "fit s") if often else ("sent per client", "fit s", "ms per sample")
+    for name in ("accuracy %", "95 % interval", *rare, *costs):
+        title = name.replace(" interval", "\ninterval").replace(" client", "\nclient") if often else name
+        table.add_column(title, justify="right", min_width=9 if "interval" in name else None)
     for name, head in result.heads.items():
+        shown = {
+            "rounds": str(head.rounds),
+            "sent per client": console.size(head.payload_bytes),
+            "fit s": f"{head.fit_seconds:.2f}",
+            "ms per sample": f"{head.ms_per_sample:.3f}",
+        }
         table.add_row(
             name,
             f"{100 * head.accuracy:.2f}",
-            interval_text(head.metrics.confusion.accuracy_interval, 1 if rare else 2),  # to fit 80 columns
+            interval_text(head.metrics.confusion.accuracy_interval, 1 if rare or often else 2),  # to fit 80 columns
             *(f"{100 * (head.metrics.average_precision or 0.0):.2f}" for _ in rare),
-            console.size(head.payload_bytes),
-            f"{head.fit_seconds:.2f}",
-            f"{head.ms_per_sample:.3f}",
+            *(shown[cost] for cost in costs),
         )
     return table

@@ -46,7 +46,8 @@ def columns_of(data: Data, as_lists: bool = True) -> dict[str, Any] | None:
             raise EmbeddingsError(
                 f"columns have different numbers of values: {shorten(sizes, 200)}; give each one value per row."
             )
-        return listed if as_lists else {name: np.asarray(each) for name, each in listed.items()}
+        as_arrays = {name: np.asarray(each) for name, each in listed.items()} if not as_lists else {}
+        return as_arrays or {name: each if isinstance(each, list) else each.tolist() for name, each in listed.items()}
     return {name: each.to_list() if as_lists else each.to_numpy() for name, each in found.items()}
 
 

@@ -39,9 +39,10 @@ class HeadOptions:
     """
 
     head: ClassVar[str] = ""
+    noun: ClassVar[str] = "head"
 
-    def __init_subclass__(cls, head: str) -> None:
-        cls.head = head
+    def __init_subclass__(cls, head: str, noun: str = "head") -> None:
+        cls.head, cls.noun = head, noun
 
     def __post_init__(self) -> None:
         for name in self.known():
@@ -60,10 +61,10 @@ class HeadOptions:
         known = cls.known()
         if name not in known:
             has = ", ".join(known) or "none"
-            raise HeadError(f"head {cls.head!r} has no option {shorten(name, 40)!r}; it has {has}.")
+            raise HeadError(f"{cls.noun} {cls.head!r} has no option {shorten(name, 40)!r}; it has {has}.")
         if not known[name].accepts(value):
             raise HeadError(
-                f"{name} is {shorten(value, 40)}; option {name} of head {cls.head!r} is {known[name].allowed}: "
+                f"{name} is {shorten(value, 40)}; option {name} of {cls.noun} {cls.head!r} is {known[name].allowed}: "
                 f"{known[name].about}."
             )
 

@@ -15,6 +15,7 @@ from ghofl.names import shorten
 from ghofl.recipe import Recipe
 
 DEFAULT_HEAD = BEST  # what every door builds unless it is told which
+IN_ROUNDS = ("fedavg", "fedprox")  # what simulations compare heads with
 _SPEC = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
 _WORD = re.compile(r"[a-z_]+(?:[.+][a-z_]+)*")
 
@@ -40,6 +41,11 @@ class HeadSpec:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.name in IN_ROUNDS:
+            raise HeadError(
+                f"{self.name!r} is a baseline and not a head: it is trained in rounds on the rows of clients, which no total "
+                f"holds; compare it with heads in a simulation, heads = 'best,{self.name}'."
+            )
         if self.name != BEST and self.name not in HEADS:
             raise HeadError(f"head {self.name!r} is unknown; known are {', '.join(HEADS)}, and {BEST}.")
         if self.name == BEST and self.options:
@@ -52,25 +58,13 @@ class HeadSpec:
     @classmethod
     def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
         """A spec from its text; the preset has the options that it does not set."""
-        match = _SPEC.fullmatch(text) if isinstance(text, str) else None
-        if match is None:
-            raise HeadError(
-                f"{shorten(text, 60)!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'."
-            )
-        spec = cls(match[1])
-        options = _options_of(spec.name).preset(preset)
-        for part in filter(None, (p.strip() for p in (match[2] or "").split(","))):
-            key, _, value = part.partition("=")
-            options[key.strip()] = _read_value(value.strip(), part)
-        return cls(spec.name, options)
+        name, given = split_spec(text)
+        return cls(name, {**_options_of(cls(name).name).preset(preset), **given})
 
     @classmethod
     def parse_list(cls, text: str, preset: str = "default") -> dict[str, "HeadSpec"]:
         """Specs from a list separated by commas, each under the text it was written as."""
-        parts = [p.strip() for p in re.split(r",(?![^()]*\))", text) if p.strip()]
-        if not parts:
-            raise HeadError(f"no head in {text!r}; known are {', '.join(HEADS)}.")
-        return {part: cls.parse(part, preset) for part in parts}
+        return {part: cls.parse(part, preset) for part in split_list(text)}
 
     @property
     def record(self) -> HeadOptions:
@@ -109,6 +103,34 @@ class BestOptions(HeadOptions, head=BEST):
 
 def _options_of(name: str) -> type[HeadOptions]:
     return BestOptions if name == BEST else HEADS[name].Options
+
+
+def split_list(text: str) -> list[str]:
+    """The texts of heads in a list separated by commas.
+
+    >>> split_list("lda, rda(blend=0.9, shrinkage=0.05)")
+    ['lda', 'rda(blend=0.9, shrinkage=0.05)']
+    """
+    parts = [p.strip() for p in re.split(r",(?![^()]*\))", text) if p.strip()]
+    if not parts:
+        raise HeadError(f"no head in {text!r}; known are {', '.join(HEADS)}.")
+    return parts
+
+
+def split_spec(text: str) -> tuple[str, dict[str, Any]]:
+    """The name and the given options in the text of a head, not yet checked.
+
+    >>> split_spec("rda(blend=0.9)")
+    ('rda', {'blend': 0.9})
+    """
+    match = _SPEC.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise HeadError(
+            f"{shorten(text, 60)!r} is not a head; write a name such as 'lda', or 'rda(blend=0.9, shrinkage=0.05)'."
+        )
+    given = [part.strip() for part in (match[2] or "").split(",") if part.strip()]
+    split = [(part, *part.partition("=")[::2]) for part in given]
+    return match[1], {key.strip(): _read_value(value.strip(), part) for part, key, value in split}
 
 
 def _read_value(text: str, part: str) -> int | float | str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ghofl.errors import MissingExtraError
 from ghofl.names import shorten
+from ghofl.notebook import PALETTE
 from ghofl.report.findings import Findings, HeadLine
 
 try:
@@ -24,7 +25,7 @@ try:
 except ImportError:
     raise MissingExtraError("reports are drawn with matplotlib: pip install 'ghofl[report]'") from None
 
-BLUE, ORANGE, GREY = "#2f6fb0", "#c8641e", "#808890"
+BLUE, ORANGE, GREY = *PALETTE[:2], "#808890"
 INK, LINE = "#010203", "#040506"  # stand for the page's own colours, which replace them
 MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
 MOST_NUMBERS = 30  # classes of one whose cells have room for numbers
@@ -35,9 +36,6 @@ NEAR = 0.06  # of the range of accuracies: labels of nearer points would cover e
 MOST_BARS = 60  # clients in the chart of labels
 MOST_LAYERS = 60  # classes in it; the rest is one layer
 MOST_IN_LEGEND = 20
-PALETTE = (
-    "#2f6fb0", "#c8641e", "#3d8f5f", "#a0457e", "#7a6a2f", "#4f5fb8", "#b0413e", "#1f8a8c", "#8a5a3c", "#6b7f1e",
-)  # fmt: skip
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none", "text.parse_math": False, "axes.formatter.useoffset": False, "font.size": 10,
     "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.edgecolor": LINE,

@@ -11,8 +11,8 @@ from ghofl.errors import GhoflError
 from ghofl.evaluation import Confusion, Metrics
 from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
-from ghofl.heads.spec import HeadSpec
 from ghofl.shapes import Int64, Num
+from ghofl.simulation.baselines import Method, heads_of
 from ghofl.simulation.needs import total_for
 from ghofl.simulation.partition import Parts
 from ghofl.simulation.simulate import Dataset, Simulation, client_name
@@ -111,7 +111,7 @@ class Findings:
 
     @classmethod
     def of_simulation(
-        cls, result: Simulation, specs: Mapping[str, HeadSpec], data: Dataset, parts: Parts, title: str
+        cls, result: Simulation, methods: Mapping[str, Method], data: Dataset, parts: Parts, title: str
     ) -> "Findings":
         """The findings of a simulation: heads by bytes and accuracy, the best one class by class, and who holds what."""
         numbers = len(data.classes)
@@ -125,7 +125,8 @@ class Findings:
             HeadLine(name, found.accuracy, found.payload_bytes, found.metrics.to_dict())
             for name, found in result.heads.items()
         )
-        best = max(result.heads, key=lambda name: result.heads[name].accuracy)
+        specs = heads_of(methods)
+        best = max(specs, key=lambda name: result.heads[name].accuracy)
         judged = cls.of_total(result.total, title).judge_heads(
             [Classifier.fit(total_for(result.total, specs[best]), specs[best], warn=lambda _: None)],
             data.x_test,

@@ -12,7 +12,7 @@ from ghofl.encoders.given import columns_of as frame_columns
 from ghofl.encoders.given import embeddings_of
 from ghofl.errors import DatasetError, EmbeddingsError, IdentifierWarning, RecipeError, warn_once
 from ghofl.planning.drafting import IDENTIFIER, schema_of_rows
-from ghofl.recipe import Schema, Table
+from ghofl.recipe import OPTIONS, Schema, Table
 from ghofl.recipe import labels as given_labels
 from ghofl.recipe.labels import class_numbers
 from ghofl.rows import classes_of, load_rows
@@ -21,6 +21,7 @@ from ghofl.shapes import Int64, Num
 
 TEST_SHARE = 0.3
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+KEYWORDS = ("classes", "label_column", "schema", "without")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,6 +130,17 @@ def source_of(
     if isinstance(data, Mapping) and set(ARRAYS) <= set(data):
         return Dataset.of((data["x_train"], data["y_train"]), (data["x_test"], data["y_test"]), classes)
     return _source_of_pairs(data, classes)
+
+
+def split_keywords(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `source_of` takes, and the options of a recipe, among keywords of an experiment; any other raises."""
+    for name in given:
+        if name not in (*KEYWORDS, *OPTIONS):
+            raise DatasetError(
+                f"there is no parameter {name!r}; beside those in the signature there are {', '.join(KEYWORDS)}, and the "
+                f"options of a recipe: {', '.join(OPTIONS)}."
+            )
+    return {k: v for k, v in given.items() if k in KEYWORDS}, {k: v for k, v in given.items() if k in OPTIONS}
 
 
 def load(source: Source, seed: int) -> Loaded:

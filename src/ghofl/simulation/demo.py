@@ -12,6 +12,7 @@ from ghofl.heads.spec import HeadSpec
 from ghofl.outbox import Embedded, outgoing
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
+from ghofl.simulation.baselines import bytes_per_round
 from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -73,7 +74,7 @@ def _heads_table(result: Simulation, data: Dataset) -> Table:
     table.add_column("from 50 %", min_width=10, no_wrap=True)
     table.add_column("sent per client", justify="right")
     table.add_column("as rounds\nof FedAvg", justify="right")
-    of_round = 4 * (data.x_train.shape[1] + 1) * len(data.classes)
+    of_round = bytes_per_round(data.x_train.shape[1], len(data.classes))
     for name, head in result.heads.items():
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         rounds = head.payload_bytes / of_round

@@ -24,9 +24,10 @@ RECIPE_SETTINGS = tuple(name for name in OPTIONS if name not in ("anchor", "seed
 SETTINGS = ("data", "clients", "alpha", "classes_per_client", "seed", "preset", *RECIPE_SETTINGS, "head")
 MEASURES = (
     "accuracy", "balanced_accuracy", "macro_f1", "log_loss", "brier", "ece", "average_precision", "auc", "payload_bytes",
-    "fit_seconds", "ms_per_sample",
+    "rounds", "fit_seconds", "ms_per_sample",
 )  # fmt: skip
 FORMATS = (".csv", ".parquet", ".json")
+PICTURES = (".pdf", ".svg", ".png")
 _TEXTS = {
     "run", "data", "data_sha256", "preset", "head", "heads", "recipe", "total_sha256", "date", "ghofl", "numpy", "python",
     "statistics", "asked", *(name for name, option in OPTIONS.items() if option.kind is str),
@@ -106,7 +107,7 @@ class Runs(Printable):
     def table(self) -> list[list[str]]:
         """Means over seeds as texts, the names of the columns first: what varied, the head and its measures."""
         means, settings = self.summary(), [name for name in self.varied if name not in ("seed", "head")]
-        shown = [column for column in _SHOWN if any(line.get(column.measure) is not None for line in means)]
+        shown = [column for column in _SHOWN if any(line.get(column.measure) not in column.usual for line in means)]
         names = [*(name.replace("_", " ") for name in settings), "head", "seeds", *(column.title for column in shown)]
         return [names] + [
             [*(_text(line[name]) for name in settings), line["head"], str(line["seeds"])]
@@ -126,11 +127,10 @@ class Runs(Printable):
         return "\n".join(line.rstrip() for line in padded) or repr(self)
 
     def _facts(self) -> Mapping[str, object]:
-        heads = list(dict.fromkeys(row["head"] for row in self.rows))
         best = max(self.summary(), key=lambda line: line["accuracy"], default=None)
         return {
             "runs": len(self.ids),
-            "heads": abbreviate(heads),
+            "heads": abbreviate(self._heads),
             **({"varied": ", ".join(name for name in self.varied if name != "head")} if len(self.ids) > 1 else {}),
             **({} if best is None else {"best": f"{best['head']}, accuracy {100 * best['accuracy']:.2f} %"}),
         }
@@ -142,52 +142,44 @@ class Runs(Printable):
         ]
         return f"<table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
 
-    def plot(self, path: str | Path, x: str | None = None, y: str = "accuracy") -> None:
-        """Draw a measure against a setting: means over seeds and their range, a line per head and other settings.
+    def plot(self, path: str | Path | None = None, x: str | None = None, y: str = "accuracy") -> Any:
+        """A matplotlib `Figure` of a measure against a setting, for one column of a paper; at `path` as .pdf, .svg or .png.
 
-        Without `x` it is the numeric setting with the most values.
+        Means over seeds with their 95 % intervals, a colour per head; what else varied has lines of its own, and the legend
+        has nothing that is the same for all. Without `x` it is the numeric setting with the most values, or the head.
         """
-        try:
-            from matplotlib.backends.backend_agg import FigureCanvasAgg
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise MissingExtraError("a picture of runs needs matplotlib: pip install 'ghofl[report]'") from None
-        path, x = Path(path), x or self._most_varied()
+        if path is not None:
+            check_picture(Path(path))
+        x = x or self._most_varied()
         if not self.rows or x not in SETTINGS or y not in MEASURES:
             raise DatasetError(
                 f"cannot draw {y!r} against {x!r} for {len(self.rows)} rows; settings are {', '.join(SETTINGS)}, and "
                 f"measures {', '.join(MEASURES)}."
             )
-        figure = Figure(figsize=(7.0, 4.2), layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.add_subplot()
-        places = sorted({row.get(x) for row in self.rows}, key=lambda value: (value is None, str(type(value)), value))
-        for name, points in self._lines(x, y).items():
-            at = [places.index(place) for place in points]
-            low, high = ([pick(values) for values in points.values()] for pick in (min, max))
-            means = [statistics.fmean(values) for values in points.values()]
-            axes.plot(at, means, "o-", markersize=3, linewidth=1, label=name)
-            axes.fill_between(at, low, high, alpha=0.15)
-        axes.set_xticks(range(len(places)), [_text(place) for place in places])
-        axes.set_xlabel(x.replace("_", " "))
-        axes.set_ylabel(f"{y.replace('_', ' ')}, mean over seeds and range")
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize=6)
-        with files.open_to_replace(path) as file:
-            figure.savefig(file, format=path.suffix.lstrip(".") or "png")
+        from ghofl.simulation import picture
+
+        places = sorted({row.get(x) for row in self.rows}, key=_by_value) if x != "head" else self._heads
+        figure = picture.draw(self._lines(x, y), x, y, {place: _text(place) for place in places})
+        if path is not None:
+            picture.save(figure, Path(path))
+        return figure
+
+    @property
+    def _heads(self) -> list[str]:
+        return list(dict.fromkeys(row["head"] for row in self.rows))
 
     def _most_varied(self) -> str:
         numbers = [name for name in self.varied if name not in _TEXTS and name != "seed"]
-        return max(numbers, key=lambda name: len({row.get(name) for row in self.rows}), default="seed")
+        return max(numbers, key=lambda name: len({row.get(name) for row in self.rows}), default="head")
 
-    def _lines(self, x: str, y: str) -> dict[str, dict[Any, list[float]]]:
-        """The values of a measure by line and by position on the axis."""
+    def _lines(self, x: str, y: str) -> dict[tuple[str, str], dict[Any, list[float]]]:
+        """The values of a measure by line (the head, and what else varied) and by position on the axis."""
         others = [name for name in self.varied if name not in (x, "seed", "head")]
-        out: dict[str, dict[Any, list[float]]] = {}
-        for row in sorted(self.rows, key=lambda row: (row.get(x) is None, str(type(row.get(x))), row.get(x) or 0)):
-            name = ", ".join([row["head"], *(f"{n.replace('_', ' ')} {_text(row.get(n))}" for n in others)])
+        out: dict[tuple[str, str], dict[Any, list[float]]] = {}
+        for row in sorted(self.rows, key=lambda row: _by_value(row.get(x))) if x != "head" else self.rows:
+            name = ", ".join(f"{n.replace('_', ' ')} {_text(row.get(n))}" for n in others)
             if row.get(y) is not None:
-                out.setdefault(name, {}).setdefault(row.get(x), []).append(row[y])
+                out.setdefault((row["head"], name), {}).setdefault(row.get(x), []).append(row[y])
         return out
 
 
@@ -204,12 +196,14 @@ class _Shown(NamedTuple):
     measure: str
     title: str
     write: Callable[[float], str]
+    usual: tuple[float | None, ...] = (None,)  # a column of nothing else is not shown
 
 
 _SHOWN = (
     _Shown("accuracy", "accuracy %", lambda share: f"{100 * share:.2f}"),
     _Shown("accuracy_sd", "± sd", lambda share: f"{100 * share:.2f}"),
     _Shown("log_loss", "log loss", lambda value: f"{value:.4f}"),
+    _Shown("rounds", "rounds", lambda count: f"{count:.0f}", (None, 1)),
     _Shown("payload_bytes", "sent per client", size),
 )
 
@@ -218,6 +212,16 @@ def check_format(path: Path) -> None:
     """Raise unless a table of runs can be written under this suffix."""
     if path.suffix not in FORMATS:
         raise DatasetError(f"{path} ends in {path.suffix!r}; a table of runs ends in {', '.join(FORMATS)}.")
+
+
+def check_picture(path: Path) -> None:
+    """Raise unless a picture of runs can be written under this suffix."""
+    if path.suffix not in PICTURES:
+        raise DatasetError(f"{path} ends in {path.suffix!r}; a picture of runs ends in {', '.join(PICTURES)}.")
+
+
+def _by_value(value: Any) -> tuple:
+    return (value is None, str(type(value)), value or 0)
 
 
 def _text(value: Any) -> str:

@@ -24,13 +24,23 @@ from ghofl.outbox import Embedded, Outgoing, outgoing
 from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public import PublicRows
 from ghofl.privacy import NoiseStream, entry_bound, round_moments, shifts_of
-from ghofl.recipe import Encoder, Recipe, RecipeOptions, Schema, Table
+from ghofl.recipe import Encoder, Privacy, Recipe, RecipeOptions, Schema, Table
 from ghofl.recipe.option import takes
 from ghofl.shapes import Num
+from ghofl.simulation.baselines import (
+    Baseline,
+    Method,
+    heads_of,
+    join_methods,
+    judge_baseline,
+    notes_on_baselines,
+    parse_methods,
+)
 from ghofl.simulation.cohort import Cohort, SecureRound
-from ghofl.simulation.dataset import Dataset, load, source_of
+from ghofl.simulation.dataset import Dataset, load, source_of, split_keywords
 from ghofl.simulation.needs import need_of, notes_on, total_for, with_statistics
 from ghofl.simulation.partition import Parts, count_empty, split
+from ghofl.simulation.results import HeadResult, Simulation
 from ghofl.statistics import statistics_to_store
 from ghofl.wire.envelope import encode
 from ghofl.wire.message import Message
@@ -39,64 +49,11 @@ from ghofl.wire.total import Aggregator, Total
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class HeadResult:
-    """One head on the test rows: its measures, the mean bytes a client sends for it, and its times."""
-
-    metrics: Metrics
-    payload_bytes: int
-    fit_seconds: float
-    ms_per_sample: float
-
-    @property
-    def accuracy(self) -> float:
-        """The share of test rows whose class was predicted."""
-        return self.metrics.confusion.accuracy
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Simulation:
-    """The results of a simulation."""
-
-    total: Total
-    clients: int
-    empty_clients: int
-    clipping: Clipping
-    heads: dict[str, HeadResult]
-    secure_round: SecureRound | None = None
-    notes: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """The results as plain values."""
-        return {
-            "total_sha256": self.total.moments.sha256,
-            "clients": self.clients,
-            "empty_clients": self.empty_clients,
-            "rows": self.total.moments.rows,
-            "clipped_share": self.clipping.share,
-            "recipe": self.total.recipe.fingerprint,
-            "grid": {"bits": self.total.recipe.grid.bits, "scale": self.total.recipe.grid.scale},
-            "guarantee": None if self.total.guarantee is None else self.total.guarantee.to_dict(),
-            "small_classes": None if self.total.small_classes is None else self.total.small_classes.revealed,
-            "secure": None if self.secure_round is None else self.secure_round.to_dict(),
-            "notes": list(self.notes),
-            "heads": {
-                name: {
-                    **result.metrics.to_dict(),
-                    "payload_bytes": result.payload_bytes,
-                    "fit_seconds": result.fit_seconds,
-                    "ms_per_sample": result.ms_per_sample,
-                }
-                for name, result in self.heads.items()
-            },
-        }
-
-
 def simulate(
     data: Any,
     parts: Parts | int = 10,
     recipe: Recipe | RecipeOptions | None = None,
-    heads: str | Mapping[str, HeadSpec] = DEFAULT_HEAD,
+    heads: str | Iterable[str] | Mapping[str, Method] = DEFAULT_HEAD,
     progress: Progress | None = None,
     cohort: Cohort | None = None,
     stream: NoiseStream | None = None,
@@ -104,13 +61,15 @@ def simulate(
     *,
     alpha: float | None = None,
     seed: int = 0,
-    **source: Any,
+    **more: Any,
 ) -> Simulation:
     """Every client computes its moments and sends one message; the server adds them up, fits and scores heads.
 
     `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, a file, or a DataFrame with
     its `label_column`; `classes` name class numbers. `parts` are the rows of each client, or how many clients there are,
-    with a Dirichlet skew of `alpha`. `recipe` is by default the smallest that the heads can be built from.
+    with a Dirichlet skew of `alpha`. `recipe` is by default the smallest that the heads can be built from; its options may be
+    given by name, ``epsilon=4.0, unit_length=True``. `heads` may have baselines that are trained in rounds on the same
+    clients, such as ``"best, fedavg(rounds=50)"``.
 
     Everything that the recipe's [privacy] asks for is done. `cohort` is for recipes with privacy.secure; `stream` is
     the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
@@ -130,20 +89,33 @@ def simulate(
     >>> result.total.moments.rows, result.heads["lda"].accuracy > 0.9
     (42, True)
     """
-    specs = HeadSpec.parse_list(heads) if isinstance(heads, str) else heads
-    loaded, table = load(source_of(data, **source), seed)
+    methods = heads if isinstance(heads, Mapping) else parse_methods(join_methods(heads))
+    source, options = split_keywords(more)
+    recipe = _options_of(options, seed) if recipe is None else _check_whole(recipe, options)
+    epsilon = recipe.privacy.epsilon if isinstance(recipe, Recipe) else recipe.epsilon
+    loaded, table = load(source_of(data, **source, is_private=epsilon is not None), seed)
     parts = split(loaded.y_train, parts, np.random.default_rng(seed), alpha) if isinstance(parts, int) else parts
     if not isinstance(recipe, Recipe):
-        options = (cohort or Cohort()).fill_in(recipe or RecipeOptions(seed=seed), len(parts))
-        recipe = assembly_for(loaded, specs.values(), options, table=table, clients=len(parts)).recipe
-    return _simulate(loaded, parts, recipe, specs, progress, cohort, stream, judge or judge_head)
+        asked = (cohort or Cohort()).fill_in(recipe, len(parts))
+        recipe = assembly_for(loaded, heads_of(methods).values(), asked, table=table, clients=len(parts)).recipe
+    return _simulate(loaded, parts, recipe, methods, seed, progress, cohort, stream, judge or judge_head)
+
+
+def _options_of(given: Mapping[str, Any], seed: int) -> RecipeOptions:
+    return RecipeOptions(**{"seed": seed, **given})
+
+
+def _check_whole(recipe: Recipe | RecipeOptions, options: Mapping[str, Any]) -> Recipe | RecipeOptions:
+    if options:
+        raise RecipeError(f"{next(iter(options))} is an option of a recipe, and a recipe is given; put it into that.")
+    return recipe
 
 
 def _simulate(
-    data: Dataset, parts: Parts, recipe: Recipe, specs: Mapping[str, HeadSpec], progress: Progress | None,
+    data: Dataset, parts: Parts, recipe: Recipe, methods: Mapping[str, Method], seed: int, progress: Progress | None,
     cohort: Cohort | None, stream: NoiseStream | None, judge: Callable[[Total, HeadSpec, Dataset], HeadResult],
 ) -> Simulation:  # fmt: skip
-    report = progress or (lambda *_: None)
+    report, specs = progress or (lambda *_: None), heads_of(methods)
     sites = _Sites(data, parts, recipe, {need_of(spec, recipe) for spec in specs.values()}, report)
     if recipe.privacy.secure:
         exact, secure_round = sites.secure_total(cohort or Cohort(), stream)
@@ -151,12 +123,15 @@ def _simulate(
         exact, secure_round = sites.total(stream), None
     total = exact.release(stream)
     results = {}
-    for i, (name, spec) in enumerate(specs.items()):
-        report("heads", i, len(specs))
-        payload = sites.payload(need_of(spec, recipe), secure_round)
-        results[name] = replace(judge(total_for(total, spec), spec, data), payload_bytes=payload)
-    report("heads", len(specs), len(specs))
-    notes = notes_on(total, specs)
+    for i, (name, method) in enumerate(methods.items()):
+        report("heads", i, len(methods))
+        if isinstance(method, Baseline):
+            results[name] = judge_baseline(method, data, parts, seed)
+        else:
+            payload = sites.payload(need_of(method, recipe), secure_round)
+            results[name] = replace(judge(total_for(total, method), method, data), payload_bytes=payload)
+    report("heads", len(methods), len(methods))
+    notes = (*notes_on(total, specs), *notes_on_baselines(methods, recipe.privacy != Privacy()))
     return Simulation(total, len(parts), count_empty(parts), sites.clipping, results, secure_round, notes)
 
 
@@ -249,7 +224,7 @@ def recipe_for(asked: SimulationRequest) -> Recipe:
     source = source_of(
         asked.data, asked.classes, asked.label_column, asked.schema, is_private=asked.epsilon is not None
     )
-    specs = HeadSpec.parse_list(asked.heads).values() if isinstance(asked.heads, str) else asked.heads
+    specs = heads_of(parse_methods(asked.heads)).values() if isinstance(asked.heads, str) else asked.heads
     data, table = load(source, asked.seed)
     return assembly_for(data, specs, asked, asked.public, table).recipe
 

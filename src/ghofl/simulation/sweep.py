@@ -5,7 +5,7 @@ import itertools
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,15 +15,17 @@ import numpy as np
 
 from ghofl.classifier import HeadSpec
 from ghofl.errors import HeadError, RecipeError
-from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.heads.spec import DEFAULT_HEAD, split_list
+from ghofl.names import shorten
 from ghofl.planning.assembly import Assembly
 from ghofl.planning.public import PublicRows
 from ghofl.recipe import OPTIONS, Recipe, RecipeOptions, Table, toml
 from ghofl.recipe.option import Option
 from ghofl.recipe.schema import build, check_keys
 from ghofl.shapes import Num
+from ghofl.simulation.baselines import Method, heads_of, join_methods, parse_methods
 from ghofl.simulation.cohort import Cohort
-from ghofl.simulation.dataset import Dataset, Source, load, source_of
+from ghofl.simulation.dataset import Dataset, Source, load, source_of, split_keywords
 from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.runs import RECIPE_SETTINGS, Row, Runs, check_format
 from ghofl.simulation.simulate import (
@@ -37,6 +39,7 @@ from ghofl.simulation.simulate import (
 )  # fmt: skip
 from ghofl.wire.total import Total
 
+ALL = "all"  # every head that a space allows
 SAVE_SECONDS = 2.0  # between two saves of the table while runs go on
 
 
@@ -63,20 +66,22 @@ class Experiment:
     public: Num[np.ndarray, "p dim"] | PublicRows | None = None
     cohort: Cohort = field(default_factory=Cohort)
 
-    def specs(self, options: RecipeOptions) -> dict[str, HeadSpec]:
-        """The heads to score in a space; 'all' is every head that the space allows."""
-        if self.heads == "all":
-            return all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
-        specs = HeadSpec.parse_list(self.heads, self.preset)
-        needs_sketch = any("Z" in need for spec in specs.values() for need in spec.needs)
+    def methods(self, options: RecipeOptions) -> Mapping[str, Method]:
+        """The heads and baselines to score in a space; 'all' is every head that the space allows."""
+        if ALL in (named := split_list(self.heads)):
+            every = all_heads(self.preset, lift=options.lift is not None, sketch=options.sketch is not None)
+            others = ",".join(name for name in named if name != ALL)
+            return {**every, **(parse_methods(others, self.preset) if others else {})}
+        methods = parse_methods(self.heads, self.preset)
+        needs_sketch = any("Z" in need for spec in heads_of(methods).values() for need in spec.needs)
         if needs_sketch and options.sketch is None and options.budget is None:
             raise HeadError("the head sketched_qda needs a sketch; give `sketch`, e.g. 128.")
-        return specs
+        return methods
 
     def assemble(self, data: Dataset, setting: Setting, table: Table | None = None) -> tuple[Assembly, RecipeOptions]:
         """The recipe of one run, and the options that it follows."""
         options = self.cohort.fill_in(replace(setting.options, seed=setting.seed), setting.clients)
-        specs = self.specs(options).values()
+        specs = heads_of(self.methods(options)).values()
         return assembly_for(data, specs, options, self.public, table, setting.clients), options
 
     def run(
@@ -85,7 +90,8 @@ class Experiment:
     ) -> Simulation:  # fmt: skip
         """One simulation under a recipe that `assemble` gave."""
         cohort, parts = replace(self.cohort, seed=setting.seed), self.split(data, setting)
-        return simulate(data, parts, found.recipe, self.specs(options), progress, cohort, judge=judge)
+        methods, seed = self.methods(options), setting.seed
+        return simulate(data, parts, found.recipe, methods, progress, cohort, judge=judge, seed=seed)
 
     def split(self, data: Dataset, setting: Setting) -> Parts:
         """The rows that each client has."""
@@ -95,7 +101,7 @@ class Experiment:
 
 def sweep(
     data: Any,
-    heads: str = DEFAULT_HEAD,
+    heads: str | Iterable[str] = DEFAULT_HEAD,
     *,
     clients: int | Sequence[int] = 10,
     alpha: float | Sequence[float | None] | None = None,
@@ -107,16 +113,16 @@ def sweep(
     fresh: bool = False,
     name: str = "",
     progress: Progress | None = None,
-    **source: Any,
+    **more: Any,
 ) -> Runs:
     """Simulate every combination of settings, each given as one value or several.
 
     `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, arrays by name, a file, or a
     DataFrame with its `label_column` (and `schema`, `without`); `classes` name class numbers. Each value of `alpha` and each
-    value of `classes_per_client` is one split; everything else is combined. `recipes` are options such as
-    ``[RecipeOptions(project=k) for k in (64, 128)]``. `output` is a .csv, .parquet or .json file, which is saved again and
-    again while runs are made: runs that it already has are not repeated and rows of other sweeps stay, unless `fresh`.
-    `name` is what the table calls the data.
+    value of `classes_per_client` is one split; everything else is combined, also options of a recipe: ``project=[64, 128]``.
+    `recipes` are whole sets of those. `heads` may have baselines, as in `simulate`. `output` is a .csv, .parquet or .json file,
+    saved again and again while runs are made: runs that it already has are not repeated and rows of other sweeps stay, unless
+    `fresh`. `name` is what the table calls the data.
 
     Guarantees
     ----------
@@ -130,14 +136,25 @@ def sweep(
     >>> len(runs.rows), len({row["total_sha256"] for row in runs.rows})
     (8, 1)
     """
-    given = {"alpha": alpha, "classes_per_client": classes_per_client}
-    axes = {"clients": clients, **{key: values for key, values in given.items() if values is not None}, "seed": seed}
-    each = _several(RecipeOptions() if recipes is None else recipes)
-    settings = [setting for options in each for setting in combinations(axes, options)]
-    is_private = any(options.epsilon is not None for options in each)
+    splits = {"alpha": alpha, "classes_per_client": classes_per_client}
+    axes = {"clients": clients, **{key: values for key, values in splits.items() if values is not None}, "seed": seed}
+    source, options = split_keywords(more)
+    # A tuple of statistics is one value, and so is an anchor; a list of them is several.
+    axes |= {k: [given] if isinstance(given, tuple | np.ndarray) else given for k, given in options.items()}
+    settings = [setting for options in _recipes_of(recipes) for setting in combinations(axes, options)]
+    is_private = any(setting.options.epsilon is not None for setting in settings)
     rows = source_of(data, is_private=is_private, **source)
     name = name or (Path(data).name if isinstance(data, str | Path) else "")
-    return run_all(rows, settings, replace(experiment or Experiment(), heads=heads), output, fresh, name, progress)
+    return run_all(
+        rows, settings, replace(experiment or Experiment(), heads=join_methods(heads)), output, fresh, name, progress
+    )
+
+
+def _recipes_of(given: Any) -> list[RecipeOptions]:
+    each = _several(RecipeOptions() if given is None else given)
+    if not all(isinstance(options, RecipeOptions) for options in each):
+        raise RecipeError(f"recipes are {shorten(given, 60)}; give RecipeOptions(project=64), or project=[64, 128].")
+    return each
 
 
 def run_all(
