@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Message, Moments, MomentsBuilder, Privacy, Recipe, Total
-from ghofl import classifier as classifier_module
 from ghofl.compute import arrays
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.outbox import Embedded, count
 from ghofl.outbox.partial_sums import Part, Place, merge, part_of
+from ghofl.wire import head_file
 from ghofl.wire.container import load_arrays
 from ghofl.wire.total import Aggregator
 
@@ -215,13 +215,13 @@ def test_a_mapped_head_is_that_of_the_file_that_was_checked(tmp_path, rng, from_
     total = Total.of([message_of(rng, "x")], RECIPE)
     for name in ("qda", "rda"):
         Classifier.fit(total, name).save(tmp_path / name)
-    expected, check = Classifier.load(tmp_path / "qda").rule.whiteners.copy(), classifier_module.check_seal
+    expected, check = Classifier.load(tmp_path / "qda").rule.whiteners.copy(), head_file.check_seal
 
     def checked(header, data):
         check(header, data)
         (tmp_path / "rda").replace(tmp_path / "qda")
 
-    monkeypatch.setattr(classifier_module, "check_seal", checked)
+    monkeypatch.setattr(head_file, "check_seal", checked)
     head = Classifier.load(tmp_path / "qda").rule
     assert arrays.is_mapped(head.whiteners)
     assert np.array_equal(head.whiteners, expected)

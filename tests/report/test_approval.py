@@ -16,7 +16,9 @@ from urllib.parse import urlencode
 
 import pytest
 from test_cli import ghofl
+from typer.main import get_command
 
+from ghofl.cli import app, console
 from ghofl.cli import flower as commands
 from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
@@ -39,9 +41,17 @@ def opened(path, *more, code=0):
     told: Queue[tuple[str, str]] = Queue()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commands, "_show_address", lambda *address: told.put(address))
-        said = []
         words = ("flower", "check", path, "-r", "recipe.toml", "--port", 0, "--json", "-", *more)
-        thread = threading.Thread(target=lambda: said.append(ghofl(*words, code=code)))
+        ended: list[int | None] = []  # a runner of click's would swap standard output under the thread of the test
+
+        def run():
+            try:
+                with console.report_errors():
+                    ended.append(get_command(app).main(list(map(str, words)), standalone_mode=False))
+            except SystemExit as end:
+                ended.append(end.code)
+
+        thread = threading.Thread(target=run)
         thread.start()
         url, secret = told.get(timeout=30)
         place = url.removeprefix("http://").removesuffix("/")
@@ -51,7 +61,7 @@ def opened(path, *more, code=0):
             with suppress(OSError):  # of a page that was decided, and has ended or is ending
                 post(place, code=secret, decision="decline")
             thread.join(30)
-            assert not thread.is_alive()
+            assert [value or 0 for value in ended] == [code]
 
 
 def ask(place, method, path="/", body=b"", **headers):
