@@ -238,3 +238,34 @@ def test_bars_of_a_chart_reach_to_the_ends_of_the_interval(folder):
         ((float(low) - y) / unit, (y - float(high)) / unit) for (_, low, _, high), y in zip(bars, points, strict=True)
     ]
     assert ends == [pytest.approx((10.0, 5.0)), pytest.approx((0.0, 0.0))]
+
+
+def _error_of(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as caught, console.report_errors():
+        app(list(arguments))
+    assert caught.value.code == 2
+    return " ".join(capsys.readouterr().err.split())
+
+
+def test_a_folder_in_place_of_a_file_leads_to_the_options_that_read_photos(folder, capsys):
+    Path("photos").mkdir()
+    text = _error_of(capsys, "moments", "photos", "--recipe", "recipe.toml", "-o", "photos.ghofl")
+    assert "photos is a folder, and a file was expected" in text
+    assert "--data and --encoder" in text
+
+
+def test_a_message_without_its_recipe_is_named_once(folder, capsys):
+    text = _error_of(capsys, "audit", "north.ghofl")
+    assert text.count("north.ghofl") == 1
+    assert "give --recipe" in text
+
+
+def test_a_draft_without_a_label_says_so(folder):
+    Path("rows.csv").write_text("age,ill\n" + "".join(f"{30 + i},{'yes' if i % 3 else 'no'}\n" for i in range(40)))
+    named, unnamed = (
+        CliRunner().invoke(app, ["schema", "rows.csv", *label, "-o", f"{len(label)}.toml"])
+        for label in (["--label-column", "ill"], [])
+    )
+    assert "No column is the label" in unnamed.output
+    assert "Wrote 2.toml" in named.output
+    assert "No column is the label" not in named.output

@@ -69,7 +69,7 @@ def _open(file: Path, recipe: Recipe | None) -> tuple[Moments, Recipe, Guarantee
         return total.moments, total.recipe, total.guarantee, len(total.roster)
     if recipe is None:
         raise MessageError(
-            f"{file.name} is not a total, and a message can only be read with its recipe; give --recipe recipe.toml."
+            "this is not a total, and a message can only be read with its recipe; give --recipe recipe.toml."
         )
     plan = plan_of(recipe)
     is_noisy = plan is not None and plan.mechanism == "local"

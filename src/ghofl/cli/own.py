@@ -213,7 +213,11 @@ def _align(
             "total."
         )
     x = reading.load_unlabelled(total.recipe, rows)
-    return aligned_head(total, spec, x, shares), {"rows": len(x), "assumes": ASSUMED}, ASSUMED
+    return (
+        aligned_head(total, spec, x, shares),
+        {"rows": len(x), "assumes": ASSUMED},
+        f"aligned with {len(x):,} rows. {ASSUMED}",
+    )
 
 
 def own_rows(

@@ -44,6 +44,8 @@ def schema(
         "left_out": dict(made.left_out),
     }
     advice = "" if of_dictionary else f" {FROM_ROWS}"
+    if not made.table.label:
+        advice += " No column is the label: --label-column names it."
     console.say(
         result,
         f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "

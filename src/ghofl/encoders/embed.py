@@ -299,7 +299,10 @@ def _class_numbers(
     samples: Samples, classes: tuple[str, ...], labels_are_numbers: bool, row_by_row: bool
 ) -> Int64[np.ndarray, " n"]:
     if samples.labels is None:
-        raise DatasetError("the data has no labels, and moments are sums per class; name the column of labels.")
+        raise DatasetError(
+            "the data has no labels, and moments are sums per class; put photos into one folder per class, or name a table's "
+            "column of labels (--label-column)."
+        )
     return (numbers_row_by_row if row_by_row else class_numbers)(samples.labels, classes, labels_are_numbers)
 
 

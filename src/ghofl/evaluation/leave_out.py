@@ -282,5 +282,5 @@ def _entry_of(total: Total, sent: Moments, site: str) -> Entry:
             return entry
     raise RosterError(
         f"these {sent.rows:,} rows are not what any site in this total sent ({list_names(total.roster)}); give the very rows of "
-        "the site's message, in the same file, split and columns, or call them those of a new site."
+        "the site's message, in the same file, split and columns; a site that sent nothing takes 'ghofl personal --new-site'."
     )
