@@ -198,8 +198,9 @@ def with_files(six, tmp_path, monkeypatch):
 
 
 def test_the_command_writes_a_total_for_one_site_and_remembers_it(with_files):
-    assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl")
-    assert (with_files / "for-a.ghofl").stat().st_mode & 0o777 == 0o600
+    assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl --json for-a.json")
+    for name in ("for-a.ghofl", "for-a.json"):
+        assert (with_files / name).stat().st_mode & 0o777 == 0o600, "both have exact figures"
     run("ghofl evaluate for-a.ghofl a.npz --leave-out 4 --heads lda")
     run("ghofl release two.ghofl --to a.ghofl -o two-for-a.ghofl", refusal="would have one over 1 site;")
     run("ghofl release total.ghofl --to a -o x.ghofl", refusal="give that site's message")
