@@ -97,6 +97,20 @@ def test_a_class_of_which_the_others_have_few_rows_keeps_the_total_from_its_reci
         journal.hand_out(total, "a")
 
 
+def test_a_class_of_which_the_sites_between_two_totals_have_few_rows_keeps_the_second_from_everybody(journal):
+    """Each total has rows enough of the class; their difference is one row of one of four sites."""
+    messages, parts = messages_of(sites="abcdefghij", rows=600)
+    for name in "ghij":
+        x, y = parts[name]
+        y = np.where(y == 3, 0, y)
+        y[0] = 3 if name == "g" else y[0]
+        messages[name] = Message.of(moments_of(OPEN, x, y), OPEN, name)
+    hand_out(journal, messages, "abcdef", "a")
+    with pytest.raises(PrivacyError, match="in 4 sites, which have fewer than 5 rows of class 'class 3'"):
+        hand_out(journal, messages, "abcdefghij", "b")
+    assert journal.recipients(total_over(messages, "abcdefghij")) == ()
+
+
 def test_without_the_key_only_a_released_total_is_handed_out(six, journal):
     _, parts = six
     plain = recipe_of(statistics=("B",))
