@@ -17,7 +17,8 @@ import jaxtyping
 from beartype import BeartypeConf, beartype
 
 checked = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError))
-with_axes = jaxtyping.jaxtyped
+# pytest imports this file once more while it looks for doctests, when jaxtyping's own has been replaced.
+with_axes = getattr(jaxtyping.jaxtyped, "with_axes", jaxtyping.jaxtyped)
 
 
 def jaxtyped(what=None, *, typechecker):
@@ -85,4 +86,5 @@ def _checked_later(function, check):
 
 
 # The import hook decorates with `jaxtyping.jaxtyped`, looked up for each function.
+jaxtyped.with_axes = with_axes
 jaxtyping.jaxtyped = jaxtyped

@@ -280,3 +280,16 @@ def test_an_exported_personal_head_says_so_and_is_private(at_site):
 )
 def test_bad_input_is_one_sentence(arguments, said):
     run(f"ghofl personal total.ghofl {arguments} -o own.safetensors", refusal=said)
+
+
+def test_a_covariance_of_few_own_rows_is_shrunk_as_one_of_few_rows(rng):
+    """Own covariance alone: the shrinkage, and with it the head, is that of the site's rows and not of all the others'."""
+    recipe, (x, y) = recipe_of(dim=4, classes=2, statistics=("B",)), two_classes(rng, 3000)
+    whole, own = gaussians_of(recipe, x, y), gaussians_of(recipe, x[:30], y[:30])
+    alone = Adaptation(means=0.0, covariance=1.0).apply(whole, own)
+    assert alone.rows == pytest.approx(30)
+    assert alone.shared_shrinkage() == pytest.approx(own.shared_shrinkage())
+    assert alone.counts / alone.rows == pytest.approx(whole.counts / whole.rows)
+    half = Adaptation(means=20.0, covariance=0.5).apply(whole, own)
+    assert half.rows == pytest.approx(1 / (0.25 / 3000 + 0.25 / 30))
+    assert Adaptation(means=20.0).apply(whole, own).rows == 3000

@@ -5,6 +5,7 @@ Examples:
   python -m ghofl_benchmarks table nlp
   python -m ghofl_benchmarks figure tradeoff
   python -m ghofl_benchmarks flamby
+  python -m ghofl_benchmarks pacs FOLDER
   python -m ghofl_benchmarks page
 
 Each table runs what data is present, says what is missing and how to get it, and writes NAME.json, NAME.md and NAME.svg
@@ -16,9 +17,10 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from ghofl.errors import GhoflError
-from ghofl_benchmarks import flamby, made, report
+from ghofl_benchmarks import cameras, candidates, flamby, made, no_shift, pacs, report
 from ghofl_benchmarks.data import IMAGES, SMALL, TEXTS, DataMissingError
 from ghofl_benchmarks.defaults import write_defaults
 from ghofl_benchmarks.figures import DRAW, FIGURES
@@ -36,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
             return _table(options, arguments)
         if options.command == "figure":
             return _figure(options)
-        if options.command == "flamby":
-            return _flamby(options, arguments)
+        if options.command in SITES:
+            return _sites(options, tuple(arguments))
         print(f"wrote {write_page(options.out)}")
         if options.out == report.RESULTS:
             print(f"wrote {write_defaults()}")
@@ -86,12 +88,26 @@ def _figure(options: argparse.Namespace) -> int:
     return 0
 
 
-def _flamby(options: argparse.Namespace, arguments: list[str]) -> int:
+def _sites(options: argparse.Namespace, arguments: tuple[str, ...]) -> int:
+    """Run one of the commands about sites that differ."""
     made.code()
-    result = flamby.run(options.folder, options.splits, options.fine_splits, tuple(arguments))
-    for path in report.write(result, options.out):
+    if options.command == "cameras" and options.images is not None:
+        if not _has_gpu():
+            return 2
+        cameras.embed(options.images, options.weights, "cuda", options.rows)
+        return 0
+    for path in report.write(SITES[options.command](options, arguments), options.out):
         print(f"wrote {path}")
     return 0
+
+
+SITES = {
+    "flamby": lambda o, a: flamby.run(o.folder, o.splits, o.fine_splits, a),
+    "pacs": lambda o, a: pacs.run(o.folder, o.splits, a),
+    "no-shift": lambda o, a: no_shift.run(o.sets, o.rows, a),
+    "cameras": lambda o, a: cameras.run(o.rows, a),
+    "candidates": lambda o, a: candidates.run(o.images, o.tables, a),
+}
 
 
 def _has_gpu() -> bool:
@@ -141,10 +157,29 @@ def parser() -> argparse.ArgumentParser:
     heart.add_argument("--folder", type=Path, help="the hospitals' files (default hospitals/heart in GHOFL_DATA)")
     heart.add_argument("--splits", type=int, default=50, help="splits beside FLamby's own")
     heart.add_argument("--fine-splits", type=int, default=500, help="splits for leave-out's estimate")
+    others = _sites_parsers(commands)
     page = commands.add_parser("page", help="write the results page, and docs/defaults.md, from stored results")
-    for command in (table, figure, heart, page):
+    for command in (table, figure, heart, *others, page):
         command.add_argument("--out", type=Path, default=report.RESULTS, help="folder of results (default %(default)s)")
     return whole
+
+
+def _sites_parsers(commands: Any) -> list[argparse.ArgumentParser]:
+    """The parsers of the other commands about sites that differ."""
+    domains = commands.add_parser("pacs", help="PACS's four domains as sites that see things differently")
+    domains.add_argument("folder", type=Path, help="DOMAIN.npz of every domain, by 'ghofl embed'")
+    domains.add_argument("--splits", type=int, default=pacs.SPLITS)
+    alike = commands.add_parser("no-shift", help="sites that differ only in how common classes are")
+    alike.add_argument("--sets", type=_words, default=(), help=f"of {','.join(no_shift.SETS)}")
+    alike.add_argument("--rows", type=int, help="only so many training rows, to try it")
+    seen = commands.add_parser("cameras", help="twenty cameras on CIFAR-10")
+    seen.add_argument("rows", type=Path, help="folder of rows, which --images writes")
+    seen.add_argument("--images", type=Path, help="archives of images, to write their rows on a GPU")
+    seen.add_argument("--weights", type=Path, help="MobileNetV2's")
+    tried = commands.add_parser("candidates", help="what a site tries for its own head, compared on training rows")
+    tried.add_argument("--images", type=Path, help="folder of PACS's rows, as for 'pacs'")
+    tried.add_argument("--tables", type=Path, help="folder of tables (.csv with a column 'label') and vectors (.npz)")
+    return [domains, alike, seen, tried]
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ghofl_benchmarks import data, paper, pictures, report
+from ghofl_benchmarks import data, paper, pictures, report, site_figures
 from ghofl_benchmarks.data import DataMissingError, Missing
 
 FIGURES = {
@@ -16,6 +16,9 @@ FIGURES = {
     "time": "Accuracy against the seconds of training on one GPU: methods that train the whole network, and one message",
     "ablation": "Accuracy by clients and label skew: ours and the spread of baselines",
     "fisher": "Accuracy and energy of Fisher directions",
+    "hospitals": "Four hospitals: own rows only, one head for all, a head for each; and what leave-out says",
+    "domains": "PACS's four domains, the same",
+    "cameras": "Twenty cameras: means without site effects, own offsets, and a head for each",
 }
 LABELS = {"ours": "ghofl, one message", "baseline": "other methods", "ceiling": "linear probe on all raw embeddings"}
 SHADES = ("#b8500c", "#8a5a3c", "#d98a2b")  # of methods in rounds
@@ -322,5 +325,6 @@ def _stored(name: str, folder: Path, how: str) -> dict[str, Any]:
 
 
 DRAW: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "front": front, "tradeoff": tradeoff, "convergence": convergence, "time": time, "ablation": ablation, "fisher": fisher
+    "front": front, "tradeoff": tradeoff, "convergence": convergence, "time": time, "ablation": ablation, "fisher": fisher,
+    **site_figures.DRAW,
 }  # fmt: skip

@@ -68,8 +68,8 @@ def write_page(folder: Path = report.RESULTS) -> Path:
             picture = f"table-{name}.svg"
             text = report.markdown(result, picture if (folder / picture).is_file() else None)
             parts.append("\n#" + text)
-    heart = report.read("flamby", folder)
-    parts += [] if heart is None else ["\n#" + report.markdown(heart)]
+    sites = [report.read(name, folder) for name in ("flamby", "pacs", "no_shift", "cameras", "candidates")]
+    parts += ["\n#" + report.markdown(found) for found in sites if found is not None]
     rounds = report.read("multiround", folder)
     parts += [] if rounds is None else [rounds_table(rounds)]
     drawn = [

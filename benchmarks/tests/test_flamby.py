@@ -72,5 +72,7 @@ def test_the_stored_run_reaches_what_one_message_promises():
     assert own["mean of hospitals"] >= 81.8
     assert rows["a head for each, chosen by leave-out", "FLamby's"]["mean of hospitals"] >= 82.0
     says, truth = (rows[f"one head for all: {what}", "500 others"] for what in ("leave-out says", "the test rows say"))
+    by_row = [rows["their difference row by row", f"{splits} others"] for splits in (50, 500)]
     for hospital in flamby.HOSPITALS:
         assert abs(says[hospital] - truth[hospital]) <= 1.0
+        assert max(abs(row[hospital]) for row in by_row) <= 1.0

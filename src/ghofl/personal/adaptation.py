@@ -4,7 +4,7 @@ With n_c, A_c the site's own counts and sums, μ_c, Σ those of the total, and x
 everything shifted by g::
 
     own means        μ'_c = (A_c + κ μ_c) / (n_c + κ)
-    own covariance   Σ'   = (1 − w) Σ + w Σ_own
+    own covariance   Σ'   = (1 − w) Σ + w Σ_own, which counts as 1 / ((1 − w)²/N + w²/n) rows
     own offset       μ'_c = μ_c + g      g = u Σ_rows (x − μ_y)      u = ρ / (1 + ρ n)      var(g) = ρ var(e)
     own priors       π'_c = (n_c + κ π_c) / (n + κ)
 
@@ -84,4 +84,6 @@ def _mix(whole: Gaussians, own: Gaussians, means: Float[np.ndarray, "classes dim
     variances = own.pooled_variances()
     narrow = None if whole.own_variances is None else (1.0 - weight) * whole.own_variances + weight * variances
     inside = None if whole.covariances is None else Mixed(whole.covariances, own.pooled(), weight)
-    return Gaussians(whole.counts, means, shared, narrow, inside, None, whole.rows_differ)
+    # A head shrinks a covariance by how many rows it was measured on; a mean of two varies like one of so many.
+    rows = 1.0 / ((1.0 - weight) ** 2 / whole.rows + weight**2 / own.rows)
+    return Gaussians(whole.counts * (rows / whole.rows), means, shared, narrow, inside, None, whole.rows_differ)

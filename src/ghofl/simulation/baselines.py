@@ -108,9 +108,9 @@ def parse_methods(text: str, preset: str = "default") -> dict[str, Method]:
 
 
 def heads_of(methods: Mapping[str, Method]) -> dict[str, HeadSpec]:
-    """The heads among heads and baselines, at least one: a simulation has one recipe for all of them."""
+    """The heads among heads and baselines, at least one of any: a simulation has one recipe for all of them."""
     found = {name: method for name, method in methods.items() if isinstance(method, HeadSpec)}
-    if not found:
+    if methods and not found:
         named = ",".join(methods)
         raise HeadError(f"heads = {named!r} names no head to compare with; name one too, e.g. 'best,{named}'.")
     return found
