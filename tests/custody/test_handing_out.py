@@ -97,6 +97,20 @@ def test_a_class_of_which_the_others_have_few_rows_keeps_the_total_from_its_reci
         journal.hand_out(total, "a")
 
 
+def test_a_class_of_which_the_sites_between_two_totals_have_few_rows_keeps_the_second_from_everybody(journal):
+    """Each total has rows enough of the class; their difference is one row of one of four sites."""
+    messages, parts = messages_of(sites="abcdefghij", rows=600)
+    for name in "ghij":
+        x, y = parts[name]
+        y = np.where(y == 3, 0, y)
+        y[0] = 3 if name == "g" else y[0]
+        messages[name] = Message.of(moments_of(OPEN, x, y), OPEN, name)
+    hand_out(journal, messages, "abcdef", "a")
+    with pytest.raises(PrivacyError, match="in 4 sites, which have fewer than 5 rows of class 'class 3'"):
+        hand_out(journal, messages, "abcdefghij", "b")
+    assert journal.recipients(total_over(messages, "abcdefghij")) == ()
+
+
 def test_without_the_key_only_a_released_total_is_handed_out(six, journal):
     _, parts = six
     plain = recipe_of(statistics=("B",))
@@ -198,8 +212,9 @@ def with_files(six, tmp_path, monkeypatch):
 
 
 def test_the_command_writes_a_total_for_one_site_and_remembers_it(with_files):
-    assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl")
-    assert (with_files / "for-a.ghofl").stat().st_mode & 0o777 == 0o600
+    assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl --json for-a.json")
+    for name in ("for-a.ghofl", "for-a.json"):
+        assert (with_files / name).stat().st_mode & 0o777 == 0o600, "both have exact figures"
     run("ghofl evaluate for-a.ghofl a.npz --leave-out 4 --heads lda")
     run("ghofl release two.ghofl --to a.ghofl -o two-for-a.ghofl", refusal="would have one over 1 site;")
     run("ghofl release total.ghofl --to a -o x.ghofl", refusal="give that site's message")

@@ -215,7 +215,7 @@ def test_a_site_answers_the_same_again_and_few_questions_in_all(after_a_run):
     ask, _, path = after_a_run
     first = [ask(heads=head) for head in ("lda", "nearest_mean", "ridge")]
     assert {reply.fields["status"] for reply in first} == {"sent"}
-    assert "reported on heads 3 times" in ask(heads="rda").fields["why"]
+    assert "or reported on them, 3 times" in ask(heads="rda").fields["why"]
     assert ask(heads="lda").content == first[0].content
     assert lines_of(path).count("reported") == 3
 
@@ -246,3 +246,21 @@ def test_an_approval_covers_what_was_sent_and_no_parcel_that_was_packed_since(tm
     found = selection_in(tmp_path / "run")
     assert found["sites"] == ["site-1", "site-2", "site-3", "site-4"]
     assert "approved something else than what was sent" in found["left_out"]["site-0"]
+
+
+def test_refusals_do_not_tell_a_server_the_sums_of_a_site_whose_vector_was_masked(tmp_path):
+    """A made-up total is refused where the site has more rows than it: asked often enough, that would be its count."""
+    paths = make_sites(tmp_path, recipe=HIDDEN)
+    outcome, site = run(engine_of(paths), HIDDEN, settings(tmp_path / "run")), Site.load(paths[0])
+    counts = site.count(HIDDEN).moments.counts
+
+    def refused(rows):
+        made_up = outcome.total.moments - outcome.total.moments
+        made_up.blocks["N"][0] = rows
+        total = replace(outcome.total, moments=made_up)
+        letter = Letter({"recipe": HIDDEN.to_toml(), "heads": "lda", "folds": 5}, total.to_bytes())
+        return answer("judge", letter, site, site.storage()).fields["why"]
+
+    said = [refused(rows) for rows in range(int(counts[0]) + 4)]
+    assert len({*said[:3]}) == 1, "what is wrong with a total is not said"
+    assert all("3 times" in why for why in said[3:]), "and a question counts, whether it is answered or not"

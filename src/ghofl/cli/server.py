@@ -184,9 +184,8 @@ def release(
     if to:
         handed, site = _hand_out(exact, to)
         handed.save(output)
-        console.say(
-            {**total_result(handed, output), "to": site}, f"Wrote {output}: the exact total, for {site} alone.", json
-        )
+        told = f"Wrote {output}: the exact total, for {site} alone."
+        console.say({**total_result(handed, output), "to": site}, told, json, is_private=True)
         return
     own, released = release_counted(exact, total)
     released.save(output)

@@ -63,6 +63,7 @@ class HandOuts:
         check_recipients([site], [*self._sums(), _sum_of(total)], FEWEST, portion(len(total.roster), corruption))
         if not total.recipe.privacy.secure:
             _check_classes(total, site, counts)
+        self._check_differences(total)
         self._record(total, site)
         return hide_sites(total, but=site)
 
@@ -74,8 +75,21 @@ class HandOuts:
         """What was handed out before, to whomever: sites may tell each other."""
         return [frozenset((name, version) for name, version in line["sites"]) for line in self._lines()]
 
+    def _check_differences(self, total: Total) -> None:
+        """Raise where a total with more, or fewer, of the same sites was handed out, and those have few rows of a class."""
+        here = _sum_of(total)
+        for line, there in zip(self._lines(), self._sums(), strict=True):
+            if here < there or there < here:
+                apart = np.abs(total.moments.counts - np.array(line["counts"], dtype=np.int64))
+                if len(few := np.flatnonzero((apart > 0) & (apart < CLASS_ROWS))):
+                    raise PrivacyError(
+                        f"{line['to']!r} has a total that differs from this one in {len(here ^ there)} sites, which have fewer "
+                        f"than {CLASS_ROWS} rows of class {total.recipe.classes[int(few[0])]!r}; the two would show their sums."
+                    )
+
     def _record(self, total: Total, site: str) -> None:
         lines, facts = self._lines(), {"to": site, "total": total.moments.sha256, "sites": sorted(_sum_of(total))}
+        facts["counts"] = total.moments.counts.tolist()
         if not any(line["to"] == site and line["total"] == facts["total"] for line in lines):
             time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
             lines.append({"time": time, "recipe": total.recipe.fingerprint, **facts})
@@ -91,8 +105,9 @@ class HandOuts:
             lines = list(map(json.loads, text.splitlines()))
             for line in lines:
                 _ = line["to"], line["total"], [f"{name}{version}" for name, version in line["sites"]]
+                _ = np.array(line["counts"], dtype=np.int64)
             return lines
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise FederationError(
                 f"{self.path} is damaged; it says who has which total. Restore it from a copy: without it, nothing is handed out."
             ) from None

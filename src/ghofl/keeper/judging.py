@@ -1,8 +1,8 @@
 """A site's answer to how good heads of a total are on its own rows: counts per head, by exact leave-out.
 
 Whoever asks sends the total, and a made-up one would be a question of its own about rows. So a site answers only under a
-recipe that hands totals out, on rows that it took part with, and few such questions in all; its policy decides about each
-answer as about every report on a head.
+recipe that hands totals out, on rows that it took part with, and looks at few such questions in all; its policy decides about
+each answer as about every report on a head.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from ghofl.wire.plausible import check_plausible
 from ghofl.wire.total import Total
 
 MOST_HEADS, MOST_FOLDS, LONGEST = 8, 20, 1000  # of one request; the last are characters
-MOST_REPORTS = 3  # under one recipe; the site's administrator may give more with 'ghofl evaluate'
+MOST_REPORTS = 3  # under one recipe, refused or not; the site's administrator may give more with 'ghofl evaluate'
 
 
 def judge(request: Letter, recipe: Recipe, custody: Custody) -> Letter:
@@ -33,17 +33,16 @@ def judge(request: Letter, recipe: Recipe, custody: Custody) -> Letter:
     custody.check_not_declined(recipe)
     custody.check_reports()
     parcel = _parcel_that_left(recipe, custody)
-    kept = f"judged/{hashlib.sha256(request.content + _asked(request).encode()).hexdigest()}"
+    kept = f"judged/{recipe.fingerprint}/{hashlib.sha256(request.content + _asked(request).encode()).hexdigest()}"
     content = custody.storage.get(kept)
-    if content is None:
+    if not content:
         specs, folds = _question(request)
-        reports = [r for r in custody.history.releases if r.is_report and r.recipe == recipe.fingerprint]
-        if len(reports) >= MOST_REPORTS:
-            raise PolicyError(
-                f"this site has reported on heads {len(reports)} times under this recipe, and does so {MOST_REPORTS} times when "
-                "asked; its administrator can give more with 'ghofl evaluate --leave-out --site-file'."
-            )
-        own = _own_rows(Total.from_bytes(request.content, recipe), parcel, recipe, custody)
+        total = Total.from_bytes(request.content, recipe)
+        _check_inside(total, parcel, custody.site.name)
+        _check_questions(kept, recipe, custody)
+        # From here on the site's rows decide, so a question counts even if it is refused: refusals would tell its sums.
+        custody.storage.put(kept, b"")
+        own = _own_rows(total, parcel, recipe, custody)
         found = leave_out(own, specs, assign_folds(own.y, folds))
         made = [Report.of_left_out(one) for one in found.values()]
         content = json.dumps({"heads": [report.to_dict() for report in made]}, sort_keys=True).encode()
@@ -89,14 +88,29 @@ def _parcel_that_left(recipe: Recipe, custody: Custody) -> Parcel:
     return parcel
 
 
-def _own_rows(total: Total, parcel: Parcel, recipe: Recipe, custody: Custody) -> OwnRows:
-    """The site's rows beside a total from outside, which must have its sums inside; raises where rows have changed."""
-    name = custody.site.name
+def _check_questions(kept: str, recipe: Recipe, custody: Custody) -> None:
+    """Raise where a question is a new one and the site has answered or refused as many as it does."""
+    asked = set(custody.storage.names(f"judged/{recipe.fingerprint}"))
+    reports = [r for r in custody.history.releases if r.is_report and r.recipe == recipe.fingerprint]
+    if kept not in asked and max(len(asked), len(reports)) >= MOST_REPORTS:
+        raise PolicyError(
+            f"this site was asked about heads, or reported on them, {MOST_REPORTS} times under this recipe, and does not look at "
+            "its rows for more; its administrator can, with 'ghofl evaluate --leave-out --site-file'."
+        )
+
+
+def _check_inside(total: Total, parcel: Parcel, name: str) -> None:
+    """Raise unless the roster of a total from outside has what this site sent."""
     ids = {entry.id for entry in total.roster if entry.site == name}
     if not ids or (parcel.is_message and ids != {parcel.message_id}):
         raise PolicyError(
             f"what {name!r} sent is not in the roster of the total that came; send the one that it is in."
         )
+
+
+def _own_rows(total: Total, parcel: Parcel, recipe: Recipe, custody: Custody) -> OwnRows:
+    """The site's rows beside a total from outside, which must have its sums inside; raises where rows have changed."""
+    name = custody.site.name
     sent = _moments(parcel, recipe)
     check_plausible(total.moments - sent, recipe, max(1, len(total.roster) - 1))
     lines = (replace(e, rows=None, sha256=sent.sha256 if e.site == name else "") for e in total.roster)
