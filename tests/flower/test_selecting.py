@@ -8,16 +8,18 @@ import pytest
 from test_federation import Killed, killing
 
 from ghofl.classifier import Classifier
+from ghofl.custody.handing_out import HandOuts
 from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
-from ghofl.errors import FederationError, HeadError
+from ghofl.errors import FederationError, HeadError, PolicyError
 from ghofl.evaluation.leave_out import cross_validate
 from ghofl.evaluation.selection import Report, best_of
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import answer
 from ghofl.recipe import Privacy
 from ghofl.wire.letter import Letter
+from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from sites import PLAIN, InProcess, exact_total, make_sites, settings
 
@@ -25,6 +27,12 @@ OPEN = replace(PLAIN, privacy=Privacy(hand_out=True, min_cohort=5))
 HIDDEN = replace(PLAIN, privacy=Privacy(hand_out=True, secure=True))
 NAMES = {100 + i: f"site-{i}" for i in range(6)}
 HEADS = "best,nearest_mean"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path, monkeypatch):
+    """Where the journal of hand-outs is; every test has its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 def engine_of(paths, **more):
@@ -73,6 +81,18 @@ def test_a_run_selects_the_head_that_pooled_cross_validation_would_and_builds_it
     assert all(
         p.stat().st_mode & 0o077 == 0 for p in (tmp_path / "run").rglob("*") if p.is_file() and p.name != ".lock"
     )
+
+
+def test_both_ways_of_handing_a_total_out_keep_one_journal(tmp_path, monkeypatch):
+    """A total from a run, and then one without a site from a file, would show that site to whoever has both."""
+    paths = make_sites(tmp_path, 6, recipe=OPEN)
+    run(engine_of(paths), OPEN, choosing(tmp_path / "run", sites=6))
+    messages = [Message.load(path, OPEN) for path in sorted((tmp_path / "run" / "messages").iterdir())]
+    fewer, one = Total.of(messages[1:], OPEN), messages[1]
+    with pytest.raises(PolicyError, match="would have one over 1 site;"):
+        HandOuts.of_user(OPEN).hand_out(fewer, one.site, one.moments.counts)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
+    assert HandOuts.of_user(OPEN).hand_out(fewer, one.site, one.moments.counts).moments == fewer.moments
 
 
 def report_of(folder):

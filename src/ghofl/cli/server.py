@@ -18,12 +18,11 @@ from ghofl.recipe import Recipe
 from ghofl.wire.batch import Batch, batches
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
-from ghofl.wire.releases import Releases, copies_folder
+from ghofl.wire.releases import WAIT, Releases
 from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Aggregator, Total
 
 CLIPPED = "agree on a recipe with a smaller grid.scale, and let sites send again."
-WAIT = 60.0  # seconds for another release of the same folder
 
 
 def add_up(
@@ -212,8 +211,8 @@ def _hand_out(exact: Total, to: str) -> tuple[Total, str]:
     site, counts = (to, None) if message is None else (message.site, message.moments.counts)
     if message is not None:
         _ = exact - message  # raises unless it is the very message in this total
-    with files.lock(folder := copies_folder(), WAIT):
-        journal = HandOuts(folder / f"handed-out-{exact.recipe.fingerprint}.jsonl")
+    journal = HandOuts.of_user(exact.recipe)
+    with files.lock(journal.folder, WAIT):
         return journal.hand_out(exact, site, counts), site
 
 

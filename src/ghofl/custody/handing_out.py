@@ -18,9 +18,11 @@ from ghofl.custody.history import check_recipients
 from ghofl.custody.overlap import Sum
 from ghofl.custody.policy import Policy
 from ghofl.errors import FederationError, PrivacyError, RosterError
+from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION
 from ghofl.secure.graph import portion
 from ghofl.shapes import Int64
+from ghofl.wire.releases import copies_folder
 from ghofl.wire.roster import list_names
 from ghofl.wire.total import Total
 
@@ -31,9 +33,23 @@ LARGEST = 256 * 2**20  # bytes of a journal
 
 @dataclass(frozen=True, slots=True)
 class HandOuts:
-    """The journal of the totals that were handed out, one JSON line each; only its owner reads it."""
+    """The journal of the totals that were handed out, one JSON line each; only its owner reads it.
+
+    `copy` is a second file for the lines of one run.
+    """
 
     path: Path
+    copy: Path | None = None
+
+    @classmethod
+    def of_user(cls, recipe: Recipe, copy: Path | None = None) -> "HandOuts":
+        """The one journal of a user of this machine for a recipe, whichever way totals are handed out."""
+        return cls(copies_folder() / f"handed-out-{recipe.fingerprint}.jsonl", copy)
+
+    @property
+    def folder(self) -> Path:
+        """What is locked while a total is handed out."""
+        return self.path.parent
 
     def hand_out(
         self,
@@ -88,20 +104,21 @@ class HandOuts:
                     )
 
     def _record(self, total: Total, site: str) -> None:
-        lines, facts = self._lines(), {"to": site, "total": total.moments.sha256, "sites": sorted(_sum_of(total))}
-        facts["counts"] = total.moments.counts.tolist()
-        if not any(line["to"] == site and line["total"] == facts["total"] for line in lines):
-            time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            lines.append({"time": time, "recipe": total.recipe.fingerprint, **facts})
-            files.write(
-                self.path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), files.PRIVATE
-            )
+        time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        facts = {"to": site, "total": total.moments.sha256, "sites": sorted(_sum_of(total))}
+        new = {"time": time, "recipe": total.recipe.fingerprint, **facts, "counts": total.moments.counts.tolist()}
+        for path in (self.path,) if self.copy is None else (self.path, self.copy):
+            lines = self._lines(path)
+            if not any((line["to"], line["total"]) == (site, new["total"]) for line in lines):
+                text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in [*lines, new])
+                files.write(path, text, files.PRIVATE)
 
-    def _lines(self) -> list[dict]:
-        if not self.path.exists():
+    def _lines(self, path: Path | None = None) -> list[dict]:
+        path = self.path if path is None else path
+        if not path.exists():
             return []
         try:
-            text = self.path.read_text(encoding="utf-8") if self.path.stat().st_size <= LARGEST else "damaged"
+            text = path.read_text(encoding="utf-8") if path.stat().st_size <= LARGEST else "damaged"
             lines = list(map(json.loads, text.splitlines()))
             for line in lines:
                 _ = line["to"], line["total"], [f"{name}{version}" for name, version in line["sites"]]
@@ -109,7 +126,7 @@ class HandOuts:
             return lines
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
             raise FederationError(
-                f"{self.path} is damaged; it says who has which total. Restore it from a copy: without it, nothing is handed out."
+                f"{path} is damaged; it says who has which total. Restore it from a copy: without it, nothing is handed out."
             ) from None
 
 

@@ -24,6 +24,7 @@ from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
+from ghofl.wire.releases import WAIT
 from ghofl.wire.roster import Entry
 from ghofl.wire.total import Total
 
@@ -123,14 +124,15 @@ def _recipients(
     engine: Engine, total: Total, settings: Settings, folder: RunFolder, done: set[str], left_out: dict[str, str]
 ) -> list[Node]:
     """The nodes that get the total, each after the checks for it and with a line in the journal."""
-    journal, nodes = HandOuts(folder.path / HANDED_OUT), {}
+    journal, nodes = HandOuts.of_user(total.recipe, folder.path / HANDED_OUT), {}
     inside = {entry.name: entry for entry in total.roster}
     for node in engine.nodes():
         if node.name not in inside or node.name in nodes or node.name in done:
             continue
         try:
             counts = None if total.recipe.privacy.secure else _counts(total, inside[node.name], folder)
-            journal.hand_out(total, node.name, counts, settings.corruption)
+            with files.lock(journal.folder, WAIT):
+                journal.hand_out(total, node.name, counts, settings.corruption)
             nodes[node.name] = node
         except GhoflError as error:
             left_out[node.name] = str(error)
