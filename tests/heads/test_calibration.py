@@ -162,6 +162,7 @@ def test_a_calibrated_head_is_read_as_it_was_written(rng, tmp_path):
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": [0.5, 0.6]}},
         {"calibration": {"source": "draws", "priors": [1.0, 0.0], "in_force": [0.5, 0.5]}},
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": "uniform"}},
+        {"calibration": {"source": "draws", "priors": [0.5, 0.5], "unheard_of": 1}},
     ],
 )  # fmt: skip
 def test_a_hostile_calibration_is_refused(change):

@@ -48,6 +48,7 @@ TOLD_APART = 1e-3  # log loss below which all draws are predicted correctly, and
 UNEVEN = 2.0  # how many times the rarest class the most common one may be without a b_c for every class
 MOST_DOUBT = 4.0  # times LDA's T: the largest T of draws that counts for a head of class covariances
 SOURCES = ("none", "draws", "sites")
+FIELDS = {"source", "priors", "bias", "in_force"}  # of the calibration in a head file
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,7 @@ class Calibration:
             raise MessageError(f"the head's temperature is {shorten(temperature, 20)}; it must be a positive number.")
         if told is None:
             return cls(temperature)
-        if not isinstance(told, dict) or told.get("source") not in SOURCES:
+        if not isinstance(told, dict) or told.get("source") not in SOURCES or set(told) - FIELDS:
             raise MessageError("the head's calibration is damaged; make the head again with 'ghofl head'.")
         priors = _shares(told.get("priors"), classes, "priors")
         bias = _numbers(told["bias"], classes, "bias") if "bias" in told else None
