@@ -279,7 +279,7 @@ def test_a_row_that_breaks_the_schema_is_named(rng):
     for call in (lambda: ghofl.message(recipe, "north", frame), lambda: classifier.predict(frame)):
         with pytest.raises(SampleError, match="row 7: column 'age' has the value 'old'"):
             call()
-    with pytest.raises(ghofl.GhoflError, match="but not age"):
+    with pytest.raises(ghofl.GhoflError, match="but not 'age'"):
         classifier.predict(frame.drop(columns="age"))
 
 
