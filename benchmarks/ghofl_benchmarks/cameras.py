@@ -36,9 +36,9 @@ CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hors
 MENDED, MOVED = "means without site effects", "means without site effects, own offset"
 Images = np.ndarray  # bytes (n, height, width, 3)
 # The same measured before by another implementation; a new site without an
-# offset and by its labelled rows, −1 for unlabelled ones.
+# offset and by its labelled rows, −1 for unlabelled ones; skewed mixes are drawn anew, so the head for all has no such figure.
 EXPECTED = {ALL: (77.9, 76.1, 71.6, 68.9), MOVED: (78.3, 78.0, 74.6, 70.7), MENDED: (76.8, 76.8, 74.1, 72.6)}
-NEW, CORRUPTED = {0: 73.2, 10: 75.1, 30: 75.4, 100: 75.8, -1: 75.9}, (42.0, 51.4, 43.9, 70.4)
+NEW, CORRUPTED = {0: 73.2, 10: 75.1, 30: 75.4, 100: 75.8, -1: 75.9}, (42.0, 51.4, None, 70.4)
 
 
 def see(images: Images, camera: int, noise: np.random.Generator) -> Images:
