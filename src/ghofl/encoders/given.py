@@ -80,10 +80,11 @@ def warn_of_outside(outside: Mapping[str, int], where: str, table: str = "") -> 
     """Warn about values outside their column's range or levels, with their number by column, once per source and table."""
     if outside:
         some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
+        many = sum(outside.values())
         warn_once(
             ("outside", where, table),
-            f"{where}: {sum(outside.values())} values are outside their column's range or levels and count as "
-            f"its nearest end or as none of the levels: {some}.",
+            f"{where}: {f'{many:,} values are' if many > 1 else '1 value is'} outside their column's range or levels and count "
+            f"as its nearest end or as none of the levels: {some}.",
             ClippingWarning,
             stacklevel=3,
         )
