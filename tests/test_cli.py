@@ -255,6 +255,7 @@ BAD = [
     (["moments", "north.npz", "--data", "p", "-r", "recipe.toml", "-o", "x"], "this has north.npz and --data p"),
     (["moments", "label.npz", "-r", "recipe.toml", "-o", "x"], "(0, 1, 2, 3); 2 rows have such a label"),
     (["recipe", "x", "--embeddings", "rows.csv"], "is a table, and an .npz of arrays x and y was expected"),
+    (["moments", "rows.csv", "-r", "recipe.toml", "-o", "x"], "texts or files of images go with --data"),
     (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "lable"], "but not 'lable' (perhaps 'label'?)"),
     (["recipe", "x", "--label-column", "label"], "give it with --embeddings TABLE"),
     (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "label", "--dim", "4"], "replaces an encoder"),
