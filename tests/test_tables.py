@@ -126,7 +126,7 @@ def test_values_outside_are_moved_to_the_nearest_end_and_counted():
 
 
 def test_one_value_outside_is_one():
-    with pytest.warns(ClippingWarning, match=r"1 value is outside .*age \(1\)"):
+    with pytest.warns(ClippingWarning, match=r"1 value is outside its .* counts as .*age \(1\)"):
         warn_of_outside({"age": 1}, "one.csv")
 
 

@@ -155,6 +155,10 @@ def moments(
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
     place = counted.place(is_about_message=bool(site))
+    if embeddings is not None and embeddings.is_dir():
+        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
+    if embeddings is not None and embeddings.is_dir():
+        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
     if embeddings is not None and data is None and not encoder:
         _check_no_samples(model, samples)
         rows = load_embedded(
