@@ -216,10 +216,11 @@ def test_rows_of_a_new_site_are_not_taken_out_and_its_classes_must_be_known(rng)
         OwnRows.of_new_site(lone, x, y)
 
 
-@pytest.mark.parametrize("statistics", [("D",), ("B",), ("S",)])
-def test_unlabelled_rows_align_a_head_under_the_mix_that_is_stated(statistics, rng):
+@pytest.mark.parametrize("known", [("D",), ("B",), ("S",), "B and a sketch"])
+def test_unlabelled_rows_align_a_head_under_the_mix_that_is_stated(known, rng):
     """A shifted and scaled feature: with the right mix nearly all is mended, with a wrong one it is not."""
-    recipe = recipe_of(dim=4, classes=2, statistics=statistics)
+    common = {"dim": 4, "classes": 2}
+    recipe = sketched_recipe(**common) if isinstance(known, str) else recipe_of(**common, statistics=known)
     total = total_of(recipe, *two_classes(rng, 2000, apart=3.0))
     x, y = two_classes(rng, 3000, share=0.9, apart=3.0)
     x[:, 0] = 1.5 * x[:, 0] + 2.0

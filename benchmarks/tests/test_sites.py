@@ -58,7 +58,7 @@ def test_domains_are_measured_alone_together_and_as_new_ones(domains, few, tmp_p
 def test_sites_without_rows_or_with_one_class_are_measured_too(few, monkeypatch, rng):
     (x, y), test = blobs(rng, 60), blobs(rng, 90)
     monkeypatch.setattr(no_shift.data, "load", lambda name, rows=None: Dataset(x, y, *test, ("a", "b", "c")))
-    for name, value in {"SITES": 6, "ALPHAS": (0.05,)}.items():
+    for name, value in {"SITES": 6, "ALPHAS": (0.05,), "DIM": 4}.items():
         monkeypatch.setattr(no_shift, name, value)
     found = {row["method"]: row for row in no_shift.run(("small",), 60)["rows"]}
     assert found[sites.OWN]["accuracy"] >= found[sites.ALL]["accuracy"] - 0.2
