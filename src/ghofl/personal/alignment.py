@@ -77,5 +77,7 @@ def align(whole: Gaussians, rows: Float[np.ndarray, "n features"], mix: Float[np
     )
 
 
-def _align_sketch(seen: Sketched, rows: Float[np.ndarray, "n features"], mix: Float[np.ndarray, " classes"]) -> Sketched:
+def _align_sketch(
+    seen: Sketched, rows: Float[np.ndarray, "n features"], mix: Float[np.ndarray, " classes"]
+) -> Sketched:
     return Sketched(seen.matrix, lambda: align(seen.gaussians, apply(rows, seen.matrix), mix))
