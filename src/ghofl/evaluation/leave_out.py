@@ -205,6 +205,10 @@ def leave_out(
     What all sites find together is cross-validation on their pooled rows whose folds are the pairs (site, fold),
     prediction for prediction, probabilities included.
     """
+    if own.entry is None:
+        raise RosterError(
+            "these rows are not in the total, so none can be left out of it; judge its head on them instead."
+        )
     shape, unseen = (len(own.y), len(own.total.recipe.classes)), set()
     found = {name: (np.zeros(shape), np.zeros(len(own.y), dtype=np.int64)) for name in heads}
     tallies = dict.fromkeys(heads, Tally.zeros()) if tally else {}
