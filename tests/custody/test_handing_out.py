@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Message, Recipe, Total
-from ghofl.custody.handing_out import HandOuts
+from ghofl.custody.handing_out import HandOuts, Share, check_class_rows
 from ghofl.custody.history import History
 from ghofl.custody.overlap import find_isolated, find_shown_to
 from ghofl.custody.policy import Policy
@@ -137,6 +137,35 @@ def test_a_class_has_no_rows_left_or_enough_whichever_sites_collude(tmp_path, ro
                 hand_out(journal, messages, sites, name, corruption=corruption)
         else:
             hand_out(journal, messages, sites, name, corruption=corruption)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1), min_size=1, max_size=3),
+    st.lists(st.sampled_from([0, 0, 1, 2, 4, 9]), min_size=7, max_size=7),
+    st.integers(0, 2),
+)
+def test_no_site_finds_few_rows_of_a_class_by_any_combination_of_totals_with_any_colluders(cohorts, rows, colluders):
+    """Against every sum over some honest sites with few rows: it follows when the other columns have a smaller rank."""
+    has = dict(zip("abcdefg", rows, strict=True))
+    known = [tuple(Share(site, "", str(min(has[site], 5))) for site in sorted(cohort)) for cohort in cohorts]
+    for recipient in sorted(cohorts[-1]):
+        try:
+            check_class_rows(known, recipient, colluders, ("c",))
+        except PrivacyError:
+            continue
+        others = [site for site in "abcdefg" if site != recipient and has[site]]
+        for some in (c for size in range(colluders + 1) for c in combinations(others, size)):
+            honest = [site for site in others if site not in some]
+            marks = np.array([[site in cohort for site in honest] for cohort in cohorts], dtype=float)
+            for few in (f for size in range(1, 5) for f in combinations(range(len(honest)), size)):
+                if 0 < sum(has[honest[i]] for i in few) < 5:
+                    rest = np.delete(marks, few, axis=1)
+                    assert rank(rest) == rank(marks), f"{recipient} and {some} find rows of {[honest[i] for i in few]}"
+
+
+def rank(matrix):
+    return np.linalg.matrix_rank(matrix) if matrix.size else 0
 
 
 def test_a_class_of_which_the_sites_between_two_totals_have_few_rows_keeps_the_second_from_everybody(journal):

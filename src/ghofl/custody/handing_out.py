@@ -115,7 +115,7 @@ class HandOuts:
         colluders = portion(len(sites), corruption)
         check_recipients([site], sums, FEWEST, colluders)
         if not total.recipe.privacy.secure:
-            _check_rows(known, site, colluders, total.recipe.classes)
+            check_class_rows(known, site, colluders, total.recipe.classes)
         self._record(total, site, shares)
         return hide_sites(total, but=site)
 
@@ -215,7 +215,7 @@ def _sum_over(shares: Iterable[Share]) -> Sum:
     return frozenset((share.name, share.version) for share in shares)
 
 
-def _check_rows(known: list[tuple[Share, ...]], site: str, colluders: int, classes: tuple[str, ...]) -> None:
+def check_class_rows(known: list[tuple[Share, ...]], site: str, colluders: int, classes: tuple[str, ...]) -> None:
     """Raise where a site, with colluders and some totals of plain messages, could find the sum of few rows of a class.
 
     Of a group of sites that no combination of the totals tells apart, p others than the recipient have rows of a class. When
