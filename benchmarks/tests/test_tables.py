@@ -189,7 +189,10 @@ def test_the_other_tables_run_on_what_is_there(small_sets, tmp_path):
 
 def test_the_page_is_made_of_stored_results_and_says_what_was_not_run(small_sets, tmp_path):
     _, out = run(tmp_path, "table", "fisher", "--sets", "cifar10")
+    drawn = (out / "table-fisher.svg").read_text()
+    (out / "table-fisher.svg").write_text("in an older style")
     assert run(tmp_path, "page")[0] == 0
+    assert (out / "table-fisher.svg").read_text() == drawn
     page = (out / "TABLES.md").read_text()
     assert TABLES["fisher"] in page
     assert "Not run: `python -m ghofl_benchmarks table nlp`" in page
