@@ -108,10 +108,10 @@ def judge(
     """The log loss of every candidate on every row without its fold, and whether it predicts the row."""
     losses, hits = np.zeros((2, len(candidates), len(own.y)))
     for done, (total, out) in enumerate(own.without_folds(fold)):
-        if progress is not None:
-            progress("folds", done, int(fold.max()) + 1)
-        at = np.flatnonzero(out)
+        at, every = np.flatnonzero(out), (int(fold.max()) + 1) * len(candidates)
         for i, classifier in enumerate(fit_candidates(candidates, total, own, ~out, spec, mix)):
+            if progress is not None:
+                progress("candidates", done * len(candidates) + i, every)
             found = classifier.predict_proba(own.x[at])
             losses[i, at] = -np.log(np.maximum(found[np.arange(len(at)), own.y[at]], SMALLEST))
             hits[i, at] = classifier.decide(found) == own.y[at]
