@@ -20,7 +20,7 @@ from ghofl.custody.disclosure import PRESETS
 from ghofl.custody.history import check_recipients
 from ghofl.custody.overlap import Sum, can_drop, groups_of
 from ghofl.custody.policy import Policy
-from ghofl.errors import FederationError, PolicyError, PrivacyError, RosterError
+from ghofl.errors import FederationError, PolicyError, PrivacyError, RosterError, errors_about
 from ghofl.names import is_hex
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION
@@ -150,12 +150,13 @@ def counts_in(total: Total, messages: Iterable[Path]) -> dict[str, Int64[np.ndar
     """The rows per class of messages in files, by their ids; raises for one that is not in the total."""
     entries, counts = {entry.id: entry for entry in total.roster}, {}
     for path in messages:
-        message = Message.load(path, total.recipe)
-        if entries.get(message.id) != Entry.of(message):
-            raise RosterError(
-                f"{path}: message {message.name!r} is not in this total, which holds {list_names(total.roster)}; give the very "
-                "messages that were added up."
-            )
+        with errors_about(path):
+            message = Message.load(path, total.recipe)
+            if entries.get(message.id) != Entry.of(message):
+                raise RosterError(
+                    f"message {message.name!r} is not in this total, which holds {list_names(total.roster)}; give the very "
+                    "messages that were added up."
+                )
         counts[message.id] = message.moments.counts
     return counts
 
