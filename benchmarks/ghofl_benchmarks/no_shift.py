@@ -41,7 +41,7 @@ def _measure(result: dict[str, Any], name: str, rows: int | None, alpha: float |
     def site(i: int) -> list[float]:
         mix = np.bincount(sites[names[i]][1], minlength=len(whole.classes)).astype(float)
         heads = federation.heads(names[i])
-        return [*(accuracy(heads[m], test, mix) for m in METHODS), heads[OWN].personal not in ("", "nothing")]
+        return [*(accuracy(heads[m], test, mix) for m in METHODS), heads[OWN].personal not in ("", "nothing changed")]
 
     found = np.array(spread(site, len(names)))
     for k, method in enumerate(METHODS):

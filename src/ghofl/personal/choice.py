@@ -198,4 +198,5 @@ def _choose(losses: Float[np.ndarray, "candidates n"], weights: Float[np.ndarray
 
 
 def _mark(classifier: Classifier, chosen: Tried) -> Classifier:
-    return replace(classifier, guarantee=None, personal=str(chosen.adaptation), total="")
+    changed = "nothing changed" if chosen.adaptation == Adaptation() else str(chosen.adaptation)
+    return replace(classifier, guarantee=None, personal=changed, total="")
