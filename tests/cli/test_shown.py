@@ -276,8 +276,8 @@ def _error_of(capsys, *arguments: str) -> str:
 def test_a_folder_in_place_of_a_file_leads_to_the_options_that_read_photos(folder, capsys):
     Path("photos").mkdir()
     text = _error_of(capsys, "moments", "photos", "--recipe", "recipe.toml", "-o", "photos.ghofl")
-    assert "photos is a folder, and a file was expected" in text
-    assert "--data and --encoder" in text
+    assert "photos is a folder; a folder of photos goes with --data" in text
+    assert "photos is a folder, and a file was expected. Check" in _error_of(capsys, "inspect", "photos")
 
 
 def test_a_message_without_its_recipe_is_named_once(folder, capsys):

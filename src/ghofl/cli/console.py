@@ -55,9 +55,7 @@ def report_errors() -> Iterator[None]:
     except GhoflError as error:
         _fail(str(error))
     except IsADirectoryError as error:
-        _fail(
-            f"{error.filename} is a folder, and a file was expected. A folder of photos goes with --data and --encoder."
-        )
+        _fail(f"{error.filename} is a folder, and a file was expected. Check the path and try again.")
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         _fail(f"{error.filename}: {error.strerror}. Check the path and try again.")
     except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
