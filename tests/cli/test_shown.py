@@ -269,3 +269,15 @@ def test_a_draft_without_a_label_says_so(folder):
     assert "No column is the label" in unnamed.output
     assert "Wrote 2.toml" in named.output
     assert "No column is the label" not in named.output
+
+
+def test_a_table_is_as_wide_as_its_title_which_begins_above_its_first_column(monkeypatch):
+    monkeypatch.setattr(console.out, "width", 80, raising=False)
+    table = console.titled("3 sites, 1,970 rows, total 08564fb36e71e428…", "and 2 more")
+    table.add_column("site")
+    table.add_row("north")
+    with console.out.capture() as shown:
+        console.out.print(table)
+    first, *_, last = shown.get().splitlines()
+    assert first.rstrip() == "3 sites, 1,970 rows, total 08564fb36e71e428…"
+    assert last.rstrip() == "and 2 more"

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
+from ghofl.cli import console
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 
@@ -28,7 +29,7 @@ def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
 
 def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
     """The measures of all classes together."""
-    table = Table(title=f"{head} on {found.confusion.rows:,} rows")
+    table = console.titled(f"{head} on {found.confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
@@ -63,11 +64,10 @@ def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
     recalls = np.nan_to_num(found.confusion.recalls, nan=2.0)  # classes without rows come last
     shown = np.argsort(recalls, kind="stable")[: MOST_CLASSES if len(classes) <= MOST_CLASSES else WORST]
     some = "" if len(shown) == len(classes) else f"; the {WORST} classes of {len(classes):,} with the lowest recall"
-    table = Table(
-        title=f"Recall and precision{some}",
-        caption="Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
+    table = console.titled(
+        f"Recall and precision{some}",
+        "Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
         "belong to it. The balanced accuracy is the mean recall.",
-        caption_justify="left",
     )
     table.add_column("class", overflow="fold")
     for name in ("rows", "recall %", "precision %", "average precision %"):
@@ -82,10 +82,9 @@ def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
 def thresholds_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
     """What becomes of the rarer of two classes at several thresholds."""
     rarer = classes[found.confusion.rarest]
-    table = Table(
-        title=f"{head}: rows predicted as {rarer}, by threshold",
-        caption=f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
-        caption_justify="left",
+    table = console.titled(
+        f"{head}: rows predicted as {rarer}, by threshold",
+        f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
     )
     for name in ("threshold", "recall %", "precision %", "rows flagged %"):
         table.add_column(name, justify="right")
@@ -99,7 +98,7 @@ def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
     """How often each class was predicted as each other; with too many for a terminal, the most frequent mistakes."""
     if len(classes) > MOST_CLASSES:
         return _mistakes(found, classes)
-    table = Table(title="Confusion matrix", caption="One line per true class, one column per predicted class.")
+    table = console.titled("Confusion matrix", "One line per true class, one column per predicted class.")
     table.add_column("true class")
     for name in classes:
         table.add_column(name, justify="right")
@@ -113,8 +112,7 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
     counts = found.confusion.counts.copy()
     np.fill_diagonal(counts, 0)
     worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
-    title = f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes"
-    table = Table(title=title)
+    table = console.titled(f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes")
     for name in ("true class", "predicted as"):
         table.add_column(name, overflow="fold")
     table.add_column("rows", justify="right")
