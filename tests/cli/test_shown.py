@@ -137,6 +137,32 @@ def test_with_many_classes_the_worst_mistakes_are_listed():
     assert "--json has the whole confusion matrix" in " ".join(shown.get().split())
 
 
+@pytest.mark.parametrize(("classes", "rows"), [(2, 12), (10, 1000), (20, 40)])
+def test_a_confusion_matrix_shows_every_name_and_count_on_80_columns(monkeypatch, classes, rows):
+    """Of ten classes of photos the names were cut to 'airp…' and 'auto…', in the matrix and beside it."""
+    monkeypatch.setattr(console.out, "width", 80, raising=False)
+    kinds = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    names = tuple(f"{kinds[i % 10]}{'' if i < 10 else ' 2'}" for i in range(classes))
+    y = np.repeat(np.arange(classes), rows)
+    found = Metrics.of(np.eye(classes)[y], y, np.where(np.arange(len(y)) % 3, y, 0))
+    with console.out.capture() as shown:
+        console.out.print(measures.confusion_table(found, names))
+    text = shown.get()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for name, row in zip(names, found.confusion.counts, strict=True):
+        cells = r"[ │]+".join(f"{count:,}" if count else "·" for count in row)
+        assert re.search(rf"{name}[ │]+{cells}", text)
+
+
+@pytest.mark.parametrize(("rows", "named"), [([50, 50], ()), ([30, 20, 20], ()), ([30, 30, 20], ("c2",))])
+def test_a_class_is_called_the_rarest_where_no_other_has_as_few_rows(rows, named):
+    y = np.repeat(np.arange(len(rows)), rows)
+    with console.out.capture() as shown:
+        console.out.print(measures.measures_table(Metrics.of(np.eye(len(rows))[y], y), "lda", ("c0", "c1", "c2")))
+    assert re.findall(r"of (\w+), the rarest", shown.get()) == list(named)
+
+
 def test_evaluate_says_recall_precision_and_confusion_matrix(folder):
     command = ("evaluate", "head.safetensors", "test.npz")
     text, values = run(*command), json.loads(run(*command, "--json", "-"))

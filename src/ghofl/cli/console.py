@@ -100,11 +100,11 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
-def titled(title: str, caption: str | None = None, show_header: bool = True) -> Table:
+def titled(title: str, caption: str | None = None, **more: Any) -> Table:
     """An empty table as wide as its title at least, which begins, as its caption does, above the first column."""
     width = min(cell_len(title), out.width)
-    sides: dict[str, Any] = {"title_justify": "left", "caption_justify": "left"}
-    return Table(title=title, caption=caption, show_header=show_header, min_width=width, **sides)
+    more |= {"title_justify": "left", "caption_justify": "left"}
+    return Table(title=title, caption=caption, min_width=width, **more)
 
 
 def show(result: dict[str, Any], table: Table | None, json_path: str | None, is_private: bool = False) -> None:

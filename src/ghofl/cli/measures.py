@@ -1,16 +1,19 @@
 """How `evaluate` shows its result: tables of measures, classes, thresholds and mistakes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from rich import box
+from rich.measure import Measurement
 from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 
-MOST_CLASSES = 20  # whose confusion matrix fits a terminal
+MOST_CLASSES = 20  # whose confusion matrix may fit a terminal
+LONGEST_NAME = 18  # of a class beside a matrix of numbered columns; longer ones take two lines
 WORST = 10
 
 
@@ -45,7 +48,7 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
     table.add_row("Brier score", f"{found.brier:.4f}")
     if found.auc is not None:
         table.add_row("area under the ROC curve", f"{found.auc:.4f}")
-    if found.average_precision is not None:
+    if found.average_precision is not None and counts.is_rarest_alone:
         rarest = classes[counts.rarest]
         table.add_row(f"average precision % of {rarest}, the rarest class", f"{100 * found.average_precision:.2f}")
     return table
@@ -95,14 +98,38 @@ def thresholds_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Tab
 
 
 def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
-    """How often each class was predicted as each other; with too many for a terminal, the most frequent mistakes."""
-    if len(classes) > MOST_CLASSES:
-        return _mistakes(found, classes)
+    """How often each class was predicted as each other; if it does not fit the terminal, the most frequent mistakes."""
+    if len(classes) <= MOST_CLASSES:
+        for table in (_matrix(found, classes), _numbered_matrix(found, classes)):
+            if (
+                Measurement.get(console.out, console.out.options.update(max_width=10_000), table).maximum
+                <= console.out.width
+            ):
+                return table
+    return _mistakes(found, classes)
+
+
+def _matrix(found: Metrics, classes: tuple[str, ...]) -> Table:
     table = console.titled("Confusion matrix", "One line per true class, one column per predicted class.")
     table.add_column("true class")
-    for name in classes:
-        table.add_column(name, justify="right")
-    for name, row in zip(classes, found.confusion.counts, strict=True):
+    return _filled(table, found, classes, classes)
+
+
+def _numbered_matrix(found: Metrics, classes: tuple[str, ...]) -> Table:
+    """With the classes' places for their names, and little space between columns."""
+    table = console.titled(
+        "Confusion matrix", "One line per true class, one column per predicted class, by its number.",
+        box=box.SIMPLE_HEAD, padding=0, show_edge=False,
+    )  # fmt: skip
+    table.add_column("true class", overflow="fold", max_width=LONGEST_NAME)
+    numbers = [str(i) for i in range(1, len(classes) + 1)]
+    return _filled(table, found, [f"{i:>2} {name}" for i, name in enumerate(classes, 1)], numbers)
+
+
+def _filled(table: Table, found: Metrics, lines: Sequence[str], columns: Sequence[str]) -> Table:
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, row in zip(lines, found.confusion.counts, strict=True):
         table.add_row(name, *(f"{count:,}" if count else "·" for count in row))
     return table
 

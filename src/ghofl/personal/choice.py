@@ -125,6 +125,10 @@ def _candidates(own: OwnRows, is_own_mix: bool) -> Iterator[Adaptation]:
     varies = known.has_spread and (known.has_shared_covariance or known.own_variances is not None)
     fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
     fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in (COVARIANCES if varies else (0.0,))]
+    if (
+        varies and (known.counts > 0)[own.total.moments.counts > 0].all()
+    ):  # otherwise some class would never be predicted
+        fits.append(Adaptation(alone=True))
     for changed in fits:
         if changed.changes_gaussians and not is_own_mix:
             yield changed
@@ -194,4 +198,5 @@ def _choose(losses: Float[np.ndarray, "candidates n"], weights: Float[np.ndarray
 
 
 def _mark(classifier: Classifier, chosen: Tried) -> Classifier:
-    return replace(classifier, guarantee=None, personal=str(chosen.adaptation), total="")
+    changed = "nothing changed" if chosen.adaptation == Adaptation() else str(chosen.adaptation)
+    return replace(classifier, guarantee=None, personal=changed, total="")
