@@ -160,6 +160,23 @@ def test_a_site_like_the_others_loses_next_to_nothing(rng):
     assert np.mean(gains) > -0.005
 
 
+def test_a_head_that_predicts_fewer_rows_rightly_is_not_taken_for_its_log_loss(monkeypatch, rng):
+    """Probabilities that fit the site better, and a head that is right less often: seen on 4,000 photos without any shift."""
+    here, there = two_classes(rng, 200), two_classes(rng, 600)
+    own = OwnRows.of(sites_of(recipe_of(dim=4, classes=2, statistics=("B",)), here, there), *here)
+    taken = []
+    for wrong in (0, 1):
+        losses, hits = np.full((99, 200), 0.5), np.ones((99, 200))
+        losses[5] -= 0.1
+        hits[5, :wrong] = 0.0
+        monkeypatch.setattr(
+            "ghofl.personal.choice.judge", lambda tried, *_, a=losses, b=hits: (a[: len(tried)], b[: len(tried)])
+        )
+        found = personal_head(own, LDA, assign_folds(own.y, 5))
+        taken.append(found.tried.index(found.chosen))
+    assert taken == [5, 0]
+
+
 def test_a_site_with_few_rows_keeps_the_head_of_the_total(rng):
     few, there = two_classes(rng, FEWEST - 1, share=0.9), two_classes(rng, 600)
     own = OwnRows.of(sites_of(recipe_of(dim=4, classes=2, statistics=("B",)), few, there), *few)
