@@ -84,7 +84,7 @@ def test_inspect_says_rows_by_class_who_took_part_and_what_is_promised(folder):
     counts = ghofl.Total.load("total.ghofl").moments.counts
     for name, count in zip(NAMES, counts, strict=True):
         assert re.search(rf"│ {name} +│ +{count} │", text)
-    assert re.search(r"│ north │ [0-9a-f]{32} │ 300 +│ 0\.\d{3}% +│", text)
+    assert re.search(r"│ north │ [0-9a-f]{32} │ +300 │ +0\.\d{3}% │", text)
     assert re.search(r"is released +│ no ", text)
     text = " ".join(run("inspect", "released.ghofl").replace("│", " ").split())
     assert "(ε = 8, δ = 1e-05)-differential privacy of one record" in text
@@ -226,7 +226,7 @@ def test_a_threshold_of_the_table_does_what_the_table_says(rare):
 def test_select_and_simulate_show_intervals_too(folder):
     run("evaluate", "head.safetensors", "test.npz", "--site", "north", "--json", "north.json")
     text, values = run("select", "north.json"), json.loads(run("select", "north.json", "--json", "-"))
-    assert re.search(rf"│ {NUMBER} +│", text)
+    assert re.search(rf"│ +{NUMBER} │", text)
     assert values["heads"][0]["accuracy_interval"] == json.loads(Path("north.json").read_text())["accuracy_interval"]
     command = ("simulate", "--embeddings", "all.npz", "--clients", 3, "--heads", "lda,nb")
     text, values = run(*command), json.loads(run(*command, "--json", "-"))
@@ -243,10 +243,10 @@ def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
     assert found.heads[0].interval == expected
     text = page(found)
     assert f"best accuracy ({interval_text(expected)} with 95 % confidence)" in text
-    assert f"<td>{interval_text(expected, 2)}</td>" in text
+    assert f"<small>{interval_text(expected, 2)}</small>" in text
     balanced = interval_text(tuple(found.heads[0].metrics["balanced_accuracy_interval"]), 2)
-    assert f"<td>{balanced}</td>" in text
-    assert text.count("<button>95 % interval</button>") == 2
+    assert f"<small>{balanced}</small>" in text
+    assert "Small numbers are 95 % intervals." in text
 
 
 def test_bars_of_a_chart_reach_to_the_ends_of_the_interval(folder):
@@ -295,3 +295,15 @@ def test_a_draft_without_a_label_says_so(folder):
     assert "No column is the label" in unnamed.output
     assert "Wrote 2.toml" in named.output
     assert "No column is the label" not in named.output
+
+
+def test_a_table_is_as_wide_as_its_title_which_begins_above_its_first_column(monkeypatch):
+    monkeypatch.setattr(console.out, "width", 80, raising=False)
+    table = console.titled("3 sites, 1,970 rows, total 08564fb36e71e428…", "and 2 more")
+    table.add_column("site")
+    table.add_row("north")
+    with console.out.capture() as shown:
+        console.out.print(table)
+    first, *_, last = shown.get().splitlines()
+    assert first.rstrip() == "3 sites, 1,970 rows, total 08564fb36e71e428…"
+    assert last.rstrip() == "and 2 more"

@@ -268,7 +268,14 @@ def test_the_journal_names_every_recipient_once_and_is_its_owner_s(six, journal)
     assert (line["to"], line["total"]) == ("a", total_over(messages).moments.sha256)
     assert journal.path.stat().st_mode & 0o777 == 0o600
     whole = journal.path.read_text()
-    cut = ("", whole[:-20], whole + whole, whole.replace('"sites"', '"cites"'), whole.replace('"5', '"6', 1))
+    cut = (
+        "",
+        whole[:-20],
+        whole + whole,
+        whole.replace('"sites"', '"cites"'),
+        whole.replace('"5', '"6', 1),
+        whole.replace('["a"', '["a", 3', 1),
+    )
     for damage in ("{", '{"to": 3}\n', "[" * 10_000, "3", whole + "\n\n", *cut):
         journal.path.write_text(damage)
         with pytest.raises(FederationError, match="is damaged"):

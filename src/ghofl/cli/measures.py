@@ -32,7 +32,7 @@ def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
 
 def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
     """The measures of all classes together."""
-    table = Table(title=f"{head} on {found.confusion.rows:,} rows")
+    table = console.titled(f"{head} on {found.confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
@@ -67,11 +67,10 @@ def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
     recalls = np.nan_to_num(found.confusion.recalls, nan=2.0)  # classes without rows come last
     shown = np.argsort(recalls, kind="stable")[: MOST_CLASSES if len(classes) <= MOST_CLASSES else WORST]
     some = "" if len(shown) == len(classes) else f"; the {WORST} classes of {len(classes):,} with the lowest recall"
-    table = Table(
-        title=f"Recall and precision{some}",
-        caption="Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
+    table = console.titled(
+        f"Recall and precision{some}",
+        "Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
         "belong to it. The balanced accuracy is the mean recall.",
-        caption_justify="left",
     )
     table.add_column("class", overflow="fold")
     for name in ("rows", "recall %", "precision %", "average precision %"):
@@ -86,10 +85,9 @@ def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
 def thresholds_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
     """What becomes of the rarer of two classes at several thresholds."""
     rarer = classes[found.confusion.rarest]
-    table = Table(
-        title=f"{head}: rows predicted as {rarer}, by threshold",
-        caption=f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
-        caption_justify="left",
+    table = console.titled(
+        f"{head}: rows predicted as {rarer}, by threshold",
+        f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
     )
     for name in ("threshold", "recall %", "precision %", "rows flagged %"):
         table.add_column(name, justify="right")
@@ -112,15 +110,15 @@ def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
 
 
 def _matrix(found: Metrics, classes: tuple[str, ...]) -> Table:
-    table = Table(title="Confusion matrix", caption="One line per true class, one column per predicted class.")
+    table = console.titled("Confusion matrix", "One line per true class, one column per predicted class.")
     table.add_column("true class")
     return _filled(table, found, classes, classes)
 
 
 def _numbered_matrix(found: Metrics, classes: tuple[str, ...]) -> Table:
     """With the classes' places for their names, and little space between columns."""
-    table = Table(
-        title="Confusion matrix", caption="One line per true class, one column per predicted class, by its number.",
+    table = console.titled(
+        "Confusion matrix", "One line per true class, one column per predicted class, by its number.",
         box=box.SIMPLE_HEAD, padding=0, show_edge=False,
     )  # fmt: skip
     table.add_column("true class", overflow="fold", max_width=LONGEST_NAME)
@@ -141,8 +139,7 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
     counts = found.confusion.counts.copy()
     np.fill_diagonal(counts, 0)
     worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
-    title = f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes"
-    table = Table(title=title)
+    table = console.titled(f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes")
     for name in ("true class", "predicted as"):
         table.add_column(name, overflow="fold")
     table.add_column("rows", justify="right")

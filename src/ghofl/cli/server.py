@@ -229,8 +229,8 @@ def release_counted(exact: Total, beside: Path) -> tuple[Total, Total]:
 
 
 def _roster_table(total: Total) -> Table:
-    table = Table(
-        title=f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
+    table = console.titled(
+        f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
     )
     table.add_column("site")
     table.add_column("id")

@@ -20,7 +20,7 @@ from ghofl.custody.disclosure import PRESETS
 from ghofl.custody.history import check_recipients
 from ghofl.custody.overlap import Sum, can_drop, groups_of
 from ghofl.custody.policy import Policy
-from ghofl.errors import FederationError, PolicyError, PrivacyError, RosterError
+from ghofl.errors import FederationError, PolicyError, PrivacyError, RosterError, errors_about
 from ghofl.names import is_hex
 from ghofl.recipe import Recipe
 from ghofl.secure import CORRUPTION
@@ -58,12 +58,12 @@ class Share:
         return tuple(cls(entry.name, entry.sha256, few[entry.id]) for entry in total.roster)
 
     @classmethod
-    def of_values(cls, values: Any) -> "Share":
-        """A site as a line of the journal has it; `ValueError` where it cannot be one."""
-        name, version, rows = values
-        if not all(isinstance(text, str) for text in values) or not re.fullmatch(f"[0-{CLASS_ROWS}]*", rows):
-            raise ValueError
-        return cls(name, version, rows)
+    def of_values(cls, values: Any, path: Path) -> "Share":
+        """A site as a line of the journal at `path` has it."""
+        are_texts = isinstance(values, list) and len(values) == 3 and all(isinstance(text, str) for text in values)
+        if not are_texts or not re.fullmatch(f"[0-{CLASS_ROWS}]*", values[2]):
+            raise _damage(path)
+        return cls(*values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,13 @@ def counts_in(total: Total, messages: Iterable[Path]) -> dict[str, Int64[np.ndar
     """The rows per class of messages in files, by their ids; raises for one that is not in the total."""
     entries, counts = {entry.id: entry for entry in total.roster}, {}
     for path in messages:
-        message = Message.load(path, total.recipe)
-        if entries.get(message.id) != Entry.of(message):
-            raise RosterError(
-                f"{path}: message {message.name!r} is not in this total, which holds {list_names(total.roster)}; give the very "
-                "messages that were added up."
-            )
+        with errors_about(path):
+            message = Message.load(path, total.recipe)
+            if entries.get(message.id) != Entry.of(message):
+                raise RosterError(
+                    f"message {message.name!r} is not in this total, which holds {list_names(total.roster)}; give the very "
+                    "messages that were added up."
+                )
         counts[message.id] = message.moments.counts
     return counts
 
@@ -168,20 +169,24 @@ def _read(path: Path) -> list[Line]:
         text = path.read_bytes() if path.stat().st_size <= LARGEST else b"damaged"
         lines, seen = [], set()
         for line in map(json.loads, text.decode().removesuffix("\n").split("\n")):
-            sites = tuple(map(Share.of_values, line.get("sites", ())))
+            sites = tuple(Share.of_values(values, path) for values in line.get("sites", ()))
             if (
                 not isinstance(line["to"], str)
                 or not is_hex(line["total"], 64)
                 or bool(sites) == (line["total"] in seen)
             ):
-                raise ValueError
+                raise _damage(path)
             seen.add(line["total"])
             lines.append({**line, "sites": sites})
         return lines
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise FederationError(
-            f"{path} is damaged; it says who has which total. Restore it from a copy: without it, nothing is handed out."
-        ) from None
+        raise _damage(path) from None
+
+
+def _damage(path: Path) -> FederationError:
+    return FederationError(
+        f"{path} is damaged; it says who has which total. Restore it from a copy: without it, nothing is handed out."
+    )
 
 
 def hide_sites(total: Total, but: str = "") -> Total:
