@@ -100,7 +100,8 @@ class Calibration:
         temperature, told = header.get("temperature"), header.get("calibration")
         if type(temperature) is not float or not COLDEST <= temperature <= 1.0 / COLDEST:
             raise MessageError(
-                f"the head's temperature is {shorten(temperature, 20)}; it must be a number from {COLDEST:g} to {1.0 / COLDEST:g}."
+                f"the head's temperature is {shorten(temperature, 20)}; it must be a number from {COLDEST:g} to "
+                f"{1.0 / COLDEST:g}."
             )
         if told is None:
             return cls(temperature)
