@@ -119,8 +119,7 @@ def message(
     Guarantees
     ----------
     Under an epsilon no row raises: one that does not fit the recipe is left out. The message is what `ghofl moments` writes for
-    the same rows: `ghofl.outbox` decides what leaves. A recipe for secure
-    aggregation raises, because nobody may see a single message.
+    the same rows. A recipe for secure aggregation raises, because nobody may see a single message.
 
     Examples
     --------

@@ -1,5 +1,6 @@
 """The page on photos, texts and embedding is run line by line."""
 
+import re
 import shlex
 import shutil
 import warnings
