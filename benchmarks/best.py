@@ -58,23 +58,19 @@ def table(results: list[dict]) -> str:
 
 def figure(results: list[dict]) -> None:
     """Accuracy against bytes, one panel per dataset, with the linear probe as a line."""
-    import matplotlib
+    from ghofl_benchmarks import pictures
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    matplotlib.rcParams["svg.hashsalt"] = "ghofl"  # the same ids every time
-    fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), facecolor="white")
-    for ax, name in zip(axes, data.CLASSES, strict=True):
-        rows = sorted((r for r in results if r["dataset"] == name), key=lambda r: r["payload_bytes"])
-        x, y = [r["payload_bytes"] / 1e6 for r in rows], [100 * r["accuracy"] for r in rows]
-        ax.semilogx(x, y, "o-", color="#1f6f8b", label="ghofl, one message")
-        ax.axhline(PROBE[name], color="#b8500c", linestyle="--", label="linear probe on all raw embeddings")
-        ax.set_title(name.upper().replace("CIFAR", "CIFAR-"))
-        ax.set_xlabel("a client sends (MB)")
-        ax.set_ylabel("test accuracy %")
-        ax.grid(alpha=0.3, which="both")
-        ax.legend(loc="lower right", fontsize=8)
-    fig.tight_layout()
-    fig.savefig(FIGURE, metadata={"Date": None})
-    plt.close(fig)
+    if not pictures.can_draw():
+        return
+    with pictures.canvas(FIGURE, len(data.CLASSES)) as axes:
+        for ax, name in zip(axes, data.CLASSES, strict=True):
+            rows = sorted((r for r in results if r["dataset"] == name), key=lambda r: r["payload_bytes"])
+            x, y = [r["payload_bytes"] for r in rows], [100 * r["accuracy"] for r in rows]
+            ax.semilogx(x, y, "o-", label="ghofl, one message")
+            probe = "linear probe on all raw embeddings"
+            ax.axhline(PROBE[name], color=pictures.COLOURS["ceiling"], linestyle="--", label=probe)
+            ax.set_title(name.upper().replace("CIFAR", "CIFAR-"))
+            ax.set_xlabel("one client sends")
+            ax.set_ylabel("test accuracy %")
+            pictures.bytes_axis(ax)
+        pictures.legend(axes)

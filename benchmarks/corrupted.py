@@ -1,10 +1,14 @@
 """CIFAR-10-C in miniature: statistics of clean training rows, test images corrupted in 19 ways, by family.
 
 The corruptions are generated from real test images by `corruptions`; the published arrays are not needed. The
-encoder is the cost, so a GPU elsewhere may run it; the clean statistics travel there as one total::
+encoder is the cost, so a GPU elsewhere may run it, or a CPU some of the severities; the clean statistics travel as one total::
 
     python benchmarks/corrupted.py --write-total clean.ghofl
     python benchmarks/corrupted.py --total clean.ghofl --device cuda --weights FILE --images FOLDER --json out.json
+    python benchmarks/corrupted.py --severities 5 --json out.json     # what out.json has of others stays
+
+`aligned` are four accuracies on half of the images: of LDA and of LDA aligned with the other half without its labels, for all
+images, and for as many as have a skewed mix of classes, Dirichlet(0.3), that is stated.
 """
 
 import argparse
@@ -30,16 +34,21 @@ from ghofl.classifier import HeadSpec
 from ghofl.encoders import Runtime
 from ghofl.features import Features
 from ghofl.outbox import Embedded, count
+from ghofl.personal.alignment import aligned_head
 from ghofl.rows import class_numbers, load_samples
 from ghofl.simulation.simulate import Dataset, recipe_for
 
 HEADS = ("lda", "rda(blend=0.95, shrinkage=0.05)", "nb")
 BATCH = {"cpu": 32, "cuda": 500}
 CLEAN = ("clean", "", 0)
+ALIGNED, SKEW = HeadSpec.parse(HEADS[0]), 0.3
 
 
-def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, total: Total | None = None) -> dict:
-    """Accuracy on clean and corrupted images, for every corruption, severity and head."""
+def run(
+    device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, total: Total | None = None,
+    severities: tuple[int, ...] = SEVERITIES,
+) -> dict:  # fmt: skip
+    """Accuracy on clean and corrupted images, for every corruption, severity and head, and of heads aligned with them."""
     samples = load_samples(str(images))
     total = total or clean_total()
     made.note(total.recipe)
@@ -47,7 +56,7 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, tot
     y = class_numbers(samples.labels, samples.classes())
     result: dict = {"images": len(samples), "training_rows": int(total.moments.counts.sum()), "heads": list(HEADS)}
     encode = None
-    for (family, name, severity), pixels in _damaged(images):
+    for (family, name, severity), pixels in _damaged(images, severities):
         # Processes that corrupt images are forked from this one before it touches the GPU.
         encode = encode or _encoder(device, weights).encode
         x = np.concatenate(list(encode(np.split(pixels, range(BATCH[device], len(pixels), BATCH[device])))))
@@ -55,9 +64,29 @@ def run(device: str = "cpu", weights: Path = WEIGHTS, images: Path = IMAGES, tot
         print(family, name, severity, accuracies, flush=True)
         if name:
             result.setdefault(family, {})[f"{name} {severity}"] = accuracies
+            found = aligned(total, heads[0], (x, y), len(result.get("aligned", ())))
+            result.setdefault("aligned", {})[f"{name} {severity}"] = found
         else:
             result["clean"] = accuracies
     return result
+
+
+def aligned(total: Total, shared: Classifier, rows: tuple[np.ndarray, np.ndarray], seed: int) -> list[float]:
+    """Accuracy on half of the rows, of the shared head and of one aligned with the others: all rows, then a skewed mix."""
+    (x, y), rng, found = rows, np.random.default_rng([10, seed]), []
+    halves = np.array_split(rng.permutation(len(y)), 2)
+    for mix in (np.bincount(y) / len(y), rng.dirichlet(np.full(int(y.max()) + 1, SKEW))):
+        own, judged = (half[draw(y[half], mix, rng)] for half in halves)
+        head = aligned_head(total, ALIGNED, x[own], mix)
+        found += [float((each.predict_numbers(x[judged]) == y[judged]).mean()) for each in (shared, head)]
+    return found
+
+
+def draw(y: np.ndarray, mix: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Rows whose classes have the shares of a mix, as many as there are."""
+    by_class = [rng.permutation(np.flatnonzero(y == c)) for c in range(len(mix))]
+    most = min(len(rows) / share for rows, share in zip(by_class, mix, strict=True) if share > 0)
+    return np.concatenate([rows[: round(most * share)] for rows, share in zip(by_class, mix, strict=True)])
 
 
 def table(result: dict) -> str:
@@ -79,7 +108,20 @@ def table(result: dict) -> str:
         for name in names:
             found = [a for key, a in result[family].items() if key.startswith(f"{name} ")]
             lines.append(f"| {family}: {name} | {_percents(np.mean(found, axis=0))} |")
+    if "aligned" in result:
+        lines += _aligned_lines(result["aligned"])
     return "\n".join([*lines, *([f"\n{result['note']}"] if "note" in result else [])])
+
+
+def _aligned_lines(found: dict[str, list[float]]) -> list[str]:
+    """The means over corruptions of a severity, of `aligned`."""
+    lines = [
+        "\nHalf of the images without labels align the head, the other half judge it; the mix of classes is stated.\n",
+        f"| severity | {ALIGNED} % | aligned % | {ALIGNED}, skewed mix % | aligned, skewed mix % |",
+        "|---:|---:|---:|---:|---:|",
+    ]
+    by_severity = {s: [a for key, a in found.items() if key.endswith(f" {s}")] for s in SEVERITIES}
+    return lines + [f"| {s} | {_percents(np.mean(rows, axis=0))} |" for s, rows in by_severity.items() if rows]
 
 
 def clean_total() -> Total:
@@ -91,10 +133,10 @@ def clean_total() -> Total:
     return Total.of([Message.of(sums, recipe, "all")], recipe)
 
 
-def _damaged(images: Path) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
-    """Clean images, then every corruption at every severity, each made by a process of its own."""
+def _damaged(images: Path, severities: tuple[int, ...]) -> Iterator[tuple[tuple[str, str, int], np.ndarray]]:
+    """Clean images, then every corruption at these severities, each made by a process of its own."""
     families = FAMILIES.items()
-    kinds = [(family, name, severity) for family, names in families for name in names for severity in SEVERITIES]
+    kinds = [(family, name, severity) for family, names in families for name in names for severity in severities]
     with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:
         yield from zip([CLEAN, *kinds], pool.map(_pixels, [(images, *kind) for kind in [CLEAN, *kinds]]), strict=True)
 
@@ -125,16 +167,27 @@ def main() -> None:
     parser.add_argument("--images", type=Path, default=IMAGES)
     parser.add_argument("--total", type=Path)
     parser.add_argument("--write-total", type=Path)
+    parser.add_argument("--severities", type=int, nargs="+", default=SEVERITIES, choices=SEVERITIES)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if options.write_total:
         clean_total().save(options.write_total)
         return
     total = None if options.total is None else Total.load(options.total)
-    result = run(options.device, options.weights, options.images, total)
+    result = run(options.device, options.weights, options.images, total, tuple(options.severities))
+    is_part = len(options.severities) < len(SEVERITIES) and options.json is not None and options.json.exists()
+    if is_part:
+        result = merged(json.loads(options.json.read_text(encoding="utf-8")), result)
     print(table(result))
     if options.json:
-        made.store(options.json, json.dumps(result, indent=1) + "\n")
+        made.store(options.json, json.dumps(result, indent=1) + "\n", has_older_rows=is_part)
+
+
+def merged(older: dict, newer: dict) -> dict:
+    """A stored result, with some severities measured again."""
+    return {
+        key: older.get(key, {}) | value if isinstance(value, dict) else value for key, value in (older | newer).items()
+    }
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ STEEPER = 0.15  # above the expected exponent: more than fits make of noise
 FIGURE = Path(__file__).parent / "results" / "growth.svg"
 PANELS = {"rows, entries": ("rows", "entries"), "classes": ("classes",), "dimensions": ("dimension",)}
 PANELS |= {"clients, neighbours": ("clients", "neighbours")}
-COLOURS = ("#1d4ed8", "#047857", "#b45309", "#7c3aed", "#b91c1c", "#52606d")
 
 
 class Timed(NamedTuple):
@@ -135,10 +134,10 @@ def figure(run: dict, path: Path = FIGURE) -> None:
 
     if not pictures.can_draw():
         return
-    with pictures.canvas(path, len(PANELS), (3.3, 3.9)) as axes:
+    with pictures.canvas(path, len(PANELS), (4.2, 3.8)) as axes:
         for ax, (title, names) in zip(axes, PANELS.items(), strict=True):
             _panel(ax, title, [c for c in run["curves"] if c["over"] in names])
-        axes[0].set_ylabel("CPU time, × that of the smallest size")
+            ax.set_ylabel("CPU time, × that of the smallest size")
 
 
 def _panel(ax: Any, title: str, found: Sequence[dict]) -> None:
@@ -146,16 +145,14 @@ def _panel(ax: Any, title: str, found: Sequence[dict]) -> None:
     for slope in sorted({c["expected"] for c in found}):
         ax.plot(times, times**slope, "--", color="#9aa5b1", linewidth=1)
         ax.text(8.3, 8.0**slope, f"{slope:g}", color="#52606d", fontsize=8, va="center")
-    for c, colour in zip(found, COLOURS, strict=False):
+    for c in found:
         x, y = (np.array(c[key]) / c[key][0] for key in ("sizes", "seconds"))
         label = f"{c['stage']}: {c['exponent']:.2f}, expected {c['expected']:g}"
-        ax.plot(x, y, "o-", color=colour, markersize=4, linewidth=1.5, label=label)
+        ax.plot(x, y, "o-", label=label)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.set_xticks(times, [f"{t} ×" for t in times])
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g} ×")
-    ax.set_title(f"more {title}", loc="left")
-    ax.grid(color="#dde3ea", linewidth=0.8)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_title(f"more {title}")
     if found:
-        ax.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.45, -0.12))
+        ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.1))

@@ -10,6 +10,7 @@ computed once and only noise is drawn again. Nothing is chosen by the test set: 
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import data
 import numpy as np
@@ -174,44 +175,37 @@ def _spread(accuracies: list[float]) -> str:
 
 
 def figure(results: dict, path: Path = FIGURE) -> None:
-    """Accuracy against ε as an SVG on its own white card: LDA by who adds the noise, and by projection."""
-    import matplotlib
+    """Accuracy of LDA against ε, by who adds the noise and by projection."""
+    from ghofl_benchmarks import pictures
 
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    pyplot.rcParams.update({"svg.hashsalt": "ghofl", "svg.fonttype": "path", "font.size": 10.5})
-    drawing, (left, right) = pyplot.subplots(1, 2, figsize=(9.2, 4.1), sharey=True, facecolor="white")
-    colours = {"central": "#1d4ed8", "distributed": "#047857", "local": "#b45309"}
-    for mechanism, colour in colours.items():
-        _curve(left, results, None, "lda", mechanism, colour, mechanism)
-    for project, colour in zip(PROJECTIONS, ("#1d4ed8", "#047857", "#7c3aed", "#b45309", "#b91c1c"), strict=True):
-        _curve(right, results, project, "lda", "central", colour, f"to {project}" if project else "none")
-    clean = next(r for r in results["accuracy"] if (r["projection"], r["head"], r["noise"]) == (None, "lda", "none"))
-    for axes, title in ((left, "who adds the noise"), (right, "central noise, by projection")):
+    if not pictures.can_draw():
+        return
+    with pictures.canvas(path, 2, (4.2, 3.8)) as (left, right):
+        for mechanism in ("central", "distributed", "local"):
+            _curve(left, results, None, "lda", mechanism, mechanism)
+        for project in PROJECTIONS:
+            _curve(right, results, project, "lda", "central", f"to {project}" if project else "none")
+        clean = next(
+            r for r in results["accuracy"] if (r["projection"], r["head"], r["noise"]) == (None, "lda", "none")
+        )
         level = 100 * clean["accuracies"][0]
-        axes.axhline(level, color="#52606d", linewidth=1, linestyle="--")
-        axes.text(0.47, level + 0.25, f"no noise {level:.1f}", color="#52606d", fontsize=9)
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-        axes.set_xlabel("ε, for one record at δ = 10⁻⁵")
-        axes.set_title(f"LDA, {title}", fontsize=11, loc="left")
-        axes.grid(color="#dde3ea", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
-    left.legend(title="noise", frameon=False, loc="lower right", fontsize=9, title_fontsize=9)
-    for line in right.containers:
-        x, y = (values[-1] for values in line[0].get_data())
-        label, colour = line.get_label(), line[0].get_color()
-        right.text(x * 1.12, y, label, color=colour, va="center", fontsize=9.5)
-    right.set_xlim(0.42, 18)
-    right.set_ylim(70.5, 88.2)
-    left.set_ylabel("CIFAR-10 test accuracy %")
-    drawing.tight_layout()
-    drawing.savefig(path, metadata={"Date": None, "Title": "Accuracy against epsilon"})
-    pyplot.close(drawing)
+        for axes, title in ((left, "who adds the noise"), (right, "central noise, by projection")):
+            axes.axhline(level, color=pictures.COLOURS["ceiling"], linewidth=1, linestyle="--")
+            axes.text(0.47, level + 0.25, f"no noise {level:.1f}", color=pictures.COLOURS["ceiling"], fontsize=8)
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+            axes.set_xlabel("ε, for one record at δ = 10⁻⁵")
+            axes.set_ylabel("CIFAR-10 test accuracy %")
+            axes.set_ylim(70.5, 88.2)
+            axes.set_title(f"LDA, {title}")
+        left.legend(title="noise", loc="lower right")
+        right.set_xlim(0.42, 18)
+        for line in right.containers:
+            x, y = (values[-1] for values in line[0].get_data())
+            right.text(x * 1.12, y, line.get_label(), color=line[0].get_color(), va="center", fontsize=8)
 
 
-def _curve(axes, results: dict, project: int | None, head: str, mechanism: str, colour: str, label: str) -> None:  # type: ignore[no-untyped-def]
+def _curve(axes: Any, results: dict, project: int | None, head: str, mechanism: str, label: str) -> None:
     mine = {
         r["epsilon"]: 100 * np.array(r["accuracies"])
         for r in results["accuracy"]
@@ -219,4 +213,4 @@ def _curve(axes, results: dict, project: int | None, head: str, mechanism: str, 
     }
     means = [mine[epsilon].mean() for epsilon in EPSILONS]
     spread = [mine[epsilon].std(ddof=1) for epsilon in EPSILONS]
-    axes.errorbar(EPSILONS, means, spread, color=colour, label=label, marker="o", markersize=4, capsize=2.5)
+    axes.errorbar(EPSILONS, means, spread, label=label, marker="o", capsize=2.5)

@@ -23,7 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from ghofl_benchmarks import made
+from ghofl_benchmarks import made, report
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -118,14 +118,16 @@ def page(stored: dict) -> str:
         f"On the {gain['sets']} tables among them the default is {gain['gain over lda']:+.1f} points above `lda` of the plain "
         f"columns and {gain['above boosting']:+.1f} above scikit-learn's HistGradientBoosting on the pooled rows.",
         "",
+    ]
+    table = [
         "| set | rows | columns | classes | added | `best` | default | `lda` | best single | boosting |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, row in stored["sets"].items():
         heads = [row[BEST], row["default"], row["lda"], max(row[head] for head in SINGLE), row["boosting"]]
         sizes = " | ".join(f"{row[key]:.0f}" for key in ("rows", "columns", "classes", "added"))
-        lines.append(f"| {Path(name).stem} | {sizes} | " + " | ".join(f"{head[0]:.1f}" for head in heads) + " |")
-    return "\n".join(lines) + "\n"
+        table.append(f"| {Path(name).stem} | {sizes} | " + " | ".join(f"{head[0]:.1f}" for head in heads) + " |")
+    return "\n".join([*lines, report.folded("\n".join(table))]) + "\n"
 
 
 def write_page() -> None:

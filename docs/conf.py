@@ -105,4 +105,4 @@ def _keep_options_whole(app: Sphinx, page: str, template: str, context: dict[str
         return re.sub(r">(test_\w{25,})<", lambda name: name[0].replace("_", "_<wbr>"), marked)
 
     if "body" in context:
-        context["body"] = re.sub(r"<(pre|code)\b.*?</\1>", mark, context["body"], flags=re.DOTALL)
+        context["body"] = re.sub(r"<(pre|code|li)\b.*?</\1>", mark, context["body"], flags=re.DOTALL)

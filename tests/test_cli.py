@@ -204,7 +204,14 @@ BAD = [
     (["moments", "north.npz", "-r", "recipe.toml", "-o", "no/such/folder/x"], "no/such/folder: No such folder"),
     (["moments", "north.npz", "-r", "recipe.toml", "-o", "north.ghofl"], "exists already"),
     (["sum", "north.ghofl", "north.ghofl", "-r", "recipe.toml", "-o", "x"], "already in the total"),
-    (["sum", "north.npz", "-r", "recipe.toml", "-o", "x"], "north.npz: "),
+    (["sum", "north.npz", "-r", "recipe.toml", "-o", "x"], "north.npz: this is not a ghofl message but another kind"),
+    (["sum", "recipe.toml", "-r", "recipe.toml", "-o", "x"], "recipe.toml: this is not a ghofl message but text"),
+    (["evaluate", "rows.csv", "test.npz"], "rows.csv: this is not a ghofl head but text"),
+    (["moments", "--data", "rows.csv", "-r", "table.toml", "-o", "x"], "recipe reads rows of tables by its schema"),
+    (
+        ["recipe", "x", "--embeddings", "rows.csv", "--label-column", "age"],
+        "40 different values in 40 rows, and 40 of them",
+    ),
     (["sum", "north.ghofl", "-r", "other.toml", "-o", "x"], "give this site that file"),
     (
         ["sum", "north.ghofl", "-o", "x"],
@@ -244,8 +251,11 @@ BAD = [
     (["head", "total.ghofl", "--head", "ridge(penalty=-1)", "-o", "x"], "penalty is -1"),
     (["inspect", "missing"], "No such file"),
     (["evaluate", "total.ghofl", "test.npz"], "'ghofl head' makes one"),
-    (["moments", "-r", "recipe.toml", "-o", "x"], "--data is missing"),
+    (["moments", "-r", "recipe.toml", "-o", "x"], "samples with --data; this has neither"),
+    (["moments", "north.npz", "--data", "p", "-r", "recipe.toml", "-o", "x"], "this has north.npz and --data p"),
+    (["moments", "label.npz", "-r", "recipe.toml", "-o", "x"], "(0, 1, 2, 3); 2 rows have such a label"),
     (["recipe", "x", "--embeddings", "rows.csv"], "is a table, and an .npz of arrays x and y was expected"),
+    (["moments", "rows.csv", "-r", "recipe.toml", "-o", "x"], "texts or files of images go with --data"),
     (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "lable"], "but not 'lable' (perhaps 'label'?)"),
     (["recipe", "x", "--label-column", "label"], "give it with --embeddings TABLE"),
     (["recipe", "x", "--embeddings", "rows.csv", "--label-column", "label", "--dim", "4"], "replaces an encoder"),
@@ -277,6 +287,7 @@ def finished(tmp_path_factory):
         np.savez("label.npz", x=np.zeros((2, 6)), y=np.full(2, 17))
         (folder / "rows.csv").write_text("age,label\n" + "".join(f"{20 + i},{'ab'[i % 2]}\n" for i in range(40)))
         federation()
+        ghofl("recipe", "table.toml", "--embeddings", "rows.csv", "--label-column", "label")
         ghofl("recipe", "other.toml", "--classes", 4, "--dim", 6, "--scale", 3)
         ghofl("moments", "test.npz", "-r", "recipe.toml", "-o", "stranger.ghofl")
     return folder

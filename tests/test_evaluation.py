@@ -182,7 +182,7 @@ def test_calibrated_on_rows_of_sites_the_temperature_and_the_rejected_share_are_
 )
 def test_a_hostile_tally_is_refused(values):
     with pytest.raises(MessageError, match="tally"):
-        Tally.of_values(values, "report.json")
+        Tally.of_values(values, 10, "report.json")
 
 
 def test_from_evaluate_to_predict_at_the_command_line(head_and_rows, tmp_path):

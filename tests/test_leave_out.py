@@ -138,6 +138,26 @@ def test_rows_that_were_not_sent_and_totals_with_noise_are_refused(rng):
             OwnRows.of(noisy, x[:20], y[:20])
 
 
+def test_of_two_sites_with_the_same_rows_the_one_that_is_named_leaves_them_out(rng):
+    x, y = blobs(rng, rows=60)
+    total = total_of(recipe_of(), np.concatenate([x, x]), np.concatenate([y, y]), 2)
+    assert [OwnRows.of(total, x, y, site=name).site for name in ("site-0", "site-1", "")] == [
+        "site-0",
+        "site-1",
+        "site-0",
+    ]
+
+
+@pytest.mark.parametrize("privacy", [Privacy(), Privacy(rounding=5), Privacy(min_count=2)])
+def test_rows_that_are_in_the_total_are_not_those_of_a_new_site(privacy, rng):
+    """They would be judged by heads that were fitted to them."""
+    x, y = blobs(rng, rows=60)
+    total = total_of(recipe_of(privacy=privacy), x, y, SITES)
+    with pytest.raises(RosterError, match="20 rows are in this total, 'site-0' sent them"):
+        OwnRows.of_new_site(total, x[:20][::-1], y[:20][::-1])
+    assert OwnRows.of_new_site(total, x[:19], y[:19]).entry is None
+
+
 def test_a_total_of_a_secure_round_takes_another_record_than_its_roster(rng):
     x, y = blobs(rng, rows=60)
     recipe = recipe_of(privacy=Privacy(secure=True))

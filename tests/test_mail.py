@@ -175,6 +175,8 @@ def test_a_letter_of_somebody_else_of_another_round_or_damaged_is_refused(tmp_pa
     folder = RoundFolder.open(tmp_path / "round", recipe, Options())
     joins = answer_all(tmp_path, sites, "join", (folder.invite(),))
     letter = letters.load(joins[0])
+    with pytest.raises(MessageError, match="written by the site 'north'; sites answer letters of the server"):
+        answer_letter(letter, sites[0], sites[0].storage())
     forged = tmp_path / "forged.letter"
     forged.write_bytes(letters.to_file(Letter({**letter.fields, "site": "nowhere"})))
     with pytest.raises(MessageError, match="not signed by the identity"):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from federations import blobs, recipe_of, total_of
-from ghofl import Classifier
+from ghofl import Classifier, HeadSpec
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import MessageError, PrivacyError, RosterError
-from ghofl.evaluation.leave_out import assign_folds, cross_validate
+from ghofl.evaluation.leave_out import OwnRows, assign_folds, cross_validate, leave_out
 from ghofl.evaluation.selection import Report, best_of, calibrate_head, load_reports
 from ghofl.evaluation.tally import Tally
 from ghofl.recipe import Privacy
@@ -133,7 +133,9 @@ def test_reports_do_not_calibrate_another_head_or_one_of_another_total(rows, tot
     [
         {"folds": 1}, {"folds": True}, {"folds": 2**40}, {"folds": None}, {"built": 3}, {"built": "x" * 2000},
         {"head": "lda\n"}, {"total_sha256": "x" * 64}, {"confusion": [[1, 2]]}, {"confusion": [[-1]]}, {"tally": {}},
-        {"sites": ["x" * 65]}, {"kind": "total"}, {"thresholds": {"a": 2}},
+        {"sites": ["x" * 65]}, {"kind": "total"}, {"thresholds": {"a": 2}}, {"confusion": []},
+        {"sites": []}, {"sites": None}, {"sites": [3]}, {"sites": [""]}, {"sites": ["a", "a"]}, {"sites": ["a\x1b[2J"]},
+        {"confusion": [[2**53] * 40] * 40}, {"confusion": [[float("nan")] * 4] * 4},
     ],
 )  # fmt: skip
 def test_a_hostile_report_by_leave_out_is_refused(reports, damage, tmp_path):
@@ -141,6 +143,38 @@ def test_a_hostile_report_by_leave_out_is_refused(reports, damage, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps(values))
     with pytest.raises(MessageError):
         load_reports(tmp_path / "r.json")
+
+
+@pytest.mark.parametrize(
+    "tally",
+    [
+        {"losses": [40 * 2**20 * 40 + 1] * 65}, {"novelties": [2**50] + [0] * 599}, {"novelties": [39] + [0] * 599},
+        {"novelties": [41] + [0] * 599}, {"losses": [-1] * 65}, {"losses": [0] * 64},
+    ],
+)  # fmt: skip
+def test_a_tally_weighs_no_more_than_its_rows(reports, tally, tmp_path):
+    """One site of forty rows could otherwise choose the temperature and the novelty of all."""
+    values = reports[0]["lda"].to_dict()
+    (tmp_path / "r.json").write_text(json.dumps({**values, "tally": {**values["tally"], **tally}}))
+    with pytest.raises(MessageError, match="the tally is not"):
+        load_reports(tmp_path / "r.json")
+
+
+def test_under_an_epsilon_no_report_by_leave_out_is_made_or_used(rows, reports, tmp_path):
+    """With leave-out one row moves the heads of all other folds, so that noise on counts would have to hide all rows."""
+    private = recipe_of(statistics=("B",), privacy=Privacy(epsilon=50.0, delta=1e-5, radius=20.0))
+    x, y = rows
+    released = total_of(private, x, y, SITES).release()
+    for within in (private, released, total_of(private, x, y, SITES)):
+        with pytest.raises(PrivacyError, match="rows cannot be taken out"):
+            cross_validate(within, x, y, "lda")
+    with pytest.raises(RosterError, match="not in the total, so none can be left out"):
+        leave_out(OwnRows.of_new_site(released, x, y), {"lda": HeadSpec("lda")}, assign_folds(y))
+    made = Classifier.fit(released, "lda")
+    made.save(tmp_path / "head")
+    claimed = [change(each["lda"], sha256=made.total, recipe=private.fingerprint) for each in reports]
+    with pytest.raises(PrivacyError, match="has an epsilon, and no rows are left out"):
+        calibrate_head(tmp_path / "head", made, claimed)
 
 
 @pytest.mark.parametrize("heads", [[], {}, None, [3], [[]], [{"heads": []}]])

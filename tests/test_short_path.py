@@ -355,6 +355,13 @@ def test_messages_come_as_they_are_as_bytes_and_as_files(rows, tmp_path):
         ghofl.total([messages[1].to_bytes(), messages[0]])
 
 
+def test_a_message_whose_site_comes_before_the_recipe_is_told_the_order(rows, as_users_run_it):
+    with pytest.raises(
+        RecipeError, match=r"recipe is a str; give the recipe first: ghofl.message\(recipe, site, x, y\)"
+    ):
+        ghofl.message("north", recipe_of(), *rows)
+
+
 def test_what_cannot_be_a_list_of_messages_is_refused(rows, tmp_path, as_users_run_it):
     x, y = rows
     message = sent(x, NAMES[y])
@@ -365,6 +372,7 @@ def test_what_cannot_be_a_list_of_messages_is_refused(rows, tmp_path, as_users_r
         (str(tmp_path), "single str; give a list"),
         ([], "there are no messages"),
         ([message, 3], "a message is a int"),
+        ([ghofl.total([message])], "a Total came where a message belongs; totals are added with"),
         ([message, tmp_path / "odd.ghofl"], "odd.ghofl: "),
     ):
         with pytest.raises(MessageError, match=told):

@@ -256,6 +256,11 @@ def test_a_method_has_one_colour_and_every_point_the_interval_of_its_mean_over_s
     assert [label.get_text() for label in axes.get_xticklabels()] == ["2", "5", "9"]
 
 
+def test_an_axis_of_shares_ends_near_100_per_cent_wherever_intervals_of_few_seeds_reach(drawn):
+    (axes,) = Runs(tuple({**row, "accuracy": 0.99 if row["seed"] else 0.1} for row in drawn.rows)).plot().axes
+    assert axes.get_ylim() == (-1.0, 101.0)
+
+
 def test_methods_alone_are_points_with_names_of_their_own(drawn):
     (axes,) = Runs(tuple(r for r in drawn.rows if (r["clients"], r["alpha"]) == (2, 0.1))).plot().axes
     assert [label.get_text() for label in axes.get_xticklabels()] == ["nb", "lda"]

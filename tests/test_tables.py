@@ -15,6 +15,7 @@ from ghofl.cli import app
 from ghofl.encoders import SampleEncoder
 from ghofl.encoders.from_schema import columns_of, rows_for, table_rows
 from ghofl.encoders.from_table import TableEncoder
+from ghofl.encoders.given import warn_of_outside
 from ghofl.errors import ClippingWarning, DatasetError, EmbeddingsError, IdentifierWarning, RecipeError, SampleError
 from ghofl.features import Features
 from ghofl.planning.assembly import assemble
@@ -122,6 +123,11 @@ def test_values_outside_are_moved_to_the_nearest_end_and_counted():
     with pytest.warns(ClippingWarning, match=r"2 values are outside .*age \(2\)"):
         rows = table_rows({"age": [-5, 50, 130, 20, 30]}, Table((AGE,)), labelled=False)
     assert rows.x[:, 0].tolist() == pytest.approx([-1.0, 0.0, 1.0, -0.6, -0.4])
+
+
+def test_one_value_outside_is_one():
+    with pytest.warns(ClippingWarning, match=r"1 value is outside its .* counts as .*age \(1\)"):
+        warn_of_outside({"age": 1}, "one.csv")
 
 
 def test_values_outside_are_refused_where_the_schema_says_so():
@@ -552,9 +558,10 @@ def test_a_draft_takes_values_that_are_missing_later():
     assert done.x[0].tolist() == [0, 0, 0, 0, 0, 1], "the middle, no level, neither yes nor no, and missing"
 
 
-def test_a_file_with_semicolons_and_decimal_commas_is_drafted_and_read(tmp_path):
+@pytest.mark.parametrize("mark", [";", "\t"], ids=["semicolons", "tabs"])
+def test_a_csv_with_other_marks_and_decimal_commas_is_drafted_and_read(tmp_path, mark):
     lines = [f"{i % 7},{i % 10};{'north' if i % 2 else 'south, west'};{'ab'[i % 3 > 0]}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["size;place;label", *lines]) + "\n")
+    (tmp_path / "t.csv").write_text("\n".join(["size;place;label", *lines, ""]).replace(";", mark))
     columns = columns_of(tmp_path / "t.csv")
     schema = schema_of_rows(columns, "label")
     assert schema.classes == ("a", "b")
@@ -562,6 +569,6 @@ def test_a_file_with_semicolons_and_decimal_commas_is_drafted_and_read(tmp_path)
     assert schema.table.columns[1].levels == ("north", "south, west")
     rows = table_rows(tmp_path / "t.csv", schema.table)
     assert rows.x[1, 0] == pytest.approx(2 * 1.1 / schema.table.columns[0].high - 1)
-    (tmp_path / "bad.csv").write_text("size;place;label\n1,5;north;a\n1,500;north;b\n")
+    (tmp_path / "bad.csv").write_text("size;place;label\n1,5;north;a\n1,500;north;b\n".replace(";", mark))
     with pytest.raises(SampleError, match=r"bad.csv, line 3: column 'size' has the value '1,500'; it is not a number"):
         table_rows(tmp_path / "bad.csv", schema.table)

@@ -10,6 +10,7 @@ fewest fits within `NEAR` points of it, and the one in use.
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,8 @@ def grid() -> tuple[Adaptation, ...]:
     """Every candidate, the head of the total first."""
     fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
     fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in COVARIANCES]
-    return (Adaptation(), *(Adaptation(f.means, f.covariance, f.offset, k) for f in fits for k in PRIORS))
+    fits += [Adaptation(alone=True)]
+    return (Adaptation(), *(replace(f, priors=k) for f in fits for k in PRIORS))
 
 
 def hold_out(train: dict[str, Rows], seed: int) -> tuple[dict[str, Rows], dict[str, Rows]]:
@@ -107,11 +109,13 @@ def _judge(cell: Cell) -> dict[str, np.ndarray | float | str]:
     source, name, federation, held, site = cell
     x, y = federation.rows[site]
     own, tried = OwnRows.of(federation.total, x, y, site), grid()
-    losses, _ = judge(tried, own, HEAD, assign_folds(y, FOLDS))
+    losses, hits = judge(tried, own, HEAD, assign_folds(y, FOLDS))
+    if (np.bincount(y, minlength=len(federation.recipe.classes)) == 0).any():
+        losses[[one.alone for one in tried]] = np.inf  # as such a site does not try it
     gains = losses[0] - losses
     heads = fit_candidates(tried, federation.total, own, np.ones(len(y), dtype=bool), HEAD, None)
     return {
-        "source": source, "set": name, "loss": losses.mean(axis=1), "gain": gains.mean(axis=1),
+        "source": source, "set": name, "loss": losses.mean(axis=1), "gain": gains.mean(axis=1), "hits": hits.mean(axis=1),
         "error": gains.std(axis=1) / np.sqrt(len(y)), "right": np.array([accuracy(h, held[site]) for h in heads]),
         "local": accuracy(federation.local(site), held[site]),
     }  # fmt: skip
@@ -129,7 +133,8 @@ def compared(found: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, A
     from ghofl.personal import choice
 
     stack = {
-        key: np.array([cell[key] for cell in found]) for key in ("source", "loss", "gain", "error", "right", "local")
+        key: np.array([cell[key] for cell in found])
+        for key in ("source", "loss", "gain", "hits", "error", "right", "local")
     }
     rules = [
         {**dict(zip(SUBSETS, parts, strict=True)), "errors": errors}
@@ -153,13 +158,14 @@ def compared(found: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, A
 
 
 def _fits(rule: dict[str, Any]) -> int:
-    return 1 + len(rule["offsets"]) + len(rule["means"]) * len(rule["covariances"])
+    return 2 + len(rule["offsets"]) + len(rule["means"]) * len(rule["covariances"])
 
 
 def _score(rule: dict[str, Any], stack: dict[str, np.ndarray]) -> dict[str, float]:
     """The gain of a rule by source, and the mean over sources."""
     kept = np.array([_is_in(rule, one) for one in grid()])
-    at = np.flatnonzero(kept)[np.argmin(stack["loss"][:, kept], axis=1)]
+    is_right = stack["hits"] >= stack["hits"][:, :1]
+    at = np.flatnonzero(kept)[np.argmin(np.where(is_right, stack["loss"], np.inf)[:, kept], axis=1)]
     rows = np.arange(len(at))
     at = np.where(stack["gain"][rows, at] > rule["errors"] * stack["error"][rows, at], at, 0)
     return _means(stack, stack["right"][rows, at])
@@ -174,6 +180,8 @@ def _means(stack: dict[str, np.ndarray], right: np.ndarray) -> dict[str, float]:
 def _is_in(rule: dict[str, Any], one: Adaptation) -> bool:
     if one == Adaptation():
         return True
+    if one.alone:
+        return one.priors in rule["priors"]
     if one.priors not in rule["priors"]:
         return False
     if one.offset is not None:

@@ -14,8 +14,6 @@ FIGURES = {
     "tradeoff": "Accuracy against the bytes one client sends: ours and every baseline, CIFAR-10 and CIFAR-100, α = 0.05",
     "convergence": "Accuracy by round of methods that train the whole network on images, one message beside them",
     "time": "Accuracy against the seconds of training on one GPU: methods that train the whole network, and one message",
-    "ablation": "Accuracy by clients and label skew: ours and the spread of baselines",
-    "fisher": "Accuracy and energy of Fisher directions",
     "hospitals": "Four hospitals: own rows only, one head for all, a head for each; and what leave-out says",
     "domains": "PACS's four domains, the same",
     "cameras": "Twenty cameras: means without site effects, own offsets, and a head for each",
@@ -32,9 +30,10 @@ def tradeoff(folder: Path, path: Path) -> dict[str, Any]:
     best, images = report.read("best", folder) or [], report.read("multiround", folder)
     points = {name: _points(name, main["rows"], best, images) for name in names}
     if pictures.can_draw():
-        with pictures.canvas(path, len(names), (6.8, 5.0)) as axes:
+        with pictures.canvas(path, len(names), (8.4, 4.6), across=1) as axes:
             for ax, name in zip(axes, names, strict=True):
                 _scatter(ax, points[name], f"{data.TITLES[name]}, ten clients, α = 0.05")
+            pictures.legend(axes)
     return {"points": points}
 
 
@@ -86,7 +85,6 @@ def _scatter(ax: Any, points: list[dict], title: str) -> None:
     ax.set_ylim(low - 0.06 * (high - low), high + 0.15 * (high - low))
     ax.set_xlim(min(p["bytes"] for p in points) / 2, 4 * max(p["bytes"] for p in points))
     pictures.bytes_axis(ax)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.1), ncols=3)
     named = [(max(group, key=lambda p: p["bytes"]), group) for group in _alike(points)]
     pictures.name_points(
         ax,
@@ -215,7 +213,7 @@ def convergence(folder: Path, path: Path) -> dict[str, Any]:
     )
     reached = {alpha: _reached(runs.get("fedavg"), ours) for alpha, runs in found["rounds"].items()}
     if pictures.can_draw():
-        with pictures.canvas(path, len(found["rounds"]), (5.4, 4.4)) as axes:
+        with pictures.canvas(path, len(found["rounds"]), (8.0, 3.4), across=1) as axes:
             for ax, (alpha, runs) in zip(axes, found["rounds"].items(), strict=True):
                 one = {f"ghofl LDA, one message, {found['settings']['size']} px": (ours, "-")}
                 if best is not None:
@@ -237,22 +235,20 @@ def time(folder: Path, path: Path) -> dict[str, Any]:
     ours = {"seconds": one["embed_seconds"] + one["fit_seconds"], "accuracy": round(100 * one["accuracy"], 2)}
     alone = found["settings"]["rounds"]
     if pictures.can_draw():
-        with pictures.canvas(path, len(found["rounds"]), (4.2, 3.6)) as axes:
+        with pictures.canvas(path, len(found["rounds"]), (2.8, 2.8), across=3) as axes:
             for ax, (alpha, runs) in zip(axes, found["rounds"].items(), strict=True):
-                for method, run in runs.items():
+                for shade, (method, run) in zip(SHADES, runs.items(), strict=False):
                     spent = list(accumulate(_seconds(run)[: int(alone)]))
-                    ax.plot(
-                        spent, [100 * a for a in run["accuracy"][: len(spent)]], "o-", markersize=2, label=NAMES[method]
-                    )
+                    reached = [100 * a for a in run["accuracy"][: len(spent)]]
+                    ax.plot(spent, reached, "o-", markersize=2, color=shade, label=NAMES[method])
                 label = f"ghofl LDA, one message, {found['settings']['size']} px"
                 ax.plot(
                     ours["seconds"], ours["accuracy"], "*", markersize=12, color=pictures.COLOURS["ours"], label=label
                 )
-                ax.set_title(f"CIFAR-10, α = {alpha}", fontsize=8)
-                ax.set_xlabel(f"seconds, all clients one after the other ({alone} rounds)")
+                ax.set_title(f"CIFAR-10, α = {alpha}")
+                ax.set_xlabel(f"seconds of {alone} rounds")
                 ax.set_ylabel("test accuracy %")
-                ax.grid(alpha=0.3)
-                ax.legend(fontsize=6, loc="lower right")
+            pictures.legend(axes)
     return {"ours": ours, "machine": found["machine"]}
 
 
@@ -288,33 +284,15 @@ def _curves(ax: Any, runs: dict, distilled: dict, alpha: float, ours: dict[str, 
         reached = 100 * (run["accuracy"][-1] if isinstance(run["accuracy"], list) else run["accuracy"])
         ax.plot([1, last], [reached, reached], ":", linewidth=0.9, color=other)
         named.append((last, reached, f"{method}, one message", other))
-    ax.set_title(f"CIFAR-10, ten clients, Dirichlet {alpha} (×: the paper's, ResNet-18)", fontsize=9)
+    ax.set_title(f"CIFAR-10, ten clients, Dirichlet {alpha} (×: the paper's, ResNet-18)")
     ax.set_xlabel("round")
     ax.set_ylabel("test accuracy %")
-    ax.set(xlim=(0, 1.75 * last), ylim=(0, 100))
+    ax.set(xlim=(0, 1.45 * last), ylim=(0, 100))
     ax.set_xticks(range(0, last + 1, 10))
     drawn = [(r, 100 * a) for run in runs.values() for r, a in zip(run["round"], run["accuracy"], strict=True)]
     levels = [accuracy for accuracy, _ in ours.values()]
     drawn += [(r, level) for level in levels for r in range(1, last)]
     pictures.name_points(ax, named, drawn, left=False)
-
-
-def ablation(folder: Path, path: Path) -> dict[str, Any]:
-    """The partition ablation's picture again."""
-    return _of_table("clients", folder, path)
-
-
-def fisher(folder: Path, path: Path) -> dict[str, Any]:
-    """The Fisher table's picture again."""
-    return _of_table("fisher", folder, path)
-
-
-def _of_table(name: str, folder: Path, path: Path) -> dict[str, Any]:
-    from ghofl_benchmarks.tables import load_table
-
-    result = _stored(f"table-{name}", folder, f"python -m ghofl_benchmarks table {name}")
-    load_table(name)[1](result, path)
-    return {"rows": len(result["rows"])}
 
 
 def _stored(name: str, folder: Path, how: str) -> dict[str, Any]:
@@ -325,6 +303,9 @@ def _stored(name: str, folder: Path, how: str) -> dict[str, Any]:
 
 
 DRAW: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
-    "front": front, "tradeoff": tradeoff, "convergence": convergence, "time": time, "ablation": ablation, "fisher": fisher,
+    "front": front,
+    "tradeoff": tradeoff,
+    "convergence": convergence,
+    "time": time,
     **site_figures.DRAW,
-}  # fmt: skip
+}

@@ -5,7 +5,7 @@ from typing import Any
 
 from ghofl_benchmarks import made, report
 from ghofl_benchmarks.figures import NAMES
-from ghofl_benchmarks.tables import TABLES
+from ghofl_benchmarks.tables import TABLES, load_table
 
 HEAD = """# The paper's tables, measured again
 
@@ -58,16 +58,15 @@ def rounds_table(found: dict[str, Any]) -> str:
 
 
 def write_page(folder: Path = report.RESULTS) -> Path:
-    """Write TABLES.md beside the JSON files; the path."""
+    """Write TABLES.md beside the JSON files, and every table's page and picture; the path."""
     parts = [HEAD]
     for name in TABLES:
         result = report.read(f"table-{name}", folder)
         if result is None:
             parts.append(f"\n## {TABLES[name]}\n\nNot run: `python -m ghofl_benchmarks table {name}`.\n")
         else:
-            picture = f"table-{name}.svg"
-            text = report.markdown(result, picture if (folder / picture).is_file() else None)
-            parts.append("\n#" + text)
+            page = next(path for path in report.show(result, folder, load_table(name)[1]) if path.suffix == ".md")
+            parts.append("\n#" + page.read_text(encoding="utf-8"))
     sites = [report.read(name, folder) for name in ("flamby", "pacs", "no_shift", "cameras", "candidates")]
     parts += ["\n#" + report.markdown(found) for found in sites if found is not None]
     rounds = report.read("multiround", folder)

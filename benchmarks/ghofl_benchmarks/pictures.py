@@ -7,29 +7,36 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+SERIES = ("#1f6f8b", "#b8500c", "#4f7f2f", "#7d5ba6", "#a3862a", "#b03a5b", "#52606d")
 COLOURS = {"ours": "#1f6f8b", "baseline": "#b8500c", "ceiling": "#777777", "paper": "#c9b27c"}
 STYLE = {
     "svg.fonttype": "none", "svg.hashsalt": "ghofl", "font.size": 9, "axes.titlelocation": "left", "axes.titlesize": 10,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25,
-    "legend.frameon": False, "legend.fontsize": 8,
+    "legend.frameon": False, "legend.fontsize": 8, "lines.markersize": 4, "axes.prop_cycle": f"cycler('color', {SERIES})",
 }  # fmt: skip
 BYTES = {10**4: "10 kB", 10**5: "100 kB", 10**6: "1 MB", 10**7: "10 MB", 10**8: "100 MB", 10**9: "1 GB"}
 SMALL = 7.5  # size of labels beside points
 
 
 @contextmanager
-def canvas(path: Path, panels: int = 1, size: tuple[float, float] = (5.0, 3.8)):
-    """Axes to draw on, saved at the end."""
+def canvas(path: Path, panels: int = 1, size: tuple[float, float] = (4.2, 3.2), across: int = 2):
+    """Axes to draw on, so many across that a page shows their letters in the size of its own, saved at the end."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     with matplotlib.rc_context(STYLE):
-        figure, axes = plt.subplots(1, panels, figsize=(size[0] * panels, size[1]), facecolor="white", squeeze=False)
-        yield list(axes[0])
+        across, down = min(across, panels), -(-panels // across)
+        size = (size[0] * across, size[1] * down)
+        figure, axes = plt.subplots(down, across, figsize=size, facecolor="white", squeeze=False)
+        for spare in axes.flat[panels:]:
+            spare.remove()
+        for ax in axes.flat[:panels]:
+            ax.set(title=" ", xlabel=" ", ylabel=" ")  # names beside points are placed before all panels are drawn
+        yield list(axes.flat[:panels])
         figure.tight_layout()
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
         plt.close(figure)
 
 
@@ -39,6 +46,12 @@ def can_draw() -> bool:
         print("  no picture: matplotlib is not installed (pip install matplotlib).")
         return False
     return True
+
+
+def legend(axes: Sequence[Any], across: int = 4) -> None:
+    """One legend below all panels, of what any of them shows."""
+    found = {text: mark for ax in axes for mark, text in zip(*ax.get_legend_handles_labels(), strict=True)}
+    axes[0].figure.legend(found.values(), found.keys(), loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=across)
 
 
 def bytes_axis(ax: Any) -> None:
@@ -105,19 +118,23 @@ def along(points: Sequence[tuple[float, float]], steps: int = 12) -> list[tuple[
     return found
 
 
-def bars(ax: Any, rows: Sequence[dict], title: str, label: str = "method") -> None:
-    """Accuracy of rows as horizontal bars with their numbers, the paper's as marks beside."""
+def bars(ax: Any, rows: Sequence[dict], title: str, label: str = "method", places: int = 3) -> None:
+    """Accuracy of rows as horizontal bars with their numbers, the paper's as marks, with room for so many bars."""
     rows = [row for row in rows if row["accuracy"] is not None]
-    places = range(len(rows))
-    drawn = ax.barh(places, [row["accuracy"] for row in rows], color=[COLOURS[row["kind"]] for row in rows], height=0.7)
-    ax.bar_label(drawn, [f"{row['accuracy']:.1f}" for row in rows], padding=3, fontsize=SMALL)
-    marks = [(i, row["paper"]) for i, row in zip(places, rows, strict=True) if row.get("paper") is not None]
+    at, places = range(len(rows)), max(places, len(rows))
+    ax.barh(at, [row["accuracy"] for row in rows], color=[COLOURS[row["kind"]] for row in rows], height=0.7)
+    for i, row in zip(at, rows, strict=True):
+        mark = row.get("paper") or 0.0
+        end = mark if row["accuracy"] < mark < row["accuracy"] + 15 else row["accuracy"]  # no mark crosses a number
+        beside = {"textcoords": "offset points", "va": "center", "fontsize": SMALL}
+        ax.annotate(f"{row['accuracy']:.1f}", (end, i), (4, 0), **beside)
+    marks = [(i, row["paper"]) for i, row in zip(at, rows, strict=True) if row.get("paper") is not None]
     if marks:
         ax.plot([p for _, p in marks], [i for i, _ in marks], "|", color="black", markersize=9, label="the paper's")
-        ax.legend(loc="upper left", bbox_to_anchor=(0.0, -0.08))
-    ax.set_yticks(list(places), [str(row[label]) for row in rows], fontsize=SMALL)
-    ax.set_ylim(max(len(rows), 12) - 0.4, -0.6)  # a few bars are no thicker than many
-    ax.set_xlim(0, 1.12 * max((row["accuracy"] for row in rows), default=1.0))
+    ax.set_yticks(list(at), [str(row[label]) for row in rows], fontsize=SMALL)
+    ax.set_ylim(places - 0.4, -0.6)  # a few bars are no thicker than many
+    ax.set_xlim(0, 112)
+    ax.set_xticks(range(0, 101, 20))
     ax.set_xlabel("test accuracy %")
     ax.set_title(title)
     ax.grid(visible=False, axis="y")

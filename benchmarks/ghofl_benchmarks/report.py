@@ -21,6 +21,7 @@ from ghofl_benchmarks.data import ROOT
 
 RESULTS = ROOT / "results"
 PACKAGES = ("ghofl", "numpy", "scipy", "torch", "flwr")
+LONGEST = 12  # rows of a table that is open on a page
 Row = dict[str, Any]
 NAMES = ("set", "encoder", "method", "space", "alpha", "split", "clients", "k", "projection", "measure")
 
@@ -104,15 +105,19 @@ def write(
 ) -> list[Path]:
     """JSON, Markdown and the picture of a result; the paths that were written."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = result["name"]
-    paths = [folder / f"{name}.json", folder / f"{name}.md"]
-    _write(paths[0], json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    picture = folder / f"{name}.svg"
-    if draw is not None and result["rows"] and draw(result, picture):
-        paths.append(picture)
-    _write(paths[1], markdown(result, picture.name if picture in paths else None))
+    path = folder / f"{result['name']}.json"
+    _write(path, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    made.record(path, has_older_rows)
+    return [path, *show(result, folder, draw)]
+
+
+def show(result: dict[str, Any], folder: Path, draw: Callable[[dict, Path], bool] | None = None) -> list[Path]:
+    """Markdown and the picture of a stored result; the paths that were written."""
+    page, picture = (folder / f"{result['name']}{ending}" for ending in (".md", ".svg"))
+    paths = [page, picture] if draw is not None and result["rows"] and draw(result, picture) else [page]
+    _write(page, markdown(result, picture.name if picture in paths else None))
     for path in paths:
-        made.record(path, has_older_rows=path.suffix == ".json" and has_older_rows)
+        made.record(path)
     return paths
 
 
@@ -127,7 +132,7 @@ def markdown(result: dict[str, Any], picture: str | None = None) -> str:
     ]
     lines += [f"![{result['title']}]({picture})\n"] if picture else []
     lines += [f"{note}\n" for note in result["notes"]]
-    lines += [table(result["rows"])] if result["rows"] else ["Nothing could be run here."]
+    lines += [folded(table(result["rows"]))] if result["rows"] else ["Nothing could be run here."]
     if result["missing"]:
         lines += ["\nNot run:\n", *(f"- {m['what']}. {m['how']}" for m in result["missing"])]
     return "\n".join(lines) + "\n"
@@ -137,9 +142,20 @@ def table(rows: Sequence[Row]) -> str:
     """Rows as a Markdown table, with every field that any of them has."""
     fields = list(dict.fromkeys(key for row in rows for key in row))
     fields = [f for f in fields if any(row.get(f) is not None for row in rows)]
-    lines = ["| " + " | ".join(fields) + " |", "|" + "|".join("---" for _ in fields) + "|"]
+    ends = ("---:" if all(isinstance(row.get(f), int | float | None) for row in rows) else "---" for f in fields)
+    lines = ["| " + " | ".join(fields) + " |", "|" + "|".join(ends) + "|"]
     lines += ["| " + " | ".join(_shown(row.get(f)) for f in fields) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def folded(table: str) -> str:
+    """A table, closed until somebody opens it where it is long."""
+    rows = len(table.strip().splitlines()) - 2
+    return (
+        table
+        if rows <= LONGEST
+        else f"<details><summary>The table, {rows} rows</summary>\n\n{table.strip()}\n\n</details>"
+    )
 
 
 def _shown(value: Any) -> str:

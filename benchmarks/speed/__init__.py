@@ -28,7 +28,6 @@ GROUPS = {
 NEEDS = {messages: "Flower's strategy", heads: "the paper's training loops", images: "embed"}
 PACKED = {"pack": 1.0, "unpack": 1.0}  # GB/s promised
 FIGURE = Path(__file__).parents[1] / "results" / "speed.svg"
-COLOURS = ("#1d4ed8", "#047857", "#7c3aed", "#b45309", "#52606d")
 
 
 def run() -> dict:
@@ -124,9 +123,9 @@ def figure(run: dict, path: Path = FIGURE) -> None:
     if "groups" not in run or not pictures.can_draw():
         return
     found = {m.name: m for m in ratios.from_stored(run)}
-    with pictures.canvas(path, 1, (8.6, 1.2 + 0.17 * (len(found) + 2 * len(run["groups"])))) as (ax,):
+    with pictures.canvas(path, 1, (8.4, 1.2 + 0.17 * (len(found) + 2 * len(run["groups"])))) as (ax,):
         place = 0
-        for (title, names), colour in zip(run["groups"].items(), COLOURS, strict=True):
+        for (title, names), colour in zip(run["groups"].items(), pictures.SERIES, strict=False):
             place = _rows(ax, title, [found[name] for name in names], colour, place)
         _finish(ax, place)
 

@@ -1,16 +1,19 @@
 """The nineteen corruptions, generated and as published."""
 
+import corrupted
 import data
 import numpy as np
 import pytest
 from corruptions import FAMILIES, Corruption, apply, corrupt, load_published
 from PIL import Image
 
-from ghofl import encoders
+from ghofl import Classifier, Features, Message, Total, encoders
 from ghofl.encoders import cosines
 from ghofl.encoders.embed import embed
 from ghofl.errors import DatasetError
+from ghofl.outbox import Embedded, count
 from ghofl.rows import load_samples
+from ghofl.simulation.simulate import Dataset, recipe_for
 
 ALL = [name for names in FAMILIES.values() for name in names]
 
@@ -110,6 +113,39 @@ def test_brightness_adds_to_the_value_of_a_colour():
     assert (
         apply("brightness", grey, 5, np.random.default_rng(0))[0, 0].tolist() == [176] * 3
     )  # 100 + 0.3 · 255, rounded
+
+
+def test_rows_under_a_mix_have_its_shares():
+    rng = np.random.default_rng(0)
+    y, mix = rng.integers(0, 3, 3000), np.array([0.5, 0.4, 0.1])
+    drawn = corrupted.draw(y, mix, rng)
+    assert np.bincount(y[drawn]) / len(drawn) == pytest.approx(mix, abs=0.01)
+
+
+def test_heads_that_are_aligned_with_shifted_rows_beat_the_shared_one_under_either_mix():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 3000)
+    x = rng.normal(size=(3000, 4)) + 4.0 * np.eye(3, 4)[y]
+    whole = Dataset(x, y, x, y, ("a", "b", "c"))
+    recipe = recipe_for(whole, [corrupted.ALIGNED])
+    total = Total.of([Message.of(count(Features.of(recipe), Embedded(x, y)).moments, recipe, "all")], recipe)
+    shared, moved, skewed, moved_skewed = corrupted.aligned(
+        total, Classifier.fit(total, corrupted.ALIGNED), (1.5 * x + [4.0, 0, 0, 0], y), 0
+    )
+    assert moved > shared + 0.1
+    assert moved_skewed > skewed
+
+
+def test_measuring_one_severity_again_keeps_the_others_and_the_table_says_what_is_there():
+    heads = {"heads": ["lda"], "images": 10, "training_rows": 20, "clean": [0.9]}
+    kinds = {
+        family: {f"{name} {s}": [0.5] for name in names for s in (1, 2, 3, 4, 5)} for family, names in FAMILIES.items()
+    }
+    newer = {"noise": {"gaussian_noise 5": [0.7]}, "aligned": {"gaussian_noise 5": [0.4, 0.5, 0.6, 0.7]}}
+    found = corrupted.merged(heads | kinds, heads | newer)
+    assert found["noise"]["gaussian_noise 5"] == [0.7]
+    assert found["noise"]["gaussian_noise 4"] == found["blur"]["defocus_blur 5"] == [0.5]
+    assert "| 5 | 40.0 | 50.0 | 60.0 | 70.0 |" in corrupted.table(found)
 
 
 @pytest.mark.slow

@@ -58,7 +58,7 @@ def test_domains_are_measured_alone_together_and_as_new_ones(domains, few, tmp_p
 def test_sites_without_rows_or_with_one_class_are_measured_too(few, monkeypatch, rng):
     (x, y), test = blobs(rng, 60), blobs(rng, 90)
     monkeypatch.setattr(no_shift.data, "load", lambda name, rows=None: Dataset(x, y, *test, ("a", "b", "c")))
-    for name, value in {"SITES": 6, "ALPHAS": (0.05,)}.items():
+    for name, value in {"SITES": 6, "ALPHAS": (0.05,), "DIM": 4}.items():
         monkeypatch.setattr(no_shift, name, value)
     found = {row["method"]: row for row in no_shift.run(("small",), 60)["rows"]}
     assert found[sites.OWN]["accuracy"] >= found[sites.ALL]["accuracy"] - 0.2
@@ -89,12 +89,6 @@ def test_a_camera_is_always_the_same_and_another_one_differs(rng):
     assert one.dtype == np.uint8
 
 
-def test_rows_under_a_mix_have_its_shares(rng):
-    y, mix = rng.integers(0, 3, 3000), np.array([0.5, 0.4, 0.1])
-    drawn = cameras._draw(y, mix, rng)
-    assert np.bincount(y[drawn]) / len(drawn) == pytest.approx(mix, abs=0.01)
-
-
 def test_cameras_are_embedded_and_scored_in_every_case(tmp_path, few, monkeypatch, rng):
     settings = {
         "SITES": 4,
@@ -118,11 +112,10 @@ def test_cameras_are_embedded_and_scored_in_every_case(tmp_path, few, monkeypatc
     weights = rng.random((192, 5))
     encode = lambda images: (images.reshape(len(images), -1) @ weights / 100).astype(np.uint8)  # noqa: E731
     monkeypatch.setattr(cameras, "_encoder", lambda *_: encode)
-    monkeypatch.setattr(cameras, "_corrupted", lambda images: {"inverted": 255 - images})
     cameras.embed(folder, tmp_path, "cpu", tmp_path / "rows")
     rows = cameras.run(tmp_path / "rows")["rows"]
     cases = {"all classes", "own mix", "a new site", "the last four as new sites"}
-    assert {row["case"] for row in rows} == cases | {"corrupted, the training mix", "corrupted, a skewed mix"}
+    assert {row["case"] for row in rows} == cases
     assert all(0 <= row["accuracy"] <= 100 for row in rows)
 
 
@@ -133,7 +126,7 @@ def stored(name, *keys):
 
 def test_in_the_stored_run_a_head_for_each_domain_gains_where_images_are_few_and_loses_next_to_nothing_where_many():
     found = stored("pacs", "images per domain", "method")
-    for images, gain in ((700, 0.5), ("all", -0.5)):
+    for images, gain in ((700, 1.0), ("all", -0.5)):
         better = max(found[images, sites.ALL], found[images, sites.LOCAL])
         assert found[images, sites.OWN] >= better + gain
 

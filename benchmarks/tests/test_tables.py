@@ -1,6 +1,7 @@
 """The commands: what they write, what they say is missing, and figures that must be what they claim to be."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -188,7 +189,10 @@ def test_the_other_tables_run_on_what_is_there(small_sets, tmp_path):
 
 def test_the_page_is_made_of_stored_results_and_says_what_was_not_run(small_sets, tmp_path):
     _, out = run(tmp_path, "table", "fisher", "--sets", "cifar10")
+    drawn = (out / "table-fisher.svg").read_text()
+    (out / "table-fisher.svg").write_text("in an older style")
     assert run(tmp_path, "page")[0] == 0
+    assert (out / "table-fisher.svg").read_text() == drawn
     page = (out / "TABLES.md").read_text()
     assert TABLES["fisher"] in page
     assert "Not run: `python -m ghofl_benchmarks table nlp`" in page
@@ -270,3 +274,21 @@ def test_the_page_tells_what_networks_reach_that_are_trained_in_rounds_or_distil
     assert "| Ensemble of the clients | 3.0 MB | – | 50.0 |" in text
     assert "| DENSE | 3.0 MB | – | 40.0 |" in text
     assert "has 80.8" in text
+
+
+def test_a_long_table_is_closed_until_somebody_opens_it_and_numbers_stand_at_the_right():
+    row = {"set": "a", "accuracy": 50.0, "paper": None}
+    short, long = ({"rows": [row] * rows} for rows in (report.LONGEST, report.LONGEST + 1))
+    assert "|---|---:|" in report.table(short["rows"])
+    assert "<details>" not in report.folded(report.table(short["rows"]))
+    assert f"<summary>The table, {report.LONGEST + 1} rows</summary>" in report.folded(report.table(long["rows"]))
+
+
+WIDEST = 620  # points: a page shows up to 648, and letters of a wider picture become smaller than its own
+
+
+def test_no_stored_picture_is_wider_than_a_page():
+    pictures = [*report.RESULTS.glob("*.svg"), *(report.RESULTS.parents[1] / "docs" / "figures").glob("*.svg")]
+    wide = {path.name: re.search(r'width="([\d.]+)pt"', path.read_text()[:2000])[1] for path in pictures}
+    assert len(wide) > 15
+    assert {name: width for name, width in wide.items() if float(width) > WIDEST} == {}

@@ -1,6 +1,6 @@
 """
-Photos: which one is a tile of?
-===============================
+Photos: which one is this tile from?
+====================================
 
 Two photos that come with scikit-learn are cut into tiles. Three sites have the left, middle and right third of both, and
 learn together to tell tiles of the one from tiles of the other.

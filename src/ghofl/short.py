@@ -128,6 +128,10 @@ def message(
     >>> message(recipe, "north", [[0.5, 1.0], [2.0, 0.0]], ["cat", "dog"])
     <Message: site north; rows 2; classes 2; features 2; holds N A B; recipe 637afec858c9…>
     """
+    if not isinstance(recipe, Recipe):
+        raise RecipeError(
+            f"recipe is a {type(recipe).__name__}; give the recipe first: ghofl.message(recipe, site, x, y)."
+        )
     check_not_secure(recipe)
     x, labels, persons = _split_columns(x, recipe, y, person)
     if labels is None:
@@ -166,6 +170,10 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     first = next(coming, None)
     if recipe is None:
         recipe = first.recipe if isinstance(first, Message) else None
+    if isinstance(first, Total):
+        raise MessageError(
+            "a Total came where a message belongs; totals are added with +, and so are messages to a total."
+        )
     if recipe is None:
         raise MessageError(
             "no recipe is known: give it as total(messages, recipe)."

@@ -84,7 +84,7 @@ def test_inspect_says_rows_by_class_who_took_part_and_what_is_promised(folder):
     counts = ghofl.Total.load("total.ghofl").moments.counts
     for name, count in zip(NAMES, counts, strict=True):
         assert re.search(rf"│ {name} +│ +{count} │", text)
-    assert re.search(r"│ north │ [0-9a-f]{32} │ 300 +│ 0\.\d{3}% +│", text)
+    assert re.search(r"│ north │ [0-9a-f]{32} │ +300 │ +0\.\d{3}% │", text)
     assert re.search(r"is released +│ no ", text)
     text = " ".join(run("inspect", "released.ghofl").replace("│", " ").split())
     assert "(ε = 8, δ = 1e-05)-differential privacy of one record" in text
@@ -135,6 +135,32 @@ def test_with_many_classes_the_worst_mistakes_are_listed():
     lines = [line.split("│")[1:4] for line in shown.get().splitlines() if "│ c" in line]
     assert [[cell.strip() for cell in line] for line in lines] == [["c4", "c9", "6"], ["c0", "c1", "1"]]
     assert "--json has the whole confusion matrix" in " ".join(shown.get().split())
+
+
+@pytest.mark.parametrize(("classes", "rows"), [(2, 12), (10, 1000), (20, 40)])
+def test_a_confusion_matrix_shows_every_name_and_count_on_80_columns(monkeypatch, classes, rows):
+    """Of ten classes of photos the names were cut to 'airp…' and 'auto…', in the matrix and beside it."""
+    monkeypatch.setattr(console.out, "width", 80, raising=False)
+    kinds = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    names = tuple(f"{kinds[i % 10]}{'' if i < 10 else ' 2'}" for i in range(classes))
+    y = np.repeat(np.arange(classes), rows)
+    found = Metrics.of(np.eye(classes)[y], y, np.where(np.arange(len(y)) % 3, y, 0))
+    with console.out.capture() as shown:
+        console.out.print(measures.confusion_table(found, names))
+    text = shown.get()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+    for name, row in zip(names, found.confusion.counts, strict=True):
+        cells = r"[ │]+".join(f"{count:,}" if count else "·" for count in row)
+        assert re.search(rf"{name}[ │]+{cells}", text)
+
+
+@pytest.mark.parametrize(("rows", "named"), [([50, 50], ()), ([30, 20, 20], ()), ([30, 30, 20], ("c2",))])
+def test_a_class_is_called_the_rarest_where_no_other_has_as_few_rows(rows, named):
+    y = np.repeat(np.arange(len(rows)), rows)
+    with console.out.capture() as shown:
+        console.out.print(measures.measures_table(Metrics.of(np.eye(len(rows))[y], y), "lda", ("c0", "c1", "c2")))
+    assert re.findall(r"of (\w+), the rarest", shown.get()) == list(named)
 
 
 def test_evaluate_says_recall_precision_and_confusion_matrix(folder):
@@ -200,7 +226,7 @@ def test_a_threshold_of_the_table_does_what_the_table_says(rare):
 def test_select_and_simulate_show_intervals_too(folder):
     run("evaluate", "head.safetensors", "test.npz", "--site", "north", "--json", "north.json")
     text, values = run("select", "north.json"), json.loads(run("select", "north.json", "--json", "-"))
-    assert re.search(rf"│ {NUMBER} +│", text)
+    assert re.search(rf"│ +{NUMBER} │", text)
     assert values["heads"][0]["accuracy_interval"] == json.loads(Path("north.json").read_text())["accuracy_interval"]
     command = ("simulate", "--embeddings", "all.npz", "--clients", 3, "--heads", "lda,nb")
     text, values = run(*command), json.loads(run(*command, "--json", "-"))
@@ -217,10 +243,10 @@ def test_a_report_shows_intervals_in_its_tile_table_and_chart(folder):
     assert found.heads[0].interval == expected
     text = page(found)
     assert f"best accuracy ({interval_text(expected)} with 95 % confidence)" in text
-    assert f"<td>{interval_text(expected, 2)}</td>" in text
+    assert f"<small>{interval_text(expected, 2)}</small>" in text
     balanced = interval_text(tuple(found.heads[0].metrics["balanced_accuracy_interval"]), 2)
-    assert f"<td>{balanced}</td>" in text
-    assert text.count("<button>95 % interval</button>") == 2
+    assert f"<small>{balanced}</small>" in text
+    assert "Small numbers are 95 % intervals." in text
 
 
 def test_bars_of_a_chart_reach_to_the_ends_of_the_interval(folder):
@@ -250,8 +276,8 @@ def _error_of(capsys, *arguments: str) -> str:
 def test_a_folder_in_place_of_a_file_leads_to_the_options_that_read_photos(folder, capsys):
     Path("photos").mkdir()
     text = _error_of(capsys, "moments", "photos", "--recipe", "recipe.toml", "-o", "photos.ghofl")
-    assert "photos is a folder, and a file was expected" in text
-    assert "--data and --encoder" in text
+    assert "photos is a folder; a folder of photos goes with --data" in text
+    assert "photos is a folder, and a file was expected. Check" in _error_of(capsys, "inspect", "photos")
 
 
 def test_a_message_without_its_recipe_is_named_once(folder, capsys):
@@ -269,3 +295,15 @@ def test_a_draft_without_a_label_says_so(folder):
     assert "No column is the label" in unnamed.output
     assert "Wrote 2.toml" in named.output
     assert "No column is the label" not in named.output
+
+
+def test_a_table_is_as_wide_as_its_title_which_begins_above_its_first_column(monkeypatch):
+    monkeypatch.setattr(console.out, "width", 80, raising=False)
+    table = console.titled("3 sites, 1,970 rows, total 08564fb36e71e428…", "and 2 more")
+    table.add_column("site")
+    table.add_row("north")
+    with console.out.capture() as shown:
+        console.out.print(table)
+    first, *_, last = shown.get().splitlines()
+    assert first.rstrip() == "3 sites, 1,970 rows, total 08564fb36e71e428…"
+    assert last.rstrip() == "and 2 more"

@@ -1,24 +1,26 @@
 """Who gets the exact total: a site that takes its own sums out of it has the sum of the others."""
 
 import json
+import secrets
 from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Message, Recipe, Total
-from ghofl.custody.handing_out import HandOuts
+from ghofl.custody.handing_out import HandOuts, Share, check_class_rows
 from ghofl.custody.history import History
 from ghofl.custody.overlap import find_isolated, find_shown_to
 from ghofl.custody.policy import Policy
-from ghofl.errors import FederationError, PolicyError, PrivacyError, RecipeError, RosterError
+from ghofl.errors import FederationError, GhoflError, PolicyError, PrivacyError, RecipeError, RosterError
 from ghofl.evaluation.leave_out import cross_validate
 from ghofl.privacy.audit import audit
 from ghofl.recipe import Privacy
+from ghofl.secure.graph import portion
 from pages import run
 
 OPEN = recipe_of(statistics=("B",), privacy=Privacy(hand_out=True))
@@ -46,8 +48,12 @@ def total_over(messages, names=NAMES):
     return Total.of((messages[name] for name in names), OPEN)
 
 
+def counts_of(messages):
+    return {message.id: message.moments.counts for message in messages.values()}
+
+
 def hand_out(journal, messages, names, to, **more):
-    return journal.hand_out(total_over(messages, names), to, messages[to].moments.counts, **more)
+    return journal.hand_out(total_over(messages, names), to, counts_of(messages), **more)
 
 
 def test_of_two_sites_neither_gets_the_total_because_it_would_have_the_other_s_message(six, journal):
@@ -79,36 +85,158 @@ def test_a_second_total_is_not_handed_out_where_its_difference_from_the_first_sh
     assert journal.recipients(total_over(messages)) == ("a", "b")
 
 
+def with_class_3(sites, has, rows=600):
+    """Messages of sites of which those named in `has` have so many rows of class 3, and the others none; and their rows."""
+    _, parts = messages_of(sites=sites, rows=rows)
+    moved = {}
+    for name, (x, y) in parts.items():
+        y = np.where(y == 3, 0, y)
+        y[: has.get(name, 0)] = 3
+        moved[name] = x, y
+    return {name: Message.of(moments_of(OPEN, *own), OPEN, name) for name, own in moved.items()}, moved
+
+
 @pytest.mark.parametrize("rows", [1, 4])
 def test_a_class_of_which_the_others_have_few_rows_keeps_the_total_from_its_recipient(rows, journal):
     """Without the recipient's own sums, the sum of one row is that row."""
-    messages, parts = messages_of()
-    x, y = parts["a"]
-    moved = {name: (own, np.where(labels == 3, 0, labels)) for name, (own, labels) in parts.items()}
-    moved["a"], moved["b"] = (x, y), (moved["b"][0], np.where(np.arange(len(moved["b"][1])) < rows, 3, moved["b"][1]))
-    messages = {name: Message.of(moments_of(OPEN, *own), OPEN, name) for name, own in moved.items()}
+    messages, _ = with_class_3(NAMES, {"a": 30, "b": rows})
     total = total_over(messages)
     exposed = [e for e in audit((total - messages["a"]).moments, OPEN).exposures if e.label == 3]
     assert bool(exposed) == (rows == 1), "the attack, on one row"
-    with pytest.raises(PrivacyError, match=f"without 'a', class 'class 3' has {rows} row"):
-        journal.hand_out(total, "a", messages["a"].moments.counts)
-    assert journal.hand_out(total, "c", messages["c"].moments.counts).moments == total.moments, "a has rows enough"
-    with pytest.raises(PrivacyError, match="give that site's message"):
-        journal.hand_out(total, "a")
+    with pytest.raises(PrivacyError, match=f"'a' and 0 .* class 'class 3' could have {rows} row"):
+        hand_out(journal, messages, NAMES, "a", corruption=0.0)
+    with pytest.raises(PrivacyError, match=f"'c' and 1 .* class 'class 3' could have {rows} row"):
+        hand_out(journal, messages, NAMES, "c")
+    assert hand_out(journal, messages, NAMES, "c", corruption=0.0).moments == total.moments, "a has rows enough"
+
+
+def test_a_total_of_plain_messages_is_handed_out_with_all_messages_and_the_names_of_their_sites(six, journal):
+    messages, parts = six
+    for counts in (None, {}, counts_of({"a": messages["a"]})):
+        with pytest.raises(PrivacyError, match="give all of its messages"):
+            journal.hand_out(total_over(messages), "a", counts)
+    nobody = messages | {"f": Message.of(moments_of(OPEN, *parts["f"]), OPEN)}
+    with pytest.raises(RosterError, match="has no site's name"):
+        hand_out(journal, nobody, NAMES, "a")
+    assert not journal.path.exists()
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 7), min_size=6, max_size=9), st.sampled_from([0.0, 0.1, 0.2]))
+def test_a_class_has_no_rows_left_or_enough_whichever_sites_collude(tmp_path, rows, corruption):
+    """Against every choice of colluders."""
+    sites = "abcdefghi"[: len(rows)]
+    messages, _ = with_class_3(sites, dict(zip(sites, rows, strict=True)), rows=200)
+    for name in sites:
+        others = [n for site, n in zip(sites, rows, strict=True) if site != name]
+        most = portion(len(sites), corruption)
+        left = {sum(others) - sum(some) for k in range(most + 1) for some in combinations(others, k)}
+        journal = HandOuts(tmp_path / f"{secrets.token_hex(8)}.jsonl")
+        if len(others) - most < 3 or left & {1, 2, 3, 4}:
+            with pytest.raises(GhoflError):
+                hand_out(journal, messages, sites, name, corruption=corruption)
+        else:
+            hand_out(journal, messages, sites, name, corruption=corruption)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.sets(st.sampled_from("abcdefg"), min_size=1), min_size=1, max_size=3),
+    st.lists(st.sampled_from([0, 0, 1, 2, 4, 9]), min_size=7, max_size=7),
+    st.integers(0, 2),
+)
+def test_no_site_finds_few_rows_of_a_class_by_any_combination_of_totals_with_any_colluders(cohorts, rows, colluders):
+    """Against every sum over some honest sites with few rows: it follows when the other columns have a smaller rank."""
+    has = dict(zip("abcdefg", rows, strict=True))
+    known = [tuple(Share(site, "", str(min(has[site], 5))) for site in sorted(cohort)) for cohort in cohorts]
+    for recipient in sorted(cohorts[-1]):
+        try:
+            check_class_rows(known, recipient, colluders, ("c",))
+        except PrivacyError:
+            continue
+        others = [site for site in "abcdefg" if site != recipient and has[site]]
+        for some in (c for size in range(colluders + 1) for c in combinations(others, size)):
+            honest = [site for site in others if site not in some]
+            marks = np.array([[site in cohort for site in honest] for cohort in cohorts], dtype=float)
+            for few in (f for size in range(1, 5) for f in combinations(range(len(honest)), size)):
+                if 0 < sum(has[honest[i]] for i in few) < 5:
+                    rest = np.delete(marks, few, axis=1)
+                    assert rank(rest) == rank(marks), f"{recipient} and {some} find rows of {[honest[i] for i in few]}"
+
+
+def rank(matrix):
+    return np.linalg.matrix_rank(matrix) if matrix.size else 0
 
 
 def test_a_class_of_which_the_sites_between_two_totals_have_few_rows_keeps_the_second_from_everybody(journal):
     """Each total has rows enough of the class; their difference is one row of one of four sites."""
-    messages, parts = messages_of(sites="abcdefghij", rows=600)
-    for name in "ghij":
-        x, y = parts[name]
-        y = np.where(y == 3, 0, y)
-        y[0] = 3 if name == "g" else y[0]
-        messages[name] = Message.of(moments_of(OPEN, x, y), OPEN, name)
+    messages, _ = with_class_3("abcdefghij", {**dict.fromkeys("abcdef", 9), "g": 1})
     hand_out(journal, messages, "abcdef", "a")
-    with pytest.raises(PrivacyError, match="in 4 sites, which have fewer than 5 rows of class 'class 3'"):
+    with pytest.raises(PrivacyError, match="'class 3' could have 1 row in a combination of totals"):
         hand_out(journal, messages, "abcdefghij", "b")
     assert journal.recipients(total_over(messages, "abcdefghij")) == ()
+
+
+@pytest.mark.parametrize("of_last", [0, 9])
+def test_three_totals_are_not_handed_out_that_together_show_few_rows_of_a_class(of_last, journal):
+    """A + B and B + C show nothing of A alone. With A + C they do: T1 − T2 + T3 = 2 A, of which one site has one row."""
+    first, second, third = "abcdefg", "hijklmn", "opqrstu"
+    has = {"a": 1, **dict.fromkeys(second, 9), **dict.fromkeys(third, of_last)}
+    messages, _ = with_class_3(first + second + third, has, rows=1600)
+    one, two, three = ((total_over(messages, names)) for names in (first + second, second + third, first + third))
+    assert (one.moments - two.moments + three.moments).counts[3] == 2
+    hand_out(journal, messages, first + second, "b")
+    if of_last:
+        hand_out(journal, messages, second + third, "h")
+        with pytest.raises(PrivacyError, match="'class 3' could have 1 row in a combination of totals"):
+            hand_out(journal, messages, first + third, "b")
+    else:
+        with pytest.raises(PrivacyError, match="'class 3' could have 1 row in a combination of totals"):
+            hand_out(journal, messages, first + third, "b")
+
+
+def test_three_totals_are_not_handed_out_that_together_show_few_sites(journal):
+    """A + B − (B + C) + (A + C) = 2 A, of three sites; no two of the totals show fewer than six."""
+    messages, _ = messages_of(sites="abcdefghijklmnopqrs", rows=1200)
+    hand_out(journal, messages, "abc" + "defghijk", "d")
+    hand_out(journal, messages, "defghijk" + "lmnopqrs", "l")
+    with pytest.raises(PolicyError, match="would have one over 3 sites"):
+        hand_out(journal, messages, "abc" + "lmnopqrs", "l")
+
+
+def test_a_total_is_not_handed_out_beside_one_with_other_rows_of_a_site(journal):
+    """Six sites send again, one of them with one row less: the difference of two large totals is that row."""
+    messages, parts = messages_of()
+    hand_out(journal, messages, NAMES, "a")
+    again = {name: Message.of(moments_of(OPEN, *own), OPEN, name) for name, own in parts.items()}
+    assert hand_out(journal, again, NAMES, "b").moments == total_over(messages).moments, "the same rows"
+    x, y = parts["f"]
+    for name, (x, y) in list(parts.items())[1:]:
+        again[name] = Message.of(moments_of(OPEN, x[1:], y[1:]), OPEN, name)
+    with pytest.raises(PolicyError, match="was handed out with other rows of 'b'"):
+        hand_out(journal, again, NAMES, "a")
+
+
+def test_a_total_that_may_not_be_used_is_not_handed_out(six, journal):
+    """Sites that ask for a cohort of eight, so that six are left beside a recipient and a colluder, relied on it."""
+    _, parts = six
+    recipe = replace(OPEN, privacy=Privacy(hand_out=True, min_cohort=8))
+    messages = {name: Message.of(moments_of(recipe, *own), recipe, name) for name, own in parts.items()}
+    with pytest.raises(PrivacyError, match=r"privacy\.min_cohort is 8"):
+        journal.hand_out(Total.of(messages.values(), recipe), "a", counts_of(messages))
+
+
+def test_lines_that_the_journal_of_a_user_lost_still_count_in_the_run_s_own(six, tmp_path):
+    messages, _ = six
+    run, path = tmp_path / "run.jsonl", tmp_path / "user.jsonl"
+    hand_out(HandOuts(path, run), messages, NAMES, "a")
+    path.unlink()
+    for journal in (HandOuts(path, run), HandOuts(run)):
+        with pytest.raises(PolicyError, match="would have one over 1 site;"):
+            hand_out(journal, messages, "abcde", "b")
+    hand_out(HandOuts(path, run), messages, NAMES, "b")
+    with pytest.raises(PolicyError, match="would have one over 1 site;"):
+        hand_out(HandOuts(path), messages, "abcde", "b")
 
 
 def test_without_the_key_only_a_released_total_is_handed_out(six, journal):
@@ -117,7 +245,7 @@ def test_without_the_key_only_a_released_total_is_handed_out(six, journal):
     x, y = (np.concatenate([own[i] for own in parts.values()]) for i in (0, 1))
     exact = Total.of([Message.of(moments_of(plain, x, y), plain, "a")], plain)
     with pytest.raises(PrivacyError, match="only a released one is for others"):
-        journal.hand_out(exact, "a", exact.moments.counts)
+        journal.hand_out(exact, "a")
     released = replace(exact, recipe=replace(plain, privacy=Privacy(min_count=2))).release()
     assert journal.hand_out(released, "whoever") is released
     assert not journal.path.exists()
@@ -139,7 +267,16 @@ def test_the_journal_names_every_recipient_once_and_is_its_owner_s(six, journal)
     (line,) = map(json.loads, journal.path.read_text().splitlines())
     assert (line["to"], line["total"]) == ("a", total_over(messages).moments.sha256)
     assert journal.path.stat().st_mode & 0o777 == 0o600
-    for damage in ("{", '{"to": 3}\n', "[" * 10_000):
+    whole = journal.path.read_text()
+    cut = (
+        "",
+        whole[:-20],
+        whole + whole,
+        whole.replace('"sites"', '"cites"'),
+        whole.replace('"5', '"6', 1),
+        whole.replace('["a"', '["a", 3', 1),
+    )
+    for damage in ("{", '{"to": 3}\n', "[" * 10_000, "3", whole + "\n\n", *cut):
         journal.path.write_text(damage)
         with pytest.raises(FederationError, match="is damaged"):
             hand_out(journal, messages, NAMES, "a")
@@ -212,13 +349,23 @@ def with_files(six, tmp_path, monkeypatch):
 
 
 def test_the_command_writes_a_total_for_one_site_and_remembers_it(with_files):
-    assert "for a alone" in run("ghofl release total.ghofl --to a.ghofl -o for-a.ghofl --json for-a.json")
+    all_six = " ".join(f"{name}.ghofl" for name in NAMES)
+    assert "for a alone" in run(f"ghofl release total.ghofl {all_six} --to a -o for-a.ghofl --json for-a.json")
     for name in ("for-a.ghofl", "for-a.json"):
         assert (with_files / name).stat().st_mode & 0o777 == 0o600, "both have exact figures"
     run("ghofl evaluate for-a.ghofl a.npz --leave-out 4 --heads lda")
-    run("ghofl release two.ghofl --to a.ghofl -o two-for-a.ghofl", refusal="would have one over 1 site;")
-    run("ghofl release total.ghofl --to a -o x.ghofl", refusal="give that site's message")
-    run("ghofl release two.ghofl --to c.ghofl -o x.ghofl", refusal="is not in this total")
+    run("ghofl release two.ghofl a.ghofl b.ghofl --to a -o two-for-a.ghofl", refusal="would have one over 1 site;")
+    for some, refusal in (
+        ("", "'a', 'b', 'c', 'd', 'e' and 1 more did not come"),
+        ("a.ghofl", "'b', 'c', 'd', 'e', 'f' did"),
+    ):
+        run(f"ghofl release total.ghofl {some} --to a -o x.ghofl", refusal=refusal)
+    run(
+        "ghofl release two.ghofl a.ghofl c.ghofl --to a -o x.ghofl", refusal="c.ghofl: message 'c' is not in this total"
+    )
+    run(f"ghofl release total.ghofl {all_six} --to g -o x.ghofl", refusal="'g' is not in this total")
+    run(f"ghofl release for-a.ghofl {all_six} --to b -o x.ghofl", refusal="is not in this total")
+    run("ghofl release total.ghofl a.ghofl -o x.ghofl", refusal="leave the messages out")
     assert not (with_files / "two-for-a.ghofl").exists()
     assert len(list((with_files / "state").rglob("handed-out-*.jsonl"))) == 1
 

@@ -219,6 +219,13 @@ def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_
     if not (tmp_path / named).exists():  # the recipe names the folder, not where it lies
         shutil.copytree(language_model, tmp_path / named)
     invoke("predict", "head.safetensors", "new.csv", "-o", "own.csv")
+    pandas.DataFrame({"text": TEXTS, "label": LABELS}).to_csv("old.csv", index=False)
+    classifier.recipe.save("recipe.toml")
+    for sent, more in (("own.ghofl", ()), ("named.ghofl", ("--encoder", text_head))):
+        invoke("moments", "--data", "old.csv", "-r", "recipe.toml", "--site", "north", "-o", sent, *more)
+    assert (
+        ghofl.total(["own.ghofl"], classifier.recipe).moments == ghofl.total(["named.ghofl"], classifier.recipe).moments
+    )
     assert [row["label"] for row in table("own.csv")] == classifier.predict(ghofl.encode(TEXTS, text_head)).tolist()
     said = invoke(
         "predict", "head.safetensors", "new.csv", "-o", "no.csv", "--encoder", text_head, "--pooling", "cls", code=2
@@ -229,6 +236,9 @@ def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_
     ghofl.fit(total, "nb").save("unnamed.safetensors")
     said = invoke("predict", "unnamed.safetensors", "new.csv", "-o", "no.csv", code=2)
     assert "calls its encoder 'unnamed', which cannot be loaded by that" in said
+    unnamed.save("unnamed.toml")
+    said = invoke("moments", "--data", "old.csv", "-r", "unnamed.toml", "-o", "no.ghofl", code=2)
+    assert "which cannot be loaded by that name; give it with `encoder`" in said
 
 
 @pytest.fixture

@@ -83,7 +83,8 @@ def test_six_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, m
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of few rows and of a network with random weights
         scale = _scale_of(checkpoint)
-        run_lines(line.replace("--scale 20", scale).replace("v2 ", f"v2 --weights {checkpoint} ") for line in lines)
+        given = f"--weights {checkpoint}"
+        run_lines(re.sub("v2 |(?=--data)", rf"\g<0>{given} ", line.replace("--scale 20", scale)) for line in lines)
     assert Exported.load("photos.onnx").predict([np.zeros((50, 40, 3), np.uint8)]).label[0] in ("cat", "dog")
 
 

@@ -103,7 +103,7 @@ def test_views_come_back_from_their_text(text):
     "text", ["flop", "flip flip", " flip", "flip  160", "160,,224", "8", "99999", "160 224", "1025", "mean+std mean"]
 )
 def test_a_text_that_is_not_views_is_refused(text):
-    with pytest.raises(EncoderError, match="views are|scales are"):
+    with pytest.raises(EncoderError, match="views are .*write paper, quick, default, best, or words|scales are"):
         Views.parse(text)
 
 

@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from ghofl.export.exported import Exported
 from ghofl.export.service import ServiceLimits, service
 from ghofl.web import arrival
 from ghofl.web.connections import MOST_CHUNKS, connections
+from ghofl.web.server import listen, server_of
 
 PREDICT = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
 
@@ -146,6 +147,25 @@ def test_a_request_whose_body_does_not_come_is_told(start):
         told = end_of(slow)
     assert told.startswith(b"HTTP/1.1 408")
     assert b"did not arrive in time" in told
+
+
+def test_a_server_that_ends_gives_up_requests_that_are_not_there_yet(caplog):
+    """It would wait for them, and then fill its administrator's terminal with an error for each."""
+    with listen("127.0.0.1", 0) as listening, ExitStack() as stack:
+        server = server_of(service(row_model()))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        slow = [stack.enter_context(connected(listening.getsockname()[1])) for _ in range(3)]
+        for link, start in zip(slow, ("a header", "a body", "a body in chunks"), strict=True):
+            link.sendall(STARTS[start])
+        while len(server.server_state.tasks) < 2:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        server.should_exit = True
+        told = [end_of(link) for link in slow]
+        thread.join(30)
+    assert [text[:12] for text in told] == [b"", *[b"HTTP/1.1 408"] * 2]
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 def test_an_answer_that_nobody_reads_is_given_up():

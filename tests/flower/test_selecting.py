@@ -1,5 +1,6 @@
 """The second phase of a run: sites get the total and judge heads of it, and the best one is built."""
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -8,7 +9,9 @@ import pytest
 from test_federation import Killed, killing
 
 from ghofl.classifier import Classifier
+from ghofl.custody.departures import REPORT, departures
 from ghofl.custody.handing_out import HandOuts
+from ghofl.custody.history import History
 from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
@@ -18,6 +21,7 @@ from ghofl.evaluation.selection import Report, best_of
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import answer
 from ghofl.recipe import Privacy
+from ghofl.report.what_left import protection_of, what_left
 from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -89,10 +93,25 @@ def test_both_ways_of_handing_a_total_out_keep_one_journal(tmp_path, monkeypatch
     run(engine_of(paths), OPEN, choosing(tmp_path / "run", sites=6))
     messages = [Message.load(path, OPEN) for path in sorted((tmp_path / "run" / "messages").iterdir())]
     fewer, one = Total.of(messages[1:], OPEN), messages[1]
+    counts = {message.id: message.moments.counts for message in messages}
     with pytest.raises(PolicyError, match="would have one over 1 site;"):
-        HandOuts.of_user(OPEN).hand_out(fewer, one.site, one.moments.counts)
+        HandOuts.of_user(OPEN).hand_out(fewer, one.site, counts)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another"))
-    assert HandOuts.of_user(OPEN).hand_out(fewer, one.site, one.moments.counts).moments == fewer.moments
+    assert HandOuts.of_user(OPEN).hand_out(fewer, one.site, counts).moments == fewer.moments
+
+
+def test_the_site_s_page_of_what_left_has_the_report_its_server_got_and_the_total_that_came(tmp_path):
+    paths = make_sites(tmp_path, recipe=OPEN)
+    total = run(engine_of(paths), OPEN, choosing(tmp_path / "run")).total
+    site = Site.load(paths[0])
+    ledger = Ledger.load(site.storage())
+    (report,) = [one for one in departures(ledger, History.of(ledger), site.storage()) if one.kind == REPORT]
+    sent = (tmp_path / "run" / "judged" / f"{total.roster[0].id}.json").read_bytes()
+    assert (report.bytes, report.key) == (len(sent), hashlib.sha256(sent).hexdigest())
+    page = what_left(site, ledger, "site.toml")
+    assert "a file, for whoever" not in page
+    assert f">{total.moments.sha256[:12]}…</td>" in page
+    assert protection_of(OPEN) == "no noise; as plain messages; the sites in the exact total get it"
 
 
 def report_of(folder):

@@ -1,5 +1,7 @@
 """What sites add to all of their rows: a mixed model from counts and sums, and heads without it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -137,6 +139,9 @@ def test_what_does_not_fit_is_refused_in_a_sentence(shifted):
     hidden = Total.of_round(np.full(25, 60), secure, ["a", "b", "c"])
     with pytest.raises(PrivacyError, match="they need plain messages"):
         fit_without_site_effects(hidden, [])
+    dropped = replace(total, recipe=replace(total.recipe, privacy=Privacy(min_count=5)))
+    with pytest.raises(PrivacyError, match="hides single sites or small classes"):  # its means would show their rows
+        fit_without_site_effects(dropped, messages)
     with pytest.raises(HeadError, match="made with site effects"):
         offset_head(Classifier.fit(total, "lda"), x, y)
     with pytest.raises(EmbeddingsError, match="no rows came"):

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from queue import Queue
@@ -20,6 +21,7 @@ from typer.main import get_command
 
 from ghofl.cli import app, console
 from ghofl.cli import flower as commands
+from ghofl.custody.custody import Custody
 from ghofl.custody.inspection import inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
@@ -233,15 +235,49 @@ def test_a_cohort_that_cannot_be_and_a_port_that_is_taken_are_told_before_a_page
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_page_without_a_decision(path):
+@pytest.mark.parametrize("pressed", [False, True], ids=["undecided", "approved while the folder is busy"])
+def test_ctrl_c_ends_the_page_without_a_decision(path, pressed):
+    """Approved while another process had the folder, stopped, and recorded after the command had said that it stopped."""
     command = [sys.executable, "-m", "ghofl", "flower", "check", path, "-r", "recipe.toml", "--port", "0"]
     with subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True) as process:
         place, code = re.search(r"http://(\S+)/ .* code (\S+)\. ", process.stderr.readline()).groups()
-        assert post(place, code=code)[0] == 200
-        process.send_signal(signal.SIGINT)
-        assert "Nothing was left half-written" in process.communicate(timeout=60)[1]
+        with Site.load(path).storage().lock():
+            asking = threading.Thread(target=post, args=(place,), kwargs={"code": code, "decision": "approve"})
+            if pressed:
+                asking.start()
+                time.sleep(0.5)  # for the lock, which nobody sees it wait for
+            assert ask(place, "GET")[0] == 200
+            process.send_signal(signal.SIGINT)
+            assert "Nothing was left half-written" in process.communicate(timeout=60)[1]
+        if pressed:
+            asking.join(30)
     assert process.returncode == 130
     assert decisions(path) == []
+
+
+@pytest.mark.parametrize("what", ["--confirm", "--decline"])
+def test_ctrl_c_before_the_line_leaves_none_and_after_it_the_command_says_what_it_wrote(path, monkeypatch, what):
+    words = ("flower", "check", path, "-r", "recipe.toml", what)
+
+    def interrupted(method):
+        before = getattr(Custody, method)
+
+        def at(*values):
+            signal.raise_signal(signal.SIGINT)
+            return before(*values)
+
+        return at
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Custody, "kept_parcel", interrupted("kept_parcel"))
+        ghofl(*words, code=130)
+    assert decisions(path) == []
+    with monkeypatch.context() as patch:
+        for method in ("allow", "decline"):
+            patch.setattr(Custody, method, interrupted(method))
+        said = ghofl(*words, code=0 if what == "--confirm" else 4)
+    assert [line for line, _ in decisions(path)] == ["approved" if what == "--confirm" else "declined"]
+    assert f"it is {decisions(path)[0][0]}" in said
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_a_page_is_the_same_to_the_byte_each_time_and_small_at_its_largest(findi
 @pytest.mark.parametrize("name", ["$x^2$", "病院 🏥", r"\alpha_{1}"])
 def test_a_name_is_shown_as_it_is_written(findings, name):
     """Neither as a formula nor with a warning about the font, which is the browser's."""
-    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name), findings.heads[1])))["payload"]
+    svg = charts_of(replace(findings, heads=(replace(findings.heads[0], name=name), findings.heads[1])))["accuracy"]
     assert name in texts_of(svg)
 
 
@@ -213,8 +213,14 @@ def test_the_demo_says_how_to_get_its_page(monkeypatch):
 
 
 def test_one_head_is_not_compared_with_itself(findings):
-    assert "payload" in charts_of(findings)
-    assert "payload" not in charts_of(replace(findings, heads=findings.heads[:1]))
+    assert not {"payload", "accuracy"} & charts_of(replace(findings, heads=findings.heads[:1])).keys()
+
+
+def test_heads_are_drawn_against_bytes_only_where_these_differ(findings):
+    assert {"payload", "accuracy"} & charts_of(findings).keys() == {"accuracy"}
+    small = replace(findings.heads[1], payload_bytes=1)
+    found = charts_of(replace(findings, heads=(findings.heads[0], small)))
+    assert {"payload", "accuracy"} & found.keys() == {"payload"}
 
 
 def test_labels_of_heads_that_would_cover_each_other_are_one(findings):
@@ -238,7 +244,7 @@ def test_shares_have_one_unit(findings):
     text = page(findings)
     balanced = findings.heads[0].metrics["balanced_accuracy"]
     assert "balanced accuracy, %" in text
-    assert f"<td>{100 * balanced:.2f}</td>" in text
+    assert f">{100 * balanced:.2f}<small>" in text
 
 
 @pytest.mark.parametrize(("bins", "lines"), [(2, 0), (3, 1)])
@@ -249,7 +255,15 @@ def test_a_line_joins_three_points_at_least(findings, bins, lines):
 
 
 @pytest.mark.slow
-def test_no_table_is_cut_off_at_1200_pixels(findings, browser, tmp_path):
-    opened(browser, page(findings), tmp_path / "wide.html", 1200, "light")
+@pytest.mark.parametrize(("width", "medium"), [(1200, "screen"), (400, "screen"), (673, "print")])
+def test_no_table_is_cut_off_on_a_screen_a_phone_and_paper(findings, browser, tmp_path, width, medium):
+    """With the measures of two classes, which are the most, and the longest name of a head; 673 pixels are A4 in its margins."""
+    wide = tuple(
+        replace(head, name="sketched_qda", payload_bytes=12_345_678, metrics={**head.metrics, "auc": 0.5})
+        for head in findings.heads
+    )
+    opened(browser, page(replace(findings, heads=wide)), tmp_path / "wide.html", width, "light")
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": medium})
     hidden = "return [...document.querySelectorAll('.wide')].map(box => box.scrollWidth - box.clientWidth)"
     assert max(browser.execute_script(hidden)) <= 0
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width

@@ -146,7 +146,7 @@ def test_the_digest_changes_when_the_samples_do(photos, tmp_path):
     ("content", "says"),
     [
         (b"", "it is empty"),
-        (b"not an image", "cannot identify"),
+        (b"not an image", "it is of no known format"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 40, "is not an image that can be read"),
     ],
 )
@@ -264,6 +264,8 @@ TABLES = [
     ("a.jsonl", '{"text": "a", "label": 1.5}', "row 1 has the label 1.5"),
     ("a.jsonl", '{"text": "a", "label": null}', "row 1 has the label None"),
     ("a.parquet", "nonsense", "is not a parquet file"),
+    ("a.csv", "text,label\nit cost 3,50,x\n", "line 2 has 3 fields .* hold the delimiter, such as decimal commas"),
+    ("a.JPG", "x", "a.JPG is one image; give the folder that it is in"),
     ("a.docx", "x", "a.docx has no known suffix; give one of .csv"),
 ]
 

@@ -129,6 +129,8 @@ def test_a_bare_array_needs_labels_only_where_they_are_asked_for(tmp_path, rng):
     [
         (np.array(["a", "2"]), "label .*2.* of row 1 is not in the recipe's 2 classes"),
         (np.array(["a", "c", "c"]), "label .*'c'.* of row 1 .* 2 rows"),
+        (np.array(["a", "d", "e", "c", "d"]), r"'d' of row 1 .*\(a, b\), nor 'e', 'c'; 4 rows have such a label"),
+        (np.array(["A"]), "; 1 row has such a label"),
         (np.array([0.0]), "dtype float64"),
     ],
 )

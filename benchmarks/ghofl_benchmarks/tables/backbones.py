@@ -39,8 +39,9 @@ def draw(result: dict, path: Path) -> bool:
     if not pictures.can_draw():
         return False
     panels = list(dict.fromkeys((r["set"], r["encoder"]) for r in result["rows"]))
-    with pictures.canvas(path, len(panels)) as axes:
+    with pictures.canvas(path, len(panels), (4.2, 2.6)) as axes:
         for ax, (name, encoder) in zip(axes, panels, strict=True):
             rows = [r for r in result["rows"] if (r["set"], r["encoder"]) == (name, encoder)]
             pictures.bars(ax, rows, f"{data.TITLES[name]}, {encoder}")
+        pictures.legend(axes)
     return True

@@ -98,7 +98,7 @@ def draw(result: dict, path: Path) -> bool:
     """Accuracy against clients, a panel per kind of split."""
     if not pictures.can_draw():
         return False
-    with pictures.canvas(path, len(SPLITS), (3.0, 3.2)) as axes:
+    with pictures.canvas(path, len(SPLITS), (2.8, 2.6), across=3) as axes:
         for ax, title in zip(axes, SPLITS, strict=True):
             rows = [r for r in result["rows"] if r["split"] == title]
             for method in dict.fromkeys(r["method"] for r in rows):
@@ -109,7 +109,7 @@ def draw(result: dict, path: Path) -> bool:
             ax.plot(paper.CLIENTS, theirs, "k:", label="the paper's")
             ax.set_title(title)
             ax.set_xlabel("clients")
-            ax.grid(alpha=0.3)
-        axes[0].set_ylabel("test accuracy %")
-        axes[0].legend(fontsize=6)
+            ax.set_ylim(0, 100)
+            ax.set_ylabel("test accuracy %")
+        pictures.legend(axes, across=5)
     return True

@@ -74,7 +74,11 @@ def draw(result: dict, path: Path) -> bool:
     if not pictures.can_draw():
         return False
     names = list(dict.fromkeys(r["set"] for r in result["rows"]))
-    with pictures.canvas(path, len(names)) as axes:
+    with pictures.canvas(path, len(names), (6.0, 1.9)) as axes:
         for ax, name in zip(axes, names, strict=True):
-            pictures.bars(ax, [r for r in result["rows"] if r["set"] == name], f"{name}, severity 5")
+            pictures.bars(
+                ax,
+                [r for r in result["rows"] if r["set"] == name],
+                f"{name.upper().replace('CIFAR', 'CIFAR-')}, severity 5",
+            )
     return True

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from ghofl_benchmarks import paper, pictures, report
+from ghofl_benchmarks import data, paper, pictures, report
 from ghofl_benchmarks.data import Missing
+from ghofl_benchmarks.figures import NAMES
 from ghofl_benchmarks.tables import Settings, leave_out, start
 
 TITLES = {"GH-NB": "nb", "GH-LDA": "lda", "GH-QDA": "qda", "FisherMix": "fisher_mix", "Proto-Hyper": "proto_hyper"}
@@ -63,13 +64,24 @@ def draw(result: dict, path: Path) -> bool:
     if not pictures.can_draw():
         return False
     names = list(dict.fromkeys(r["set"] for r in result["rows"]))
-    with pictures.canvas(path, len(names), (5.6, 4.2)) as axes:
+    with pictures.canvas(path, len(names), (8.0, 4.2), across=1) as axes:
         for ax, name in zip(axes, names, strict=True):
-            for row in (r for r in result["rows"] if r["set"] == name):
-                ax.semilogx(max(row["seconds"], 1e-3), row["accuracy"], "o", color=pictures.COLOURS[row["kind"]])
-                ax.annotate(row["method"], (max(row["seconds"], 1e-3), row["accuracy"]), fontsize=6)
-            ax.set_title(name)
+            rows = [r for r in result["rows"] if r["set"] == name]
+            points = [(max(r["seconds"], 1e-3), r["accuracy"], _told(r), pictures.COLOURS[r["kind"]]) for r in rows]
+            for seconds, accuracy, _, colour in points:
+                ax.semilogx(seconds, accuracy, "o", color=colour)
+            ax.set_title(data.TITLES[name])
             ax.set_xlabel("seconds of training")
             ax.set_ylabel("test accuracy %")
-            ax.grid(alpha=0.3)
+            ax.set(xmargin=0.15, ymargin=0.1)
+            ax.autoscale_view()
+            ticks = [t for t in (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500) if ax.get_xlim()[0] < t < ax.get_xlim()[1]]
+            ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+            ax.set_xticks([], minor=True)
+            pictures.name_points(ax, points)
     return True
+
+
+def _told(row: dict) -> str:
+    method, _, rounds = row["method"].partition(", ")
+    return f"{NAMES[method]}, whole network, {rounds}" if row["space"] == "images" else row["method"]

@@ -58,7 +58,8 @@ def draw(result: dict, path: Path) -> bool:
     if not pictures.can_draw():
         return False
     names = list(dict.fromkeys(row["set"] for row in result["rows"]))
-    with pictures.canvas(path, len(names), (3.6, 3.2)) as axes:
+    with pictures.canvas(path, len(names), (4.2, 2.6)) as axes:
         for ax, name in zip(axes, names, strict=True):
             pictures.bars(ax, [r for r in result["rows"] if r["set"] == name], data.TITLES[name])
+        pictures.legend(axes)
     return True

@@ -78,7 +78,7 @@ def draw(result: dict, path: Path) -> bool:
     if not pictures.can_draw():
         return False
     names = list(dict.fromkeys(row["set"] for row in result["rows"]))
-    with pictures.canvas(path, 2) as (left, right):
+    with pictures.canvas(path, 2, (4.2, 3.6)) as (left, right):
         for name in names:
             rows = [r for r in result["rows"] if r["set"] == name and isinstance(r["k"], int)]
             whole = next(r["accuracy"] for r in result["rows"] if r["set"] == name and not isinstance(r["k"], int))
@@ -96,6 +96,6 @@ def draw(result: dict, path: Path) -> bool:
         right.set_ylabel("Fisher energy %")
         for ax in (left, right):
             ax.set_xlabel("Fisher directions")
-            ax.grid(alpha=0.3)
-            ax.legend(fontsize=7)
+            ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        pictures.legend([left])
     return True

@@ -76,11 +76,11 @@ def draw(result: dict, path: Path) -> bool:
     """Means by set, ours and the paper's."""
     if not pictures.can_draw():
         return False
-    with pictures.canvas(path, 2) as axes:
+    with pictures.canvas(path, 2, (4.2, 3.4)) as axes:
         for ax, measure in zip(axes, ("skewness", "excess kurtosis"), strict=True):
             rows = [r for r in result["rows"] if r["measure"] == measure]
             names = list(dict.fromkeys(r["set"] for r in rows))
-            for shift, space, colour in ((-0.2, "as they are", "#1f6f8b"), (0.2, "square root", "#8fbcc9")):
+            for shift, space, colour in ((-0.2, "as they are", "#1f6f8b"), (0.2, "square root", "#7fb3c4")):
                 of = {r["set"]: r["mean"] for r in rows if r["space"] == space}
                 ax.bar(
                     [i + shift for i in range(len(names))],
@@ -99,5 +99,5 @@ def draw(result: dict, path: Path) -> bool:
             )
             ax.set_xticks(range(len(names)), [data.TITLES[n] for n in names], rotation=40, ha="right", fontsize=7)
             ax.set_title(f"mean |{measure}| of features within classes")
-            ax.legend(fontsize=7)
+        pictures.legend(axes)
     return True

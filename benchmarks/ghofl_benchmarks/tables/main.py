@@ -133,9 +133,12 @@ def draw(result: dict, path: Path) -> bool:
         return False
     alpha = min(row["alpha"] for row in result["rows"])
     names = list(dict.fromkeys(row["set"] for row in result["rows"]))
-    with pictures.canvas(path, len(names), (5.4, 6.0)) as axes:
-        for ax, name in zip(axes, names, strict=True):
-            rows = [r for r in result["rows"] if r["set"] == name and r["alpha"] == alpha and r["accuracy"] is not None]
-            rows = [{**r, "label": f"{r['method']}{', √' if r['space'] == 'square root' else ''}"} for r in rows]
-            pictures.bars(ax, sorted(rows, key=lambda r: -r["accuracy"]), f"{data.TITLES[name]}, α = {alpha}", "label")
+    found = [r for r in result["rows"] if r["alpha"] == alpha and r["accuracy"] is not None]
+    found = [{**r, "label": f"{r['method']}{', √' if r['space'] == 'square root' else ''}"} for r in found]
+    panels = {name: sorted((r for r in found if r["set"] == name), key=lambda r: -r["accuracy"]) for name in names}
+    with pictures.canvas(path, len(names), (4.2, 5.4)) as axes:
+        for ax, (name, rows) in zip(axes, panels.items(), strict=True):
+            title = f"{data.TITLES[name]}, α = {alpha}"
+            pictures.bars(ax, rows, title, "label", max(map(len, panels.values())))
+        pictures.legend(axes)
     return True

@@ -107,8 +107,10 @@ def draw(result: dict, path: Path) -> bool:
     if not pictures.can_draw():
         return False
     names, alpha = list(dict.fromkeys(r["set"] for r in result["rows"])), min(r["alpha"] for r in result["rows"])
-    with pictures.canvas(path, len(names), (3.6, 3.4)) as axes:
+    with pictures.canvas(path, len(names), (4.2, 3.2)) as axes:
         for ax, name in zip(axes, names, strict=True):
             rows = [r for r in result["rows"] if r["set"] == name and (r["alpha"] == alpha or r["kind"] == "ceiling")]
+            rows.sort(key=lambda r: list(pictures.COLOURS).index(r["kind"]))
             pictures.bars(ax, rows, f"{data.TITLES[name]}, α = {alpha}")
+        pictures.legend(axes)
     return True

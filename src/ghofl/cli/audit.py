@@ -45,7 +45,7 @@ def audit(
             "disclosure": {"preset": RULES.preset, "rules": list(map(asdict, verdicts))},
         },
         f"{file.name}: {file.stat().st_size:,} bytes, {console.count(moments.rows, 'row')} of "
-        f"{len(agreed.classes)} classes.\n{sentences}",
+        f"{sum(map(bool, moments.counts))} of {len(agreed.classes)} classes.\n{sentences}",
         json,
         is_private=guarantee is None,
     )

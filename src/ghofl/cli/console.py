@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -55,9 +56,7 @@ def report_errors() -> Iterator[None]:
     except GhoflError as error:
         _fail(str(error))
     except IsADirectoryError as error:
-        _fail(
-            f"{error.filename} is a folder, and a file was expected. A folder of photos goes with --data and --encoder."
-        )
+        _fail(f"{error.filename} is a folder, and a file was expected. Check the path and try again.")
     except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
         _fail(f"{error.filename}: {error.strerror}. Check the path and try again.")
     except (KeyboardInterrupt, SystemExit) as error:  # typer turns Ctrl-C inside a command into SystemExit(130)
@@ -97,6 +96,13 @@ class _Rate(ProgressColumn):
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
+
+
+def titled(title: str, caption: str | None = None, **more: Any) -> Table:
+    """An empty table as wide as its title at least, which begins, as its caption does, above the first column."""
+    width = min(cell_len(title), out.width)
+    more |= {"title_justify": "left", "caption_justify": "left"}
+    return Table(title=title, caption=caption, min_width=width, **more)
 
 
 def show(result: dict[str, Any], table: Table | None, json_path: str | None, is_private: bool = False) -> None:

@@ -101,7 +101,7 @@ def _accuracy(site: SiteDiagnosis) -> str:
 
 
 def _table(found: Diagnosis) -> Table:
-    table = Table(title=f"{console.count(len(found.sites), 'site')}, {len(found.flagged)} flagged")
+    table = console.titled(f"{console.count(len(found.sites), 'site')}, {len(found.flagged)} flagged")
     is_reported = any(site.accuracy is not None for site in found.sites)
     table.add_column("site")
     for name in ("rows (share)", "labels", "features", "width", "clipped", "head changes", *["accuracy"][:is_reported]):

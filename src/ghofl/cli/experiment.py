@@ -201,11 +201,9 @@ def _caption(result: Simulation) -> str:
 
 def _table(result: Simulation) -> Table:
     empty = f", {result.empty_clients} of them empty" if result.empty_clients else ""
-    table = Table(
-        title=f"{result.clients} clients{empty}, {result.total.moments.rows:,} rows, "
-        f"total {result.total.moments.sha256[:16]}…",
-        caption=_caption(result) or None,
-        caption_justify="left",
+    table = console.titled(
+        f"{result.clients} clients{empty}, {result.total.moments.rows:,} rows, total {result.total.moments.sha256[:16]}…",
+        _caption(result) or None,
     )
     table.add_column("head", overflow="fold")
     judged = next(iter(result.heads.values())).metrics.confusion

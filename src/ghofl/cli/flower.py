@@ -90,20 +90,22 @@ def check(
     if port is not None and confirm is not None:
         raise typer.BadParameter("--port decides in a browser, --confirm and --decline decide here; give one of them.")
     here, sites = Site.load(site), cohort.split(",")
-    found = inspection.inspect(
-        here,
-        Recipe.load(recipe),
-        confirm=confirm,
-        again=again,
-        cohort=sites,
-        rounds=rounds,
-        tell=lambda text: console.tell("Warning", text),
-    )
-    if port is not None:
-        from ghofl.report.approval_service import decide_in_browser
+    with inspection.Decision().heeding_ctrl_c() as decision:
+        found = inspection.inspect(
+            here,
+            Recipe.load(recipe),
+            confirm=confirm,
+            again=again,
+            cohort=sites,
+            rounds=rounds,
+            tell=lambda text: console.tell("Warning", text),
+            decision=decision,
+        )
+        if port is not None:
+            from ghofl.report.approval_service import decide_in_browser
 
-        found = decide_in_browser(found, here, sites, rounds, port, _show_address)
-    console.say(found.to_dict(), _described(found), json, is_private=True)
+            found = decide_in_browser(found, here, sites, rounds, port, _show_address, decision)
+        console.say(found.to_dict(), _described(found), json, is_private=True)
     if found.is_held:
         raise typer.Exit(console.HELD)
 
@@ -146,15 +148,18 @@ def reopen(
     Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
     """
     console.check_outputs(json, force)
-    found = inspection.reopen(Site.load(site), Recipe.load(recipe), cohort.split(","), rounds, confirm=confirm)
-    done = "is re-opened" if confirm else "would be re-opened by --confirm"
-    listed = "\n".join(f"- {text}" for text in (*found.doubts, *found.risks))
-    console.say(
-        found.to_dict(),
-        f"{found.site} {done} for {console.count(rounds, 'round')} of recipe {found.opening.recipe[:12]}…, rows "
-        f"{found.opening.data[:12]}… and the sites {', '.join(found.opening.cohort)}.\n{listed}",
-        json,
-    )
+    with inspection.Decision().heeding_ctrl_c() as decision:
+        found = inspection.reopen(
+            Site.load(site), Recipe.load(recipe), cohort.split(","), rounds, confirm=confirm, decision=decision
+        )
+        done = "is re-opened" if confirm else "would be re-opened by --confirm"
+        listed = "\n".join(f"- {text}" for text in (*found.doubts, *found.risks))
+        console.say(
+            found.to_dict(),
+            f"{found.site} {done} for {console.count(rounds, 'round')} of recipe {found.opening.recipe[:12]}…, rows "
+            f"{found.opening.data[:12]}… and the sites {', '.join(found.opening.cohort)}.\n{listed}",
+            json,
+        )
 
 
 @app.command(name="status")

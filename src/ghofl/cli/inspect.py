@@ -48,7 +48,7 @@ def inspect(
 
 def tables_of(result: Mapping[str, Any], title: str) -> Iterator[Table]:
     """Plain values as tables for people: one of facts, and one for each list of records or counts per class."""
-    table = Table(title=title, show_header=False)
+    table = console.titled(title, show_header=False)
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")  # long values continue in the next line, whole
     lists: dict[str, Any] = {}
@@ -103,7 +103,7 @@ def _counts(counts: Mapping[str, int]) -> Table:
     """Rows per class, of all classes or the largest."""
     most = sorted(counts, key=lambda each: -counts[each])[:LISTED] if len(counts) > LISTED else list(counts)
     left = f", the {LISTED} largest of {len(counts):,} classes" if len(counts) > LISTED else ""
-    table = Table(title=f"rows per class{left}")
+    table = console.titled(f"Rows per class{left}")
     table.add_column("class", overflow="fold")
     table.add_column("rows", justify="right")
     for each in most:
@@ -114,9 +114,10 @@ def _counts(counts: Mapping[str, int]) -> Table:
 def _records(name: str, records: Sequence[Mapping[str, Any]]) -> Table:
     """Records of one kind, such as the sites of a roster: one line each."""
     columns = list(dict.fromkeys(key for record in records for key in record))
-    table = Table(title=name, caption=f"and {len(records) - LISTED:,} more" if len(records) > LISTED else None)
+    table = console.titled(name.capitalize(), f"and {len(records) - LISTED:,} more" if len(records) > LISTED else None)
     for key in columns:
-        table.add_column(key.replace("_", " "), overflow="fold")
+        is_number = all(isinstance(record.get(key), int | float | None) for record in records)
+        table.add_column(key.replace("_", " "), overflow="fold", justify="right" if is_number else "left")
     for record in records[:LISTED]:
         table.add_row(*(_text(record[key], key) if key in record else "" for key in columns))
     return table

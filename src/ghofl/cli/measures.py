@@ -1,15 +1,19 @@
 """How `evaluate` shows its result: tables of measures, classes, thresholds and mistakes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from rich import box
+from rich.measure import Measurement
 from rich.table import Table
 
+from ghofl.cli import console
 from ghofl.evaluation import Metrics
 from ghofl.evaluation.confusion import interval_text
 
-MOST_CLASSES = 20  # whose confusion matrix fits a terminal
+MOST_CLASSES = 20  # whose confusion matrix may fit a terminal
+LONGEST_NAME = 18  # of a class beside a matrix of numbered columns; longer ones take two lines
 WORST = 10
 
 
@@ -28,7 +32,7 @@ def per_class(found: Metrics, classes: tuple[str, ...]) -> dict[str, Any]:
 
 def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
     """The measures of all classes together."""
-    table = Table(title=f"{head} on {found.confusion.rows:,} rows")
+    table = console.titled(f"{head} on {found.confusion.rows:,} rows")
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("95 % interval", justify="right")
@@ -44,7 +48,7 @@ def measures_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table
     table.add_row("Brier score", f"{found.brier:.4f}")
     if found.auc is not None:
         table.add_row("area under the ROC curve", f"{found.auc:.4f}")
-    if found.average_precision is not None:
+    if found.average_precision is not None and counts.is_rarest_alone:
         rarest = classes[counts.rarest]
         table.add_row(f"average precision % of {rarest}, the rarest class", f"{100 * found.average_precision:.2f}")
     return table
@@ -63,11 +67,10 @@ def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
     recalls = np.nan_to_num(found.confusion.recalls, nan=2.0)  # classes without rows come last
     shown = np.argsort(recalls, kind="stable")[: MOST_CLASSES if len(classes) <= MOST_CLASSES else WORST]
     some = "" if len(shown) == len(classes) else f"; the {WORST} classes of {len(classes):,} with the lowest recall"
-    table = Table(
-        title=f"Recall and precision{some}",
-        caption="Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
+    table = console.titled(
+        f"Recall and precision{some}",
+        "Recall: the share of a class's rows that were found. Precision: the share of rows predicted as a class that "
         "belong to it. The balanced accuracy is the mean recall.",
-        caption_justify="left",
     )
     table.add_column("class", overflow="fold")
     for name in ("rows", "recall %", "precision %", "average precision %"):
@@ -82,10 +85,9 @@ def classes_table(found: Metrics, classes: tuple[str, ...]) -> Table:
 def thresholds_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Table:
     """What becomes of the rarer of two classes at several thresholds."""
     rarer = classes[found.confusion.rarest]
-    table = Table(
-        title=f"{head}: rows predicted as {rarer}, by threshold",
-        caption=f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
-        caption_justify="left",
+    table = console.titled(
+        f"{head}: rows predicted as {rarer}, by threshold",
+        f"--threshold '{rarer}=P' predicts {rarer} wherever its probability is at least P.",
     )
     for name in ("threshold", "recall %", "precision %", "rows flagged %"):
         table.add_column(name, justify="right")
@@ -96,14 +98,38 @@ def thresholds_table(found: Metrics, head: str, classes: tuple[str, ...]) -> Tab
 
 
 def confusion_table(found: Metrics, classes: tuple[str, ...]) -> Table:
-    """How often each class was predicted as each other; with too many for a terminal, the most frequent mistakes."""
-    if len(classes) > MOST_CLASSES:
-        return _mistakes(found, classes)
-    table = Table(title="Confusion matrix", caption="One line per true class, one column per predicted class.")
+    """How often each class was predicted as each other; if it does not fit the terminal, the most frequent mistakes."""
+    if len(classes) <= MOST_CLASSES:
+        for table in (_matrix(found, classes), _numbered_matrix(found, classes)):
+            if (
+                Measurement.get(console.out, console.out.options.update(max_width=10_000), table).maximum
+                <= console.out.width
+            ):
+                return table
+    return _mistakes(found, classes)
+
+
+def _matrix(found: Metrics, classes: tuple[str, ...]) -> Table:
+    table = console.titled("Confusion matrix", "One line per true class, one column per predicted class.")
     table.add_column("true class")
-    for name in classes:
-        table.add_column(name, justify="right")
-    for name, row in zip(classes, found.confusion.counts, strict=True):
+    return _filled(table, found, classes, classes)
+
+
+def _numbered_matrix(found: Metrics, classes: tuple[str, ...]) -> Table:
+    """With the classes' places for their names, and little space between columns."""
+    table = console.titled(
+        "Confusion matrix", "One line per true class, one column per predicted class, by its number.",
+        box=box.SIMPLE_HEAD, padding=0, show_edge=False,
+    )  # fmt: skip
+    table.add_column("true class", overflow="fold", max_width=LONGEST_NAME)
+    numbers = [str(i) for i in range(1, len(classes) + 1)]
+    return _filled(table, found, [f"{i:>2} {name}" for i, name in enumerate(classes, 1)], numbers)
+
+
+def _filled(table: Table, found: Metrics, lines: Sequence[str], columns: Sequence[str]) -> Table:
+    for name in columns:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, row in zip(lines, found.confusion.counts, strict=True):
         table.add_row(name, *(f"{count:,}" if count else "·" for count in row))
     return table
 
@@ -113,8 +139,7 @@ def _mistakes(found: Metrics, classes: tuple[str, ...]) -> Table:
     counts = found.confusion.counts.copy()
     np.fill_diagonal(counts, 0)
     worst = np.argsort(-counts, axis=None, kind="stable")[:WORST]
-    title = f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes"
-    table = Table(title=title)
+    table = console.titled(f"Most frequent mistakes; --json has the whole confusion matrix of {len(classes):,} classes")
     for name in ("true class", "predicted as"):
         table.add_column(name, overflow="fold")
     table.add_column("rows", justify="right")

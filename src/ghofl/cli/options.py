@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from ghofl.cli import console
-from ghofl.cli.arguments import complete_statistics, more, names_in
+from ghofl.cli.arguments import complete_encoders, complete_statistics, more, names_in
 from ghofl.encoders import Runtime
 from ghofl.encoders.streaming import Encoding, load_whole
 from ghofl.recipe import OPTIONS, Recipe, RecipeOptions
@@ -79,7 +79,11 @@ DATA_HELP = (
     "table with a column of texts or of image files, or hf:OWNER/NAME"
 )
 RecipesEncoder = Annotated[
-    str, _option("For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given.")
+    str,
+    _option(
+        "For samples: the recipe's encoder, as in 'ghofl embed'; loaded by its name unless given.",
+        autocompletion=complete_encoders,
+    ),
 ]
 
 

@@ -261,7 +261,7 @@ def _check_sent(path: Path, recipe: Recipe, x: np.ndarray, y: np.ndarray) -> Non
 
 def _table(found: dict[str, LeftOut], folds: int) -> Table:
     some: Any = next(iter(found.values()))
-    table = Table(title=f"{len(some.y):,} own rows, each left out in one of {folds} folds")
+    table = console.titled(f"{len(some.y):,} own rows, each left out in one of {folds} folds")
     table.add_column("head")
     for name in ("accuracy %", "95 % interval", "balanced %", "log loss", "calibration error %"):
         table.add_column(name, justify="right")

@@ -159,13 +159,14 @@ def subtract(
 
 def release(
     total: TotalFile,
+    messages: Annotated[
+        list[Path] | None,
+        typer.Argument(help="With --to: all messages in the total, or folders of them; none of a secure total."),
+    ] = None,
+    *,
     output: TotalOutput,
     to: Annotated[
-        str,
-        typer.Option(
-            metavar="MESSAGE|SITE",
-            help="Under hand_out: who gets the exact total, by message or, if secure, name.",
-        ),
+        str, typer.Option(metavar="SITE", help="Under hand_out: which site in it gets the exact total.")
     ] = "",
     force: Force = False,
     json: Json = None,
@@ -174,18 +175,22 @@ def release(
 
     Each release of one total, or of a copy of it, spends its epsilon again and is counted in TOTAL.releases.jsonl beside it. No
     message can be added to a released total: keep the exact one for that. With --to, one
-    site gets the exact one, if enough others are in it.
+    site gets the exact one, if enough others are in it, and no class of theirs has few rows.
 
     Example: ghofl release total.ghofl -o released.ghofl
     """
     console.check_outputs(json, force, output)
     exact = load_total(total)
     if to:
-        handed, site = _hand_out(exact, to)
+        handed = _hand_out(exact, to, messages or [])
         handed.save(output)
-        told = f"Wrote {output}: the exact total, for {site} alone."
-        console.say({**total_result(handed, output), "to": site}, told, json, is_private=True)
+        told = f"Wrote {output}: the exact total, for {to} alone."
+        console.say({**total_result(handed, output), "to": to}, told, json, is_private=True)
         return
+    if messages:
+        raise typer.BadParameter(
+            "a total is released from its own file; leave the messages out, or say --to whom it goes."
+        )
     own, released = release_counted(exact, total)
     released.save(output)
     together = released.guarantee
@@ -201,19 +206,19 @@ def release(
     )
 
 
-def _hand_out(exact: Total, to: str) -> tuple[Total, str]:
-    """The exact total as one of its sites gets it, and that site's name."""
-    from ghofl.custody.handing_out import HandOuts
+def _hand_out(exact: Total, to: str, messages: Sequence[Path]) -> Total:
+    """The exact total as one of its sites gets it."""
+    from ghofl.custody.handing_out import HandOuts, counts_in
 
     if exact.is_released:
         raise typer.BadParameter(f"this total is released, so it is for others than {to} too; leave out --to.")
-    message = None if exact.recipe.privacy.secure or not Path(to).exists() else Message.load(to, exact.recipe)
-    site, counts = (to, None) if message is None else (message.site, message.moments.counts)
-    if message is not None:
-        _ = exact - message  # raises unless it is the very message in this total
-    journal = HandOuts.of_user(exact.recipe)
+    journal, counts = HandOuts.of_user(exact.recipe), None
+    if not exact.recipe.privacy.secure:
+        counts = counts_in(exact, files_in(messages))
+    elif messages:
+        raise typer.BadParameter("a total of a secure round has no messages that anybody sees; give its file alone.")
     with files.lock(journal.folder, WAIT):
-        return journal.hand_out(exact, site, counts), site
+        return journal.hand_out(exact, to, counts)
 
 
 def release_counted(exact: Total, beside: Path) -> tuple[Total, Total]:
@@ -224,8 +229,8 @@ def release_counted(exact: Total, beside: Path) -> tuple[Total, Total]:
 
 
 def _roster_table(total: Total) -> Table:
-    table = Table(
-        title=f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
+    table = console.titled(
+        f"{console.count(len(total.roster), 'site')}, {total.moments.rows:,} rows, total {total.moments.sha256[:16]}…"
     )
     table.add_column("site")
     table.add_column("id")

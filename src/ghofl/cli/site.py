@@ -11,7 +11,7 @@ import typer
 from ghofl import encoders
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelColumn, LabelsAreNumbers, RecipeFile, ViewsText, complete_encoders
-from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, SampleOptions, takes_groups
+from ghofl.cli.options import AnchorFile, EncoderOptions, PublicFile, RecipesEncoder, SampleOptions, takes_groups
 from ghofl.cli.schema import FROM_ROWS, schema_of
 from ghofl.encoders.from_schema import check_encoder
 from ghofl.errors import RecipeError
@@ -134,13 +134,8 @@ def moments(
     *,
     site: SiteName = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
-    data: Annotated[str | None, typer.Option(help="With --encoder: samples, as in 'ghofl embed'.")] = None,
-    encoder: Annotated[
-        str | None,
-        typer.Option(
-            help="With --data: encode with this encoder, as in 'ghofl embed'.", autocompletion=complete_encoders
-        ),
-    ] = None,
+    data: Annotated[str | None, typer.Option(help="Samples instead of a file of rows, as in 'ghofl embed'.")] = None,
+    encoder: RecipesEncoder = "",
     model: EncoderOptions,
     samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
@@ -150,7 +145,7 @@ def moments(
 ) -> None:
     """At a site: add up the moments of its embeddings and write the one message it sends.
 
-    With --encoder and --data it goes straight from samples to moments, and no embedding is written anywhere.
+    With --data it goes straight from samples to moments, and no embedding is written anywhere.
     With --part it writes one exact part instead, which must not be sent: 'ghofl merge' makes the message from all parts.
     The exit code is 4 if the message should not be sent, because the recipe's grid does not fit the rows.
 
@@ -160,19 +155,28 @@ def moments(
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
     place = counted.place(is_about_message=bool(site))
-    if embeddings is not None and data is None and encoder is None:
+    if embeddings is not None and embeddings.is_dir():
+        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
+    if embeddings is not None and embeddings.is_dir():
+        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
+    if embeddings is not None and data is None and not encoder:
         _check_no_samples(model, samples)
         rows = load_embedded(
             agreed, embeddings, split, column=samples.row_column, label=samples.label_column,
             skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
-    elif embeddings is None and data is not None and encoder is not None:
+    elif embeddings is None and data is not None:
         rows = load_encodable(
             agreed, data, encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
             batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
-        raise typer.BadParameter(f"give a file of rows, or both --data and --encoder; --data is {data or 'missing'}.")
+        given = (
+            "neither"
+            if embeddings is None
+            else f"{embeddings} and {f'--data {data}' if data else f'--encoder {encoder}'}"
+        )
+        raise typer.BadParameter(f"give a file of rows, or samples with --data; this has {given}.")
     if place is not None and counted.own_file:
         check_own_rows(agreed, counted.person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
@@ -251,8 +255,7 @@ def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
     given = _given(model, replace(samples, row_column="", label_column="", skip_bad=False))
     if given:
         raise typer.BadParameter(
-            f"{given}: these options are about samples; give --encoder and --data instead of a file of embeddings, or leave "
-            "them out."
+            f"{given}: these options are about samples; give --data instead of a file of embeddings, or leave them out."
         )
 
 
@@ -300,7 +303,11 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
         f"Wrote {output}: {left.counted.moments.rows:,} rows of {present} classes in {console.size(size)}, "
         f"{clipping.share:.3%} of entries clipped. {advice}"
         + (" Noise for the recipe's epsilon is in it." if has_noise else "")
-        + (f" {few} classes have one or two rows, which the message reveals." if few and not has_noise else ""),
+        + (
+            f" {few} {'class has' if few == 1 else 'classes have'} one or two rows, which the message reveals."
+            if few and not has_noise
+            else ""
+        ),
         json,
         is_private=True,
     )

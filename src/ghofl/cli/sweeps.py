@@ -96,7 +96,7 @@ def show_sweep(
 
 
 def _table(runs: Runs) -> Table:
-    table, (names, *lines) = Table(title=f"{console.count(len(runs.ids), 'run')}, means over seeds"), runs.table()
+    table, (names, *lines) = console.titled(f"{console.count(len(runs.ids), 'run')}, means over seeds"), runs.table()
     for i, name in enumerate(names):
         table.add_column(name, justify="right" if i > names.index("head") else "left")
     for line in lines:

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from ghofl.classifier import Classifier
@@ -198,10 +197,10 @@ def select(
     console.check_outputs(json, force)
     totals = best_of(report for path in reports for report in load_reports(path))
     by = f", {totals[0].folds} folds at every site" if totals[0].folds else ""
-    table = Table(title=f"{console.count(len(totals), 'head')}, best first{by}")
+    table = console.titled(f"{console.count(len(totals), 'head')}, best first{by}")
     sha256 = "total's sha256" if by else "file's sha256"
     for name in ("head", sha256, "sites", "rows", "accuracy %", "95 % interval"):
-        table.add_column(name)
+        table.add_column(name, justify="left" if name in ("head", sha256) else "right")
     for found in totals:
         rows, accuracy = f"{found.confusion.rows:,}", f"{100 * found.confusion.accuracy:.2f}"
         interval = interval_text(found.confusion.accuracy_interval, 2)

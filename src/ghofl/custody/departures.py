@@ -18,7 +18,7 @@ _KINDS = {"sent": MESSAGE, "masked": VECTOR, "reported": REPORT}
 class Departure:
     """Something about a site's rows that left it.
 
-    `bytes` are those of the answer that carried it, None where none did: a report is a file that people send. `answers` is
+    `bytes` are those of the answer that carried it, None where none did: people send reports as files. `answers` is
     how often it was given, the same bytes each time. `sites` are those of a secure round, and `survivors` those that the
     sum is known of, once this site has revealed. `reveals` are the sentences that were shown about it before it left; empty
     where something else was packed since.
@@ -63,9 +63,11 @@ def _bytes_carried(ledger: Ledger) -> dict[int, list[int]]:
             latest["message", facts["recipe"]] = line.number
         elif line.what == "masked":
             latest["mask", facts["round"]] = line.number
+        elif line.what == "reported":
+            latest["judge", facts["id"]] = line.number
         elif line.what == "answered" and facts.get("bytes"):
             action = facts.get("action", "")
-            about = facts.get("recipe" if action == "message" else "round", "")
+            about = facts.get({"message": "recipe", "judge": "sha256"}.get(action, "round"), "")
             if (action, about) in latest:
                 found.setdefault(latest[action, about], []).append(facts["bytes"])
     return found

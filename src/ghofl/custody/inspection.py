@@ -1,6 +1,9 @@
 """What an administrator sees and decides at a site: what would leave, whether it may, and further secure rounds."""
 
-from collections.abc import Callable, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -114,6 +117,52 @@ class Reopening:
         }
 
 
+class Decision:
+    """A decision, or the end of waiting for one: the first that comes, and the other then has no effect.
+
+    ::
+
+        decided    just before the line is written; raises KeyboardInterrupt where it was stopped before
+        stopped    at Ctrl-C: whether that was in time, so that nothing is recorded
+    """
+
+    def __init__(self) -> None:
+        self._first, self._one = "", threading.RLock()  # a signal's handler may come while its own thread is inside
+
+    def _came(self, what: str) -> bool:
+        with self._one:
+            self._first = self._first or what
+            return self._first == what
+
+    def stopped(self) -> bool:
+        """Whether nothing was decided before; then nothing will be."""
+        return self._came("stopped")
+
+    def decided(self) -> None:
+        """From now on Ctrl-C comes too late."""
+        if not self._came("decided"):
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def heeding_ctrl_c(self) -> Iterator["Decision"]:
+        """While the block runs, Ctrl-C ends it until something is decided; after that the block says what was."""
+
+        def stop(*_: object) -> None:
+            if self.stopped():
+                raise KeyboardInterrupt
+
+        is_heeded = threading.current_thread() is threading.main_thread()
+        before = signal.getsignal(signal.SIGINT)
+        if not is_heeded or before is signal.SIG_IGN:  # a shell's background job
+            yield self
+            return
+        signal.signal(signal.SIGINT, stop)
+        try:
+            yield self
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
 def inspect(
     site: Site,
     recipe: Recipe,
@@ -123,6 +172,7 @@ def inspect(
     cohort: Sequence[str] = (),
     rounds: int = 1,
     tell: Callable[[str], None] | None = None,
+    decision: Decision | None = None,
 ) -> Inspection:
     """What would leave a site under a recipe; packed `again` from the rows as they are now.
 
@@ -143,14 +193,18 @@ def inspect(
         sites = named or policy.round_rules(recipe).min_survivors
         size = parcel.bytes_leaving(recipe, sites)
         found = _with_decisions(Inspection(site.name, recipe, parcel, rows, rules, size, sites), custody)
-    return found if confirm is None else decide(found, site, confirm, cohort, rounds)
+    return found if confirm is None else decide(found, site, confirm, cohort, rounds, decision)
 
 
-def decide(found: Inspection, site: Site, is_approved: bool, cohort: Sequence[str] = (), rounds: int = 1) -> Inspection:
+def decide(
+    found: Inspection, site: Site, is_approved: bool, cohort: Sequence[str] = (), rounds: int = 1,
+    decision: Decision | None = None,
+) -> Inspection:  # fmt: skip
     """An inspection after its administrator has approved or declined what it shows, which is a line in the ledger.
 
     An approval is for exactly these bytes, and for a number of secure `rounds` of exactly the `cohort`, or of the first one
     where none is given. Declined, nothing leaves under the recipe, whatever was approved before. The last decision holds.
+    Nothing is written where the `decision` was stopped.
     """
     recipe, shown = found.recipe, found.parcel
     with Custody.locked(site, site.storage()) as custody:
@@ -161,6 +215,8 @@ def decide(found: Inspection, site: Site, is_approved: bool, cohort: Sequence[st
                 f"what would leave under recipe {recipe.fingerprint[:12]}… was packed again since it was shown, so nothing was "
                 "decided; look at it again with 'ghofl flower check'."
             )
+        if decision is not None:
+            decision.decided()
         if is_approved:
             custody.allow(Permit.of(site.name, recipe, shown.data, cohort, rounds, shown.sha256))
         else:
@@ -168,7 +224,10 @@ def decide(found: Inspection, site: Site, is_approved: bool, cohort: Sequence[st
         return _with_decisions(found, custody)
 
 
-def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False) -> Reopening:
+def reopen(
+    site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False,
+    decision: Decision | None = None,
+) -> Reopening:  # fmt: skip
     """Allow a site that has revealed further rounds of these sites; without `confirm`, only say what that means."""
     with Custody.locked(site, site.storage()) as custody:
         custody.check_recipe(recipe)
@@ -182,9 +241,11 @@ def reopen(site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *
         named = cohort if any(name.strip() for name in cohort) else [site.name]
         opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
         history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)
-        if confirm:
-            custody.allow(opening)
         doubts = parcel.doubts(recipe, rows_now(site, recipe))
+        if confirm:
+            if decision is not None:
+                decision.decided()
+            custody.allow(opening)
         return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), doubts)
 
 

@@ -88,6 +88,29 @@ def find_shown_to(
     return "", ()
 
 
+def groups_of(sums: Sequence[Sum]) -> dict[tuple[int, ...], frozenset[str]]:
+    """The sites of some sums, by which of the sums they are in: no combination of the sums tells those of a group apart.
+
+    >>> two = [frozenset((site, "") for site in some) for some in ("123", "1234")]
+    >>> {marks: "".join(sorted(sites)) for marks, sites in groups_of(two).items()}
+    {(1, 1): '123', (0, 1): '4'}
+    """
+    return {marks: frozenset(site for site, _ in column) for marks, column in _columns(sums).items()}
+
+
+def can_drop(groups: Collection[tuple[int, ...]], but: Collection[tuple[int, ...]]) -> bool:
+    """Whether a combination of sums is zero on all of these `groups_of` sites, and is not on one of the others.
+
+    >>> can_drop([(1, 1)], [(0, 1)]), can_drop([(1, 1), (0, 1)], [(1, 0)]), can_drop([(1, 1, 0), (0, 1, 1)], [(1, 0, 1)])
+    (True, False, True)
+    """
+    return _rank(groups) < _rank([*groups, *but])
+
+
+def _rank(rows: Collection[tuple[int, ...]]) -> int:
+    return len(_reduce([[Fraction(mark) for mark in row] for row in rows])[1])
+
+
 def without_versions(sums: Sequence[Sum]) -> list[Sum]:
     """The sums by the names of their sites alone, as if no site's rows had ever changed.
 

@@ -52,6 +52,7 @@ __all__ = [
     "is_loadable",
     "load",
     "projection_from",
+    "spec_for",
 ]
 
 ENCODERS = {
@@ -98,6 +99,20 @@ def load(
     if dim is None:
         raise EncoderError(f"{spec!r} takes rows as they are; give their length, e.g. dim=512.")
     return Precomputed.of(rest or "unnamed", dim)
+
+
+def spec_for(encoder: Encoder, asked: str, where: str | Path) -> str:
+    """The spec that was asked for, or the name of a recipe's encoder; raises where samples cannot be encoded by that.
+
+    >>> spec_for(Encoder(dim=512, name="timm:resnet18"), "", "photos")
+    'timm:resnet18'
+    """
+    if asked or is_loadable(encoder.name):
+        return asked or encoder.name
+    raise EncoderError(
+        f"{where} holds samples, and the recipe calls its encoder {encoder.name!r}, which cannot be loaded by that name; "
+        "give it with `encoder`, e.g. onnx:FILE."
+    )
 
 
 def agreed_views(spec: str, encoder: Encoder) -> Views | None:

@@ -235,5 +235,6 @@ def _check_unit(column: Column, values: Sequence[Any], beyond: np.ndarray, where
     if len(values) >= JUDGED_FROM and 2 * len(beyond) > len(values):
         raise DatasetError(
             f"{where}: {len(beyond)} of {len(values)} values of column {column.name!r} are outside, e.g. "
-            f"{_quote(values[int(beyond[0])])}; {_outside_text(column)}. Check its unit, coding and column."
+            f"{_quote(values[int(beyond[0])])}; {_outside_text(column)}. Check its unit, coding and column; where such a "
+            "value stands for a missing one, leave the cell empty, or leave the column out of the schema."
         )

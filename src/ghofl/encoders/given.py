@@ -80,10 +80,12 @@ def warn_of_outside(outside: Mapping[str, int], where: str, table: str = "") -> 
     """Warn about values outside their column's range or levels, with their number by column, once per source and table."""
     if outside:
         some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
+        many = sum(outside.values())
+        are = f"{many:,} values are outside their" if many > 1 else "1 value is outside its"
         warn_once(
             ("outside", where, table),
-            f"{where}: {sum(outside.values())} values are outside their column's range or levels and count as "
-            f"its nearest end or as none of the levels: {some}.",
+            f"{where}: {are} column's range or levels and {'count' if many > 1 else 'counts'} as the nearest end or as none of "
+            f"the levels: {some}.",
             ClippingWarning,
             stacklevel=3,
         )

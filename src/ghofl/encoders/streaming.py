@@ -13,7 +13,7 @@ from ghofl import encoders
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.encoders.embed import Bad, encode_samples
 from ghofl.encoders.from_schema import check_encoder, encode_blocks, rows_for
-from ghofl.errors import DatasetError, EmbeddingsError, EncoderError
+from ghofl.errors import DatasetError, EmbeddingsError
 from ghofl.recipe import Recipe
 from ghofl.rows.base import Samples
 from ghofl.rows.embeddings import Rows, drop_bad, holds_rows, open_rows
@@ -254,12 +254,7 @@ def _encode(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_ba
 
 def _load_encoder(recipe: Recipe, encoding: Encoding, where: str | Path) -> SampleEncoder:
     """The encoder asked for, or the recipe's own, with the recipe's views; raises unless it is the recipe's."""
-    spec = encoding.encoder or recipe.encoder.name
-    if not encoding.encoder and not encoders.is_loadable(spec):
-        raise EncoderError(
-            f"{where} holds samples, and the head's recipe calls its encoder {spec!r}, which cannot be loaded by that "
-            "name; give it with --encoder, e.g. onnx:FILE."
-        )
+    spec = encoders.spec_for(recipe.encoder, encoding.encoder, where)
     views = encoders.agreed_views(spec, recipe.encoder)
     loaded = encoders.load(spec, encoding.runtime, views=views, **encoding.options)
     check_encoder(encoders.identity(loaded), recipe, where)

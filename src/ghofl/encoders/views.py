@@ -71,7 +71,8 @@ class Views:
                 key, value = "", None
             if not key or key in found:
                 raise EncoderError(
-                    f"views are {text[:80]!r}; write words such as 'flip 160,224,288 mean+std stages bicubic', each once."
+                    f"views are {text[:80]!r}; write {', '.join(QUALITIES)}, or words such as 'flip 160,224,288 mean+std stages "
+                    "bicubic', each once."
                 )
             found[key] = value
         return cls(**found)

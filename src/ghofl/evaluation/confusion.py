@@ -44,6 +44,12 @@ class Confusion:
         return len(rows) - 1 - int(np.argmin(np.where(rows > 0, rows, self.rows + 1)[::-1]))
 
     @property
+    def is_rarest_alone(self) -> bool:
+        """Whether no other class has as few rows."""
+        rows = self.counts.sum(axis=1)
+        return int(np.count_nonzero(rows == rows[self.rarest])) == 1
+
+    @property
     def has_rare(self) -> bool:
         """Whether a class has less than half of what each would have if all had the same."""
         rows = self.counts.sum(axis=1)

@@ -103,14 +103,22 @@ class OwnRows:
 
     @classmethod
     def of_new_site(cls, total: Total, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]) -> "OwnRows":
-        """Rows that are not in the total, which may be a released one."""
-        total, features = total.for_heads(), Features.of(total.recipe)
+        """Rows that are not in the total, which may be a released one; those of a message in it are refused."""
+        roster, total, features = total.roster, total.for_heads(), Features.of(total.recipe)
         q = _features_of(features, x, y)
         if unknown := [total.recipe.classes[c] for c in np.unique(y) if total.moments.counts[c] <= 0]:
             raise EmbeddingsError(
                 f"class {unknown[0]!r} has no rows in the total, so no head of it knows the class; leave its rows out."
             )
-        return cls(total, x, y, q, features, None, None)
+        own = cls(total, x, y, q, features, None, None)
+        if total.recipe.privacy.epsilon is None:
+            digest = protect(own.moments(np.ones(len(y), dtype=bool)), total.recipe).sha256
+            if sent := next((entry for entry in roster if entry.sha256 == digest), None):
+                raise RosterError(
+                    f"these {len(y):,} rows are in this total, {sent.name!r} sent them, so its heads have seen them; leave them "
+                    "out of it: this site is not a new one."
+                )
+        return own
 
     def moments(self, rows: Bool[np.ndarray, " n"]) -> Moments:
         """The exact moments of some of the rows."""
@@ -205,6 +213,10 @@ def leave_out(
     What all sites find together is cross-validation on their pooled rows whose folds are the pairs (site, fold),
     prediction for prediction, probabilities included.
     """
+    if own.entry is None:
+        raise RosterError(
+            "these rows are not in the total, so none can be left out of it; judge its head on them instead."
+        )
     shape, unseen = (len(own.y), len(own.total.recipe.classes)), set()
     found = {name: (np.zeros(shape), np.zeros(len(own.y), dtype=np.int64)) for name in heads}
     tallies = dict.fromkeys(heads, Tally.zeros()) if tally else {}
@@ -277,9 +289,9 @@ def _check_exact(total: Total) -> None:
 def _entry_of(total: Total, sent: Moments, site: str) -> Entry:
     """The line of the roster that says that these moments were sent."""
     digest = sent.sha256
-    for entry in total.roster:
-        if entry.sha256 == digest or (site and entry.site == site and not entry.sha256):
-            return entry
+    found = [e for e in total.roster if e.sha256 == digest or (site and e.site == site and not e.sha256)]
+    if found:  # two sites may have sent the same
+        return next((entry for entry in found if entry.site == site), found[0])
     raise RosterError(
         f"these {sent.rows:,} rows are not what any site in this total sent ({list_names(total.roster)}); give the very rows of "
         "the site's message, in the same file, split and columns; a site that sent nothing takes 'ghofl personal --new-site'."

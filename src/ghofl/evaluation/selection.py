@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 
 from ghofl.classifier import Classifier
-from ghofl.errors import MessageError, RosterError
+from ghofl.errors import MessageError, PrivacyError, RosterError
 from ghofl.evaluation.confusion import Confusion
 from ghofl.evaluation.leave_out import LeftOut
 from ghofl.evaluation.tally import Tally
 from ghofl.heads.spec import written
-from ghofl.names import is_hex, shorten
+from ghofl.names import SITE_LENGTH, is_hex, is_name, shorten
 
 MAX_REPORT_BYTES = 256 * 2**20
 LONGEST = 1024  # characters of a class name in a report, or of a head with its options
-MOST_HEADS, MOST_FOLDS = 256, 2**31
+MOST_HEADS, MOST_FOLDS, MOST_ROWS = 256, 2**31, 2**40
 KINDS = ("evaluation", "leave-out")
 
 
@@ -182,16 +182,16 @@ class Report:
         names = ("head", "total_sha256", "recipe", "built") if is_left_out else ("head", "head_sha256", "recipe")
         (head, sha256, recipe, *built), sites = map(values.get, names), values.get("sites")
         folds, most = (values.get("folds"), LONGEST) if is_left_out else (0, 64)
-        is_whole = all(isinstance(t, str) and len(t) <= most for t in (head, sha256, recipe, *built)) and _are_names(
-            sites
-        )
+        is_whole = all(isinstance(t, str) and len(t) <= most for t in (head, sha256, recipe, *built))
+        is_whole &= _are_sites(sites, have_names=is_left_out)
         if is_left_out:
             is_whole &= is_hex(sha256, 64) and type(folds) is int and 2 <= folds <= MOST_FOLDS
         if not is_whole or not all(str(text).isprintable() for text in (head, *built)):
             raise MessageError(f"{source} is a damaged report; ask the site to evaluate again.")
-        counts, tally = _counts(values.get("confusion"), source), Tally.of_values(values.get("tally"), source)
-        in_force = DecisionSettings.of_values(values, len(counts), source)
-        return cls(head, sha256, recipe, tuple(sites), Confusion(counts), tally, in_force, folds, *built)  # type: ignore[arg-type]
+        confusion = Confusion(_counts(values.get("confusion"), source))
+        tally = Tally.of_values(values.get("tally"), confusion.rows, source)
+        in_force = DecisionSettings.of_values(values, len(confusion.counts), source)
+        return cls(head, sha256, recipe, tuple(sites), confusion, tally, in_force, folds, *built)  # type: ignore[arg-type]
 
 
 def load_reports(path: str | Path) -> list[Report]:
@@ -261,6 +261,11 @@ def _on_this_head(path: Path, classifier: Classifier, reports: list[Report]) -> 
                 f"the reports are on another head file than {path}; sites evaluate the file to be calibrated."
             )
         return reports
+    if classifier.recipe.privacy.epsilon is not None:
+        raise PrivacyError(
+            f"the recipe of the head in {path} has an epsilon, and no rows are left out of its totals; so these reports are not "
+            "on this head."
+        )
     name = written(classifier.head.name, classifier.options)
     if reports[0].sha256 != classifier.total:
         raise RosterError(
@@ -285,14 +290,20 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _are_names(sites: Any) -> bool:
-    return isinstance(sites, list) and all(isinstance(s, str) and len(s) <= 64 for s in sites)
+def _are_sites(sites: Any, have_names: bool) -> bool:
+    """Whether these can be the sites of a report; no name is there twice, but several may have none."""
+    if not isinstance(sites, list) or not sites or not all(is_name(s) and len(s) <= SITE_LENGTH for s in sites):
+        return False
+    named = [site for site in sites if site]
+    return len(set(named)) == len(named) and (named == sites or not have_names)
 
 
 def _counts(rows: Any, path: object) -> np.ndarray:
     square = isinstance(rows, list) and all(isinstance(r, list) and len(r) == len(rows) for r in rows)
-    if not square or not all(type(v) is int and 0 <= v < 2**53 for row in rows for v in row):
+    is_whole = square and all(type(v) is int and v >= 0 for row in rows for v in row)
+    if not is_whole or not 0 <= sum(map(sum, rows)) <= MOST_ROWS:
         raise MessageError(
-            f"{path}: the confusion counts are not a square of whole numbers from 0; ask the site to evaluate again."
+            f"{path}: the confusion counts are not a square of whole numbers from 0, up to {MOST_ROWS} together; ask the site to "
+            "evaluate again."
         )
     return np.array(rows, dtype=np.int64).reshape(len(rows), len(rows))

@@ -94,13 +94,19 @@ class Tally:
         return {"losses": self.losses.tolist(), "novelties": self.novelties.tolist()}
 
     @classmethod
-    def of_values(cls, values: Any, source: object) -> "Tally | None":
-        """The tally in a report from outside, where there is one; a damaged one raises `MessageError`."""
+    def of_values(cls, values: Any, rows: int, source: object) -> "Tally | None":
+        """The tally of so many rows in a report from outside, where there is one; a damaged one raises `MessageError`.
+
+        It weighs no more than its rows: each counts for so much log loss at most, and has one novelty, or none has.
+        """
         if values is None:
             return None
         if not isinstance(values, Mapping) or set(values) != {"losses", "novelties"}:
             raise MessageError(f"{source}: the tally is damaged; ask the site to evaluate again.")
-        return cls(_whole(values["losses"], len(RATIOS), source), _whole(values["novelties"], BINS, source))
+        losses, novelties = _whole(values["losses"], len(RATIOS), source), _whole(values["novelties"], BINS, source)
+        if int(losses.max()) > rows * int(MOST * UNIT) or sum(novelties.tolist()) not in (0, rows):
+            raise MessageError(f"{source}: the tally is not that of {rows:,} rows; ask the site to evaluate again.")
+        return cls(losses, novelties)
 
 
 def _without_promise(guarantee: Guarantee | None) -> str:

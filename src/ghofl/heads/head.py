@@ -11,7 +11,7 @@ from ghofl.notebook import Printable
 Needs = tuple[tuple[str, ...], ...]
 # What is said of a head that was fitted to one site's own rows, with what was changed for them.
 PERSONAL = (
-    "This head is personal: it was fitted to one site's own rows ({}), describes them, and promises no epsilon. Keep it at "
+    "This head is personal: it was made with one site's own rows ({}), describes them, and promises no epsilon. Keep it at "
     "that site."
 )
 

@@ -76,7 +76,7 @@ def _solve_whole(
     values, q = np.maximum(values, 0.0), vectors.T @ right
     unit = max(float(values.mean()), np.finfo(float).tiny)
     rows = float(n.sum())
-    penalty = min(GRID * unit, key=lambda p: _gcv(p, values, q, n, rows)) if given is None else given * unit
+    penalty = min(GRID[::-1] * unit, key=lambda p: _gcv(p, values, q, n, rows)) if given is None else given * unit
     return (vectors @ (q / np.maximum(values + penalty, np.finfo(float).tiny)[:, None])).T
 
 
@@ -84,8 +84,15 @@ def _gcv(penalty: float, values: np.ndarray, q: np.ndarray, n: np.ndarray, rows:
     """The generalised cross-validation error of one penalty, in the eigenbasis of G."""
     w = q / (values + penalty)[:, None]
     rss = n.sum() - n @ n / rows - 2.0 * np.sum(w * q) + np.sum(w * values[:, None] * w)
-    df = 1.0 + np.sum(values / (values + penalty))
-    return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2)
+    return _error_of(rss, 1.0 + float(np.sum(values / (values + penalty))), rows)
+
+
+def _error_of(rss: float, df: float, rows: float) -> float:
+    """The generalised cross-validation error; infinite where no degrees of freedom are left.
+
+    Sums of rows leave some. Sums with noise, and covariances that are a mean of two, can have more directions than rows.
+    """
+    return float(max(rss, 0.0)) / rows / (1.0 - df / rows) ** 2 if df < rows else np.inf
 
 
 def _search_grid(
@@ -112,7 +119,7 @@ def _search_grid(
 
     best, stride = START, STRIDE
     while stride:
-        near = (best, *(i for i in (best - stride, best + stride) if 0 <= i < len(GRID)))
+        near = [i for i in (best + stride, best, best - stride) if 0 <= i < len(GRID)]  # of equals, the larger penalty
         nearest = min(near, key=error)
         best, stride = (nearest, stride) if nearest != best else (best, stride // 2)
     return np.ascontiguousarray(_solve(g, q, GRID[best] * unit)[0].T)
@@ -143,4 +150,4 @@ def _error(
     # ⟨w, G w⟩ = ⟨w, Q⟩ − λ‖w‖², as (G + λ I) w = Q.
     rss = n.sum() - n @ n / rows - np.sum(w * q) - penalty * np.sum(w * w)
     df = 1.0 + len(g) - penalty * float(np.sum(signs * of_signs)) / PROBES
-    return float(max(rss, 0.0) / rows / max(1.0 - df / rows, 1e-12) ** 2)
+    return _error_of(rss, df, rows)

@@ -24,6 +24,10 @@ def answer_letter(query: Letter, site: Custodian, storage: Storage) -> Letter:
     ----------
     The same question gives the same letter, to the bit, also after the site's process was killed in between.
     """
+    if letters.SIGNED in query.fields:
+        raise MessageError(
+            f"this letter was written by the site {text_of(query, 'site')[:64]!r}; sites answer letters of the server."
+        )
     action, round_id = text_of(query, "action"), text_of(query, "round")
     if action not in ACTIONS:
         raise MessageError(

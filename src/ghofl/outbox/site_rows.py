@@ -87,13 +87,19 @@ def load_encodable(
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
 ) -> Encodable:
-    """Samples and the encoder of a spec, checked to be the recipe's, with its views; options as in `encoders.load`.
+    """Samples and the encoder of a spec, or the recipe's by its name, with its views; options as in `encoders.load`.
 
     Under an epsilon no sample is refused: those that do not fit are left out when the others are counted.
     """
+    if recipe.table is not None:
+        raise EmbeddingsError(
+            f"{data} is given as samples, and the recipe reads rows of tables by its schema; give it as the file of rows: "
+            "'ghofl moments FILE', or embeddings = \"FILE\" in the site's file."
+        )
     is_private = recipe.privacy.epsilon is not None
     dim = recipe.encoder.dim if is_private else None
     samples = load_samples(data, split, columns, dim)
+    encoder = encoders.spec_for(recipe.encoder, encoder, data)
     views = encoders.agreed_views(encoder, recipe.encoder)
     loaded = load_encoder(
         encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views, dim=dim

@@ -7,6 +7,7 @@ everything shifted by g::
     own covariance   Σ'   = (1 − w) Σ + w Σ_own, which counts as 1 / ((1 − w)²/N + w²/n) rows
     own offset       μ'_c = μ_c + g      g = u Σ_rows (x − μ_y)      u = ρ / (1 + ρ n)      var(g) = ρ var(e)
     own priors       π'_c = (n_c + κ π_c) / (n + κ)
+    alone            the Gaussians of the site's own rows
 
 (Robinson 1991 for the offset, the best linear unbiased prediction of a random effect.)
 """
@@ -25,6 +26,8 @@ from ghofl.shapes import Float, Num
 class Adaptation:
     """What is changed for a site: `means` and `priors` are κ, `covariance` is w, `offset` is ρ; None changes nothing.
 
+    `alone` takes nothing from the total but the share that it has in own priors.
+
     >>> str(Adaptation(means=20.0, covariance=0.3, priors=2.0))
     'own means (20 pseudo-rows), own covariance (0.3), own priors (2 pseudo-rows)'
     """
@@ -33,9 +36,11 @@ class Adaptation:
     covariance: float = 0.0
     offset: float | None = None
     priors: float | None = None
+    alone: bool = False
 
     def __str__(self) -> str:
         parts = (
+            "own rows only" if self.alone else "",
             "" if self.means is None else f"own means ({self.means:g} pseudo-rows)",
             f"own covariance ({self.covariance:g})" if self.covariance else "",
             "" if self.offset is None else f"own offset (ratio {self.offset:g})",
@@ -46,12 +51,14 @@ class Adaptation:
     @property
     def changes_gaussians(self) -> bool:
         """Whether means or covariances change, and not only priors."""
-        return (self.means, self.covariance, self.offset) != (None, 0.0, None)
+        return self.alone or (self.means, self.covariance, self.offset) != (None, 0.0, None)
 
     def apply(self, whole: Gaussians, own: Gaussians) -> Gaussians:
         """The Gaussians of the total, changed towards those of the site."""
         if not self.changes_gaussians:
             return whole
+        if self.alone:
+            return replace(own, smooth=whole.smooth)
         sketch = None
         if whole.sketch is not None and own.sketch is not None:
             both = (whole.sketch, own.sketch)
@@ -79,11 +86,12 @@ def _mix(whole: Gaussians, own: Gaussians, means: Float[np.ndarray, "classes dim
     """The Gaussians of the total around other means, with a share of the site's covariance in all of its own."""
     if not weight:
         known = (whole.shared, whole.own_variances, whole.covariances)
-        return Gaussians(whole.counts, means, *known, None, whole.rows_differ)
+        return Gaussians(whole.counts, means, *known, None, whole.rows_differ, whole.smooth)
     shared = None if whole.shared is None else (1.0 - weight) * whole.shared + weight * own.pooled()
     variances = own.pooled_variances()
     narrow = None if whole.own_variances is None else (1.0 - weight) * whole.own_variances + weight * variances
     inside = None if whole.covariances is None else Mixed(whole.covariances, own.pooled(), weight)
     # A head shrinks a covariance by how many rows it was measured on; a mean of two varies like one of so many.
     rows = 1.0 / ((1.0 - weight) ** 2 / whole.rows + weight**2 / own.rows)
-    return Gaussians(whole.counts * (rows / whole.rows), means, shared, narrow, inside, None, whole.rows_differ)
+    counts = whole.counts * (rows / whole.rows)
+    return Gaussians(counts, means, shared, narrow, inside, None, whole.rows_differ, whole.smooth)

@@ -19,8 +19,10 @@ from ghofl.errors import EmbeddingsError, HeadError, MissingStatisticError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
 from ghofl.gaussians.covariances import Scaled
+from ghofl.gaussians.gaussians import Sketched
 from ghofl.heads.spec import HeadSpec
 from ghofl.shapes import Float, Num
+from ghofl.statistics.triangles import apply
 from ghofl.wire.total import Total
 
 PSEUDO_ROWS = 20.0
@@ -69,5 +71,13 @@ def align(whole: Gaussians, rows: Float[np.ndarray, "n features"], mix: Float[np
         None if whole.shared is None else whole.shared * np.outer(scale, scale),
         None if whole.own_variances is None else whole.own_variances * np.square(scale),
         None if whole.covariances is None else Scaled(whole.covariances, scale),
-        rows_differ=whole.rows_differ,
+        None if whole.sketch is None else _align_sketch(whole.sketch, rows, mix),
+        whole.rows_differ,
+        whole.smooth,
     )
+
+
+def _align_sketch(
+    seen: Sketched, rows: Float[np.ndarray, "n features"], mix: Float[np.ndarray, " classes"]
+) -> Sketched:
+    return Sketched(seen.matrix, lambda: align(seen.gaussians, apply(rows, seen.matrix), mix))

@@ -1,7 +1,8 @@
 """Which head a site takes for itself: the total's, or one that is changed towards its own rows, chosen by leave-out.
 
-Every candidate predicts each of the site's rows without its fold, exactly. The one with the least log loss is chosen if it
-beats the head of the total by more than one standard error of the difference, row by row; otherwise that head is kept.
+Every candidate predicts each of the site's rows without its fold, exactly. Of those that predict no fewer rows rightly than the
+head of the total, the one with the least log loss is chosen if it beats that head by more than one standard error of the
+difference, row by row; otherwise that head is kept.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ FEWEST = 10  # rows of a site, below which the head of the total is kept
 # largest gain under one standard error, but for own means with the covariance of the total: two more fits for 0.02 points.
 MEANS, COVARIANCES, OFFSETS, PRIORS = (5.0, 50.0), (0.3, 0.7), (0.1,), (2.0, 10.0, 50.0)
 ERRORS = 1.0  # standard errors of its gain that a candidate must gain over the head of the total
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def personal_head(
         Tried(c, float(weights @ losses[i]), float(weights @ hits[i]), *_accuracies(hits[i], own.y))
         for i, c in enumerate(candidates)
     )
-    best, why = _choose(losses, weights)
+    best, why = _choose(losses, hits, weights)
     every = np.ones(len(own.y), dtype=bool)
     (classifier,) = fit_candidates(candidates[best : best + 1], own.total, own, every, spec, shares, True)
     return Personal(_mark(classifier, tried[best]), tried[0], tried[best], tried, why, len(own.y))
@@ -106,10 +108,10 @@ def judge(
     """The log loss of every candidate on every row without its fold, and whether it predicts the row."""
     losses, hits = np.zeros((2, len(candidates), len(own.y)))
     for done, (total, out) in enumerate(own.without_folds(fold)):
-        if progress is not None:
-            progress("folds", done, int(fold.max()) + 1)
-        at = np.flatnonzero(out)
+        at, every = np.flatnonzero(out), (int(fold.max()) + 1) * len(candidates)
         for i, classifier in enumerate(fit_candidates(candidates, total, own, ~out, spec, mix)):
+            if progress is not None:
+                progress("candidates", done * len(candidates) + i, every)
             found = classifier.predict_proba(own.x[at])
             losses[i, at] = -np.log(np.maximum(found[np.arange(len(at)), own.y[at]], SMALLEST))
             hits[i, at] = classifier.decide(found) == own.y[at]
@@ -125,6 +127,10 @@ def _candidates(own: OwnRows, is_own_mix: bool) -> Iterator[Adaptation]:
     varies = known.has_spread and (known.has_shared_covariance or known.own_variances is not None)
     fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
     fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in (COVARIANCES if varies else (0.0,))]
+    if (
+        varies and (known.counts > 0)[own.total.moments.counts > 0].all()
+    ):  # otherwise some class would never be predicted
+        fits.append(Adaptation(alone=True))
     for changed in fits:
         if changed.changes_gaussians and not is_own_mix:
             yield changed
@@ -180,18 +186,25 @@ def _accuracies(hits: Float[np.ndarray, " n"], y: Int64[np.ndarray, " n"]) -> tu
     return float(hits.mean()), float(np.mean([hits[y == c].mean() for c in np.unique(y)]))
 
 
-def _choose(losses: Float[np.ndarray, "candidates n"], weights: Float[np.ndarray, " n"]) -> tuple[int, str]:
-    """The candidate of the least log loss, or the first one, and why."""
+def _choose(
+    losses: Float[np.ndarray, "candidates n"], hits: Float[np.ndarray, "candidates n"], weights: Float[np.ndarray, " n"]
+) -> tuple[int, str]:
+    """The candidate of the least log loss of those that are right as often as the first one, or that one, and why."""
     if len(losses) == 1:
         return 0, f"the site has fewer than {FEWEST} rows, so the head of the total is kept"
-    best = int(np.argmin(losses @ weights))
+    is_right = (hits - hits[0]) @ weights >= -ROUNDING
+    best = int(np.argmin(np.where(is_right, losses @ weights, np.inf)))
     gains = losses[0] - losses[best]
     gain = float(weights @ gains)
     error = float(np.sqrt(np.square(weights) @ np.square(gains - gain)))
     if best == 0 or gain <= ERRORS * error:
-        return 0, "no candidate beats the head of the total by more than one standard error, so that head is kept"
+        return 0, (
+            "no candidate beats the log loss of the head of the total by more than one standard error without predicting fewer "
+            "rows rightly, so that head is kept"
+        )
     return best, f"its log loss is less than that of the head of the total by {gain:.4f} ± {error:.4f}"
 
 
 def _mark(classifier: Classifier, chosen: Tried) -> Classifier:
-    return replace(classifier, guarantee=None, personal=str(chosen.adaptation), total="")
+    changed = "nothing changed" if chosen.adaptation == Adaptation() else str(chosen.adaptation)
+    return replace(classifier, guarantee=None, personal=changed, total="")

@@ -48,10 +48,11 @@ def fit_without_site_effects(
 
 
 def _check(total: Total) -> None:
-    if total.is_released or total.recipe.privacy.epsilon is not None or total.recipe.privacy.secure:
+    asked = total.recipe.privacy
+    if total.is_released or asked.epsilon is not None or asked.secure or asked.min_count:
         raise PrivacyError(
-            f"recipe {total.recipe.fingerprint[:12]}… hides single sites, and site effects follow from their counts and sums; "
-            "they need plain messages, under a recipe without epsilon and without secure aggregation."
+            f"recipe {total.recipe.fingerprint[:12]}… hides single sites or small classes, and site effects follow from the "
+            "counts and sums of all; they need plain messages, under a recipe without epsilon, secure aggregation and min_count."
         )
     total.moments.check_has("B")
 

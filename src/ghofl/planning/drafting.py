@@ -19,6 +19,7 @@ from ghofl.shapes import Float64
 RARE = 10  # rows that a level needs to be drafted
 REST = "other levels"  # the name of the level of all rare ones
 MOST_LEVELS = 50
+FEW_CLASSES = 20  # of which any number may have one row; of more, a quarter
 IDENTIFIER = "its name and values, which are all different, are those of an identifier"
 IDENTIFIERS = (
     "index",
@@ -184,11 +185,17 @@ def schema_of_rows(
         raise DatasetError(f"no column could be drafted: {reasons}.")
     rows = len(next(iter(columns.values())))
     table = Table(tuple(out), label, from_rows=True, site_rows=rows - rows % 10 ** max(0, len(str(rows)) - 2))
-    return Schema(table, _classes(columns[label] if label else ()), tuple(left_out))
+    return Schema(table, _classes(columns[label] if label else (), label), tuple(left_out))
 
 
-def _classes(labels: Sequence[Any]) -> tuple[str, ...]:
-    found = sorted({text_of(value) for value in labels} - {""})
+def _classes(labels: Sequence[Any], label: str) -> tuple[str, ...]:
+    counts = Counter(map(text_of, labels))
+    found, alone = sorted(set(counts) - {""}), sum(many == 1 for many in counts.values())
+    if len(found) > FEW_CLASSES and 4 * alone > len(found):
+        raise DatasetError(
+            f"column {label!r} has {len(found):,} different values in {len(labels):,} rows, and {alone:,} of them once: they "
+            "are no classes. Name another column of labels, or put ranges or groups in place of these values."
+        )
     bad = next((name for name in found if not is_name(name)), None)
     if bad is not None:
         raise DatasetError(f"a label is {bad[:80]!a}; {NAMES_ARE} Rename it in the table.")

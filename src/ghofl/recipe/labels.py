@@ -103,10 +103,13 @@ def class_numbers(
         numbers = np.array([position.get(name, -1) for name in _names(labels)], dtype=np.int64)
         outside = numbers < 0
     if outside.any():
+        unknown = list(dict.fromkeys(map(str, labels[outside].tolist())))
+        many = int(outside.sum())
+        also = f", nor {shorten(', '.join(map(repr, unknown[1:])), 80)}" if len(unknown) > 1 else ""
         raise EmbeddingsError(
             f"label {labels[outside].tolist()[0]!r} of row {int(outside.argmax())} is not in the recipe's "
-            f"{len(classes)} classes ({_some(classes)}); {int(outside.sum())} rows have such a label. Correct the labels, "
-            "or agree on a recipe with these classes."
+            f"{len(classes)} classes ({_some(classes)}){also}; {f'{many:,} rows have' if many > 1 else '1 row has'} "
+            "such a label. Correct the labels, or agree on a recipe with these classes."
         )
     return numbers
 

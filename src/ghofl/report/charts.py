@@ -27,6 +27,7 @@ except ImportError:
 
 BLUE, ORANGE, GREY = *PALETTE[:2], "#808890"
 INK, LINE = "#010203", "#040506"  # stand for the page's own colours, which replace them
+WIDTH = 6.0  # inches, whose letters are then as large as the page's, and can still be read on a phone
 MOST_CELLS = 300  # classes of a confusion matrix that can still be drawn
 MOST_NUMBERS = 30  # classes of one whose cells have room for numbers
 WITH_DECIMALS = 12  # classes of one whose numbers have room for a decimal
@@ -47,6 +48,7 @@ TITLES = {
         "Accuracy against what a site sends",
         "One point per head, on a logarithmic axis of bytes; bars are 95 % intervals.",
     ),
+    "accuracy": ("Accuracy of each head", "All heads need the same message; bars are 95 % intervals."),
     "view": (
         "The classes in two dimensions",
         "The two directions in which classes differ most. Each outline holds 68 % of a class, as the sums describe it; "
@@ -68,26 +70,32 @@ def charts_of(findings: Findings) -> dict[str, str]:
     """Every chart that there is data for, by the id of its place on the page; the same findings give the same bytes."""
     found = {
         "payload": _payload(findings),
+        "accuracy": _accuracy(findings),
         "confusion": _confusion(findings),
         "calibration": _calibration(findings),
         "labels": _labels(findings),
         "view": _view(findings),
     }
-    return {name: _svg(name, draw) for name, draw in found.items() if draw is not None}
+    heights = {
+        "accuracy": min(1.2 + 0.24 * len(findings.heads), 7.0),
+        "confusion": min(2.6 + 0.3 * len(findings.classes), 5.4),
+        "view": 4.8,
+    }
+    return {name: _svg(name, draw, heights.get(name, 3.6)) for name, draw in found.items() if draw is not None}
 
 
 Drawing = Callable[[Axes], None]
 
 
-def _svg(name: str, draw: Drawing) -> str:
+def _svg(name: str, draw: Drawing, height: float) -> str:
     """A drawing as an SVG element with a title, in the page's colours, that shares no id with another one."""
-    out, height = io.StringIO(), {"confusion": 6.4, "view": 6.0}.get(name, 4.6)
+    out = io.StringIO()
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the browser has it, or shows its own sign
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         matplotlib.rcParams["svg.hashsalt"] = f"ghofl {name}"
-        figure = Figure(figsize=(8.0, height), layout="constrained")
+        figure = Figure(figsize=(WIDTH, height), layout="constrained")
         draw(figure.add_subplot())
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(out, format="svg", transparent=True, metadata=nothing)
@@ -106,7 +114,7 @@ def _in_page(name: str, file: str) -> str:
 
 def _payload(findings: Findings) -> Drawing | None:
     heads = [h for h in findings.heads if h.accuracy is not None and h.payload_bytes]
-    if len(heads) < 2:  # one point compares nothing
+    if len({h.payload_bytes for h in heads}) < 2:  # one size compares nothing
         return None
     sizes = np.array([h.payload_bytes or 1 for h in heads], dtype=np.float64)
     accuracies = np.array([100 * (h.accuracy or 0.0) for h in heads])
@@ -126,6 +134,21 @@ def _payload(findings: Findings) -> Drawing | None:
         axes.xaxis.set_major_formatter(EngFormatter(unit="B"))
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.set(xlabel="what one site sends", ylabel="accuracy, %", xmargin=0.1)
+
+    return draw
+
+
+def _accuracy(findings: Findings) -> Drawing | None:
+    heads = [h for h in findings.heads if h.accuracy is not None]
+    if len(heads) < 2 or _payload(findings) is not None:
+        return None
+    accuracies = [100 * (h.accuracy or 0.0) for h in heads]
+    reach = np.array([[_reach(h, end) for h in heads] for end in (0, 1)])
+
+    def draw(axes: Axes) -> None:
+        axes.errorbar(accuracies, range(len(heads)), xerr=reach, fmt="o", color=BLUE, elinewidth=1, markersize=7)
+        axes.set_yticks(range(len(heads)), [_name(h.name) for h in heads])
+        axes.set(xlabel="accuracy, %", ylim=(len(heads) - 0.4, -0.6))
 
     return draw
 
@@ -227,8 +250,10 @@ def _labels(findings: Findings) -> Drawing | None:
         axes.grid(visible=False, axis="x")
         axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
         _name_ticks(axes, [s.name for s in sites], "x")
-        if len(layers) <= MOST_IN_LEGEND:
-            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), reverse=True)
+        marks, named = axes.get_legend_handles_labels()
+        shown = slice(None) if len(layers) <= MOST_IN_LEGEND else slice(-1, None) if rest else slice(0)
+        if named[shown]:
+            axes.legend(marks[shown], named[shown], loc="upper left", bbox_to_anchor=(1.0, 1.0), reverse=True)
 
     return draw
 

@@ -2,8 +2,8 @@
 const findings = JSON.parse(document.getElementById("data").textContent);
 
 function value(cell) {
-  const text = cell.textContent.replace(/,/g, "");
-  return text === "" ? -Infinity : isNaN(Number(text)) ? cell.textContent : Number(text);
+  const whole = cell.firstChild?.textContent ?? "", text = whole.replace(/,/g, "");
+  return text === "" ? -Infinity : isNaN(Number(text)) ? whole : Number(text);
 }
 
 for (const button of document.querySelectorAll("th button")) {

@@ -15,7 +15,8 @@ from ghofl.report.charts import MOST_CELLS, TITLES, charts_of
 from ghofl.report.findings import Findings
 from ghofl.report.markup import document, escape
 
-WITH_INTERVAL = ("balanced_accuracy",)  # measures that have one, beside the accuracy itself
+BELOW = "\n"  # in a cell: before what is smaller, in a line of its own
+MANY = 6  # columns, which a phone shows as a list
 NOT_SHARES = {
     "log_loss": "log loss",
     "brier": "Brier score",
@@ -30,6 +31,7 @@ def page(findings: Findings) -> str:
     sections = [
         _summary(findings),
         _chart("payload", charts),
+        _chart("accuracy", charts),
         _heads(findings),
         _chart("confusion", charts),
         _classes(findings),
@@ -82,28 +84,30 @@ def _heads(findings: Findings) -> str:
     rows = [
         (
             head.name,
-            "" if head.accuracy is None else f"{100 * head.accuracy:.2f}",
-            "" if head.interval is None else interval_text(head.interval, 2),
+            _beside("" if head.accuracy is None else f"{100 * head.accuracy:.2f}", head.interval),
             _count(head.payload_bytes),
-            *(cell for m in measures for cell in _measure(head.metrics, m)),
+            *(_measure(head.metrics, m) for m in measures),
         )
         for head in findings.heads
     ]
-    others = (name for m in measures for name in (_heading(m), *(["95 % interval"] if m in WITH_INTERVAL else [])))
-    return _table("Heads", ("head", "accuracy, %", "95 % interval", "bytes per site", *others), rows)
+    note = "Small numbers are 95 % intervals." if any(BELOW in cell for row in rows for cell in row[1:]) else ""
+    return _table("Heads", ("head", "accuracy, %", "bytes per site", *map(_heading, measures)), rows, note)
 
 
 def _heading(measure: str) -> str:
     return NOT_SHARES.get(measure) or f"{NAMES.get(measure, measure.replace('_', ' '))}, %"
 
 
-def _measure(metrics: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _measure(metrics: Mapping[str, Any], name: str) -> str:
     """A measure and, where it is a kind of accuracy, its interval."""
-    value, interval = metrics.get(name), metrics.get(f"{name}_interval")
-    beside = ("" if interval is None else interval_text(tuple(interval), 2),) if name in WITH_INTERVAL else ()
+    value = metrics.get(name)
     if value is None:
-        return "", *beside
-    return f"{value:.4f}" if name in NOT_SHARES else f"{100 * value:.2f}", *beside
+        return ""
+    return _beside(f"{value:.4f}" if name in NOT_SHARES else f"{100 * value:.2f}", metrics.get(f"{name}_interval"))
+
+
+def _beside(text: str, interval: Sequence[float] | None) -> str:
+    return text if interval is None else text + BELOW + interval_text((interval[0], interval[1]), 2)
 
 
 def _classes(findings: Findings) -> str:
@@ -160,14 +164,23 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], no
     has = [i == 0 or any(row[i] for row in rows) for i in range(len(columns))]  # a column of empty cells says nothing
     columns, rows = tuple(compress(columns, has)), [tuple(compress(row, has)) for row in rows]
     head = "".join(f"<th scope='col'><button>{escape(c)}</button></th>" for c in columns)
+    is_wide = len(columns) >= MANY
     body = "".join(
-        "<tr>" + "".join(f"<td{'' if i else ' class=name'}>{escape(cell)}</td>" for i, cell in enumerate(row)) + "</tr>"
+        f"<tr><td class=name>{escape(row[0])}</td>"
+        + "".join(_cell(text, name if is_wide else "") for name, text in zip(columns[1:], row[1:], strict=True))
+        + "</tr>"
         for row in rows
     )
     return (
-        f"<section><h2>{title}</h2>{f'<p>{note}</p>' if note else ''}<div class='wide'><table><thead><tr>{head}</tr>"
-        f"</thead><tbody>{body}</tbody></table></div></section>"
+        f"<section><h2>{title}</h2>{f'<p>{note}</p>' if note else ''}<div class='wide'><table{' class=many' if is_wide else ''}>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></section>"
     )
+
+
+def _cell(text: str, name: str) -> str:
+    value, _, small = text.partition(BELOW)
+    named = f" data-name='{escape(name)}'" if name else ""
+    return f"<td{named}>{escape(value)}{f'<small>{escape(small)}</small>' if small else ''}</td>"
 
 
 def _short(toml: str, most: int = 20_000) -> str:

@@ -18,6 +18,7 @@ _WHAT = {
     REPORT: "How often a head was right and wrong, per class, on this site's rows.",
 }
 _DECIDED = "What an administrator allowed or declined, and when."
+_CAME = "Totals with this site's sums inside, on which it judged heads. Less its own sums, each is the sum of the other sites."
 _OUTSIDE = (
     "The ledger knows what was given to a server that asked, and reports on heads. It does not know what people do with files: "
     "a message that somebody wrote with 'ghofl moments' and sent by other means is not on this page."
@@ -37,6 +38,7 @@ def what_left(site: Site, ledger: Ledger, site_file: str) -> str:
         section("The site's policy", items(rules_of(policy)), "As it is now; earlier departures met the one of their time."),
         section("Approvals", _lines(ledger, "approved", "declined", "reopened") or _NOTHING, _DECIDED),
         section("Signatures", _signatures(site, ledger)),
+        section("Exact totals that came", _received(ledger) or _NOTHING, _CAME),
         section("What was refused", _refusals(ledger) or _NOTHING, "Requests that the site did not answer, and why."),
         section("How to verify this page", _verify(site_file, ledger)),
     ]  # fmt: skip
@@ -84,10 +86,12 @@ def _table_of_all(left: Sequence[Departure]) -> str:
 
 
 def _to_whom(one: Departure) -> str:
+    if one.kind in (REPORT, MESSAGE) and one.answers:
+        return "the server of the federation"
     if one.kind == REPORT:
         return "a file, for whoever the site gave it to"
     if one.kind == MESSAGE:
-        return "the server of the federation" if one.answers else "nobody yet: no answer carried it"
+        return "nobody yet: no answer carried it"
     return f"the server, in a secure round of {', '.join(one.sites) or 'sites that are not named'}"
 
 
@@ -141,7 +145,8 @@ def protection_of(recipe: Recipe) -> str:
     """What protects rows under a recipe, in words."""
     asked = recipe.privacy
     noise = "no noise" if asked.epsilon is None else f"epsilon = {asked.epsilon:g} by {asked.noise} noise"
-    return f"{noise}; {'in secure rounds only' if asked.secure else 'as plain messages'}"
+    handed = "; the sites in the exact total get it" if asked.hand_out else ""
+    return f"{noise}; {'in secure rounds only' if asked.secure else 'as plain messages'}{handed}"
 
 
 def rules_of(policy: Policy) -> list[str]:
@@ -212,6 +217,14 @@ def _signatures(site: Site, ledger: Ledger) -> str:
         else "<p>No list was signed.</p>"
     )
     return f"<p>{text}</p>{lists}"
+
+
+def _received(ledger: Ledger) -> str:
+    rows = [
+        (line.number, when(line.time), f"{line.facts['total'][:12]}…", ", ".join(line.facts["sites"]))
+        for line in ledger.of("received")
+    ]
+    return table(("line", "when (UTC)", "total", "sites"), rows) if rows else ""
 
 
 def _refusals(ledger: Ledger) -> str:

@@ -55,7 +55,7 @@ def open_arrays(path: Path) -> Iterator[OpenFile]:
     if path.suffix in from_text.SUFFIXES:
         words = (
             f"{path} is a table, and an .npz of arrays x and y was expected; the rows of a table need a schema, or a "
-            "`label_column` from which one is drafted."
+            "`label_column` from which one is drafted, and texts or files of images go with `data`."
         )
     with ExitStack() as stack:
         with damage_as(words):

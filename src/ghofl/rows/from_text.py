@@ -19,7 +19,7 @@ SUFFIXES = (".csv", ".tsv", ".jsonl")
 def open_text(path: Path) -> Iterator[OpenFile]:
     """An open table of text. Cells are texts as they are in the file, or in JSON lines the values there.
 
-    The first line of a CSV decides whether commas or semicolons separate its columns.
+    The first line of a CSV decides whether commas, semicolons or tabs separate its columns.
     """
     names = next(_lines(path))
 
@@ -61,7 +61,7 @@ def _delimiter(path: Path) -> str:
         return "\t"
     with open(path, encoding="utf-8-sig", newline="") as file:
         first = file.readline()
-    return max(",;", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
+    return max(",;\t", key=lambda mark: len(next(csv.reader([first], delimiter=mark), ())))
 
 
 def _delimited(path: Path) -> Iterator[list[str]]:
@@ -77,7 +77,11 @@ def _delimited(path: Path) -> Iterator[list[str]]:
             yield header
             for row in rows:
                 if len(row) != len(header):
-                    advice = "quote fields that hold the delimiter" if row else "remove lines without anything"
+                    advice = (
+                        "quote fields that hold the delimiter, such as decimal commas"
+                        if row
+                        else "remove lines without anything"
+                    )
                     raise DatasetError(
                         f"{path}, line {rows.line_num} has {len(row)} fields and the header names {len(header)}; {advice}."
                     )

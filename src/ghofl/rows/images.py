@@ -61,6 +61,8 @@ def _opened(data: bytes, name: str, formats: tuple[str, ...] | None) -> Iterator
     # Pillow's readers raise many kinds of errors, SyntaxError and struct.error among them.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"
+        if reason.startswith("cannot identify"):  # the rest of Pillow's sentence is an address in memory
+            reason = "it is of no known format"
         raise SampleError(f"{name} is not an image that can be read ({reason.replace(repr(data[:0]), '')}).") from None
 
 

@@ -115,6 +115,8 @@ def _file(path: Path, split: str, columns: Columns, row_by_row: int | None) -> S
         return base.of_rows(rows.x, rows.y, str(path))
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
+    if path.suffix.lower() in IMAGES:
+        raise DatasetError(f"{path} is one image; give the folder that it is in.")
     if path.suffix not in tables.SUFFIXES:
         raise DatasetError(
             f"{path} has no known suffix; give one of {', '.join(dict.fromkeys((*tables.SUFFIXES, *ROWS)))}."

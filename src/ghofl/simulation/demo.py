@@ -1,5 +1,7 @@
 """The whole method on digits: skewed clients, the same total for any split, exact unlearning."""
 
+from typing import Any
+
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -19,6 +21,7 @@ from ghofl.wire.total import Total
 
 ALPHA = 0.1
 CLIENTS = 10
+LEFT: Any = {"title_justify": "left", "caption_justify": "left"}
 HASH = 32
 
 
@@ -68,7 +71,7 @@ def _messages(data: Dataset, recipe: Recipe, parts: partition.Parts) -> list[Mes
 
 
 def _heads_table(result: Simulation, data: Dataset) -> Table:
-    table = Table(title="One message per client, one classifier")
+    table = Table(title="One message per client, one classifier", **LEFT)
     table.add_column("head", no_wrap=True)
     table.add_column("accuracy %, and\n95 % interval", justify="right", no_wrap=True)
     table.add_column("from 50 %", min_width=10, no_wrap=True)
@@ -89,7 +92,7 @@ def _heads_table(result: Simulation, data: Dataset) -> Table:
 def _invariance_table(totals: dict[int, Total]) -> Table:
     hashes = {total.moments.sha256 for total in totals.values()}
     assert len(hashes) == 1, "the same rows gave different totals"
-    table = Table(title="However the rows are split, the total is the same, to the bit")
+    table = Table(title="However the rows are split, the total is the same", **LEFT)
     table.add_column("clients", justify="right")
     table.add_column(f"sha256 of the total (first {HASH} digits)")
     for clients, total in totals.items():
@@ -102,7 +105,7 @@ def _unlearning(data: Dataset, recipe: Recipe, console: Console) -> None:
     everyone, without = Total.of(messages, recipe), Total.of(messages[:3] + messages[4:], recipe)
     after = everyone - messages[3]
     assert after == without, "unlearning was not exact"
-    table = Table(title="A client leaves: subtracting its message is exact unlearning")
+    table = Table(title="A client leaves: subtracting its message is exact unlearning", **LEFT)
     table.add_column("total")
     table.add_column("rows", justify="right")
     table.add_column(f"sha256 (first {HASH} digits)")

@@ -90,6 +90,9 @@ def draw(lines: Mapping[Line, Points], x: str, y: str, labels: Mapping[Any, str]
         axes.set_xlabel("" if x == "head" else x.replace("_", " "))
         title = TITLES.get(y, y.replace("_", " ")) + (" %" if y in SHARES else "")
         axes.set_ylabel(title + (f"\n(95 % interval over {seeds} seeds)" if seeds > 1 else ""))
+        if y in SHARES:  # an interval of few seeds reaches beyond what a share can be
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, -1.0), min(high, 101.0))
         if y == "payload_bytes":
             _show_bytes(axes, [value for points in lines.values() for values in points.values() for value in values])
         _add_legend(figure, [] if x == "head" else methods, others)

@@ -91,6 +91,13 @@ class TimedConnection(H11Protocol):
         self._wait()
         super().on_response_complete()
 
+    def shutdown(self) -> None:
+        """The server ends: a request that is not there yet is given up, and any other is answered."""
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_started:
+            self.give_up()
+        else:
+            super().shutdown()
+
     def pause_writing(self) -> None:
         """Wait until the other side reads."""
         super().pause_writing()

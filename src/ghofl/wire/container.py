@@ -30,9 +30,8 @@ def read_header(data: bytes | FileBytes, kind: str, max_header: int) -> tuple[di
         raise MessageError(f"{len(data)} bytes are too few for a {kind}; the file is truncated or empty.")
     size = int.from_bytes(bytes(data[:8]), "little")
     if size > max_header:
-        raise MessageError(
-            f"this is not a ghofl {kind}: its first bytes announce a header of over {max_header:,} bytes. Check the path."
-        )
+        what = "text" if bytes(data[:8]).decode("latin-1").replace("\n", " ").isprintable() else "another kind of file"
+        raise MessageError(f"this is not a ghofl {kind} but {what}. Check the path.")
     if 8 + size > len(data):
         raise MessageError(f"the header claims {size:,} bytes of a file of {len(data):,}; the {kind} is truncated.")
     header = read_json(bytes(data[8 : 8 + size]), f"the {kind}'s header")

@@ -175,7 +175,7 @@ def check_not_secure(recipe: Recipe) -> None:
         raise MessageError(
             f"the recipe {recipe.fingerprint[:12]}… asks for secure aggregation, and a message would show the "
             "server this site's moments; "
-            "take part in a secure round (ghofl.secure), or agree on a recipe with privacy.secure = false."
+            "take part in a secure round ('ghofl secure', or on Flower), or agree on a recipe with privacy.secure = false."
         )
 
 

@@ -7,7 +7,7 @@
     removed/ID.ghofl      messages that were taken out again; ID.json where the message was forgotten too
     incoming/             answers that are being checked
     judged/ID.json        a site's report on the heads to select from: the journal of that phase
-    handed-out.jsonl      which site got which exact total
+    handed-out.jsonl      which site got which exact total, and of plain ones the rows per class of their sites, up to five
     round/                a secure round in progress, so that it can continue: see `federation.round`
     total.ghofl           the exact total
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts

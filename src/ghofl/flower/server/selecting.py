@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ghofl import files
-from ghofl.custody.handing_out import HandOuts, hide_sites
+from ghofl.custody.handing_out import Counts, HandOuts, counts_in, hide_sites
 from ghofl.errors import FederationError, GhoflError, MessageError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.evaluation.leave_out import FOLDS, chosen_head
@@ -23,7 +23,6 @@ from ghofl.heads.spec import HeadSpec
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 from ghofl.wire.letter import Letter
-from ghofl.wire.message import Message
 from ghofl.wire.releases import WAIT
 from ghofl.wire.roster import Entry
 from ghofl.wire.total import Total
@@ -49,16 +48,16 @@ def select_head(
     engine: Engine, total: Total, settings: Settings, folder: RunFolder
 ) -> tuple[dict[str, HeadSpec], list[str]]:
     """The best of some heads by all sites' reports, and what to say about it; no head where no site reports."""
-    asked = _Question.of(total, settings.select)
+    asked, most = _Question.of(total, settings.select), _counts(total, folder)
     left_out = {entry.name: "its node is not connected under the name of the site" for entry in total.roster}
-    reports = _kept(asked, total, folder)
-    nodes = _recipients(engine, total, settings, folder, set(reports), left_out)
+    reports = _kept(asked, most, folder)
+    nodes = _recipients(engine, total, settings, folder, most, set(reports), left_out)
     progress = Progress("judged heads", len(nodes) + len(reports), len(reports))
 
     def accept(node: Node, letter: Letter) -> None:
         name = site_of(node, letter)
         found, entry = reports_in(letter.content, f"the report of {name}"), asked.entries[name]
-        asked.check(found, entry, _counts(total, entry, folder))
+        asked.check(found, entry, most[entry.id])
         files.write(folder.judged(entry.id), letter.content, files.PRIVATE)
         reports[name] = found
         progress.add(name, "")
@@ -105,15 +104,15 @@ class _Question:
             )
 
 
-def _kept(asked: _Question, total: Total, folder: RunFolder) -> dict[str, list[Report]]:
+def _kept(asked: _Question, most: Counts, folder: RunFolder) -> dict[str, list[Report]]:
     """The reports that came before, on the same heads of the same total; others are deleted."""
     found = {}
-    for entry in total.roster:
+    for entry in asked.entries.values():
         path = folder.judged(entry.id)
         try:
             if path.exists():
                 reports = reports_in(path.read_bytes(), path)
-                asked.check(reports, entry, _counts(total, entry, folder))
+                asked.check(reports, entry, most[entry.id])
                 found[entry.name] = reports
         except MessageError:
             path.unlink()
@@ -121,16 +120,21 @@ def _kept(asked: _Question, total: Total, folder: RunFolder) -> dict[str, list[R
 
 
 def _recipients(
-    engine: Engine, total: Total, settings: Settings, folder: RunFolder, done: set[str], left_out: dict[str, str]
+    engine: Engine,
+    total: Total,
+    settings: Settings,
+    folder: RunFolder,
+    counts: Counts,
+    done: set[str],
+    left_out: dict[str, str],
 ) -> list[Node]:
     """The nodes that get the total, each after the checks for it and with a line in the journal."""
     journal, nodes = HandOuts.of_user(total.recipe, folder.path / HANDED_OUT), {}
-    inside = {entry.name: entry for entry in total.roster}
+    inside = {entry.name for entry in total.roster}
     for node in engine.nodes():
         if node.name not in inside or node.name in nodes or node.name in done:
             continue
         try:
-            counts = None if total.recipe.privacy.secure else _counts(total, inside[node.name], folder)
             with files.lock(journal.folder, WAIT):
                 journal.hand_out(total, node.name, counts, settings.corruption)
             nodes[node.name] = node
@@ -139,11 +143,12 @@ def _recipients(
     return list(nodes.values())
 
 
-def _counts(total: Total, entry: Entry, folder: RunFolder) -> Int64[np.ndarray, " classes"]:
-    """How many rows of each class a site can have in the total: those of its message, or in secure rounds all."""
+def _counts(total: Total, folder: RunFolder) -> Counts:
+    """How many rows of each class a site can have, by its id: those of its message, or in secure rounds the total's."""
+    ids = [entry.id for entry in total.roster]
     if total.recipe.privacy.secure:
-        return total.moments.counts
-    return Message.load(folder.message(entry.id), total.recipe).moments.counts
+        return dict.fromkeys(ids, total.moments.counts)
+    return counts_in(total, map(folder.message, ids))
 
 
 def _conclude(
