@@ -583,6 +583,7 @@ def test_the_demo_shows_heads_invariance_and_unlearning_and_draws_them(tmp_path)
     text = ghofl("demo", "--report", tmp_path / "demo.html")
     assert "Digits over ten clients" in (tmp_path / "demo.html").read_text()
     assert "sketched_qda" in text
+    assert "hedge (best)" in text
     assert "exact unlearning" in text
     assert "FedAvg of a linear head of the same pixels sends 2,600 B" in " ".join(text.split())
     lines = [line for line in text.splitlines() if "│" in line]

@@ -57,7 +57,7 @@ def splits(alpha, seeds):
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.1, 0.5])
 @pytest.mark.parametrize("kind", ["honest", *LIES])
-def test_a_site_of_ten_that_lies_is_flagged_and_honest_ones_are_not(kind, alpha):
+def test_a_site_of_ten_that_lies_is_flagged_and_honest_ones_are_not(kind, alpha, as_users_run_it):
     layout, found, alarms, seeds = Layout.of(DIGITS), 0, 0, 20
     for rows, liar, rng in splits(alpha, range(300, 300 + seeds)):
         parts = [Part(str(s), Moments.of(x, y, layout)) for s, (x, y) in enumerate(rows)]

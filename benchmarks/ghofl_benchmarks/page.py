@@ -65,10 +65,9 @@ def write_page(folder: Path = report.RESULTS) -> Path:
         if result is None:
             parts.append(f"\n## {TABLES[name]}\n\nNot run: `python -m ghofl_benchmarks table {name}`.\n")
         else:
-            page = next(path for path in report.show(result, folder, load_table(name)[1]) if path.suffix == ".md")
-            parts.append("\n#" + page.read_text(encoding="utf-8"))
+            parts.append("\n#" + report.show(result, folder, load_table(name)[1])[0].read_text(encoding="utf-8"))
     sites = [report.read(name, folder) for name in ("flamby", "pacs", "no_shift", "cameras", "candidates")]
-    parts += ["\n#" + report.markdown(found) for found in sites if found is not None]
+    parts += ["\n#" + report.show(found, folder)[0].read_text(encoding="utf-8") for found in sites if found is not None]
     rounds = report.read("multiround", folder)
     parts += [] if rounds is None else [rounds_table(rounds)]
     drawn = [

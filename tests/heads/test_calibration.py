@@ -159,6 +159,7 @@ def test_a_calibrated_head_is_read_as_it_was_written(rng, tmp_path):
         {"calibration": 3}, {"calibration": {"source": "magic", "priors": [0.5, 0.5]}},
         {"calibration": {"source": "draws", "priors": [0.5]}}, {"calibration": {"source": "draws", "priors": [2.0, -1.0]}},
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "bias": [1.0, float("inf")]}}, {"temperature": 0.0},
+        {"temperature": 1e-320},
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": [0.5, 0.6]}},
         {"calibration": {"source": "draws", "priors": [1.0, 0.0], "in_force": [0.5, 0.5]}},
         {"calibration": {"source": "draws", "priors": [0.5, 0.5], "in_force": "uniform"}},

@@ -11,11 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from federations import KEEP_MEMORY
 from ghofl import files
-
-# Matrices of hundreds of megabytes come and go. An allocator that gives each back to the system at once gets it back as
-# pages that are cleared again, for a fifth of the time.
-KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**40)}
 
 
 @pytest.fixture(scope="session")

@@ -46,14 +46,13 @@ def test_a_hundred_clients_on_the_ring_that_was_planned_for_them_give_the_plain_
 @pytest.mark.slow
 @pytest.mark.parametrize("fraction", [0.0, 0.1, 0.3])
 def test_a_hundred_clients_survive_dropouts_at_any_one_stage_and_at_all(fraction):
-    schedules = [*[(stage,) for stage in STAGES], STAGES] if fraction else [STAGES]
+    schedules = [*[(stage,) for stage in STAGES], STAGES] if fraction == 0.3 else [STAGES]
     assert play_elsewhere(100, fraction, *schedules) == len(schedules)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fraction", [0.0, 0.1, 0.3])
-def test_a_thousand_clients_give_the_plain_total(fraction):
-    assert play_elsewhere(1000, fraction, STAGES) == 1
+def test_a_thousand_clients_give_the_plain_total_though_three_hundred_vanish():
+    assert play_elsewhere(1000, 0.3, STAGES) == 1
 
 
 @pytest.mark.slow

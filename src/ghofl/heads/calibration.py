@@ -49,6 +49,7 @@ UNEVEN = 2.0  # how many times the rarest class the most common one may be witho
 MOST_DOUBT = 4.0  # times LDA's T: the largest T of draws that counts for a head of class covariances
 SOURCES = ("none", "draws", "sites")
 FIELDS = {"source", "priors", "bias", "in_force"}  # of the calibration in a head file
+COLDEST = 1e-100  # the smallest temperature in a file; 1 over it is the largest. Scores divided by less may overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +98,11 @@ class Calibration:
     def of_header(cls, header: Mapping[str, Any], classes: int) -> "Calibration":
         """The calibration in the header of a head file; raises `MessageError` where it is damaged."""
         temperature, told = header.get("temperature"), header.get("calibration")
-        if type(temperature) is not float or not 0 < temperature < float("inf"):
-            raise MessageError(f"the head's temperature is {shorten(temperature, 20)}; it must be a positive number.")
+        if type(temperature) is not float or not COLDEST <= temperature <= 1.0 / COLDEST:
+            raise MessageError(
+                f"the head's temperature is {shorten(temperature, 20)}; it must be a number from {COLDEST:g} to "
+                f"{1.0 / COLDEST:g}."
+            )
         if told is None:
             return cls(temperature)
         if not isinstance(told, dict) or told.get("source") not in SOURCES or set(told) - FIELDS:

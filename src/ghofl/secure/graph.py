@@ -17,7 +17,7 @@ import numpy as np
 
 from ghofl.secure.errors import PlanError
 from ghofl.secure.masking import Ring
-from ghofl.shapes import Bool
+from ghofl.shapes import Bool, Float
 
 MIN_CLIENTS = 3
 MAX_CLIENTS = 100_000
@@ -193,13 +193,10 @@ def _complete(clients: int, bound: int, dropped: int, corrupted: int) -> Plan:
 
 def _ring(complete: Plan, neighbours: int) -> Plan:
     """The ring graph with the threshold and the window that balance privacy against liveness."""
-    from scipy.stats import hypergeom
-
     n, k, d, c = complete.clients, neighbours, complete.dropped, complete.corrupted
-    t = np.arange(k // 2 + 1, k + 2)
-    unsafe, stuck = hypergeom.sf(2 * t - k - 2, n - 1, c, k), hypergeom.sf(k - t, n - 1, d, k)
-    h = np.arange(1, k // 2 + 1)
-    apart, thin = hypergeom.sf(h - 1, n - 1, c, k // 2), hypergeom.sf(k // 2 - h, n, d, k // 2)
+    t, h = np.arange(k // 2 + 1, k + 2), np.arange(1, k // 2 + 1)
+    unsafe, stuck = _tails(n - 1, c, k)[2 * t - k - 1], _tails(n - 1, d, k)[k + 1 - t]
+    apart, thin = _tails(n - 1, c, k // 2)[h], _tails(n, d, k // 2)[k // 2 + 1 - h]
     threshold, window = t[np.argmin(np.maximum(unsafe, stuck))], h[np.argmin(np.maximum(apart, thin))]
     return Plan(n, k, int(threshold), int(window), complete.bits, complete.bound, d, c)
 
@@ -208,9 +205,20 @@ def _at_least(count: int, others: int, marked: int, drawn: int) -> float:
     """P[at least `count` of `drawn` are marked]: the hypergeometric tail."""
     if drawn == others:
         return float(marked >= count)
-    from scipy.stats import hypergeom  # 44 MB and a third of a second, which small rounds do not need
+    return float(_tails(others, marked, drawn)[min(max(count, 0), drawn + 1)])
 
-    return float(hypergeom.sf(count - 1, others, marked, drawn))
+
+@functools.lru_cache(maxsize=64)
+def _tails(others: int, marked: int, drawn: int) -> Float[np.ndarray, " counts"]:
+    """P[at least j of `drawn` are marked] for j = 0 … drawn + 1."""
+    from scipy.special import gammaln  # scipy.stats would take 44 MB and a third of a second; small rounds need neither
+
+    def ways(of, some):  # as a logarithm, −∞ where there are not so many
+        return gammaln(of + 1) - gammaln(some + 1) - gammaln(of - some + 1)
+
+    j = np.arange(drawn + 1)
+    exactly = np.exp(ways(marked, j) + ways(others - marked, drawn - j) - ways(others, drawn))
+    return np.append(np.cumsum(exactly[::-1])[::-1], 0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,9 @@ from rich.text import Text
 from ghofl.errors import MissingExtraError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.features import Features
+from ghofl.heads.best import best_head
 from ghofl.heads.spec import HeadSpec
+from ghofl.moments import Layout
 from ghofl.outbox import Embedded, outgoing
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
@@ -38,7 +40,7 @@ def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, par
     )
     with console.status("clients compute moments, the server builds heads …"):
         result = simulate(data, parts, recipe, specs)
-    console.print(_heads_table(result, data))
+    console.print(_heads_table(result, data, best_head(Layout.of(recipe), recipe).spec))
     with console.status("the same rows over 1, 10 and 100 clients …"):
         totals = {k: Total.of(_messages(data, recipe, _parts(data, k)), recipe) for k in (1, 10, 100)}
     console.print(_invariance_table(totals))
@@ -70,7 +72,7 @@ def _messages(data: Dataset, recipe: Recipe, parts: partition.Parts) -> list[Mes
     return [each.message for each in left if each.message is not None]
 
 
-def _heads_table(result: Simulation, data: Dataset) -> Table:
+def _heads_table(result: Simulation, data: Dataset, best: str) -> Table:
     table = Table(title="One message per client, one classifier", **LEFT)
     table.add_column("head", no_wrap=True)
     table.add_column("accuracy %, and\n95 % interval", justify="right", no_wrap=True)
@@ -82,8 +84,10 @@ def _heads_table(result: Simulation, data: Dataset) -> Table:
         bar = "█" * round(10 * max(0.0, head.accuracy - 0.5) / 0.5)
         rounds = head.payload_bytes / of_round
         accuracy = f"{100 * head.accuracy:.1f} ({interval_text(head.metrics.confusion.accuracy_interval)})"
-        table.add_row(name, accuracy, Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{rounds:.1f}")
+        shown = f"{name} (best)" if name == best else name
+        table.add_row(shown, accuracy, Text(bar, style="green"), f"{head.payload_bytes:,} B", f"{rounds:.1f}")
     table.caption = (
+        f"'best' is {best} here, the head that is built unless you name another.\n"
         f"FedAvg of a linear head of the same pixels sends {of_round:,} B per client in each of many rounds."
     )
     return table
