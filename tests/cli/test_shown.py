@@ -1,5 +1,6 @@
 """What commands show people: files in words, whole fingerprints, intervals beside accuracies, who is mistaken for whom."""
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 import ghofl
@@ -307,3 +309,25 @@ def test_a_table_is_as_wide_as_its_title_which_begins_above_its_first_column(mon
     first, *_, last = shown.get().splitlines()
     assert first.rstrip() == "3 sites, 1,970 rows, total 08564fb36e71e428…"
     assert last.rstrip() == "and 2 more"
+
+
+def test_embed_that_was_stopped_says_that_the_same_command_continues(folder, monkeypatch, capsys):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ghofl.encoders.embed.embed_file", stopped)
+    with pytest.raises(SystemExit) as ended, console.report_errors():
+        app(["embed", "--encoder", "torchvision:resnet18", "--data", "photos", "-o", "new.npz"])
+    assert ended.value.code == 130
+    assert "the same command continues where this one stopped" in capsys.readouterr().err
+
+
+def test_a_command_that_loads_an_encoder_says_so_on_a_terminal_and_nothing_elsewhere(folder, monkeypatch):
+    for is_terminal in (True, False):
+        written = io.StringIO()
+        monkeypatch.setattr(console, "err", Console(file=written, force_terminal=is_terminal, width=100))
+        done = CliRunner().invoke(
+            app, ["moments", "--recipe", "recipe.toml", "--data", "none", "--encoder", "torchvision:x"]
+        )
+        assert done.exit_code != 0
+        assert ("loading the encoder" in written.getvalue()) == is_terminal

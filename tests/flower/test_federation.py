@@ -676,7 +676,7 @@ def test_the_server_plans_for_fewer_dropouts_where_the_total_would_not_be_used(t
     paths = make_sites(tmp_path, recipe=SECURE)
     run(InProcess(paths), SECURE, settings(tmp_path / "run", min_sites=5, dropout=0.4))
     assert (
-        "dropout=0.4 is 2 of 5 sites; with 1 that may be corrupted and at least 5 in the sum, 0 may vanish"
+        "This round of 5 sites can lose none of them, fewer than dropout=0.4 asks for: a sum needs at least 5 sites"
         in caplog.text
     )
     assert "5 sites, of which 0 may vanish and 1 may collude with the server" in caplog.text

@@ -1,6 +1,7 @@
 """What all commands share: where text goes, how bad input ends, progress, results as JSON."""
 
 import json
+import logging
 import re
 import sys
 import warnings
@@ -49,8 +50,8 @@ def report_errors() -> Iterator[None]:
 
     An exception that ghofl did not raise on purpose is a defect: it passes through, with its traceback and code 1.
     """
-    previous = warnings.showwarning
-    warnings.showwarning = _show_warning
+    previous, last_resort = warnings.showwarning, logging.lastResort
+    warnings.showwarning, logging.lastResort = _show_warning, _LoggedWarnings(logging.WARNING)
     try:
         yield
     except GhoflError as error:
@@ -65,7 +66,7 @@ def report_errors() -> Iterator[None]:
         tell("Stopped", "Nothing was left half-written.", mark=".")
         raise SystemExit(INTERRUPTED) from None
     finally:
-        warnings.showwarning = previous
+        warnings.showwarning, logging.lastResort = previous, last_resort
 
 
 @contextmanager
@@ -187,6 +188,13 @@ def _show_warning(
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
     tell("Warning", in_options(str(message)))
+
+
+class _LoggedWarnings(logging.Handler):
+    """Shows what the library logs, in a command that does not keep a log of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tell("Error" if record.levelno >= logging.ERROR else "Warning", in_options(self.format(record)))
 
 
 def tell(what: str, text: str, style: str = "yellow", mark: str = ":") -> None:

@@ -42,12 +42,16 @@ def embed(
     console.check_outputs(json, force, output)
     console.check_folder(str(output))
     names = [part.strip() for part in split.split(",")]
-    with console.progress(rate=True) as report:
-        found = embedding.embed_file(
-            encoder, data, output, names, cache or embedding.default_cache(), columns=samples.columns,
-            runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
-            views=encoders.ViewsRequest.parse(views), **vars(model),
-        )  # fmt: skip
+    try:
+        with console.progress(rate=True) as report:
+            found = embedding.embed_file(
+                encoder, data, output, names, cache or embedding.default_cache(), columns=samples.columns,
+                runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
+                views=encoders.ViewsRequest.parse(views), **vars(model),
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        console.err.print("Finished batches are kept: the same command continues where this one stopped.")
+        raise
     _show_rows(found, output, json)
 
 

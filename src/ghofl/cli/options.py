@@ -120,9 +120,10 @@ class Reading:
 
     def _load(self, recipe: Recipe, data: str, labelled: bool = True) -> Rows:
         columns, skip_bad = self.samples.columns, self.samples.skip_bad
-        rows, bad = load_whole(
-            recipe, data, self.split, columns=columns, encoding=self.encoding, skip_bad=skip_bad, labelled=labelled
-        )
+        with console.err.status("reading the rows …"):
+            rows, bad = load_whole(
+                recipe, data, self.split, columns=columns, encoding=self.encoding, skip_bad=skip_bad, labelled=labelled
+            )
         console.list_bad(bad)
         return rows
 

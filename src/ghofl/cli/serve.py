@@ -48,4 +48,8 @@ def serve(
             f"Serving {model} at {url}: POST {url}/predict, and {url}/docs says how. Ctrl-C ends it.",
             json,
         )
-        server_of(app).run(sockets=[listening])
+        try:
+            server_of(app).run(sockets=[listening])
+        except KeyboardInterrupt:  # the way to end it, not a failure
+            if json != "-":
+                console.out.print("Stopped serving.")

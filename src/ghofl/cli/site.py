@@ -163,10 +163,11 @@ def moments(
             skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
-        rows = load_encodable(
-            agreed, data or "", encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
-            batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
-        )  # fmt: skip
+        with console.err.status("loading the encoder …"):
+            rows = load_encodable(
+                agreed, data or "", encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
+                batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
+            )  # fmt: skip
     if place is not None and counted.own_file:
         check_own_rows(agreed, counted.person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
@@ -342,7 +343,8 @@ def _load_encoder(
     spec: str, model: EncoderOptions, views: str | None, options: RecipeOptions
 ) -> tuple[Encoder, Projection | None, np.ndarray | None]:
     """The identity of a loaded encoder, a projection from its own classifier if asked for, and an example of its rows."""
-    loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
+    with console.err.status("loading the encoder …"):
+        loaded = encoders.load(spec, views=encoders.ViewsRequest.parse(views), **vars(model))
     projection = None if options.project is None else encoders.projection_from(loaded, options.project)
     is_needed = options.power is None and not options.chosen_space
     return encoders.identity(loaded), projection, encoders.example_rows(loaded) if is_needed else None

@@ -86,7 +86,9 @@ def embed_file(
     """Embed the samples of some splits of `data` and write them to one file; a single split keeps no name in it."""
     samples = {name: load_samples(data, name, columns) for name in dict.fromkeys(splits)}
     first, report = next(iter(samples.values())), progress or (lambda *_: None)
+    report("loading the encoder", 0, 0)
     encoder = load_encoder(spec, data, first, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    report("loading the encoder", 1, 1)
     parts = {
         name: embed(
             found, encoder, cache or default_cache(), runtime=runtime, batch_size=batch_size, skip_bad=skip_bad,

@@ -256,8 +256,9 @@ class Round:
         plan = round_plan(self.recipe, clients, options.dropout, options.corruption, options.min_sites)
         if plan.dropped < options.dropout * clients - 1e-9:
             log.warning(
-                "dropout=%g is %.2g of %d sites; with %d that may be corrupted and at least %d in the sum, %d may vanish",
-                options.dropout, options.dropout * clients, clients, plan.corrupted, plan.min_survivors, plan.dropped,
+                "This round of %d sites can lose %s of them, fewer than dropout=%g asks for: a sum needs at least %d sites, "
+                "and %d may collude with the server. If more sites vanish, the round ends without a sum.",
+                clients, plan.dropped or "none", options.dropout, plan.min_survivors, plan.corrupted,
             )  # fmt: skip
         return plan
 
