@@ -327,7 +327,8 @@ def test_a_command_that_loads_an_encoder_says_so_on_a_terminal_and_nothing_elsew
         written = io.StringIO()
         monkeypatch.setattr(console, "err", Console(file=written, force_terminal=is_terminal, width=100))
         done = CliRunner().invoke(
-            app, ["moments", "--recipe", "recipe.toml", "--data", "none", "--encoder", "torchvision:x"]
+            app,
+            ["moments", "--recipe", "recipe.toml", "--data", "none", "--encoder", "torchvision:x", "-o", "new.ghofl"],
         )
-        assert done.exit_code != 0
+        assert done.exit_code != 0  # there is no such data
         assert ("loading the encoder" in written.getvalue()) == is_terminal
