@@ -252,7 +252,7 @@ BAD = [
     (["inspect", "missing"], "No such file"),
     (["evaluate", "total.ghofl", "test.npz"], "'ghofl head' makes one"),
     (["moments", "-r", "recipe.toml", "-o", "x"], "samples with --data; this has neither"),
-    (["moments", "north.npz", "--data", "p", "-r", "recipe.toml", "-o", "x"], "this has north.npz and --data p"),
+    (["moments", "north.npz", "--data", "p", "-r", "recipe.toml", "-o", "x"], "this has north.npz and p"),
     (["moments", "label.npz", "-r", "recipe.toml", "-o", "x"], "(0, 1, 2, 3); 2 rows have such a label"),
     (["recipe", "x", "--embeddings", "rows.csv"], "is a table, and an .npz of arrays x and y was expected"),
     (["moments", "rows.csv", "-r", "recipe.toml", "-o", "x"], "texts or files of images go with --data"),

@@ -155,28 +155,18 @@ def moments(
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
     place = counted.place(is_about_message=bool(site))
-    if embeddings is not None and embeddings.is_dir():
-        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
-    if embeddings is not None and embeddings.is_dir():
-        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
-    if embeddings is not None and data is None and not encoder:
+    _check_source(embeddings, data, encoder)
+    if embeddings is not None:
         _check_no_samples(model, samples)
         rows = load_embedded(
             agreed, embeddings, split, column=samples.row_column, label=samples.label_column,
             skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
-    elif embeddings is None and data is not None:
+    else:
         rows = load_encodable(
-            agreed, data, encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
+            agreed, data or "", encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
             batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
-    else:
-        given = (
-            "neither"
-            if embeddings is None
-            else f"{embeddings} and {f'--data {data}' if data else f'--encoder {encoder}'}"
-        )
-        raise typer.BadParameter(f"give a file of rows, or samples with --data; this has {given}.")
     if place is not None and counted.own_file:
         check_own_rows(agreed, counted.person)
     rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
@@ -249,6 +239,15 @@ def _given(*records: Any) -> str:
     """The options in records that were set, as a command line writes them."""
     changed = [(k, v) for record in records for k, v in vars(record).items() if v != getattr(type(record)(), k)]
     return " ".join(f"--{name.replace('_', '-')} {value}" for name, value in changed)
+
+
+def _check_source(embeddings: Path | None, data: str | None, encoder: str) -> None:
+    """A usage error unless there is either a file of rows or samples."""
+    if embeddings is not None and embeddings.is_dir():
+        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
+    if (embeddings is None) == (data is None) or (data is None and encoder):
+        given = "neither" if embeddings is None else f"{embeddings} and {data or encoder}"
+        raise typer.BadParameter(f"give a file of rows, or samples with --data; this has {given}.")
 
 
 def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
