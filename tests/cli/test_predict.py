@@ -206,7 +206,7 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
         (["null.parquet", "-o", "out.csv"], "does not hold lists of one length"),
         (["text.parquet", "-o", "out.csv"], "does not hold lists of one length"),
         (["ragged.arrow", "-o", "out.csv"], "does not hold lists of one length"),
-        (["text.arrow", "-o", "out.csv"], "text.arrow holds samples, and the head's recipe calls its encoder"),
+        (["text.arrow", "-o", "out.csv"], "text.arrow holds samples, and the recipe calls its encoder"),
         (["cut.arrow", "-o", "out.csv"], "is not an Arrow file that can be read"),
     ],
 )

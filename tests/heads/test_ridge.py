@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,17 @@ def test_a_penalty_that_leaves_no_solution_is_refused_and_a_small_one_is_not(rng
     with pytest.raises(HeadError, match=r"penalty=0 has no solution.*e\.g\. 1e-6"):
         fit_ridge(gaussians, RidgeOptions(penalty=0.0))
     assert np.mean(fit_ridge(gaussians, RidgeOptions(penalty=1e-6)).predict(x.astype(float)) == y) > 0.99
+
+
+@pytest.mark.parametrize("largest", [1024, 1])
+def test_covariances_of_more_directions_than_rows_take_a_penalty_that_leaves_degrees_of_freedom(
+    largest, rng, monkeypatch
+):
+    """Sums with noise, or a mean of two covariances: the least penalty of all had won, and every row was one class."""
+    monkeypatch.setattr(ridge, "LARGEST", largest)
+    known = gaussians_of_rows(rng)
+    few = replace(known, counts=known.counts * (40 / known.rows))
+    values = np.maximum(np.linalg.eigvalsh(few.total_covariance() * few.rows), 0.0)
+    weights = fit_ridge(few).weights
+    taken = min(ridge.GRID, key=lambda p: np.abs(fit_ridge(few, RidgeOptions(penalty=p)).weights - weights).max())
+    assert 1.0 + np.sum(values / (values + taken * values.mean())) < 40

@@ -27,9 +27,9 @@ def test_a_payload_budget_is_kept_and_well_used_on_cifar100(simulate, budget, le
 
 
 def test_the_best_head_at_full_payload_beats_a_linear_probe_on_cifar10(simulate):
-    """89.03 where it was measured; another BLAS may turn a few rows. The probe, which sees all rows, has 87.96."""
-    head = simulate("cifar10", *FEW, "--heads", "best", "--power", "0.5", "--lift", "8192")["heads"]["best"]
-    assert head["accuracy"] >= 0.889
+    """88.61 where it was measured; another BLAS may turn a few rows. The probe, which sees all rows, has 87.96."""
+    head = simulate("cifar10", *FEW, "--heads", "best", "--power", "0.5", "--lift", "4096")["heads"]["best"]
+    assert head["accuracy"] >= 0.884
 
 
 def test_the_best_head_alone_uses_what_a_site_may_send_on_cifar100(simulate):
