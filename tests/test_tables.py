@@ -114,6 +114,17 @@ def test_bad_rows_are_left_out_with_a_word_where_that_was_asked_for():
     assert rows.y.tolist() == ["a", "c"]
 
 
+def test_rows_without_a_label_are_refused_with_a_way_out_or_left_out_and_named():
+    columns = {"age": [1, "fifty", 3, 4], "label": ["a", "b", "", "c"]}
+    with pytest.raises(SampleError, match=r"row 2: column 'label' has no label.*leave such rows out with `skip_bad`"):
+        table_rows({**columns, "age": [1, 2, 3, 4]}, Table((AGE,)))
+    with pytest.warns(ClippingWarning) as told:
+        rows = table_rows(columns, Table((AGE,)), skip_bad=True)
+    assert rows.y.tolist() == ["a", "c"]
+    assert len(rows.x) == 2
+    assert ["has no label" in str(one.message) for one in told] == [False, True]
+
+
 @pytest.mark.parametrize("cell", ["1_000", "inf", "1,250", True, [3]])
 def test_cells_that_only_look_like_numbers_are_refused(cell):
     assert TableEncoder(Table((AGE,))).embed({"age": [cell]}).bad[0][1].endswith("it is not a number.")

@@ -84,7 +84,7 @@ def table_rows(
     """The embeddings of a table's rows with their labels, which are always names.
 
     `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name. A row that breaks the schema is
-    named by line, column and value, or left out with `skip_bad`. Values outside a range, and levels that the schema
+    named by line, column and value, or left out with `skip_bad`, as is one without a label. Values outside a range, and levels that the schema
     does not list, are counted in a `ClippingWarning`. `row_by_row` is as in `rows_for`.
 
     >>> from ghofl.recipe import Column
@@ -99,10 +99,15 @@ def table_rows(
         return _unrefused(columns, label, data, table)
     bad: list[tuple[int, str]] = []
     ((x, _, kept, _),) = encode_blocks([columns], table, data, skip_bad, bad)
-    for _, why in bad:
+    asked = label or table.label
+    y = None if labelled is False else labels_of(columns, asked, data, needed=bool(labelled), may_be_empty=skip_bad)
+    if y is not None:
+        y, has_label = y[kept].astype(np.str_), y[kept] != ""
+        bad += [(int(i), f"{place_of(data, int(i))}: the row has no label.") for i in kept[~has_label]]
+        x, y = x[has_label], y[has_label]
+    for _, why in sorted(bad):
         warnings.warn(f"left out: {why}", ClippingWarning, stacklevel=2)
-    y = None if labelled is False else labels_of(columns, label or table.label, data, needed=bool(labelled))
-    return Rows(x, None if y is None else y[kept], table.encoder)
+    return Rows(x, y, table.encoder)
 
 
 def encode_blocks(
@@ -135,7 +140,7 @@ def _unrefused(columns: Mapping[str, Sequence[Any]], label: str, data: str | Pat
     where = str(data) if isinstance(data, str | Path) else "the table"
     encoded = TableEncoder(table).embed(columns, where, row_by_row=True)
     given.warn_of_outside(encoded.outside, where)
-    y = labels_of(columns, label or table.label, data, row_by_row=True)
+    y = labels_of(columns, label or table.label, data, may_be_empty=True)
     assert y is not None, "they were asked for"
     y[[i for i, _ in encoded.bad]] = ""
     return Rows(encoded.x, y, table.encoder)
@@ -158,11 +163,11 @@ def labels_of(
     asked: str,
     data: str | Path | Frame,
     needed: bool = True,
-    row_by_row: bool = False,
+    may_be_empty: bool = False,
 ) -> Shaped[np.ndarray, " n"] | None:
     """The labels in a column of a table, as names; `data` is the source of the columns, for errors.
 
-    A row without a label raises; with `row_by_row` its label is empty.
+    A row without a label raises, unless its label `may_be_empty`.
     """
     where = str(data) if isinstance(data, str | Path) else "the table"
     name = pick(columns, asked, LABEL)
@@ -175,6 +180,9 @@ def labels_of(
         return None
     labels = [text_of(value) for value in columns[name]]
     empty = next((i for i, text in enumerate(labels) if not text), None)
-    if empty is not None and not row_by_row:
-        raise SampleError(f"{place_of(data, empty)}: column {name!r} has no label; every row needs one.")
-    return each_label(labels) if row_by_row else np.array(labels, dtype=np.str_)
+    if empty is not None and not may_be_empty:
+        raise SampleError(
+            f"{place_of(data, empty)}: column {name!r} has no label; every row needs one. Write it, or leave such rows out with "
+            "`skip_bad`."
+        )
+    return each_label(labels) if may_be_empty else np.array(labels, dtype=np.str_)
