@@ -84,8 +84,8 @@ def table_rows(
     """The embeddings of a table's rows with their labels, which are always names.
 
     `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name. A row that breaks the schema is
-    named by line, column and value, or left out with `skip_bad`, as is one without a label. Values outside a range, and levels that the schema
-    does not list, are counted in a `ClippingWarning`. `row_by_row` is as in `rows_for`.
+    named by line, column and value, or left out with `skip_bad`, as is one without a label. Values outside a range, and
+    levels that the schema does not list, are counted in a `ClippingWarning`. `row_by_row` is as in `rows_for`.
 
     >>> from ghofl.recipe import Column
     >>> rows = table_rows({"age": [30, 60], "sick": ["no", "yes"]}, Table((Column("age", "number", low=0, high=120),)), "sick")
