@@ -90,7 +90,7 @@ HOSTILE_BYTES = [
     ("nothing", lambda d: b"", "too few"),
     ("truncated header", lambda d: d[:100], "truncated"),
     ("truncated body", lambda d: d[:-1], "truncated"),
-    ("huge header", lambda d: (2**62).to_bytes(8, "little") + d[8:], "announce a header of over"),
+    ("huge header", lambda d: (2**62).to_bytes(8, "little") + d[8:], "but another kind of file"),
     ("header longer than the file", lambda d: (60_000).to_bytes(8, "little") + d[8:500], "of a file of"),
     ("text", lambda d: b"Dear server, please find attached our data.", "not a ghofl message"),
     ("not JSON", lambda d: d[:8] + b"{" * 50 + d[58:], "not JSON"),
