@@ -355,7 +355,7 @@ RAISES = {
         "labels_of": ("spared", 3), "classes_of": ("person", 1), "class_numbers": ("spared", 2),
         "_names": ("spared", 2),
     },
-    "encoders/__init__": {"load": ("public", 2), "_check_options": ("public", 1)},
+    "encoders/__init__": {"load": ("public", 2), "_check_options": ("public", 1), "spec_for": ("public", 1)},
     "encoders/from_table": {
         "TableEncoder.encode": ("person", 2), "TableEncoder.embed": ("file", 1), "_numbers.number": ("caught", 2),
         "_answers.answer": ("caught", 1), "_check_unit": ("spared", 1),
@@ -380,7 +380,7 @@ RAISES = {
     "rows/images": {"_count": ("caught", 1), "_opened": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
     "rows/loading": {
         "load_samples": ("spared", 2), "_folder": ("file", 2), "_images": ("spared", 2), "_check_split": ("spared", 1),
-        "_file": ("public", 2), "samples_in": ("file", 1),
+        "_file": ("public", 3), "samples_in": ("file", 1),
     },
     "rows/embeddings": {
         "load_rows": ("spared", 3), "open_rows": ("file", 1), "_row_file": ("file", 4), "_blocks": ("spared", 4),
@@ -412,7 +412,10 @@ RAISES = {
         "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody.check_not_declined": ("public", 1),
         "Custody.record_evaluation": ("person", 1), "Custody.check_reports": ("public", 1),
     },
-    "custody/inspection": {"rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1)},
+    "custody/inspection": {
+        "rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1), "Decision.decided": ("person", 1),
+        "Decision.heeding_ctrl_c.stop": ("person", 1),
+    },
     "outbox/parcel": {"Parcel.from_files": ("file", 1)},
     "custody/policy": {
         "Policy.__post_init__": ("public", 11), "Policy.check_recipe": ("public", 6), "Policy.check_agreed": ("public", 2),
@@ -421,7 +424,7 @@ RAISES = {
     },
     "outbox/site_rows": {
         "limit_persons": ("public", 1), "load_persons": ("spared", 3), "rows_per_person": ("public", 2),
-        "check_persons": ("public", 1),
+        "check_persons": ("public", 1), "load_encodable": ("public", 1),
     },
     "wire/message": {
         "Message.of": ("public", 2), "message_bytes": ("server", 1), "check_not_secure": ("public", 1),
