@@ -6,6 +6,7 @@ import gc
 import hashlib
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,9 @@ atexit.register(shutil.rmtree, STATE, ignore_errors=True)
 # What a power cut leaves no test sees, and sites in tests write tens of thousands of files that would each wait for the
 # disk. That they ask for it, and when, are tests of its own.
 os.fsync = lambda _: None
+# A shell's background jobs ignore Ctrl-C, and so would all that tests start from one.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # The command line is the same for every test that runs a command; making it takes as long as many commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 # Collecting makes more than a million objects that stay until the end. Looking for garbage among them again and again

@@ -548,11 +548,6 @@ def test_the_program_is_installed_and_tells_its_version_and_errors():
     assert process("nonsense").returncode == 2
 
 
-def _heeding_interrupts():
-    """A shell's background jobs ignore Ctrl-C, and so would what tests start from one."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     x = np.random.default_rng(0).normal(size=(4000, 400)).astype(np.float32)
@@ -562,7 +557,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     arguments = ["simulate", "--embeddings", "large.npz", "--clients", "500", "--heads", "qda", "--json", "out.json"]
     running = subprocess.Popen(
         [sys.executable, "-m", "ghofl", *arguments], stderr=subprocess.PIPE, text=True,
-        preexec_fn=_heeding_interrupts, env={**os.environ, "FORCE_COLOR": "1"},
+        env={**os.environ, "FORCE_COLOR": "1"},
     )  # fmt: skip
     with running:
         try:

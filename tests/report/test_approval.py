@@ -255,15 +255,6 @@ def test_ctrl_c_ends_the_page_without_a_decision(path, pressed):
     assert decisions(path) == []
 
 
-@pytest.fixture
-def heeding():
-    """Ctrl-C is heeded, also where the tests run in the background of a shell, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("heeding")
 @pytest.mark.parametrize("what", ["--confirm", "--decline"])
 def test_ctrl_c_before_the_line_leaves_none_and_after_it_the_command_says_what_it_wrote(path, monkeypatch, what):
     words = ("flower", "check", path, "-r", "recipe.toml", what)
