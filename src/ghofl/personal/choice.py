@@ -27,7 +27,7 @@ FEWEST = 10  # rows of a site, below which the head of the total is kept
 # largest gain under one standard error, but for own means with the covariance of the total: two more fits for 0.02 points.
 MEANS, COVARIANCES, OFFSETS, PRIORS = (5.0, 50.0), (0.3, 0.7), (0.1,), (2.0, 10.0, 50.0)
 ERRORS = 1.0  # standard errors of its gain that a candidate must gain over the head of the total
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # of weighted hits: equal ones may differ by so much
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,8 @@ def _candidates(own: OwnRows, is_own_mix: bool) -> Iterator[Adaptation]:
     varies = known.has_spread and (known.has_shared_covariance or known.own_variances is not None)
     fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
     fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in (COVARIANCES if varies else (0.0,))]
-    if (
-        varies and (known.counts > 0)[own.total.moments.counts > 0].all()
-    ):  # otherwise some class would never be predicted
+    has_every_class = bool((known.counts > 0)[own.total.moments.counts > 0].all())
+    if varies and has_every_class:  # otherwise own rows only would never predict some class
         fits.append(Adaptation(alone=True))
     for changed in fits:
         if changed.changes_gaussians and not is_own_mix:
