@@ -28,13 +28,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))  # a machine without 
 
 from corruptions import FAMILIES, SEVERITIES, Corruption, corrupt
 from ghofl_benchmarks import made
+from ghofl_benchmarks.alignment import aligned_head
 
 from ghofl import Classifier, Message, Total, encoders
 from ghofl.classifier import HeadSpec
 from ghofl.encoders import Runtime
 from ghofl.features import Features
 from ghofl.outbox import Embedded, count
-from ghofl.personal.alignment import aligned_head
 from ghofl.rows import class_numbers, load_samples
 from ghofl.simulation.simulate import Dataset, recipe_for
 

@@ -8,11 +8,10 @@ import pytest
 
 from federations import blobs, moments_of, recipe_of, sketched_recipe, total_of
 from ghofl import HEADS, Classifier, Features, Gaussians, HeadSpec, Message, Total
-from ghofl.errors import EmbeddingsError, GhoflError, HeadError, MessageError
+from ghofl.errors import EmbeddingsError, HeadError, MessageError
 from ghofl.evaluation.leave_out import OwnRows, assign_folds, leave_out
-from ghofl.gaussians.covariances import Mixed, Scaled
+from ghofl.gaussians.covariances import Mixed
 from ghofl.personal.adaptation import Adaptation
-from ghofl.personal.alignment import aligned_head
 from ghofl.personal.choice import FEWEST, fit_candidates, personal_head
 from ghofl.recipe import Privacy
 from pages import run
@@ -80,29 +79,17 @@ def test_columns_that_class_covariances_do_not_describe_stay_left_out(rng):
         assert one.apply(replace(whole, smooth=smooth), whole).smooth is smooth
 
 
-def test_an_own_offset_is_the_best_linear_prediction_of_the_shift(rng):
-    """By the mixed model's own equations: the covariance of the rows' mean is ρ + 1/n, of which ρ is the site's."""
-    recipe, (x, y) = recipe_of(dim=4, classes=2), two_classes(rng, 300)
-    whole, ratio = gaussians_of(recipe, x, y), 0.3
-    own = gaussians_of(recipe, x[:50] + 1.0, y[:50])
-    found = Adaptation(offset=ratio).apply(whole, own)
-    residual = own.counts @ (own.means - whole.means) / 50
-    assert found.means - whole.means == pytest.approx(np.tile(ratio / (ratio + 1 / 50) * residual, (2, 1)))
-
-
-def test_mixed_and_scaled_class_covariances_agree_with_their_matrices(rng):
+def test_mixed_class_covariances_agree_with_their_matrices(rng):
     x, y = blobs(rng)
     known = gaussians_of(recipe_of(), x, y)
-    other, scale, columns = known.pooled(), rng.uniform(0.5, 2.0, 6), rng.normal(size=(6, 2))
-    for made in (Mixed(known.covariances, other, 0.3), Scaled(known.covariances, scale)):
-        matrix = made.matrix(1)
-        assert made.times(1, columns) == pytest.approx(matrix @ columns)
-        assert made.level(1) == pytest.approx(np.trace(matrix) / 6)
+    made, columns = Mixed(known.covariances, known.pooled(), 0.3), rng.normal(size=(6, 2))
+    assert made.times(1, columns) == pytest.approx(made.matrix(1) @ columns)
+    assert made.level(1) == pytest.approx(np.trace(made.matrix(1)) / 6)
 
 
 @pytest.mark.parametrize("name", sorted(HEADS))
 def test_every_head_can_be_changed_towards_a_site(name, rng, monkeypatch):
-    few = {"MEANS": (20.0,), "COVARIANCES": (0.0, 0.3), "OFFSETS": (0.1,), "PRIORS": (2.0,)}
+    few = {"MEANS": (20.0,), "COVARIANCES": (0.0, 0.3), "PRIORS": (2.0,)}
     for constant, values in few.items():
         monkeypatch.setattr(f"ghofl.personal.choice.{constant}", values)
     need = HEADS[name].needs[0]
@@ -111,7 +98,7 @@ def test_every_head_can_be_changed_towards_a_site(name, rng, monkeypatch):
     total = total_of(recipe, x, y, 2)
     found = personal_head(OwnRows.of(total, x[:80], y[:80]), HeadSpec(name), assign_folds(y[:80], 2))
     assert np.isfinite([one.log_loss for one in found.tried]).all()
-    assert len({one.adaptation for one in found.tried}) == len(found.tried) == (6 if need else 4)
+    assert len({one.adaptation for one in found.tried}) == len(found.tried) == (5 if need else 3)
     assert found.chosen.log_loss <= found.shared.log_loss
     assert np.isfinite(found.classifier.predict_proba(x)).all()
 
@@ -137,7 +124,7 @@ def test_a_site_with_another_mix_takes_its_own_priors_and_gains_by_them(rng):
     assert np.mean(found.classifier.predict_numbers(x) == y) > np.mean(shared.predict_numbers(x) == y) + 0.03
 
 
-def test_a_site_that_sees_everything_shifted_takes_own_means_or_an_offset(rng):
+def test_a_site_that_sees_everything_shifted_takes_own_means(rng):
     recipe = recipe_of(dim=4, classes=2, statistics=("B",))
     here, others = two_classes(rng, 200, shift=1.5), [two_classes(rng, 400) for _ in range(3)]
     own = OwnRows.of(sites_of(recipe, here, *others), *here)
@@ -233,40 +220,6 @@ def test_rows_of_a_new_site_are_not_taken_out_and_its_classes_must_be_known(rng)
         OwnRows.of_new_site(lone, x, y)
 
 
-@pytest.mark.parametrize("known", [("D",), ("B",), ("S",), "B and a sketch"])
-def test_unlabelled_rows_align_a_head_under_the_mix_that_is_stated(known, rng):
-    """A shifted and scaled feature: with the right mix nearly all is mended, with a wrong one it is not."""
-    common = {"dim": 4, "classes": 2}
-    recipe = sketched_recipe(**common) if isinstance(known, str) else recipe_of(**common, statistics=known)
-    total = total_of(recipe, *two_classes(rng, 2000, apart=3.0))
-    x, y = two_classes(rng, 3000, share=0.9, apart=3.0)
-    x[:, 0] = 1.5 * x[:, 0] + 2.0
-    before, right, wrong = (
-        np.mean(head.predict_numbers(x[1000:]) == y[1000:])
-        for head in (
-            Classifier.fit(total, "best"),
-            aligned_head(total, HeadSpec("best"), x[:1000], np.array([0.1, 0.9])),
-            aligned_head(total, HeadSpec("best"), x[:1000], np.array([0.9, 0.1])),
-        )
-    )
-    assert right > 0.97
-    assert right > max(before, wrong) + 0.02
-
-
-def test_rows_like_those_of_the_total_change_little_and_bad_mixes_are_refused(rng):
-    recipe = recipe_of(dim=4, classes=2, statistics=("B",))
-    x, y = two_classes(rng, 2000)
-    total = total_of(recipe, x, y)
-    made = aligned_head(total, LDA, x, total.moments.counts.astype(float))
-    assert np.mean(made.predict_numbers(x) == Classifier.fit(total, LDA).predict_numbers(x)) > 0.995
-    with pytest.raises(EmbeddingsError, match="no rows came"):
-        aligned_head(total, LDA, x[:0], np.ones(2))
-    with pytest.raises(GhoflError, match="alignment needs to know how rows of a class vary"):
-        aligned_head(
-            total_of(recipe_of(dim=4, classes=2, statistics=()), x, y), HeadSpec("nearest_mean"), x, np.ones(2)
-        )
-
-
 @pytest.fixture
 def at_site(tmp_path, monkeypatch, rng):
     """A folder with a total of two sites, the rows of one, and rows of a new one."""
@@ -294,9 +247,7 @@ def test_the_command_writes_a_private_head_and_the_others_say_so(at_site):
     result = json.loads(run("ghofl personal total.ghofl new.npz --new-site -o new.safetensors --mix total --json -"))
     assert result["rows"] == 40
     assert result["tried"][0]["changes"] == "nothing"
-    said = run("ghofl personal total.ghofl bare.npz --unlabelled -o aligned.safetensors --head lda --mix uniform")
-    assert "It assumes that classes are as common among these rows as the mix says" in said
-    for name in ("own.safetensors", "new.safetensors", "aligned.safetensors", "page.html"):
+    for name in ("own.safetensors", "new.safetensors", "page.html"):
         assert (at_site / name).stat().st_mode & 0o777 == 0o600
 
 
@@ -320,7 +271,7 @@ def test_an_exported_personal_head_says_so_and_is_private(at_site):
         ("empty.npz", "empty.npz has no rows"),
         ("one.npz --new-site", "1 row came"),
         ("odd.npz --new-site", "elephant"),
-        ("bare.npz --unlabelled", "state it with --mix"),
+        ("bare.npz --new-site", "without its labels y"),
         ("north.npz --mix cat=1", "there is no class 'cat'"),
         ("north.npz --leave-out 1", "at least 2 folds"),
     ],

@@ -17,13 +17,13 @@ from scipy import ndimage
 
 from ghofl import Recipe
 from ghofl.heads.spec import HeadSpec
-from ghofl.personal.alignment import aligned_head
-from ghofl.personal.offset import fit_without_site_effects, offset_head
 from ghofl.simulation.partition import split
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.wire.total import Total
 from ghofl_benchmarks import report
+from ghofl_benchmarks.alignment import aligned_head
 from ghofl_benchmarks.data import DataMissingError, Missing
+from ghofl_benchmarks.site_effects import fit_without_site_effects, offset_head
 from ghofl_benchmarks.sites import ALL, OWN, Federation, accuracy, fit, spread
 
 SITES, KNOWN, TESTED = 20, 16, 3000
@@ -148,20 +148,20 @@ def _recipe(x: np.ndarray, y: np.ndarray) -> Recipe:
 
 def _score(result: dict[str, Any], federation: Federation, tests: list, alpha: float | None, at: int) -> None:
     """Add every method for all classes, and the shared and the chosen head for the own mix."""
-    mended = fit_without_site_effects(federation.total, federation.messages.values(), HEAD)
+    mended, effects = fit_without_site_effects(federation.total, federation.messages.values(), HEAD)
 
     def site(k: int) -> list[float]:
         name, rows = f"site-{k}", tests[k]
         x, y = federation.rows[name]
         if not len(y):
             return [accuracy(head, rows) for head in (federation.shared, mended, mended)] + [np.nan] * 2
-        moved, mix = offset_head(mended, x, y), np.bincount(y, minlength=len(CLASSES)).astype(float)
+        moved, mix = offset_head(mended, effects, x, y), np.bincount(y, minlength=len(CLASSES)).astype(float)
         found = [accuracy(head, rows) for head in (federation.shared, moved, mended)]
         return [*found, *(accuracy(head, rows, mix) for head in (federation.shared, federation.own(name)))]
 
     means = np.nanmean(spread(site, SITES), axis=0)
     for j, method in enumerate((ALL, MOVED, MENDED)):
-        _add(result, method, "all classes", means[j], alpha, EXPECTED[method][at], mended.site_effects)
+        _add(result, method, "all classes", means[j], alpha, EXPECTED[method][at], effects)
     for j, method in enumerate((ALL, OWN)):
         _add(result, method, "own mix", means[3 + j], alpha)
 
@@ -173,14 +173,14 @@ def _new_sites(result: dict[str, Any], federation: Federation, tests: list) -> N
         new = range(first * (SITES - KNOWN), (first + 1) * (SITES - KNOWN))
         messages = [m for k, m in enumerate(federation.messages.values()) if k not in new]
         total = Total.of(messages, federation.recipe)
-        shared, mended = fit(total, HEAD), fit_without_site_effects(total, messages, HEAD)
+        shared, (mended, effects) = fit(total, HEAD), fit_without_site_effects(total, messages, HEAD)
         found = []
         for k in new:
             (x, y), rows = federation.rows[f"site-{k}"], tests[k]
             one = [accuracy(head, rows) for head in (shared, mended)]
             for count in LABELLED:
                 drawn = [np.random.default_rng([9, k, i]).permutation(len(y))[:count] for i in range(DRAWS)]
-                one.append(float(np.mean([accuracy(offset_head(mended, x[d], y[d]), rows) for d in drawn])))
+                one.append(float(np.mean([accuracy(offset_head(mended, effects, x[d], y[d]), rows) for d in drawn])))
             mix = np.bincount(y, minlength=len(CLASSES)) / len(y)
             found.append([*one, accuracy(aligned_head(total, HEAD, x, mix), rows)])
         return np.mean(found, axis=0)

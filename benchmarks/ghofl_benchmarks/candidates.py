@@ -27,7 +27,7 @@ from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl_benchmarks import flamby, pacs, report
 from ghofl_benchmarks.sites import HEAD, Federation, Rows, accuracy, spread
 
-MEANS, COVARIANCES, OFFSETS, PRIORS = (5.0, 20.0, 50.0), (0.0, 0.3, 0.5, 0.7, 1.0), (0.1,), (2.0, 10.0, 50.0)
+MEANS, COVARIANCES, PRIORS = (5.0, 20.0, 50.0), (0.0, 0.3, 0.5, 0.7, 1.0), (2.0, 10.0, 50.0)
 ERRORS = (0.0, 1.0, 2.0)  # standard errors that a candidate must gain
 SUBSETS = {
     "means": ((5.0,), (20.0,), (50.0,), (5.0, 20.0), (5.0, 50.0), (20.0, 50.0), MEANS),
@@ -35,7 +35,6 @@ SUBSETS = {
         (0.0,), (0.3,), (0.5,), (0.7,), (1.0,), (0.0, 0.5), (0.3, 0.7), (0.3, 1.0), (0.5, 1.0), (0.7, 1.0), (0.0, 0.3, 0.7),
         (0.3, 0.7, 1.0), (0.0, 0.5, 1.0), COVARIANCES,
     ),
-    "offsets": ((), OFFSETS),
     "priors": ((2.0,), (10.0,), PRIORS),
 }  # fmt: skip
 NEAR, HARM = 0.1, 0.2
@@ -46,7 +45,7 @@ Cell = tuple[str, str, Federation, dict[str, Rows], str]
 
 def grid() -> tuple[Adaptation, ...]:
     """Every candidate, the head of the total first."""
-    fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
+    fits = [Adaptation()]
     fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in COVARIANCES]
     fits += [Adaptation(alone=True)]
     return (Adaptation(), *(replace(f, priors=k) for f in fits for k in PRIORS))
@@ -145,7 +144,7 @@ def compared(found: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, A
     best = max(scored, key=lambda one: one[1]["mean"])
     near = [one for one in scored if one[1]["mean"] >= best[1]["mean"] - NEAR]
     chosen = min(near, key=lambda one: (_fits(one[0]), -one[1]["mean"]))
-    now = {"means": choice.MEANS, "covariances": choice.COVARIANCES, "offsets": choice.OFFSETS, "priors": choice.PRIORS}
+    now = {"means": choice.MEANS, "covariances": choice.COVARIANCES, "priors": choice.PRIORS}
     in_use = {**now, "errors": choice.ERRORS}
     for what, rule in (("largest gain", best[0]), ("fewest fits near it", chosen[0]), ("in use", in_use)):
         _add(result, what, _score(rule, stack), _fits(rule), **{k: str(v) for k, v in rule.items()})
@@ -158,7 +157,7 @@ def compared(found: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, A
 
 
 def _fits(rule: dict[str, Any]) -> int:
-    return 2 + len(rule["offsets"]) + len(rule["means"]) * len(rule["covariances"])
+    return 2 + len(rule["means"]) * len(rule["covariances"])
 
 
 def _score(rule: dict[str, Any], stack: dict[str, np.ndarray]) -> dict[str, float]:
@@ -184,8 +183,6 @@ def _is_in(rule: dict[str, Any], one: Adaptation) -> bool:
         return one.priors in rule["priors"]
     if one.priors not in rule["priors"]:
         return False
-    if one.offset is not None:
-        return one.offset in rule["offsets"]
     return one.means is None or (one.means in rule["means"] and one.covariance in rule["covariances"])
 
 

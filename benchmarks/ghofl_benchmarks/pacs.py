@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.personal.alignment import aligned_head
 from ghofl.simulation.simulate import Dataset, recipe_for
 from ghofl.wire.total import Total
 from ghofl_benchmarks import report
+from ghofl_benchmarks.alignment import aligned_head
 from ghofl_benchmarks.data import DataMissingError, Missing
 from ghofl_benchmarks.sites import ALL, HEAD, LOCAL, OWN, Federation, Rows, accuracy, fit, spread
 

@@ -27,7 +27,7 @@ def rng():
 @pytest.fixture
 def few(monkeypatch):
     """Few candidates, few folds, and no processes."""
-    for constant, values in {"MEANS": (20.0,), "COVARIANCES": (0.0,), "OFFSETS": ()}.items():
+    for constant, values in {"MEANS": (20.0,), "COVARIANCES": (0.0,)}.items():
         monkeypatch.setattr(f"ghofl.personal.choice.{constant}", values)
     monkeypatch.setattr(sites, "FOLDS", 2)
     for module in (cameras, candidates, no_shift, pacs):
@@ -71,7 +71,6 @@ def test_sets_of_candidates_are_compared_without_another_fit(domains, few, monke
         "PICTURES": {None: 1},
         "MEANS": (20.0,),
         "COVARIANCES": (0.0,),
-        "OFFSETS": (),
     }.items():
         monkeypatch.setattr(candidates, constant, value)
     found = candidates.run(domains, None)["rows"]

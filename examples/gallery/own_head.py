@@ -28,7 +28,7 @@ total = ghofl.total(ghofl.message(recipe, clinic, *rows) for clinic, rows in tra
 common = ghofl.fit(total, "lda")
 
 # %%
-# At each clinic: own priors, means, covariance and offset are tried on its rows, every row predicted by a head without it. Where
+# At each clinic: own priors, means and covariance are tried on its rows, every row predicted by a head without it. Where
 # none is better by more than chance, the clinic keeps the common head.
 
 accuracy = {"the common head": [], "a head of its own": []}

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from ghofl.errors import (
 )
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.gaussians.site_effects import EFFECTS, SiteEffects
 from ghofl.heads import HEADS, Head, Rule
 from ghofl.heads.calibration import Calibration, calibrate
 from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
@@ -58,9 +56,9 @@ class Classifier(Printable):
     the same scores, probabilities and predictions, to the bit, with the priors and thresholds in force. Fitted to a
     total, it is the same however the rows were split over sites. `guarantee` is what the noise in that total promises,
     and `revealed` what its minimum counts reveal, and why there is no guarantee after calibration on sites' rows. What
-    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. With
-    `site_effects` in it, a site can move it by an offset of its own. `total` is the sha256 of the sums that it follows
-    from, empty where anything else went into it. Two classifiers are equal when recipe, head and all that is recorded are.
+    `personal` says was changed towards the rows of one site: such a head describes them, and promises nothing. `total` is
+    the sha256 of the sums that it follows from, empty where anything else went into it. Two classifiers are equal when
+    recipe, head and all that is recorded are.
 
     Examples
     --------
@@ -85,7 +83,6 @@ class Classifier(Printable):
     thresholds: dict[str, float] = field(default_factory=dict)
     novelty_rule: Novelty | None = None
     personal: str = ""
-    site_effects: SiteEffects | None = None
     total: str = ""
     _features: Features | None = field(default=None, compare=False)
 
@@ -250,8 +247,7 @@ class Classifier(Printable):
         self._file().write(path)
 
     def _file(self) -> HeadFile:
-        more = (each.arrays() for each in (self.novelty_rule, self.site_effects) if each is not None)
-        arrays = dict(chain(self.rule.arrays().items(), *(arrays.items() for arrays in more)))
+        arrays = self.rule.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
         return HeadFile(
             self.head.name, self.rule.form, arrays, self.recipe, self.options, self.sites, self.rows, self.guarantee,
             self.revealed, self.calibration.to_header(), self.thresholds, self.personal, self.total,
@@ -272,17 +268,16 @@ class Classifier(Printable):
         HEADS.check_usable(file.head)
         recipe, arrays = file.recipe, file.arrays
         try:
-            own = {name: array for name, array in arrays.items() if not name.startswith((PREFIX, EFFECTS))}
+            own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
             rule = read_rule(file.rule, own, len(recipe.classes), recipe.dim)
             novelty = Novelty.from_arrays(arrays, recipe.dim)
-            effects = SiteEffects.from_arrays(arrays, len(recipe.classes), recipe.dim)
             thresholds = check_thresholds(file.thresholds, recipe.classes)
         except HeadError as error:
             raise damage(error) from None
         calibration = Calibration.of_header(file.calibration, len(recipe.classes))
         return cls(
             recipe, HEADS[file.head], rule, file.options, file.sites, file.rows, file.guarantee, file.revealed, calibration,
-            thresholds, novelty, file.personal, effects, file.total,
+            thresholds, novelty, file.personal, file.total,
         )  # fmt: skip
 
 

@@ -355,9 +355,6 @@ def test_rows_are_left_out_of_a_total_and_a_personal_head_is_made_from_texts_wit
     assert made["rows"] == 6
 
 
-def test_a_head_is_aligned_to_photos_without_labels(image_head):
+def test_own_rows_without_labels_are_refused(image_head):
     command = ("personal", "total.ghofl", "photos/a", "--encoder", image_head, "-o", "own.safetensors", "--head", "nb")
     assert "photos/a has no labels" in invoke(*command, "--new-site", code=2)
-    assert "assumes that classes are as common" in invoke(*command, "--unlabelled", "--mix", "uniform")
-    aligned = (*command, "--unlabelled", "--mix", "uniform", "--force")
-    assert "--label-column." in invoke(*aligned, "--label-column", "kind", code=2)

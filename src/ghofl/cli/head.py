@@ -9,14 +9,12 @@ import typer
 from ghofl.classifier import Classifier
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, Quarantine, complete_heads
-from ghofl.cli.server import end_flagged, files_in, load_total, promise_result, release_counted, sum_files
+from ghofl.cli.server import end_flagged, load_total, promise_result, release_counted, sum_files
 from ghofl.errors import MessageError
-from ghofl.heads.plugins import BEST
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
-from ghofl.wire.message import Message
 from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Total
 
@@ -37,10 +35,6 @@ def head(
         ),
     ] = DEFAULT_HEAD,
     preset: Preset = "default",
-    site_effects: Annotated[
-        bool,
-        typer.Option(help="Of messages: take out what each site adds to all its rows; 'best' is then lda."),
-    ] = False,
     quarantine: Quarantine = False,
     force: Force = False,
     json: Json = None,
@@ -57,22 +51,17 @@ def head(
     spec = HeadSpec.parse(head, preset)
     total, aside = _total_of(files, recipe, quarantine)
     spec.check(total.moments.layout, total.recipe)  # before a release is counted
-    if site_effects:
-        classifier = _fit_mended(total, spec, files, recipe)
-    else:
-        if recipe is not None and plan_of(total.recipe) is not None and total.guarantee is None:
-            total = release_counted(total, output)[1]
-            _warn_of_repetition(total.guarantee)
-        classifier = Classifier.fit(total, spec)
+    if recipe is not None and plan_of(total.recipe) is not None and total.guarantee is None:
+        total = release_counted(total, output)[1]
+        _warn_of_repetition(total.guarantee)
+    classifier = Classifier.fit(total, spec)
     classifier.save(output)
     result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
-    result |= {} if classifier.site_effects is None else {"site_effects_ratio": classifier.site_effects.ratio}
     console.say(
         {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
         f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
-        + (f" Site effects: ratio {effects.ratio:.2g}." if (effects := classifier.site_effects) else "")
         + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
@@ -106,15 +95,3 @@ def _warn_of_repetition(together: Guarantee | None) -> None:
             "all releases promise together. For several heads of one release: 'ghofl sum', 'ghofl release' and 'ghofl head "
             "released.ghofl'.",
         )
-
-
-def _fit_mended(total: Total, spec: HeadSpec, paths: list[Path], recipe: Path | None) -> Classifier:
-    from ghofl.personal.offset import fit_without_site_effects
-
-    if recipe is None:
-        raise typer.BadParameter(
-            f"--site-effects is found in messages of single sites, and {paths[0]} came without --recipe; give the messages "
-            "and --recipe recipe.toml."
-        )
-    messages = (Message.load(path, total.recipe) for path in files_in(paths))
-    return fit_without_site_effects(total, messages, None if spec.name == BEST else spec)

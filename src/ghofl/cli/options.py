@@ -114,16 +114,10 @@ class Reading:
         kept = first_rows(persons, recipe.privacy.person_rows or len(persons))
         return x[kept], y[kept], persons[kept]
 
-    def load_unlabelled(self, recipe: Recipe, data: str) -> np.ndarray:
-        """Rows whose labels are not asked for."""
-        return self._load(recipe, data, labelled=False).x
-
-    def _load(self, recipe: Recipe, data: str, labelled: bool = True) -> Rows:
+    def _load(self, recipe: Recipe, data: str) -> Rows:
         columns, skip_bad = self.samples.columns, self.samples.skip_bad
         with console.err.status("reading the rows …"):
-            rows, bad = load_whole(
-                recipe, data, self.split, columns=columns, encoding=self.encoding, skip_bad=skip_bad, labelled=labelled
-            )
+            rows, bad = load_whole(recipe, data, self.split, columns=columns, encoding=self.encoding, skip_bad=skip_bad)
         console.list_bad(bad)
         return rows
 

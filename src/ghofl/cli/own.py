@@ -8,9 +8,8 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads, refuse_unused
+from ghofl.cli.arguments import Force, Json, LabelsAreNumbers, complete_heads
 from ghofl.cli.options import (
     DATA_HELP,
     EncoderOptions,
@@ -21,7 +20,7 @@ from ghofl.cli.options import (
     takes_groups,
 )
 from ghofl.cli.server import load_total
-from ghofl.cli.use import ReportOptions, load_head, named_numbers, register
+from ghofl.cli.use import ReportOptions, named_numbers, register
 from ghofl.custody.site import Site
 from ghofl.errors import RosterError
 from ghofl.evaluation.confusion import interval_text
@@ -29,11 +28,8 @@ from ghofl.evaluation.leave_out import FOLDS, LeftOut, OwnRows, assign_folds, le
 from ghofl.evaluation.selection import Report
 from ghofl.heads.decision import priors_of
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
-from ghofl.personal.alignment import ASSUMED, aligned_head
 from ghofl.personal.choice import Personal, personal_head
-from ghofl.personal.offset import offset_head
 from ghofl.recipe import Recipe
-from ghofl.wire.envelope import peek
 from ghofl.wire.total import Total
 
 NOT_LEFT_OUT = "What the recipe learned from rows beforehand, such as its grid or a schema's breaks, is not left out."
@@ -73,10 +69,6 @@ class OwnRowsOptions:
     new_site: Annotated[
         bool, typer.Option("--new-site", help="These rows are not in the total: this site never sent anything.")
     ] = False
-    unlabelled: Annotated[
-        bool,
-        typer.Option("--unlabelled", help="Of a new site: rows without labels, in which classes have shares --mix."),
-    ] = False
     leave_out: Annotated[int, typer.Option(metavar="FOLDS", help="Folds by which the head is chosen.")] = FOLDS
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of the samples.")] = ""
     labels_are_numbers: LabelsAreNumbers = False
@@ -87,37 +79,10 @@ class OwnRowsOptions:
         Path | None, typer.Option(help="The site's TOML file, whose ledger says which rows went into a secure total.")
     ] = None
 
-    def check_for_head(self, path: Path, **given: bool) -> None:
-        """Raise for options that have no effect where a head is moved by an own offset."""
-        where = f"{path} is a head, which is moved by an own offset"
-        folds = self.leave_out != FOLDS
-        refuse_unused(
-            where,
-            **given,
-            new_site=self.new_site,
-            unlabelled=self.unlabelled,
-            leave_out=folds,
-            site_file=self.site_file,
-        )
-
-    def check_for_alignment(self, **given: object) -> None:
-        """Raise for options that have no effect on rows without labels."""
-        where = "rows without labels are aligned as a whole"
-        refuse_unused(
-            where,
-            **given,
-            labels_are_numbers=self.labels_are_numbers,
-            person=self.person,
-            leave_out=self.leave_out != FOLDS,
-            site_file=self.site_file,
-        )
-
 
 @takes_groups
 def personal(
-    total: Annotated[
-        Path, typer.Argument(help="The total: exact, or with --new-site any; or a head made with --site-effects.")
-    ],
+    total: Annotated[Path, typer.Argument(help="The total: exact, or with --new-site any.")],
     data: Annotated[str, typer.Argument(help=f"This site's rows. {DATA_HELP}.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The head file to write, for this site alone.")],
     *,
@@ -147,37 +112,16 @@ def personal(
     console.check_outputs(json, force, output)
     encoding = encoding_of(encoder, model, samples)
     reading = Reading(rows.split, samples, encoding, rows.labels_are_numbers, rows.person)
-    if (peek(total) or {}).get("kind") == "head":
-        rows.check_for_head(total, head=head != DEFAULT_HEAD, mix=mix != "own")
-        made, result, said = _move(total, data, reading)
-    else:
-        found, spec = load_total(total), HeadSpec.parse(head)
-        shares = _mix(mix, found)
-        if rows.unlabelled:
-            rows.check_for_alignment(label_column=samples.label_column)
-            made, result, said = _align(found, data, reading, spec, shares)
-        else:
-            x, y, persons = reading.load(found.recipe, data)
-            own = own_rows(found, data, x, y, rows.site_file, rows.new_site)
-            made, result, said = _choose(own, spec, assign_folds(y, rows.leave_out, persons), shares)
-    made.save(output)
-    result = {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **result}
-    console.say(result, f"Wrote {output}: {made.head.name}, {said} {made.warning}", json, is_private=True)
-
-
-def _choose(
-    own: OwnRows, spec: HeadSpec, fold: np.ndarray, shares: np.ndarray | None
-) -> tuple[Classifier, dict[str, Any], str]:
+    found, spec = load_total(total), HeadSpec.parse(head)
+    shares = _mix(mix, found)
+    x, y, persons = reading.load(found.recipe, data)
+    own = own_rows(found, data, x, y, rows.site_file, rows.new_site)
     with console.progress() as report:
-        choice = personal_head(own, spec, fold, shares, report)
-    return choice.classifier, choice.to_dict(), _said(choice)
-
-
-def _move(path: Path, rows: str, reading: Reading) -> tuple[Classifier, dict[str, Any], str]:
-    """A head with site effects, moved by the own offset of this site."""
-    head = load_head(path)
-    x, y, _ = reading.load(head.recipe, rows)
-    return offset_head(head, x, y), {"rows": len(y)}, f"moved by the offset that {len(y):,} own rows predict."
+        choice = personal_head(own, spec, assign_folds(y, rows.leave_out, persons), shares, report)
+    made = choice.classifier
+    made.save(output)
+    result = {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **choice.to_dict()}
+    console.say(result, f"Wrote {output}: {made.head.name}, {_said(choice)} {made.warning}", json, is_private=True)
 
 
 def _said(choice: Personal) -> str:
@@ -202,22 +146,6 @@ def _mix(text: str, total: Total) -> np.ndarray | None:
     if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
         raise typer.BadParameter(f"--mix {text} is not one number per class, none below 0 and one above.")
     return shares
-
-
-def _align(
-    total: Total, rows: str, reading: Reading, spec: HeadSpec, shares: np.ndarray | None
-) -> tuple[Classifier, dict[str, Any], str]:
-    if shares is None:
-        raise typer.BadParameter(
-            "rows without labels do not tell how common classes are: state it with --mix, e.g. --mix total if it is as in the "
-            "total."
-        )
-    x = reading.load_unlabelled(total.recipe, rows)
-    return (
-        aligned_head(total, spec, x, shares),
-        {"rows": len(x), "assumes": ASSUMED},
-        f"aligned with {len(x):,} rows. {ASSUMED}",
-    )
 
 
 def own_rows(

@@ -76,19 +76,18 @@ def load_whole(
     columns: Columns | None = None,
     encoding: Encoding | None = None,
     skip_bad: bool = False,
-    labelled: bool = True,
 ) -> tuple[Rows, list[Bad]]:
-    """All rows of whatever `open_stream` takes, with labels if `labelled`, and what was left out; at least one row."""
+    """All rows of whatever `open_stream` takes, with labels, and what was left out; at least one row."""
     columns, encoding, path = columns or Columns(), encoding or Encoding(), _file(data, split)
     split = "" if path != Path(data) else split
     bad: list[Bad] = []
     if _is_table(recipe, path) or _is_rows(path, columns, encoding):
         encoding.check_unused(columns, path)
-        rows = rows_for(recipe, path, split, labelled, columns.row, columns.label, skip_bad)
+        rows = rows_for(recipe, path, split, columns.row, columns.label, skip_bad)
         rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     else:
         samples = load_samples(str(path), split, columns)
-        if labelled and samples.labels is None:
+        if samples.labels is None:
             raise DatasetError(
                 f"{path} has no labels; put images into one folder per class, or name the column of "
                 "labels with --label-column."
@@ -97,8 +96,7 @@ def load_whole(
         kept = [np.zeros(0, dtype=np.int64)]
         for x, places, left_out in _encode(samples, loaded, encoding, skip_bad):
             parts, kept, bad = [*parts, x], [*kept, places], [*bad, *left_out]
-        y = samples.labels if labelled else None
-        rows = Rows(np.concatenate(parts), None if y is None else y[np.concatenate(kept)])
+        rows = Rows(np.concatenate(parts), samples.labels[np.concatenate(kept)])
     if not len(rows.x):
         raise EmbeddingsError(f"{path} has no rows, and at least one is needed; give a file with rows.")
     return rows, bad

@@ -182,21 +182,6 @@ class Mixed(ClassCovariances):
         return (1.0 - self.weight) * self.source.level(c) + self.weight * other
 
 
-@dataclass(frozen=True, eq=False)
-class Scaled(ClassCovariances):
-    """Class covariances of features that are each multiplied by a number."""
-
-    source: ClassCovariances
-    scale: Float[np.ndarray, " dim"]
-
-    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
-        return self.source.matrix(c) * np.outer(self.scale, self.scale)
-
-    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
-        scale = self.scale[:, None].astype(columns.dtype)
-        return scale * self.source.times(c, scale * columns)
-
-
 def noise_amount(covariance: Float[np.ndarray, "dim dim"], rows: float, noise: float) -> float:
     """How far to shrink a covariance of `rows` rows whose scatter has entries with noise of this standard deviation."""
     return noise_shrinkage(noise / rows, len(covariance), float(np.trace(covariance))) if noise else 0.0

@@ -1,15 +1,11 @@
 """The Gaussians of a total, changed towards those of one site.
 
-With n_c, A_c the site's own counts and sums, μ_c, Σ those of the total, and x = μ_c + g + e for rows of a site that sees
-everything shifted by g::
+With n_c, A_c the site's own counts and sums, and μ_c, Σ the means and covariance of the total::
 
     own means        μ'_c = (A_c + κ μ_c) / (n_c + κ)
     own covariance   Σ'   = (1 − w) Σ + w Σ_own, which counts as 1 / ((1 − w)²/N + w²/n) rows
-    own offset       μ'_c = μ_c + g      g = u Σ_rows (x − μ_y)      u = ρ / (1 + ρ n)      var(g) = ρ var(e)
     own priors       π'_c = (n_c + κ π_c) / (n + κ)
     alone            the Gaussians of the site's own rows
-
-(Robinson 1991 for the offset, the best linear unbiased prediction of a random effect.)
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +20,7 @@ from ghofl.shapes import Float, Num
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What is changed for a site: `means` and `priors` are κ, `covariance` is w, `offset` is ρ; None changes nothing.
+    """What is changed for a site: `means` and `priors` are κ, `covariance` is w; None changes nothing.
 
     `alone` takes nothing from the total but the share that it has in own priors.
 
@@ -34,7 +30,6 @@ class Adaptation:
 
     means: float | None = None
     covariance: float = 0.0
-    offset: float | None = None
     priors: float | None = None
     alone: bool = False
 
@@ -43,7 +38,6 @@ class Adaptation:
             "own rows only" if self.alone else "",
             "" if self.means is None else f"own means ({self.means:g} pseudo-rows)",
             f"own covariance ({self.covariance:g})" if self.covariance else "",
-            "" if self.offset is None else f"own offset (ratio {self.offset:g})",
             "" if self.priors is None else f"own priors ({self.priors:g} pseudo-rows)",
         )
         return ", ".join(part for part in parts if part) or "nothing"
@@ -51,7 +45,7 @@ class Adaptation:
     @property
     def changes_gaussians(self) -> bool:
         """Whether means or covariances change, and not only priors."""
-        return self.alone or (self.means, self.covariance, self.offset) != (None, 0.0, None)
+        return self.alone or (self.means, self.covariance) != (None, 0.0)
 
     def apply(self, whole: Gaussians, own: Gaussians) -> Gaussians:
         """The Gaussians of the total, changed towards those of the site."""
@@ -66,13 +60,10 @@ class Adaptation:
         return replace(_mix(whole, own, self._means(whole, own), self.covariance), sketch=sketch)
 
     def _means(self, whole: Gaussians, own: Gaussians) -> Float[np.ndarray, "classes dim"]:
-        means = whole.means
-        if self.means is not None:
-            counts = own.counts[:, None]
-            means = (counts * own.means + self.means * means) / np.maximum(counts + self.means, np.finfo(float).tiny)
-        if self.offset is not None:
-            means = means + self.offset / (1.0 + self.offset * own.rows) * (own.counts @ (own.means - whole.means))
-        return means
+        if self.means is None:
+            return whole.means
+        counts = own.counts[:, None]
+        return (counts * own.means + self.means * whole.means) / np.maximum(counts + self.means, np.finfo(float).tiny)
 
     def shares(
         self, whole: Num[np.ndarray, " classes"], own: Num[np.ndarray, " classes"]

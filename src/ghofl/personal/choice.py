@@ -22,10 +22,10 @@ from ghofl.shapes import Bool, Float, Int64
 from ghofl.wire.total import Total
 
 FEWEST = 10  # rows of a site, below which the head of the total is kept
-# Pseudo-rows of the total in own means, shares of the own covariance, ratios of own offsets, pseudo-rows in own priors: of
-# the sets compared on training rows of hospitals, tables and PACS (`python -m ghofl_benchmarks candidates`) the one with the
-# largest gain under one standard error, but for own means with the covariance of the total: two more fits for 0.02 points.
-MEANS, COVARIANCES, OFFSETS, PRIORS = (5.0, 50.0), (0.3, 0.7), (0.1,), (2.0, 10.0, 50.0)
+# Pseudo-rows of the total in own means, shares of the own covariance, pseudo-rows in own priors: of the sets compared on
+# training rows of hospitals, tables and PACS (`python -m ghofl_benchmarks candidates`) the one with the largest gain under
+# one standard error, but for own means with the covariance of the total: two more fits for 0.02 points.
+MEANS, COVARIANCES, PRIORS = (5.0, 50.0), (0.3, 0.7), (2.0, 10.0, 50.0)
 ERRORS = 1.0  # standard errors of its gain that a candidate must gain over the head of the total
 ROUNDING = 1e-9  # of weighted hits: equal ones may differ by so much
 
@@ -125,7 +125,7 @@ def _candidates(own: OwnRows, is_own_mix: bool) -> Iterator[Adaptation]:
         return
     known = Gaussians.estimate(own.moments(np.ones(len(own.y), dtype=bool)), own.features.unit)
     varies = known.has_spread and (known.has_shared_covariance or known.own_variances is not None)
-    fits = [Adaptation(), *(Adaptation(offset=ratio) for ratio in OFFSETS)]
+    fits = [Adaptation()]
     fits += [Adaptation(means=k, covariance=w) for k in MEANS for w in (COVARIANCES if varies else (0.0,))]
     has_every_class = bool((known.counts > 0)[own.total.moments.counts > 0].all())
     if varies and has_every_class:  # otherwise own rows only would never predict some class

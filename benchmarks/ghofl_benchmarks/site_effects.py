@@ -1,4 +1,4 @@
-"""Class means free of what sites add to all of their rows: a mixed model from counts and sums per site.
+"""Class means free of what sites add to all of their rows, and each site's own offset: a mixed model from counts and sums.
 
 A row of class c at site k is x = μ_c + g_k + e, with var(g) = ρ var(e) in every feature and one ρ for all of them. With n_k the
 site's rows by class, A_k their sums, N_k = Σ_c n_kc, a_k = Σ_c A_kc and u_k = ρ / (1 + ρ N_k)::
@@ -15,17 +15,17 @@ It is 0, which changes nothing, where classes and sites are not connected, so th
 well be one between sites.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ghofl.errors import HeadError
-from ghofl.gaussians.gaussians import Gaussians
-from ghofl.shapes import Float, Num
+from ghofl import Classifier, Features, Gaussians, HeadSpec, Message, Total
+from ghofl.evaluation.leave_out import ignore
+from ghofl.heads.rules import Linear
+from ghofl.shapes import Float, Int64, Num
 
 RATIOS = np.concatenate([[0.0], 10.0 ** np.linspace(-5.0, 2.0, 57)])
-EFFECTS = "site_effects."
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +49,6 @@ class SiteEffects:
     ratio: float
     means: Float[np.ndarray, "classes dim"] = field(repr=False)
     shared: Float[np.ndarray, "dim dim"] | None = field(default=None, repr=False)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, SiteEffects):
-            return NotImplemented
-        return all(np.array_equal(a, other.arrays()[name]) for name, a in self.arrays().items())
-
-    __hash__ = None  # type: ignore[assignment]  # arrays inside
 
     @classmethod
     def estimate(
@@ -87,25 +80,26 @@ class SiteEffects:
         weight = self.ratio / (1.0 + self.ratio * float(counts.sum()))
         return weight * (sums.sum(axis=0) - counts @ self.means)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """What a head file holds of them: the means and ρ."""
-        return {EFFECTS + "means": self.means.astype(np.float32), EFFECTS + "ratio": np.array([self.ratio])}
 
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray], classes: int, dim: int) -> "SiteEffects | None":
-        """Those in the arrays of a head file, where there are any; `HeadError` where they are damaged."""
-        own = {name.removeprefix(EFFECTS): a for name, a in arrays.items() if name.startswith(EFFECTS)}
-        if not own:
-            return None
-        shapes = {name: a.shape for name, a in own.items()}
-        is_whole = shapes == {"means": (classes, dim), "ratio": (1,)}
-        if (
-            not is_whole
-            or not all(a.dtype.kind == "f" and np.isfinite(a).all() for a in own.values())
-            or own["ratio"][0] < 0
-        ):
-            raise HeadError("its site effects are not means per class and a ratio")
-        return cls(float(own["ratio"][0]), own["means"].astype(np.float64))
+def fit_without_site_effects(
+    total: Total, messages: Iterable[Message], head: HeadSpec
+) -> tuple[Classifier, SiteEffects]:
+    """The head of a total's rows with what each site adds to all of its rows taken out; `messages` are all of the total's."""
+    moments = total.moments
+    counts, sums = zip(*((message.moments.counts, message.moments.sums) for message in messages), strict=True)
+    unit = Features.of(total.recipe).unit
+    effects = SiteEffects.estimate(np.array(counts), np.array(sums) * unit, moments.pooled() * unit**2)
+    return Classifier.fit(total, head, ignore, novelty=False, adapt=effects.apply), effects
+
+
+def offset_head(
+    classifier: Classifier, effects: SiteEffects, x: Num[np.ndarray, "n dim"], y: Int64[np.ndarray, " n"]
+) -> Classifier:
+    """A linear head without site effects, moved by the offset that the labelled rows of one site predict."""
+    rule, hot = classifier.rule, np.eye(len(classifier.recipe.classes))[y]
+    assert isinstance(rule, Linear), "only a linear rule is moved by a shift of its bias"
+    by = effects.offset(hot.sum(axis=0), hot.T @ classifier.features.values(x))
+    return replace(classifier, rule=replace(rule, bias=rule.bias - rule.weights @ by))
 
 
 class _Sites:

@@ -1,4 +1,4 @@
-"""A head for a site that has only unlabelled rows, and knows how common classes are among them.
+"""A head for a site that has only unlabelled rows, and knows how common classes are among them: an experiment.
 
 Rows of the site are taken to be those of the total, shifted and scaled feature by feature. With mix π', class means μ_c and
 variances of the total::
@@ -10,7 +10,7 @@ m_site and v_site are those of the site's rows, with a few pseudo-rows of the to
 another mix than the true one alignment can do harm, and unlabelled rows do not tell which it is.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from ghofl.classifier import Classifier
 from ghofl.errors import EmbeddingsError, HeadError, MissingStatisticError
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.gaussians.covariances import Scaled
+from ghofl.gaussians.covariances import ClassCovariances
 from ghofl.gaussians.gaussians import Sketched
 from ghofl.heads.spec import HeadSpec
 from ghofl.shapes import Float, Num
@@ -26,10 +26,21 @@ from ghofl.statistics.triangles import apply
 from ghofl.wire.total import Total
 
 PSEUDO_ROWS = 20.0
-ASSUMED = (
-    "It assumes that classes are as common among these rows as the mix says, and that this site sees every class shifted and "
-    "scaled alike."
-)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(ClassCovariances):
+    """Class covariances of features that are each multiplied by a number."""
+
+    source: ClassCovariances
+    scale: Float[np.ndarray, " dim"]
+
+    def matrix(self, c: int) -> Float[np.ndarray, "dim dim"]:
+        return self.source.matrix(c) * np.outer(self.scale, self.scale)
+
+    def times(self, c: int, columns: Float[np.ndarray, "dim k"]) -> Float[np.ndarray, "dim k"]:
+        scale = self.scale[:, None].astype(columns.dtype)
+        return scale * self.source.times(c, scale * columns)
 
 
 def aligned_head(
