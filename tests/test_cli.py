@@ -20,7 +20,7 @@ from ghofl.wire.envelope import seal
 from ghofl.wire.message import Message
 
 COMMANDS = [
-    "demo", "recipe", "schema", "embed", "moments", "merge", "sum", "diagnose", "subtract", "release", "head",
+    "demo", "recipe", "schema", "embed", "moments", "sum", "diagnose", "subtract", "release", "head",
     "evaluate", "select", "calibrate", "predict", "personal", "export", "serve", "report", "simulate", "inspect", "audit",
     "keeper",
 ]  # fmt: skip
@@ -350,7 +350,6 @@ def made(tmp_path_factory):
         ghofl("evaluate", "lda.safetensors", "test.npz", "--json", "report.json")
         ghofl("evaluate", "lda.safetensors", "test.npz", "--tally", "--json", "tally.json")
         ghofl("moments", "test.npz", "-r", "recipe.toml", "--site", "east", "-o", "east.ghofl")
-        ghofl("moments", "test.npz", "-r", "recipe.toml", "--part", "1/1", "-o", "part.ghofl")
         (folder / "rows.csv").write_text("age,kind\n" + "\n".join(f"{i},{'ab'[i % 2]}" for i in range(40)))
     return folder
 
@@ -451,7 +450,6 @@ def test_nothing_is_said_about_no_rows(head, capsys):
 JSON_COMMANDS = {
     "recipe": ["recipe", "new.toml", "--classes", "4", "--dim", "6"],
     "moments": ["moments", "north.npz", "-r", "recipe.toml", "-o", "new.ghofl"],
-    "merge": ["merge", "part.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
     "sum": ["sum", "north.ghofl", "-r", "recipe.toml", "-o", "new.ghofl"],
     "subtract": ["subtract", "total.ghofl", "north.ghofl", "-o", "new.ghofl"],
     "release": ["release", "total.ghofl", "-o", "new.ghofl"],

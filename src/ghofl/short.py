@@ -28,7 +28,7 @@ from ghofl.encoders.from_schema import columns_of as table_columns
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
 from ghofl.heads.spec import DEFAULT_HEAD
-from ghofl.outbox import Embedded, outgoing
+from ghofl.outbox import Counted, Embedded, outgoing
 from ghofl.outbox.site_rows import first_embedded, rows_per_person
 from ghofl.planning.assembly import assemble
 from ghofl.planning.drafting import draft_schema
@@ -101,9 +101,10 @@ def schema_for(data: Data, label_column: str = "", without: Iterable[str] = ()) 
 def message(
     recipe: Recipe,
     site: str,
-    x: Data,
+    x: Data | None = None,
     y: Any = None,
     *,
+    moments: Counted | None = None,
     person: Any = None,
     rows_per_person: int | None = None,
     labels_are_numbers: bool = False,
@@ -115,6 +116,8 @@ def message(
     with its columns. `y` has a class name per row, or a class number where the classes are called 0, 1, 2 … or
     `labels_are_numbers`; it may be the name of a column of the DataFrame. `person` says who each row is about, in the
     same two ways, for recipes that limit the rows per person.
+
+    Instead of rows, `moments` are those of shards of them, each from `ghofl.outbox.count`, added up with `+` or `sum`.
 
     Guarantees
     ----------
@@ -132,6 +135,32 @@ def message(
             f"recipe is a {type(recipe).__name__}; give the recipe first: ghofl.message(recipe, site, x, y)."
         )
     check_not_secure(recipe)
+    if x is None or moments is not None:
+        rows = _shards(moments, x, y, person, rows_per_person)
+    else:
+        rows = _rows(recipe, x, y, person, rows_per_person, labels_are_numbers)
+    left = outgoing(recipe, rows, site, stream=stream)
+    left.counted.clipping.warn(recipe)
+    if left.counted.not_counted:
+        many = f"{left.counted.not_counted:,} rows do not fit the recipe and are left out."
+        warnings.warn(many, ClippingWarning, stacklevel=2)
+    assert left.message is not None, "only secure recipes give none"
+    return left.message
+
+
+def _shards(moments: object, *rows: object) -> Counted:
+    """The moments of shards, with nothing beside them that is about rows."""
+    if any(each is not None for each in rows):
+        raise EmbeddingsError("give rows x with what is said about them, or the moments of shards, and not both.")
+    if not isinstance(moments, Counted):
+        raise EmbeddingsError(
+            f"moments are {type(moments).__name__}; give what ghofl.outbox.count made of shards, or "
+            "ghofl.outbox.Counted(moments, clipping)."
+        )
+    return moments
+
+
+def _rows(recipe: Recipe, x: Data, y: Any, person: Any, most: int | None, labels_are_numbers: bool) -> Embedded:
     x, labels, persons = _split_columns(x, recipe, y, person)
     if labels is None:
         raise EmbeddingsError("there are no labels; give one per row, or the name of the column that holds them.")
@@ -141,13 +170,7 @@ def message(
     numbers = look_up(labels_of(labels, row_by_row=is_private), recipe.classes, labels_are_numbers)
     if len(numbers) != len(rows):
         raise EmbeddingsError(f"{len(numbers)} labels for {len(rows)} rows; give one label per row.")
-    left = outgoing(recipe, _limit_rows(rows, numbers, recipe, persons, rows_per_person), site, stream=stream)
-    left.counted.clipping.warn(recipe)
-    if left.counted.not_counted:
-        many = f"{left.counted.not_counted:,} rows do not fit the recipe and are left out."
-        warnings.warn(many, ClippingWarning, stacklevel=2)
-    assert left.message is not None, "only secure recipes give none"
-    return left.message
+    return _limit_rows(rows, numbers, recipe, persons, most)
 
 
 def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | None = None) -> Total:

@@ -14,7 +14,6 @@ from ghofl.compute import arrays
 from ghofl.errors import GhoflError, MessageError
 from ghofl.files import FileBytes
 from ghofl.outbox import Embedded, count
-from ghofl.outbox.partial_sums import Part, Place, merge, part_of
 from ghofl.wire import head_file
 from ghofl.wire.container import load_arrays
 from ghofl.wire.total import Aggregator
@@ -88,15 +87,12 @@ def test_rounded_sums_are_the_same_from_memory_and_from_files(rng, tmp_path, mon
     assert found.moments == again.moments == expected.moments
 
 
-def test_parts_of_a_site_are_merged_from_files(rng, from_files):
+def test_moments_of_shards_are_added_up_in_files(rng, from_files):
     x, y = rows_of(rng)
-    features, rows, parts = Features.of(RECIPE), Embedded(x / 20.0, y), []
-    for number in (1, 2):
-        some, source = part_of(rows, Place(number, 2))
-        parts.append(Part.from_bytes(Part.of(RECIPE, some, Place(number, 2), source).to_bytes(), RECIPE))
-    merged = merge(parts, RECIPE).moments
-    assert arrays.is_mapped(merged.blocks["S"])
-    assert merged == count(features, rows).moments
+    features, x = Features.of(RECIPE), x / 20.0
+    whole = sum(count(features, Embedded(x[some], y[some])) for some in (slice(100), slice(100, None)))
+    assert arrays.is_mapped(whole.moments.blocks["S"])
+    assert whole.moments == count(features, Embedded(x, y)).moments
 
 
 def test_large_blocks_and_heads_lie_in_files_and_small_ones_do_not(tmp_path, rng, from_files):

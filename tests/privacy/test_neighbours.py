@@ -407,7 +407,7 @@ RAISES = {
     "privacy/release": {},
     "privacy/rounding": {"restore": ("public", 1), "_check_shifts": ("public", 2)},
     "custody/disclosure": {"Disclosure.__post_init__": ("public", 2), "_check": ("spared", 1)},
-    "outbox/counting": {},
+    "outbox/counting": {"Counted.__add__": ("public", 1)},
     "custody/custody": {
         "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody.check_not_declined": ("public", 1),
         "Custody.record_evaluation": ("person", 1), "Custody.check_reports": ("public", 1),

@@ -52,11 +52,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "site:moments",
             "At a site: add up the moments of its embeddings and write the one message it sends.",
         ),
-        "merge": (
-            "site:merge",
-            "At a big site: make one message from parts that were added up separately, as if one process had "
-            "seen all rows.",
-        ),
     },
     BUILD: {
         "head": (

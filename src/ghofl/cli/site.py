@@ -1,7 +1,6 @@
-"""Commands of the agreement and of a site: `recipe`, `moments` and `merge`."""
+"""Commands of the agreement and of a site: `recipe` and `moments`."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,9 +16,7 @@ from ghofl.encoders.from_schema import check_encoder
 from ghofl.errors import RecipeError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
-from ghofl.outbox import Embedded, Encodable, Outgoing, outgoing
-from ghofl.outbox.partial_sums import Part, Place, check_own_rows, part_of
-from ghofl.outbox.partial_sums import merge as merge_parts
+from ghofl.outbox import Outgoing, outgoing
 from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public_files import load_anchor, load_public
@@ -27,9 +24,6 @@ from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
 from ghofl.rows import Rows, classes_of, load_rows
 from ghofl.wire.message import check_not_secure
-
-MessageOutput = Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")]
-SiteName = Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")]
 
 
 @takes_groups
@@ -95,36 +89,10 @@ def recipe(
     _show_recipe(found, output, json)
 
 
-@dataclass(frozen=True)
-class CountedRows:
-    """Which of the rows count."""
-
-    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = ""
-    person_rows: Annotated[
-        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
-    ] = None
-    part: Annotated[
-        str | None, typer.Option(metavar="I/N", help="Only part I of N of the rows, for 'ghofl merge'.")
-    ] = None
-    own_file: Annotated[
-        bool, typer.Option("--own-file", help="With --part: the given file holds the rows of this part only.")
-    ] = False
-
-    def place(self, is_about_message: bool) -> Place | None:
-        """The part that counts, or None for all rows."""
-        if self.part is None and self.own_file:
-            raise typer.BadParameter("--own-file is about a part of the rows; give --part I/N too.")
-        if self.part is not None and is_about_message:
-            raise typer.BadParameter(
-                f"--site is about the message, which 'ghofl merge' makes from --part {self.part} and the others; give it there."
-            )
-        return None if self.part is None else Place.parse(self.part)
-
-
 @takes_groups
 def moments(
     recipe: RecipeFile,
-    output: MessageOutput,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The message file to write.")],
     embeddings: Annotated[
         Path | None,
         typer.Argument(
@@ -132,21 +100,23 @@ def moments(
         ),
     ] = None,
     *,
-    site: SiteName = "",
+    site: Annotated[str, typer.Option(help="This site's name in the roster; a site is counted once.")] = "",
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT, or this split of --data.")] = "",
     data: Annotated[str | None, typer.Option(help="Samples instead of a file of rows, as in 'ghofl embed'.")] = None,
     encoder: RecipesEncoder = "",
     model: EncoderOptions,
     samples: SampleOptions,
     labels_are_numbers: LabelsAreNumbers = False,
-    counted: CountedRows,
+    person: Annotated[str, typer.Option(help="The column or array that says who a row is about.")] = "",
+    person_rows: Annotated[
+        int | None, typer.Option(help="Maximum rows per person that count; as the recipe says unless given.")
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """At a site: add up the moments of its embeddings and write the one message it sends.
 
     With --data it goes straight from samples to moments, and no embedding is written anywhere.
-    With --part it writes one exact part instead, which must not be sent: 'ghofl merge' makes the message from all parts.
     The exit code is 4 if the message should not be sent, because the recipe's grid does not fit the rows.
 
     Example: ghofl moments north.npz --recipe recipe.toml --site north -o north.ghofl
@@ -154,7 +124,6 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
-    place = counted.place(is_about_message=bool(site))
     _check_source(embeddings, data, encoder)
     if embeddings is not None:
         _check_no_samples(model, samples)
@@ -168,67 +137,9 @@ def moments(
                 agreed, data or "", encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
                 batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
             )  # fmt: skip
-    if place is not None and counted.own_file:
-        check_own_rows(agreed, counted.person)
-    rows = limit_persons(rows, agreed, str(embeddings or data), split, counted.person, counted.person_rows)
-    if place is not None:
-        return _write_part(agreed, rows, place, counted.own_file, output, json)
+    rows = limit_persons(rows, agreed, str(embeddings or data), split, person, person_rows)
     with console.progress(rate=data is not None) as report:
         left = outgoing(agreed, rows, site, progress=report)
-    return _write_message(left, output, json)
-
-
-def merge(
-    parts: Annotated[list[Path], typer.Argument(help="All parts of the site's rows, from 'ghofl moments --part I/N'.")],
-    recipe: RecipeFile,
-    output: MessageOutput,
-    *,
-    site: SiteName = "",
-    force: Force = False,
-    json: Json = None,
-) -> None:
-    """At a big site: make one message from parts that were added up separately, as if one process had seen all rows.
-
-    What the recipe asks of a site, such as noise, is done here, once: merging is a release, as 'ghofl moments' is.
-    The exit code is 4 if the message should not be sent, because the recipe's grid does not fit the rows.
-
-    Example: ghofl merge part-1.ghofl part-2.ghofl --recipe recipe.toml --site north -o north.ghofl
-    """
-    console.check_outputs(json, force, output)
-    agreed = Recipe.load(recipe)
-    check_not_secure(agreed)
-    counted = merge_parts(_load_parts(parts, agreed), agreed)
-    _write_message(outgoing(agreed, counted, site), output, json)
-
-
-def _load_parts(paths: list[Path], recipe: Recipe) -> Iterator[Part]:
-    with console.progress() as report:
-        for i, path in enumerate(paths):
-            report("parts", i, len(paths))
-            with console.errors_about(path):
-                yield Part.load(path, recipe)
-
-
-def _write_part(
-    recipe: Recipe, rows: Embedded | Encodable, place: Place, own_file: bool, output: Path, json: str | None
-) -> None:
-    some, source = (rows, "") if own_file else part_of(rows, place)
-    with console.progress() as report:
-        part = Part.of(recipe, some, place, source, report)
-    counted = part.counted
-    console.list_bad(counted.bad)
-    part.save(output)
-    result = {"part": str(output), "number": place.number, "parts": place.parts, "rows": counted.moments.rows}
-    console.say(
-        result,
-        f"Wrote {output}: part {place.number} of {place.parts}, {counted.moments.rows:,} rows, exact and without noise. Keep "
-        "it at this site; 'ghofl merge' makes the message from all parts, and then the parts can be deleted.",
-        json,
-        is_private=True,
-    )
-
-
-def _write_message(left: Outgoing, output: Path, json: str | None) -> None:
     console.list_bad(left.counted.bad)
     assert left.message is not None
     left.counted.clipping.warn(left.recipe)

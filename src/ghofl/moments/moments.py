@@ -68,6 +68,9 @@ class Moments(Printable):
         self._check_sum(other, "add")
         return Moments(self.layout, self._combine(np.add, other))
 
+    def __radd__(self, other: object) -> "Moments":
+        return self if other == 0 else NotImplemented  # where `sum` starts
+
     def __sub__(self, other: "Moments") -> "Moments":
         self._check_sum(other, "subtract")
         return Moments(self.layout, self._combine(np.subtract, other))

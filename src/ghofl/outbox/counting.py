@@ -11,6 +11,7 @@ import numpy as np
 from ghofl.compute import arrays
 from ghofl.compute.threads import prefetch
 from ghofl.encoders.embed import Bad, encode_labelled
+from ghofl.errors import PrivacyError
 from ghofl.features import Clipping, Features
 from ghofl.moments import CutBuilder, Layout, Moments, MomentsBuilder
 from ghofl.outbox.row_version import RowVersion
@@ -28,8 +29,14 @@ BLOCK = 4096
 class Counted:
     """The exact moments of a site's rows, what fell outside the grid, and the samples that could not be read.
 
-    `version` names the rows (see `RowVersion`); it is empty where nobody asked for it. `left_out` is how many further rows were
-    not counted under an epsilon, because they do not fit the recipe.
+    Those of shards of the rows add up, with `+` and `sum`. `version` names the rows (see `RowVersion`); it is empty where
+    nobody asked for it, and for a sum. `left_out` is how many further rows were not counted under an epsilon, because they do
+    not fit the recipe.
+
+    Guarantees
+    ----------
+    Moments and clipping of a sum are, to the bit, those of one process that counts all rows
+    (test_the_message_of_shards_is_that_of_one_process).
     """
 
     moments: Moments
@@ -37,6 +44,19 @@ class Counted:
     bad: tuple[Bad, ...] = field(default=(), repr=False)
     version: str = ""
     left_out: int = 0
+    rows_per_person: int | None = None
+
+    def __add__(self, other: "Counted") -> "Counted":
+        if self.rows_per_person is not None or other.rows_per_person is not None:
+            raise PrivacyError(
+                "the rows per person are limited, and a shard does not see the person's rows in the others; count all rows of "
+                "the site together."
+            )
+        bad, left_out = self.bad + other.bad, self.left_out + other.left_out
+        return Counted(self.moments + other.moments, self.clipping + other.clipping, bad, left_out=left_out)
+
+    def __radd__(self, other: object) -> "Counted":
+        return self if other == 0 else NotImplemented  # where `sum` starts
 
     @property
     def not_counted(self) -> int:
@@ -88,6 +108,7 @@ def outgoing(
     """
     if isinstance(rows, Embedded) and not recipe.privacy.secure:
         check_row_count(len(rows.x), recipe)  # before they are added up, which takes minutes where they are many
+    check_persons(recipe, rows.rows_per_person)
     counted = rows if isinstance(rows, Counted) else count(features or Features.of(recipe), rows, progress)
     if not recipe.privacy.secure:
         message = Message.of(counted.moments, recipe, name, stream, counted.clipping)
@@ -122,7 +143,8 @@ def count(
         q, clipped = features.rows(x)
         builder.add(q, y)
         clipping += clipped
-    return Counted(builder.moments(), clipping, tuple(bad), "" if version is None else version.text, left_out)
+    text = "" if version is None else version.text
+    return Counted(builder.moments(), clipping, tuple(bad), text, left_out, rows.rows_per_person)
 
 
 def embedded_rows(

@@ -37,13 +37,11 @@ AGAIN = {  # where another copy of a damaged file comes from
     "message": "ask the site to send it again",
     "total": "copy it again, or make it again from its messages",
     "head": "copy it again, or make it again with 'ghofl head'",
-    "part": "make it again with 'ghofl moments --part'",
 }
 MADE_BY = {
     "message": "'ghofl moments'",
     "total": "'ghofl sum'",
     "head": "'ghofl head'",
-    "part": "'ghofl moments --part'",
 }
 
 
@@ -311,11 +309,8 @@ def _ghofl_header(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
     if schema > SCHEMA:
         raise MessageError(f"schema {schema} is newer than {SCHEMA}, the newest this ghofl reads; update ghofl.")
     if header.get("kind") != kind:
-        advice = f"{MADE_BY[kind]} makes one."
-        if header.get("kind") == "part":
-            advice = "It holds exact sums and must not leave its site, which makes its message with 'ghofl merge'."
         came = str(header.get("kind"))[:40]
-        raise MessageError(f"this file is a {came!r}, and a {kind!r} was expected. {advice}")
+        raise MessageError(f"this file is a {came!r}, and a {kind!r} was expected. {MADE_BY[kind]} makes one.")
     return header
 
 
