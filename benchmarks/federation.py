@@ -75,8 +75,8 @@ def simulated(folder: Path) -> list[dict[str, Any]]:
     return results
 
 
-def large(folder: Path) -> list[dict[str, Any]]:
-    """Three nodes with a message of 100 MB each, asked for at once and one by one."""
+def large(folder: Path) -> dict[str, Any]:
+    """Three nodes with a message of 100 MB each."""
     folder.mkdir()
     recipe = Recipe(tuple(map(str, range(CLASSES))), Encoder(dim=DIM), statistics=("S",), grid=Grid(bits=8, scale=20.0))
     rng, y = np.random.default_rng(0), np.arange(ROWS) % CLASSES
@@ -84,28 +84,20 @@ def large(folder: Path) -> list[dict[str, Any]]:
     for name in names:
         np.savez(folder / f"{name}.npz", x=(rng.normal(size=(ROWS, DIM)) + common).astype(np.float32), y=y)
     write_app(folder / "app", made.note(recipe), "large")
-    return [_large(folder / f"{at_once}", folder, names, at_once) for at_once in (0, 1)]
-
-
-def _large(here: Path, folder: Path, names: list[str], at_once: int) -> dict[str, Any]:
-    here.mkdir()
-    with Deployment(here / "d", secure=False) as deployment:
+    with Deployment(folder / "d", secure=False) as deployment:
         for name in names:
-            text = f'name = "{name}"\nembeddings = "{folder / name}.npz"\nfolder = "{here / name}"\n'
-            (here / f"{name}.toml").write_text(text)
-            deployment.node(name, here / f"{name}.toml")
+            text = f'name = "{name}"\nembeddings = "{folder / name}.npz"\nfolder = "{folder / name}"\n'
+            (folder / f"{name}.toml").write_text(text)
+            deployment.node(name, folder / f"{name}.toml")
         started = time.perf_counter()
-        process = deployment.run(
-            folder / "app", folder=str(here / "run"), sites=3, heads="lda", timeout=900.0, at_once=at_once
-        )
+        process = deployment.run(folder / "app", folder=str(folder / "run"), sites=3, heads="lda", timeout=900.0)
         peak = _watch(
             process,
             lambda: {"app": max(map(_high, deployment.server_app()), default=0), "link": _high(deployment.link.pid)},
         )
-        assert _report(here / "run")["counted"] == 3, process.log.read_text()
-        sizes = [path.stat().st_size for path in (here / "run" / "messages").iterdir()]
+        assert _report(folder / "run")["counted"] == 3, process.log.read_text()
+        sizes = [path.stat().st_size for path in (folder / "run" / "messages").iterdir()]
         result = {
-            "at_once": at_once or 3,
             "message_mb": max(sizes) / MB,
             "seconds": time.perf_counter() - started,
             "server_app_mb": peak["app"] / MB,
@@ -128,19 +120,16 @@ def table(result: dict[str, Any]) -> str:
         f"| {row['server_mb']:.0f} |"
         for row in result["simulated"]
     ]
-    size = max(row["message_mb"] for row in result["large"])
+    row = result["large"]
+    app, link, one = row["server_app_mb"], row["superlink_mb"], row["message_mb"]
     lines += [
-        f"\nThree nodes with a message of {size:.0f} MB each (S of {CLASSES} classes × {DIM} dimensions), from samples on "
+        f"\nThree nodes with a message of {one:.0f} MB each (S of {CLASSES} classes × {DIM} dimensions), from samples on "
         "disk to an LDA head. Peak memory in multiples of one message; the SuperLink is Flower's own process, which "
         "holds what it relays.\n",
-        "| asked at once | seconds | server app MB | × message | SuperLink MB | × message |",
-        "|---:|---:|---:|---:|---:|---:|",
+        "| seconds | server app MB | × message | SuperLink MB | × message |",
+        "|---:|---:|---:|---:|---:|",
+        f"| {row['seconds']:.0f} | {app:.0f} | {app / one:.1f} | {link:.0f} | {link / one:.1f} |",
     ]
-    for row in result["large"]:
-        app, link, one = row["server_app_mb"], row["superlink_mb"], row["message_mb"]
-        lines.append(
-            f"| {row['at_once']} | {row['seconds']:.0f} | {app:.0f} | {app / one:.1f} | {link:.0f} | {link / one:.1f} |"
-        )
     return "\n".join(lines)
 
 

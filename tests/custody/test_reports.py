@@ -15,6 +15,7 @@ from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import PolicyError
 from ghofl.recipe import Encoder, Grid, Privacy, Recipe
+from ghofl.report.what_left import what_left
 
 RECIPE = Recipe(("a", "b"), Encoder(2), grid=Grid(scale=10.0))
 ROWS = np.array([40, 30])
@@ -103,6 +104,7 @@ def test_the_command_writes_the_ledger_before_the_report(tmp_path, rng):
     assert json.loads((tmp_path / "report.json").read_text())["sites"] == ["north"]
     assert lines_of(site) == ["reported"]
     assert "reported" in ghofl("ledger", "show", tmp_path / "site.toml")
+    assert "a file, for whoever the site gave it to" in what_left(site, Ledger.load(site.storage()), "site.toml")
     (tmp_path / "policy.toml").write_text("min_rows = 100000\n")
     np.savez(tmp_path / "own.npz", x=x[:-1], y=np.array(list("abcd"))[y[:-1]])
     ghofl(*words, "--json", tmp_path / "second.json", code=2)

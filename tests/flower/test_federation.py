@@ -272,6 +272,14 @@ def test_a_removed_site_that_sends_a_new_message_is_refused(tmp_path):
     assert len(outcome.total.roster) == 4
 
 
+def test_sites_sign_no_list_of_too_few_for_a_total_that_is_handed_out(tmp_path):
+    recipe = replace(SECURE, privacy=replace(SECURE.privacy, hand_out=True))
+    with pytest.raises(FederationError):
+        run(InProcess(make_sites(tmp_path, 4, recipe=recipe)), recipe, settings(tmp_path / "run", corruption=0.1))
+    assert not (tmp_path / "run" / "total.ghofl").exists()
+    assert "the total is handed out" in json.loads((tmp_path / "run" / "report.json").read_text())["sites"]["site-0"]
+
+
 def test_nobody_is_removed_from_a_secure_total(tmp_path):
     paths = make_sites(tmp_path, recipe=SECURE)
     with pytest.raises(FederationError, match="a secure total hides its parts"):

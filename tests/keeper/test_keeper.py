@@ -335,10 +335,9 @@ def test_a_keeper_that_cannot_work_says_why(folder, more, why):
 
 
 def test_a_request_that_no_keeper_would_read_is_refused_at_once(monkeypatch):
-    """A total that is handed out may be larger than what a keeper reads."""
     monkeypatch.setattr(unix_socket, "REQUEST_BYTES", 3)
     with pytest.raises(MessageError, match="4 bytes came, and a keeper reads 3"):
-        unix_socket.ask("nobody.sock", "judge", Letter({}, b"four"))
+        unix_socket.ask("nobody.sock", "message", Letter({}, b"four"))
 
 
 def test_users_are_allowed_by_name_or_number():

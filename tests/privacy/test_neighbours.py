@@ -410,7 +410,7 @@ RAISES = {
     "outbox/counting": {"Counted.__add__": ("public", 1)},
     "custody/custody": {
         "Custody.pack": ("spared", 1), "Custody.parcel_to_send": ("public", 1), "Custody.check_not_declined": ("public", 1),
-        "Custody.record_evaluation": ("person", 1), "Custody.check_reports": ("public", 1),
+        "Custody.record_evaluation": ("person", 2),
     },
     "custody/inspection": {
         "rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1), "Decision.decided": ("person", 1),

@@ -213,7 +213,11 @@ class Custody:
         self.check_not_declined(recipe)
         if self.history.has_left(key):
             return
-        self.check_reports()
+        if policy.budget is not None or any(release.guarantee for release in self.history.releases):
+            raise PolicyError(
+                "a report counts right and wrong predictions exactly, and this site's rows are under an epsilon; "
+                "judge the head on other rows, with their own site file and folder."
+            )
         least, present = policy.disclosure.number("class_rows"), rows[rows > 0]
         if rows.sum() < policy.min_rows or (len(present) and present.min() < least):
             raise PolicyError(
@@ -222,14 +226,6 @@ class Custody:
             )
         facts = {"id": key, "recipe": recipe.fingerprint, "data": data, "rows": int(rows.sum())}
         self.record("reported", **facts, guarantee=None)
-
-    def check_reports(self) -> None:
-        """Raise `PolicyError` where no report leaves, whatever it counts: at a site with rows under an epsilon."""
-        if self.policy.budget is not None or any(release.guarantee for release in self.history.releases):
-            raise PolicyError(
-                "a report counts right and wrong predictions exactly, and this site's rows are under an epsilon; "
-                "judge the head on other rows, with their own site file and folder."
-            )
 
     def record_total(self, total: Total) -> None:
         """Record that the site has the exact total of these sites, the first time."""

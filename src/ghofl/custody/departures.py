@@ -63,11 +63,9 @@ def _bytes_carried(ledger: Ledger) -> dict[int, list[int]]:
             latest["message", facts["recipe"]] = line.number
         elif line.what == "masked":
             latest["mask", facts["round"]] = line.number
-        elif line.what == "reported":
-            latest["judge", facts["id"]] = line.number
         elif line.what == "answered" and facts.get("bytes"):
             action = facts.get("action", "")
-            about = facts.get({"message": "recipe", "judge": "sha256"}.get(action, "round"), "")
+            about = facts.get("recipe" if action == "message" else "round", "")
             if (action, about) in latest:
                 found.setdefault(latest[action, about], []).append(facts["bytes"])
     return found

@@ -68,18 +68,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class HandOuts:
-    """The journal of the totals that were handed out, one JSON line each; only its owner reads it.
-
-    `copy` is a second file for the lines of one run, which count where the first has lost them.
-    """
+    """The journal of the totals that were handed out, one JSON line each; only its owner reads it."""
 
     path: Path
-    copy: Path | None = None
 
     @classmethod
-    def of_user(cls, recipe: Recipe, copy: Path | None = None) -> "HandOuts":
-        """The one journal of a user of this machine for a recipe, whichever way totals are handed out."""
-        return cls(copies_folder() / f"handed-out-{recipe.fingerprint}.jsonl", copy)
+    def of_user(cls, recipe: Recipe) -> "HandOuts":
+        """The one journal of a user of this machine for a recipe."""
+        return cls(copies_folder() / f"handed-out-{recipe.fingerprint}.jsonl")
 
     @property
     def folder(self) -> Path:
@@ -117,33 +113,22 @@ class HandOuts:
         if not total.recipe.privacy.secure:
             check_class_rows(known, site, colluders, total.recipe.classes)
         self._record(total, site, shares)
-        return hide_sites(total, but=site)
-
-    def recipients(self, total: Total) -> tuple[str, ...]:
-        """The sites that have had this total, in order."""
-        return tuple(dict.fromkeys(line["to"] for line in self._lines() if line["total"] == total.moments.sha256))
+        return _hide_sites(total, but=site)
 
     def _totals(self) -> dict[str, tuple[Share, ...]]:
         """What was handed out before, to whomever: sites may tell each other."""
-        return {line["total"]: line["sites"] for line in reversed(self._lines()) if line["sites"]}
+        return {line["total"]: line["sites"] for line in reversed(_read(self.path)) if line["sites"]}
 
     def _record(self, total: Total, site: str, shares: tuple[Share, ...]) -> None:
         time, digest = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), total.moments.sha256
-        for path in self._paths():
-            lines = _read(path)
-            if any((line["to"], line["total"]) == (site, digest) for line in lines):
-                continue
-            new: Line = {"time": time, "recipe": total.recipe.fingerprint, "to": site, "total": digest}
-            if all(line["total"] != digest for line in lines):  # its later lines do not repeat who is in it
-                new["sites"] = [[share.name, share.version, share.rows] for share in shares]
-            before = path.read_text(encoding="utf-8").removesuffix("\n") + "\n" if path.exists() else ""
-            files.write(path, before + json.dumps(new, ensure_ascii=False) + "\n", files.PRIVATE)
-
-    def _lines(self) -> list[Line]:
-        return [line for path in self._paths() for line in _read(path)]
-
-    def _paths(self) -> tuple[Path, ...]:
-        return (self.path,) if self.copy is None else (self.path, self.copy)
+        lines = _read(self.path)
+        if any((line["to"], line["total"]) == (site, digest) for line in lines):
+            return
+        new: Line = {"time": time, "recipe": total.recipe.fingerprint, "to": site, "total": digest}
+        if all(line["total"] != digest for line in lines):  # its later lines do not repeat who is in it
+            new["sites"] = [[share.name, share.version, share.rows] for share in shares]
+        before = self.path.read_text(encoding="utf-8").removesuffix("\n") + "\n" if lines else ""
+        files.write(self.path, before + json.dumps(new, ensure_ascii=False) + "\n", files.PRIVATE)
 
 
 def counts_in(total: Total, messages: Iterable[Path]) -> dict[str, Int64[np.ndarray, " classes"]]:
@@ -189,9 +174,9 @@ def _damage(path: Path) -> FederationError:
     )
 
 
-def hide_sites(total: Total, but: str = "") -> Total:
+def _hide_sites(total: Total, but: str) -> Total:
     """The total without what its roster says about sites, except their names, `but` for one of them."""
-    hidden = (e if but and e.site == but else replace(e, rows=None, sha256="", clipped=None) for e in total.roster)
+    hidden = (e if e.site == but else replace(e, rows=None, sha256="", clipped=None) for e in total.roster)
     return replace(total, roster=tuple(hidden), quarantined=())
 
 

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from ghofl.custody.configuration import build_from, check_alone, check_given, own_keys, read_toml
 from ghofl.custody.policy import Policy
 from ghofl.custody.storage import FolderStorage, Storage
@@ -22,7 +20,6 @@ from ghofl.errors import PolicyError, SiteError
 from ghofl.features import Features
 from ghofl.names import WHY_NO_SITE_NAME, is_site_name
 from ghofl.outbox import Counted, Embedded, Encodable, Outgoing, count
-from ghofl.outbox.counting import embedded_rows
 from ghofl.outbox.row_version import RowVersion
 from ghofl.outbox.site_rows import limit_persons, load_embedded, load_encodable
 from ghofl.privacy import plan_of
@@ -42,7 +39,6 @@ class Custodian(Protocol):
     def load_policy(self) -> Policy: ...
     def check_recipe(self, recipe: Recipe, policy: Policy) -> None: ...
     def count(self, recipe: Recipe) -> Counted: ...
-    def rows(self, recipe: Recipe) -> tuple[np.ndarray, np.ndarray]: ...
     def audit(self, left: Outgoing) -> tuple[str, ...]: ...
 
 
@@ -163,10 +159,6 @@ class Site:
     def count(self, recipe: Recipe) -> Counted:
         """The exact moments of this site's rows, with the version of those rows."""
         return count(Features.of(recipe), self._rows(recipe), version=RowVersion(recipe.classes))
-
-    def rows(self, recipe: Recipe) -> tuple[np.ndarray, np.ndarray]:
-        """This site's embeddings and class numbers, those that it counts."""
-        return embedded_rows(self._rows(recipe), recipe)
 
     def audit(self, left: Outgoing) -> tuple[str, ...]:
         """What leaves, in sentences about what it would reveal to someone who reads it."""

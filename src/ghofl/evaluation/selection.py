@@ -199,19 +199,14 @@ def load_reports(path: str | Path) -> list[Report]:
     path = Path(path)
     if path.stat().st_size > MAX_REPORT_BYTES:
         raise MessageError(f"{path} has over {MAX_REPORT_BYTES:,} bytes, and a report is smaller; give the right file.")
-    return reports_in(path.read_bytes(), path)
-
-
-def reports_in(content: bytes, source: object) -> list[Report]:
-    """The reports in some bytes, which may be anything."""
     try:
-        values = json.loads(content)
+        values = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         values = None
     heads = values.get("heads", [values]) if isinstance(values, dict) else [values]
     if not isinstance(heads, list) or not 1 <= len(heads) <= MOST_HEADS:
-        raise MessageError(f"{source} is not a report on 1 to {MOST_HEADS} heads; ask the site to evaluate again.")
-    return [Report.of_values(each, source) for each in heads]
+        raise MessageError(f"{path} is not a report on 1 to {MOST_HEADS} heads; ask the site to evaluate again.")
+    return [Report.of_values(each, path) for each in heads]
 
 
 def best_of(reports: Iterable[Report]) -> list[Report]:

@@ -5,7 +5,6 @@
     message     plain: the site's one message, or the word that it is already counted
     join        secure: the site's name, its identity for this round, and the node's signature on it
     advertise, share, mask, endorse, reveal      the stages of `ghofl.secure`
-    judge       after either: counts per head of a total that is handed out, by leave-out on the site's rows
 
 Every stage of a round is answered once: asked the same again, a site gives the same bytes, and asked something else, it
 refuses. A round id is joined once, and a site reveals once (see `history`). A refusal says nothing about rows: details
@@ -27,7 +26,6 @@ from ghofl.custody.known_sums import Known
 from ghofl.custody.site import Custodian, Site
 from ghofl.custody.storage import Storage
 from ghofl.errors import GhoflError, PolicyError
-from ghofl.keeper.judging import judge
 from ghofl.keeper.kept_round import KeptRound, used_rounds
 from ghofl.moments import Layout
 from ghofl.names import shorten
@@ -330,6 +328,5 @@ _ANSWERS: dict[str, Callable[[Letter, Custody], Letter]] = {
     "mask": _mask,
     "endorse": _endorse,
     "reveal": _reveal,
-    "judge": lambda request, custody: judge(request, _recipe_of(request), custody),
 }
 ACTIONS = tuple(_ANSWERS)

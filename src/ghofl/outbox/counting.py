@@ -18,7 +18,7 @@ from ghofl.outbox.row_version import RowVersion
 from ghofl.outbox.site_rows import Embedded, Encodable, check_persons
 from ghofl.privacy import NoiseStream, as_vector, before_noise, draw_noise, from_vector, plan_of, protect
 from ghofl.recipe import Recipe
-from ghofl.shapes import Bool, Int64, Num
+from ghofl.shapes import Bool, Int64
 from ghofl.wire.message import Message, check_row_count
 
 Progress = Callable[[str, int, int], None]
@@ -145,19 +145,6 @@ def count(
         clipping += clipped
     text = "" if version is None else version.text
     return Counted(builder.moments(), clipping, tuple(bad), text, left_out, rows.rows_per_person)
-
-
-def embedded_rows(
-    rows: Embedded | Encodable, recipe: Recipe
-) -> tuple[Num[np.ndarray, "n dim"], Int64[np.ndarray, " n"]]:
-    """A site's rows in memory: all embeddings and class numbers that `count` adds up, under a recipe without an epsilon."""
-    if isinstance(rows, Embedded):
-        return rows.x, rows.y
-    blocks = [
-        (np.zeros((0, recipe.encoder.dim)), np.zeros(0, dtype=np.int64)),
-        *_blocks(rows, lambda *_: None, recipe, []),
-    ]
-    return np.concatenate([x for x, _ in blocks]), np.concatenate([y for _, y in blocks])
 
 
 def _fits(x: np.ndarray, y: np.ndarray, classes: int) -> Bool[np.ndarray, " n"]:

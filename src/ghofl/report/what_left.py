@@ -86,12 +86,10 @@ def _table_of_all(left: Sequence[Departure]) -> str:
 
 
 def _to_whom(one: Departure) -> str:
-    if one.kind in (REPORT, MESSAGE) and one.answers:
-        return "the server of the federation"
     if one.kind == REPORT:
         return "a file, for whoever the site gave it to"
     if one.kind == MESSAGE:
-        return "nobody yet: no answer carried it"
+        return "the server of the federation" if one.answers else "nobody yet: no answer carried it"
     return f"the server, in a secure round of {', '.join(one.sites) or 'sites that are not named'}"
 
 

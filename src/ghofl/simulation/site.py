@@ -69,12 +69,9 @@ class SimulatedSite:
 
     def count(self, recipe: Recipe) -> Counted:
         """The exact moments of this client's rows."""
-        return count(Features.of(recipe), Embedded(*self.rows(recipe)))
-
-    def rows(self, recipe: Recipe) -> tuple[np.ndarray, np.ndarray]:
-        """This client's embeddings and class numbers."""
         x, y, parts = _split_file(self.embeddings, recipe.classes, self.clients, self.alpha, self.seed)
-        return x[parts[self.number]], y[parts[self.number]]
+        own = parts[self.number]
+        return count(Features.of(recipe), Embedded(x[own], y[own]))
 
     def audit(self, left: Outgoing) -> tuple[str, ...]:
         """No sentences: nobody reads them for a simulated site."""

@@ -63,7 +63,8 @@ def ask(
 ) -> None:
     """Ask nodes, `accept` their answers, and record in `sites` what is wrong with an answer."""
     by_id = {node.id: node for node in queries}
-    for answer in _ask_in_turns(engine, action, queries, settings, size):
+    letters = {node.id: letter for node, letter in queries.items()}
+    for answer in engine.ask(action, letters, settings.timeout, size):
         node = by_id[answer.node]
         label, why = node.label, answer.error
         try:
@@ -79,16 +80,6 @@ def ask(
         if sites.get(label) not in ("counted", "counted before"):
             sites[label] = f"left out: {why}"
         log.warning("%s is left out of %r: %s", label, action, why)
-
-
-def _ask_in_turns(
-    engine: Engine, action: str, queries: Mapping[Node, Letter], settings: Settings, size: int
-) -> Iterator[Answer]:
-    """The answers of all nodes; for large answers, as many nodes at a time as the settings allow."""
-    letters = [(node.id, letter) for node, letter in queries.items()]
-    step = settings.at_once if settings.at_once and action in ("message", "mask", "judge") else max(1, len(letters))
-    for start in range(0, len(letters), step):
-        yield from engine.ask(action, dict(letters[start : start + step]), settings.timeout, size)
 
 
 def _discard(letter: Letter) -> None:

@@ -4,7 +4,6 @@
 
     plain    wait ─▶ ask for messages ─▶ keep and add each ─▶ total ─▶ heads, report
     secure   wait ─▶ join ─▶ advertise ─▶ share ─▶ mask ─▶ endorse ─▶ reveal ─▶ total ─▶ heads, report
-    select   … total ─▶ hand it out ─▶ ask how good heads are ─▶ selection, the best head
 
 Whatever carries the letters is an `Engine`. A site that fails in any way is reported by name and left out; the recipe
 and the settings say whether the others are enough.
@@ -24,7 +23,6 @@ from ghofl.flower.server.folder import TOTAL, RunFolder
 from ghofl.flower.server.plain_total import plain_total
 from ghofl.flower.server.removal import check_removal, remove
 from ghofl.flower.server.secure_total import secure_total
-from ghofl.flower.server.selecting import check_select, select_head
 from ghofl.flower.server.settings import Settings
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
@@ -52,12 +50,11 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
     one are set aside, and the report says so. A run that is refused before it begins, such as one that
     removes an unknown site, changes nothing but the file that says why.
     """
-    specs = HeadSpec.parse_list(settings.heads, settings.preset)
+    specs = HeadSpec.parse_list(settings.heads)
     with RunFolder(settings.folder, recipe) as folder:
         sites: dict[str, str] = {}
         try:
             check_removal(folder, recipe, settings)
-            check_select(recipe, settings)
         except GhoflError as error:
             report.write_refusal(folder, str(error))
             raise
@@ -71,10 +68,6 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
             folder.end_round()
             released = folder.release(total).for_heads()
             heads = _heads(released, specs, folder)
-            if settings.select:
-                best, said = select_head(engine, total, settings, folder)
-                heads |= _heads(released, best, folder)
-                notes += said
         except GhoflError as error:
             report.write_failure(folder, recipe, sites, str(error))
             raise

@@ -6,15 +6,12 @@
     messages/ID.ghofl     every accepted message, as it came: the journal of the plain mode
     removed/ID.ghofl      messages that were taken out again; ID.json where the message was forgotten too
     incoming/             answers that are being checked
-    judged/ID.json        a site's report on the heads to select from: the journal of that phase
-    handed-out.jsonl      which site got which exact total, and of plain ones the rows per class of their sites, up to five
     round/                a secure round in progress, so that it can continue: see `federation.round`
     total.ghofl           the exact total
     released.ghofl        the total as others may see it, where the recipe has noise or minimum counts
     heads/NAME.ghofl      classifiers of that total
     old-heads/NAME.ghofl  classifiers of earlier totals
     releases.jsonl        every noisy total that was drawn here, and what it promises
-    selection.json        the heads to select from, the best first, and the sites that are not in it
     roster.json  guarantee.json  report.json  report.md
     refused.json          why the last run was refused before it began; the other files are of the run before
     .running              a server is at work, or died at work
@@ -44,9 +41,9 @@ log = logging.getLogger("flwr")
 TOTAL, RELEASED, INCOMING = "total.ghofl", "released.ghofl", "incoming"
 RELEASES = "releases.jsonl"
 REPORT, PAGE, HTML, REFUSED, RUNNING = "report.json", "report.md", "report.html", "refused.json", ".running"
-ROSTER, GUARANTEE, SELECTION, HANDED_OUT = "roster.json", "guarantee.json", "selection.json", "handed-out.jsonl"
-FOLDERS = ("messages", "removed", "judged", "heads", "old-heads")
-FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, SELECTION, REPORT, PAGE, HTML, REFUSED)
+ROSTER, GUARANTEE = "roster.json", "guarantee.json"
+FOLDERS = ("messages", "removed", "heads", "old-heads")
+FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, HTML, REFUSED)
 MOMENT = 0.2  # seconds for which a process that only checks for a server may hold the lock
 
 
@@ -113,10 +110,6 @@ class RunFolder:
         """Where a message is kept."""
         return self.path / "messages" / f"{message_id}.ghofl"
 
-    def judged(self, message_id: str) -> Path:
-        """Where the report of a site on the heads to select from is kept."""
-        return self.path / "judged" / f"{message_id}.json"
-
     def keep(self, message_id: str, data: bytes | FileBytes) -> None:
         """Write a message to its file, or move the file that it came in."""
         if isinstance(data, bytes):
@@ -173,9 +166,8 @@ class RunFolder:
 
     def forget_total(self) -> None:
         """Delete the total and the files about it; the next one is made from the remaining messages."""
-        judged = (self.path / "judged").glob("*.json")
-        for path in (*(self.path / name for name in (TOTAL, RELEASED, ROSTER, GUARANTEE, SELECTION)), *judged):
-            path.unlink(missing_ok=True)
+        for name in (TOTAL, RELEASED, ROSTER, GUARANTEE):
+            self.discard(name)
 
     def counted_ids(self) -> set[str]:
         """Ids in the roster of the last total; empty where there is none."""

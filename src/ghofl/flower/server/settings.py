@@ -9,20 +9,18 @@ from ghofl.errors import SiteError
 from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.secure import CORRUPTION, DROPOUT
 
-_LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1, "at_once": 0}
+_LEAST = {"sites": 0, "min_sites": 1, "wait": 0, "timeout": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """How a run is conducted; everything that sites have to agree on is in the recipe instead.
 
-    The run waits for `sites` nodes, `wait` seconds at most; a query waits `timeout` seconds for its answers. Sites are
-    asked for messages `at_once` at a time, 0 for all: fewer take longer, and less memory at the SuperLink. A total of
+    The run waits for `sites` nodes, `wait` seconds at most; a query waits `timeout` seconds for its answers. A total of
     fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
     message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may vanish or collude
     with the server, both rounded up (see `secure.plan`), and `authenticated` asks every site for the signature of its
-    node's key. `peers` is a file of the names and keys that may take part. With `select`, a list of heads, the sites in the
-    total get it, if the recipe hands it out, and say by leave-out how good these heads are on their rows; the best is built.
+    node's key. `peers` is a file of the names and keys that may take part.
     """
 
     folder: str
@@ -30,16 +28,13 @@ class Settings:
     min_sites: int = 1
     wait: float = 60.0
     timeout: float = 600.0
-    at_once: int = 0
     heads: str = DEFAULT_HEAD
-    preset: str = "default"
     remove: tuple[str, ...] = ()
     forget: bool = False
     dropout: float = DROPOUT
     corruption: float = CORRUPTION
     authenticated: bool = True
     peers: str = ""
-    select: str = ""
 
     def __post_init__(self) -> None:
         if not self.folder:
