@@ -1,4 +1,6 @@
+import signal
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -150,3 +152,27 @@ def test_any_number_of_threads_gives_the_same_head_and_scores(on_threads, head, 
         found.append((fitted, fitted.scores(x.astype(float))))
     assert found[0][0] == found[1][0]
     assert np.array_equal(found[0][1], found[1][1])
+
+
+def test_ctrl_c_waits_for_the_other_threads_and_gives_the_blas_its_threads_back(on_threads):
+    """The BLAS stayed on one thread for the rest of the process, and helpers wrote on."""
+    on_threads(2)
+    is_alone, written = threading.Event(), []
+
+    def work(piece):
+        if threading.current_thread() is threading.main_thread():
+            is_alone.wait(10)  # only the other thread is left with work, while this one comes to wait for it
+            return
+        is_alone.set()
+        time.sleep(0.1)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.1)
+        written.append(piece)
+
+    libraries = compute_threads._blas().lib_controllers
+    with threadpool_limits(2):
+        before = [library.num_threads for library in libraries]
+        with pytest.raises(KeyboardInterrupt):
+            compute_threads.parallel_for(work, range(2))
+        assert len(written) == 1
+        assert [library.num_threads for library in libraries] == before

@@ -73,19 +73,40 @@ def _share_out(work: Callable[[T], object], pieces: list[T]) -> None:
                 except BaseException as error:
                     errors.append(error)
 
-    # Each thread sees the caller's context: numpy keeps its handling of a division by zero there.
-    others = [
-        threading.Thread(target=copy_context().run, args=(take,), daemon=True)
-        for _ in range(min(blas_threads(), len(pieces)) - 1)
-    ]
+    def take_apart(done: threading.Event) -> None:
+        try:
+            take()
+        finally:
+            done.set()
+
+    others: list[threading.Event] = []
     with _blas().limit(limits=1):
-        for thread in others:
-            thread.start()
-        take()
-        for thread in others:
-            thread.join()
+        try:
+            for _ in range(min(blas_threads(), len(pieces)) - 1):
+                done = threading.Event()
+                # Each thread sees the caller's context: numpy keeps its handling of a division by zero there.
+                threading.Thread(target=copy_context().run, args=(take_apart, done), daemon=True).start()
+                others.append(done)
+            take()
+        except BaseException as error:
+            errors.append(error)
+        for done in others:
+            _wait_for(done, errors)
     if errors:
         raise errors[0]
+
+
+def _wait_for(done: threading.Event, errors: list[BaseException]) -> None:
+    """Wait until a thread is done; Ctrl-C in the meantime is an error, after which it takes no more pieces.
+
+    Left behind, it would write on after the caller has gone, and leave the BLAS with one thread for good. (Joining it will not
+    do: an interrupted `Thread.join` takes a thread for dead, at least up to Python 3.12.)
+    """
+    while not done.is_set():
+        try:
+            done.wait()
+        except BaseException as error:
+            errors.append(error)
 
 
 def prefetch(items: Iterable[T], depth: int = 1) -> Iterator[T]:
