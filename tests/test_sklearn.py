@@ -1,5 +1,8 @@
 """The scikit-learn face: its own checks, the laws of merging and forgetting, and LDA and QDA as oracles."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -27,7 +30,7 @@ def test_it_is_a_scikit_learn_estimator(estimator, check):
 
 
 def model(head="lda", **options):
-    return GaussianHeadClassifier(head, center=5.0, scale=5.0, **options)
+    return GaussianHeadClassifier(head, center=5.0, scale=5.0, remember=True, **options)
 
 
 @pytest.mark.parametrize("head", ["lda", "qda", "nb", "rda", "ridge", "best", "nearest_mean"])
@@ -71,6 +74,8 @@ def test_only_the_very_rows_that_were_learned_are_forgotten(door):
         learned.partial_fit(x[50::2], y[50::2])
     elif door == "merge":
         learned.merge(model().partial_fit(x[50::2], y[50::2], classes=[0, 1, 2]))
+        with pytest.raises(GhoflError, match="never learned"):
+            learned.forget(x[50:51], y[50:51])  # only the other one knows it
     before = learned.moments_
     for rows, labels in (
         (x[::2][:1] + 0.1, y[:1]),  # another row
@@ -83,6 +88,28 @@ def test_only_the_very_rows_that_were_learned_are_forgotten(door):
     assert learned.forget(x[:1], y[:1].astype(float)).moments_.rows == 74
     with pytest.raises(GhoflError, match="forgotten before"):
         learned.forget(x[:1], y[:1])
+
+
+def test_a_pickle_does_not_tell_learned_rows_from_others():
+    """It held an unsalted digest of every row and label, so that whoever had it could try rows."""
+    x, y = load_iris(return_X_y=True)
+    known, unknown = model().fit(x[:130], y[:130]), model(head="lda").fit(x[:130], y[:130])
+    unknown._learned = None
+    assert pickle.dumps(known) == pickle.dumps(unknown)
+    with pytest.raises(GhoflError, match="remember=True"):
+        copy.deepcopy(known).forget(x[:1], y[:1])
+    with pytest.raises(GhoflError, match="remember=True"):
+        GaussianHeadClassifier("lda").fit(x, y).forget(x[:1], y[:1])
+    assert known.forget(x[:1], y[:1]).moments_.rows == 129  # pickling it has not made it forget
+
+
+def test_more_than_a_million_rows_are_no_matter():
+    x, y = np.array([[0.0], [0.5], [3.0], [4.0]] * 2), np.array([0, 0, 1, 1] * 2)
+    learned = GaussianHeadClassifier("lda", center=2.0, scale=2.0).fit(x, y)
+    for _ in range(18):
+        learned.merge(learned)
+    assert learned.moments_.rows == 8 * 2**18
+    assert learned.predict(x).tolist() == y.tolist()
 
 
 def test_what_does_not_fit_together_is_not_merged():
@@ -151,7 +178,9 @@ def test_every_option_of_every_head_is_a_parameter():
     from ghofl.heads import HEADS
 
     names = set(GaussianHeadClassifier().get_params())
-    assert names == {"head", "bits", "center", "scale"} | {n for h in HEADS.values() for n in h.Options.known()}
+    assert names == {"head", "bits", "center", "scale", "remember"} | {
+        n for h in HEADS.values() for n in h.Options.known()
+    }
 
 
 def test_an_option_that_the_head_does_not_have_is_named():

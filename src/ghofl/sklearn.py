@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import secrets
 import warnings
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +20,7 @@ from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.moments import Layout, Moments
 from ghofl.outbox import Embedded, count
 from ghofl.recipe import Encoder, Grid, Recipe
-from ghofl.wire.message import Message
+from ghofl.wire.roster import Entry
 from ghofl.wire.total import Total
 
 try:
@@ -42,6 +44,8 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     bits : bits of the grid that features are rounded to, 2 to 16.
     center, scale : numbers to subtract and divide by, one per feature or one for all, so that most values lie within
         ±1. Estimators can be merged only if both are the same. By default they follow from the first rows.
+    remember : whether to keep what `forget` needs: a digest of every row and label, under a key of this estimator. Digests
+        stay in this process: a pickle or a copy has none, and `merge` takes none from the other estimator.
     **options : every option of every head by its name, such as ``blend=0.9``, for grid searches; None is the head's own
         default. One that the head does not have raises in `fit`.
 
@@ -56,7 +60,8 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     Notes
     -----
     `partial_fit` of rows in any batches and order, and `merge` of estimators with one grid, give the moments of one
-    `fit` with that grid on all rows, to the bit. `forget` undoes `partial_fit` exactly.
+    `fit` with that grid on all rows, to the bit. `forget` undoes `partial_fit` exactly. A pickle holds sums, and nothing
+    that tells whether a row was learned (test_a_pickle_does_not_tell_learned_rows_from_others).
 
     Examples
     --------
@@ -76,12 +81,14 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         bits: Any = 16,
         center: Any = None,
         scale: Any = None,
+        remember: Any = False,
         **options: Any,
     ) -> None:
         self.head = head
         self.bits = bits
         self.center = center
         self.scale = scale
+        self.remember = remember
         for name in _OPTIONS:
             setattr(self, name, options.pop(name, None))
         if options:
@@ -91,7 +98,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         """Forget everything and learn from these rows."""
         X, y = self._checked(X, y, reset=True)
         self._start(X, np.unique(y))
-        self.moments_, self._learned = self._sums(X, y)
+        self._learn(X, y)
         self._build()
         return self
 
@@ -101,18 +108,19 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         X, y = self._checked(X, y, reset=first)
         if first:
             self._start(X, np.unique(y if classes is None else classes))
-            self.moments_, self._learned = self._sums(X, y)
-            return self
+            return self._learn(X, y)
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise EmbeddingsError(
                 f"classes are {np.asarray(classes).tolist()} and were {self.classes_.tolist()} in the first call; "
                 "give the same ones, or none."
             )
-        sums, rows = self._sums(X, y)
-        return self._replace(self.moments_ + sums, _together(self._learned, rows))
+        return self._learn(X, y)
 
     def merge(self, other: GaussianHeadClassifier) -> GaussianHeadClassifier:
-        """Add everything that another estimator has learned, as if its rows had been given to this one."""
+        """Add everything that another estimator has learned, as if its rows had been given to this one.
+
+        Only rows that were given to this one can be forgotten here.
+        """
         check_is_fitted(self)
         check_is_fitted(other)
         if not np.array_equal(self.classes_, other.classes_):
@@ -127,18 +135,27 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
                 f"the two differ in head or bits ({self.head}, {self.bits} and {other.head}, {other.bits}), so their sums do not "
                 "add; give both the same ones."
             )
-        return self._replace(self.moments_ + other.moments_, _together(self._learned, other._learned))
+        return self._replace(self.moments_ + other.moments_)
 
     def forget(self, X: Any, y: Any) -> GaussianHeadClassifier:
         """Take out rows that were learned before: the result is, to the bit, an estimator that never saw them.
 
-        A row that was not learned, or not with this label, or not as often as it is given here, raises.
+        A row that was not learned, or not with this label, or not as often as it is given here, raises. So does an
+        estimator without `remember`, and one that was copied or came from a pickle.
         """
         check_is_fitted(self)
+        if self._learned is None:
+            raise EmbeddingsError(
+                "this estimator does not know which rows it has learned; make it with remember=True, and forget in the process "
+                "that learned."
+            )
         X, y = self._checked(X, y, reset=False)
-        sums, rows = self._sums(X, y)
-        left = _without(self._learned, rows)
-        return self._replace(self.moments_ - sums, left)
+        sums, numbers = self._sums(X, y)
+        self._learned.remove(X, numbers)
+        return self._replace(self.moments_ - sums)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return dict(super().__getstate__(), _learned=None)  # type: ignore[arg-type]
 
     @property
     def classifier_(self) -> Classifier:
@@ -147,7 +164,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         return self._built[0] if self._built else self._build()
 
     def _build(self) -> Classifier:
-        total = Total.of([Message.of(self.moments_, self._recipe, "rows")], self._recipe)
+        total = Total(self._recipe, self.moments_, (Entry.hidden("rows"),))
         with warnings.catch_warnings():  # rows of some `classes` may come later
             warnings.simplefilter("ignore", EmptyClassWarning)
             warnings.simplefilter("ignore", CalibrationWarning)
@@ -206,13 +223,20 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         recipe = Recipe(tuple(map(str, range(len(classes)))), Encoder(dim=dim), ("S",), grid=grid)
         spec = self._spec().choose(Layout.of(recipe), recipe)
         self._recipe = replace(recipe, statistics=tuple(s for s in spec.needs[0] if s != "Z") or ("N", "A"))
-        self._built: list[Classifier] = []
+        self._learned = _Learned() if self.remember else None
+        self._replace(Moments.zeros(Layout.of(self._recipe)))
+
+    def _learn(self, X: np.ndarray, y: np.ndarray) -> GaussianHeadClassifier:
+        sums, numbers = self._sums(X, y)
+        if self._learned is not None:
+            self._learned.add(X, numbers)
+        return self._replace(self.moments_ + sums)
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         return (X - self._center) / self._scale
 
     def _sums(self, X: np.ndarray, y: np.ndarray) -> tuple[Moments, np.ndarray]:
-        """The moments of some rows, and their digests."""
+        """The moments of some rows, and the numbers of their classes."""
         numbers = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         if (self.classes_[numbers] != y).any():
             odd = y[self.classes_[numbers] != y].tolist()[0]
@@ -221,10 +245,10 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
             )
         counted = count(Features.of(self._recipe), Embedded(self._scaled(X), numbers.astype(np.int64)))
         counted.clipping.warn(self._recipe)
-        return counted.moments, _digests(X, numbers)
+        return counted.moments, numbers
 
-    def _replace(self, moments: Moments, learned: np.ndarray) -> GaussianHeadClassifier:
-        self.moments_, self._learned, self._built = moments, learned, []
+    def _replace(self, moments: Moments) -> GaussianHeadClassifier:
+        self.moments_, self._built = moments, []
         return self
 
 
@@ -248,27 +272,26 @@ def _fitted_grid(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.rint(center / scale * 2**20) / 2**20 * scale, scale
 
 
-def _digests(X: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Eight bytes for every row and its class, in rising order: what `forget` knows learned rows by."""
-    rows = np.column_stack([X + 0.0, numbers])  # one zero, whatever its sign
-    found = b"".join(hashlib.blake2b(row.tobytes(), digest_size=8).digest() for row in rows)
-    return np.sort(np.frombuffer(found, dtype=np.uint64))
+class _Learned:
+    """Which rows were learned with which labels, and how often, by digests that are nothing without their key."""
 
+    def __init__(self) -> None:
+        self._key, self._often = secrets.token_bytes(32), Counter[bytes]()
 
-def _together(some: np.ndarray, more: np.ndarray) -> np.ndarray:
-    return np.sort(np.concatenate([some, more]))
+    def add(self, X: np.ndarray, numbers: np.ndarray) -> None:
+        """Remember these rows."""
+        self._often.update(self._digests(X, numbers))
 
+    def remove(self, X: np.ndarray, numbers: np.ndarray) -> None:
+        """Take these rows out again; raises where some of them are not there."""
+        asked = self._digests(X, numbers)
+        if missing := (asked - self._often).total():
+            raise EmbeddingsError(
+                f"{missing} of these {len(X)} rows were never learned with these labels, or were forgotten before; forget "
+                "only rows that were learned."
+            )
+        self._often -= asked
 
-def _without(learned: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What is left of the learned rows; raises where some of these are not among them."""
-    known, often = np.unique(learned, return_counts=True)
-    asked, times = np.unique(rows, return_counts=True)
-    place = np.searchsorted(known, asked).clip(max=len(known) - 1)
-    missing = int(np.where(known[place] == asked, np.maximum(times - often[place], 0), times).sum())
-    if missing:
-        raise EmbeddingsError(
-            f"{missing} of these {len(rows)} rows were never learned with these labels, or were forgotten before; forget "
-            "only rows that were learned."
-        )
-    often[place] -= times
-    return np.repeat(known, often)
+    def _digests(self, X: np.ndarray, numbers: np.ndarray) -> Counter[bytes]:
+        rows = np.column_stack([X + 0.0, numbers])  # one zero, whatever its sign
+        return Counter(hashlib.blake2b(row.tobytes(), digest_size=16, key=self._key).digest() for row in rows)
