@@ -219,5 +219,6 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    console.print_anything()
     with console.report_errors():
         app()

@@ -1,5 +1,6 @@
 """What all commands share: where text goes, how bad input ends, progress, results as JSON."""
 
+import codecs
 import json
 import logging
 import re
@@ -7,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -40,6 +42,26 @@ HELD = 4  # what a command made or showed does not leave the site, or should not
 INTERRUPTED = 130
 
 JSON_HELP = "Also write the result as JSON to this file; '-' prints the JSON instead of the table."
+
+
+# What our sentences are written with, for terminals and pipes whose encoding has no such characters.
+IN_ASCII = {"–": "-", "−": "-", "—": "-", "…": "...", "×": "x", "·": "*", "±": "+-", "≤": "<=", "≥": ">=", "√": "sqrt",
+            "ε": "epsilon", "δ": "delta", "λ": "lambda", "α": "alpha", "σ": "sigma", "Σ": "sum of ", "→": "->", "“": '"',
+            "”": '"', "’": "'"}  # fmt: skip
+
+
+def print_anything() -> None:
+    """Let every text be printed whatever the encoding of standard output: what it lacks is spelt out, and nothing raises."""
+    codecs.register_error("ghofl", _spelt_out)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="ghofl")
+
+
+def _spelt_out(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return "".join(IN_ASCII.get(c, c.encode("ascii", "backslashreplace").decode()) for c in lacking), error.end
 
 
 @contextmanager
