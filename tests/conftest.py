@@ -17,8 +17,6 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-from ghofl import errors
-
 for profile, examples in (("ghofl", 60), ("quick", 20)):
     settings.register_profile(
         profile, deadline=None, max_examples=examples, suppress_health_check=[HealthCheck.too_slow], derandomize=True
@@ -62,12 +60,6 @@ def own_state(request: pytest.FixtureRequest) -> None:
     """Every test counts releases for itself: equal totals of two tests are not copies of one."""
     name = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
     os.environ["XDG_STATE_HOME"] = str(STATE / name)
-
-
-@pytest.fixture(autouse=True)
-def nothing_said() -> None:
-    """Every test is told what a process is told once."""
-    errors._said.clear()
 
 
 @pytest.fixture

@@ -29,17 +29,26 @@ Warnings do not stop the work::
     UserWarning
     ├── ClippingWarning          entries that fell outside the grid
     ├── EmptyClassWarning        classes that no site has
+    ├── IdentifierWarning        a column that was left out of a draft because it identifies rows
+    ├── TrainingWarning          a trained head that is still near its random start
     └── CalibrationWarning       probabilities that could not be calibrated
 """
 
-import warnings
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 
 class GhoflError(Exception):
     """Base of every error that ghofl raises on purpose."""
+
+    quotes_no_rows: ClassVar[bool] = False
+
+    @property
+    def outside(self) -> str:
+        """What others than the site itself may know of it: only its kind where its text may quote rows."""
+        return str(self) if self.quotes_no_rows else f"{type(self).__name__}. The site's log has the details."
 
 
 class RecipeError(GhoflError, ValueError):
@@ -105,6 +114,8 @@ class SiteError(GhoflError, ValueError):
 class PolicyError(GhoflError, PermissionError):
     """Something a site's policy does not allow. Its text says nothing about the site's rows, so others may read it."""
 
+    quotes_no_rows = True
+
 
 class BusyError(GhoflError, TimeoutError):
     """A folder that another process is using."""
@@ -140,16 +151,6 @@ class TrainingWarning(UserWarning):
 
 class CalibrationWarning(UserWarning):
     """A head whose probabilities could not be calibrated: its temperature is 1."""
-
-
-_said: set[Hashable] = set()
-
-
-def warn_once(about: Hashable, text: str, category: type[Warning], stacklevel: int = 2) -> None:
-    """Issue a warning, unless this process has given one about the same thing before."""
-    if about not in _said:
-        _said.add(about)
-        warnings.warn(text, category, stacklevel=stacklevel + 1)
 
 
 @contextmanager

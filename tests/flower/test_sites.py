@@ -220,7 +220,7 @@ def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, mon
     with site.storage().lock():
         for action in ACTIONS:
             reply = answer(action, Letter({"recipe": PLAIN.to_toml(), "round": "0" * 32}), site, site.storage())
-            assert "BusyError: A folder that another process is using." in reply.fields["why"]
+            assert reply.fields["why"].startswith("BusyError.")
             assert str(tmp_path) not in reply.fields["why"]
         busy = invoke("check", path, "--recipe", tmp_path / "recipe.toml")
         assert isinstance(busy.exception, BusyError)
@@ -524,14 +524,10 @@ def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monk
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
     assert text_for_outside(PolicyError("min_rows of 5")) == "min_rows of 5"
     assert "secret" not in text_for_outside(ValueError("secret"))
-    assert (
-        text_for_outside(RingError("an entry of 5178 is beyond 4096"))
-        == "this site's rows do not fit the recipe's limits."
-    )
+    assert text_for_outside(RingError("an entry of 5178 is beyond 4096")).startswith("RingError. The site's log")
     assert "/data/north" not in text_for_outside(FileNotFoundError("/data/north"))
-    assert "Rows or labels" in text_for_outside(type(SiteError("x"))("x")) or "configuration" in text_for_outside(
-        SiteError("x")
-    )
+    undocumented = type("UndocumentedError", (SiteError,), {"__doc__": None})("patient Smith")
+    assert text_for_outside(undocumented) == "UndocumentedError. The site's log has the details."
 
 
 @pytest.mark.parametrize("action", [a for a in ACTIONS if a not in ("message", "join", "advertise")])

@@ -104,8 +104,9 @@ def _quietly() -> Iterator[None]:
     """Hide the exporter's own deprecation warnings and progress, which are not about the user's encoder."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
+        before = logging.root.manager.disable
+        logging.disable(max(before, logging.WARNING))
         try:
             yield
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(before)

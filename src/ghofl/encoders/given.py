@@ -1,12 +1,13 @@
 """Rows given in Python: arrays, lists, DataFrames, and tables with a recipe's schema."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ghofl.encoders.from_table import TableEncoder
-from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError, warn_once
+from ghofl.errors import ClippingWarning, EmbeddingsError, SampleError
 from ghofl.names import shorten
 from ghofl.recipe import Table
 from ghofl.shapes import Num
@@ -76,18 +77,17 @@ def column_of(data: Data, name: str) -> list[Any]:
     return columns[name].to_list() if hasattr(columns[name], "to_list") else list(columns[name])
 
 
-def warn_of_outside(outside: Mapping[str, int], where: str, table: str = "") -> None:
-    """Warn about values outside their column's range or levels, with their number by column, once per source and table."""
+def warn_of_outside(outside: Mapping[str, int], where: str) -> None:
+    """Warn about values outside their column's range or levels, with their number by column."""
     if outside:
         some = ", ".join(f"{name} ({count})" for name, count in list(outside.items())[:10])
         many = sum(outside.values())
         are = f"{many:,} values are outside their" if many > 1 else "1 value is outside its"
-        warn_once(
-            ("outside", where, table),
+        warnings.warn(
             f"{where}: {are} column's range or levels and {'count' if many > 1 else 'counts'} as the nearest end or as none of "
             f"the levels: {some}.",
             ClippingWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -99,7 +99,7 @@ def _encode_table(columns: Mapping[str, Sequence[Any]], table: Table, row_by_row
         i, why = encoded.bad[0]
         more = f" {len(encoded.bad) - 1} more rows break the schema." if len(encoded.bad) > 1 else ""
         raise SampleError(f"row {i}: {why}{more}")
-    warn_of_outside(encoded.outside, "the table", table.fingerprint)
+    warn_of_outside(encoded.outside, "the table")
     return encoded.x
 
 

@@ -1,10 +1,11 @@
 """The grid: the worth of one step, and how many entries of some rows fell outside it."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 
-from ghofl.errors import ClippingWarning, warn_once
+from ghofl.errors import ClippingWarning
 from ghofl.features.radius import grid_radius
 from ghofl.recipe import Grid, Lift, Projection, Recipe
 
@@ -98,14 +99,13 @@ class Clipping:
         return f"{self.space}.shift = {shift_of(space, recipe.encoder.dim) + more} clips none of these rows"
 
     def warn(self, recipe: Recipe) -> None:
-        """Issue a `ClippingWarning`, once per recipe, when more than one entry in a thousand was clipped."""
+        """Issue a `ClippingWarning` when more than one entry in a thousand was clipped."""
         if self.share > TOLERATED_CLIPPING:
-            warn_once(
-                ("clipped", recipe.fingerprint),
+            warnings.warn(
                 f"{self.share:.2%} of the entries fell outside the {recipe.grid.bits}-bit {self.space} "
                 f"(up to {TOLERATED_CLIPPING:.1%} is harmless); {self.advice(recipe)}.",
                 ClippingWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
 
 

@@ -16,7 +16,7 @@ from ghofl.custody.configuration import check_alone
 from ghofl.custody.site import Site
 from ghofl.custody.storage import Storage
 from ghofl.errors import PolicyError, SiteError
-from ghofl.flower.engine import STYPE, from_records, log_with_flower, to_records
+from ghofl.flower.engine import STYPE, from_records, logging_with_flower, to_records
 from ghofl.keeper import unix_socket
 from ghofl.keeper.answers import ACTIONS, answer, refusal
 from ghofl.simulation.site import SimulatedSite
@@ -70,11 +70,11 @@ def make_app() -> ClientApp:
 
 def _handler(action: str) -> Callable[[Message, Context], Message]:
     def handle(message: Message, context: Context) -> Message:
-        log_with_flower()
-        try:
-            return Message(to_records(_answer(action, message, context)), reply_to=message)
-        except Exception as error:  # Flower would send the text of any other error to the server
-            return Message(to_records(refusal(error)), reply_to=message)
+        with logging_with_flower():
+            try:
+                return Message(to_records(_answer(action, message, context)), reply_to=message)
+            except Exception as error:  # Flower would send the text of any other error to the server
+                return Message(to_records(refusal(error)), reply_to=message)
 
     return handle
 

@@ -8,7 +8,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from ghofl.errors import GhoflError
-from ghofl.flower.engine import GridEngine, log_with_flower, return_large_blocks
+from ghofl.flower.engine import GridEngine, logging_with_flower
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import INCOMING
 from ghofl.flower.server.report import write_html
@@ -19,20 +19,24 @@ log = logging.getLogger("flwr")
 
 
 class OneLine(logging.Filter):
-    """A run that ends with a `GhoflError` gives one line in Flower's log; only unexpected errors give a traceback.
+    """The `GhoflError` that ends a run is one line in Flower's log; only unexpected errors give a traceback.
 
-    The error itself reaches Flower, which counts the run as failed.
+    The error itself reaches Flower, which counts the run as failed. Records of anything else stay as they are.
     """
+
+    def __init__(self, error: GhoflError) -> None:
+        super().__init__()
+        self._error = error
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Replace the traceback by the reason."""
-        error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, GhoflError):
-            record.msg, record.args, record.exc_info = "The run was not completed: %s", (str(error),), None
+        if record.exc_info and record.exc_info[1] is self._error:
+            record.msg, record.args, record.exc_info = "The run was not completed: %s", (str(self._error),), None
+            log.filters = [each for each in log.filters if each is not self]
             return True
         # The simulation engine logs a traceback as a text, while it handles the error.
         is_traceback = str(record.msg).startswith("Traceback (most recent call last)")
-        return not (is_traceback and isinstance(sys.exc_info()[1], GhoflError))
+        return not (is_traceback and sys.exc_info()[1] is self._error)
 
 
 def make_app(recipe: str | Path) -> ServerApp:
@@ -41,12 +45,13 @@ def make_app(recipe: str | Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        if not any(isinstance(there, OneLine) for there in log.filters):
-            log.addFilter(OneLine())
-        log_with_flower()
-        return_large_blocks()
-        settings = Settings.of_config(context.run_config)
-        run(GridEngine(grid, Path(settings.folder) / INCOMING), Recipe.load(recipe), settings)
-        log.info(write_html(settings.folder))
+        try:
+            with logging_with_flower():
+                settings = Settings.of_config(context.run_config)
+                run(GridEngine(grid, Path(settings.folder) / INCOMING), Recipe.load(recipe), settings)
+                log.info(write_html(settings.folder))
+        except GhoflError as error:
+            log.addFilter(OneLine(error))
+            raise
 
     return app

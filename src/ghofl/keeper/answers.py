@@ -32,7 +32,7 @@ from ghofl.names import shorten
 from ghofl.outbox.counting import add_shared_noise, has_shared_noise
 from ghofl.privacy import entry_bound
 from ghofl.recipe import Recipe
-from ghofl.secure import STAGES, Agreement, ClientState, Identity, RefusedError, WireError, node_keys
+from ghofl.secure import STAGES, Agreement, ClientState, Identity, node_keys
 from ghofl.wire.letter import Letter
 
 LONGEST_SHOWN = 2000  # characters of an error in the log
@@ -78,13 +78,9 @@ def refusal(error: Exception, name: str = "") -> Letter:
 
 
 def text_for_outside(error: Exception) -> str:
-    """What others may know of an error: the texts of policies and of refused letters, otherwise only the kind."""
-    if isinstance(error, PolicyError | RefusedError | WireError):
-        return str(error)
-    if isinstance(error, secure.RingError):
-        return "this site's rows do not fit the recipe's limits."
+    """What others may know of an error."""
     if isinstance(error, GhoflError):
-        return f"{type(error).__name__}: {(type(error).__doc__ or '').splitlines()[0]} The site's log has the details."
+        return error.outside
     if isinstance(error, OSError):
         return "its files could not be read or written. The site's log has the details."
     return f"an unexpected error ({type(error).__name__}). The site's log has the details."

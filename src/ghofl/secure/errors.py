@@ -34,9 +34,13 @@ class PlanError(SecureError, ValueError):
 class WireError(SecureError, ValueError):
     """Bytes that are not the message or the state that was expected."""
 
+    quotes_no_rows = True
+
 
 class RefusedError(SecureError, PermissionError):
     """A client refuses what it was asked, because that would reveal something."""
+
+    quotes_no_rows = True
 
 
 class RoundFailedError(SecureError, RuntimeError):

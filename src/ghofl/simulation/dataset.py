@@ -1,5 +1,6 @@
 """The rows of an experiment, from whatever a user has: arrays, DataFrames, files, with class names or numbers."""
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 from ghofl.encoders.from_schema import columns_of, labels_of, table_rows
 from ghofl.encoders.given import columns_of as frame_columns
 from ghofl.encoders.given import embeddings_of
-from ghofl.errors import DatasetError, EmbeddingsError, IdentifierWarning, RecipeError, warn_once
+from ghofl.errors import DatasetError, EmbeddingsError, IdentifierWarning, RecipeError
 from ghofl.names import columns_but_not
 from ghofl.planning.drafting import IDENTIFIER, schema_of_rows
 from ghofl.recipe import OPTIONS, Schema, Table
@@ -239,7 +240,7 @@ def _warn_of_identifiers(made: Schema, where: str) -> None:
     for name, why in made.left_out:
         if why == IDENTIFIER:
             told = f"{where}: column {name!r} is left out: {why}. Give a schema with it if it is not one."
-            warn_once(("identifier", where, name), told, IdentifierWarning, stacklevel=3)
+            warnings.warn(told, IdentifierWarning, stacklevel=4)
 
 
 def _split(
