@@ -1,6 +1,7 @@
 """A letter's bytes: one codec for a network, a socket and a file."""
 
 import contextlib
+import json
 import socket
 
 import pytest
@@ -30,6 +31,15 @@ def through_a_socket(letter):
         return Letter.of(*unix_socket.receive(there, 2**20))
 
 
+class Forged(Letter):
+    """A letter with whatever fields somebody writes into its bytes."""
+
+    @property
+    def head(self):
+        text = json.dumps(self.fields).encode()
+        return MAGIC + SIZES.pack(len(text), len(self.payload)) + text
+
+
 DOORS = {
     "bytes": lambda letter: Letter.from_bytes(letter.to_bytes()),
     "file": lambda letter: letters.of_file(letters.to_file(letter)),
@@ -53,7 +63,13 @@ def test_a_letter_comes_back_as_it_was_sent_by_every_door(door, letter):
 )  # fmt: skip
 def test_fields_of_another_kind_and_too_many_are_refused_by_every_door(door, odd):
     with pytest.raises(MessageError, match="of a letter is neither|at most 32 are allowed"):
-        DOORS[door](Letter(odd))
+        DOORS[door](Forged(odd))
+
+
+@pytest.mark.parametrize("odd", [None, 1.5, ("a",), [["a"]], [None], {"bytes": "a"}])
+def test_a_letter_that_could_not_be_read_is_not_written(odd):
+    with pytest.raises(TypeError, match="holds texts, whole numbers, bytes, or a list"):
+        Letter({"x": odd}).to_bytes()
 
 
 @given(st.data())

@@ -121,9 +121,19 @@ def fields_of(head: bytes, length: int) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain_item(each) for each in value]
+    return _plain_item(value)
+
+
+def _plain_item(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+    if not isinstance(value, str | int):
+        raise TypeError(
+            f"a field of a letter is {shorten(repr(value), 40)}; it holds texts, whole numbers, bytes, or a list."
+        )
+    return value
 
 
 def _value(value: Any) -> Any:
