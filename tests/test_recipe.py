@@ -12,6 +12,7 @@ from federations import recipe_of
 from ghofl import Encoder, Grid, Lift, Limits, Privacy, Projection, Recipe, Sketch, Transform
 from ghofl.errors import GhoflError, RecipeError
 from ghofl.names import is_name
+from ghofl.recipe import Column, Table
 
 VISIBLE = st.characters(exclude_categories=("C", "Z"))  # or most texts would be filtered out
 TEXTS = st.text(VISIBLE, min_size=1, max_size=8).map(lambda text: unicodedata.normalize("NFC", text)).filter(is_name)
@@ -223,3 +224,22 @@ def test_a_fingerprint_is_worked_out_once_and_never_carried_to_another_recipe(mo
     assert copy.deepcopy(recipe) == recipe
     assert copy.deepcopy(recipe).fingerprint == before
     assert "_fingerprint" not in recipe.to_dict()
+
+
+@pytest.mark.parametrize(("bits", "rows"), [(16, None), (16, 10_000), (12, 2_000_000)])
+def test_sums_that_could_overflow_are_refused_before_anybody_encodes(bits, rows):
+    """The squares of a sketch at 16 bits overflow at 5,242 rows of 1,280 dimensions, which sites learned after encoding."""
+    sums = {"encoder": Encoder(dim=1280), "sketch": Sketch(dim=64), "statistics": ("B",), "grid": Grid(bits=bits)}
+    with pytest.raises(RecipeError, match=r"overflow 64-bit integers beyond [0-9,]+ rows.*limits.max_rows of at most"):
+        Recipe(("a", "b"), **sums, limits=Limits(max_rows=rows))
+    assert Recipe(("a", "b"), **sums, limits=Limits(max_rows=5000)).max_rows == 5000
+
+
+def test_there_is_one_zero():
+    one, other = (Table((Column("x", "number", low=low, high=1.0),), "y") for low in (0.0, -0.0))
+    assert one == other
+    assert one.fingerprint == other.fingerprint
+    assert (
+        dataclasses.replace(recipe_of(), table=one, encoder=one.encoder).fingerprint
+        == dataclasses.replace(recipe_of(), table=other, encoder=other.encoder).fingerprint
+    )

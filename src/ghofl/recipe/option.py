@@ -13,6 +13,8 @@ from numbers import Integral, Real
 from types import UnionType
 from typing import Any, ParamSpec, TypeVar, get_args, get_type_hints
 
+import numpy as np
+
 from ghofl.errors import RecipeError
 from ghofl.names import shorten
 
@@ -78,7 +80,8 @@ class Option:
             return all(part in self.choices for part in parts) and len({*parts}) == len(parts)
         if self.kind not in LARGEST:
             return isinstance(value, self.kind if isinstance(self.kind, type) else tuple)
-        return isinstance(value, Integral if self.kind is int else Real) and self._is_within(value)
+        is_number = isinstance(value, Integral if self.kind is int else Real) and not isinstance(value, bool | np.bool_)
+        return is_number and self._is_within(value)
 
     def _is_within(self, value: Any) -> bool:
         low, high = self.between

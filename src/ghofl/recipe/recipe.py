@@ -157,10 +157,10 @@ class Recipe(_Remembered, Printable):
         )
 
     def _check_powers(self) -> None:
-        # Squares overflow only in extreme cases, and there the rows themselves are refused when they come.
         # Under an epsilon a site cuts each class to max_rows by itself.
-        classes = 1 if self.privacy.epsilon is None else len(self.classes)
-        for record in (STATISTICS[name] for name in self.statistics if STATISTICS[name].power > 2):
+        names = (*self.statistics, *(name for name, record in STATISTICS.items() if record.is_sketched and self.sketch))
+        for record in map(STATISTICS.__getitem__, names):
+            classes = 1 if self.privacy.epsilon is None or record.is_sketched else len(self.classes)
             most = INT64_MAX // record.largest(self.grid.bound, self.dim)
             _check(
                 classes * self.max_rows <= most,

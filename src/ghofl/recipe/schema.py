@@ -98,14 +98,14 @@ def _convert(value: Any, hint: Any, key: str) -> Any:
             return value
         _check_kind(isinstance(value, dict), value, key, f"write it as a section [{key}]")
         return build(hint, value, f"{key}.")  # type: ignore[arg-type]
-    value = _without_numpy(value)
+    value = without_numpy(value)
     if get_args(hint):  # tuple[item, ...]
         _check_kind(isinstance(value, list | tuple), value, key, "write a list")
         return tuple(_convert(item, get_args(hint)[0], key) for item in value)
     if hint is float and type(value) is int:
         return float(value)
     _check_kind(type(value) is hint, value, key, f"it must be {_WORDS[hint]}")
-    return value
+    return value + 0.0 if hint is float else value  # there is one zero
 
 
 def _check_kind(claim: bool, value: Any, key: str, expected: str) -> None:
@@ -113,7 +113,7 @@ def _check_kind(claim: bool, value: Any, key: str, expected: str) -> None:
         raise RecipeError(f"{key} is {shorten(repr(value))}; {expected}.")
 
 
-def _without_numpy(value: Any) -> Any:
+def without_numpy(value: Any) -> Any:
     """NumPy's scalars and arrays as Python's; everything else as it is."""
     if isinstance(value, np.ndarray):
         return value.tolist()
