@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -173,6 +175,21 @@ def test_a_changed_space_has_no_sketch_of_the_old_one(data):
     changes = (gaussians.shifted(np.ones(6)), gaussians.shrunk(0.1), gaussians.diagonal(), gaussians.mapped(np.eye(6)))
     assert gaussians.sketch is not None
     assert [changed.sketch for changed in changes] == [None] * 4
+
+
+def test_a_changed_space_knows_what_the_old_one_knew_of_rows_and_columns(data):
+    _, x, y = data
+    smooth = np.arange(6) % 2 == 0
+    gaussians = replace(gaussians_of(recipe_of(), x, y), rows_differ=False, smooth=smooth)
+    columns = np.array([4, 1, 2])
+    changes = {
+        "shifted": gaussians.shifted(np.ones(6)), "shrunk": gaussians.shrunk(0.1), "diagonal": gaussians.diagonal(),
+        "select": gaussians.select(columns), "mapped": gaussians.mapped(np.eye(6)),
+    }  # fmt: skip
+    assert not any(changed.rows_differ for changed in changes.values())
+    known = {name: None if changed.smooth is None else changed.smooth.tolist() for name, changed in changes.items()}
+    same = dict.fromkeys(("shifted", "shrunk", "diagonal"), smooth.tolist())
+    assert known == {**same, "select": smooth[columns].tolist(), "mapped": None}  # whose columns are others
 
 
 @pytest.mark.parametrize("statistics", [("D",), ("B",), ("S",)])

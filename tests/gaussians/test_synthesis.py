@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from federations import blobs, gaussians_of, recipe_of
+from ghofl.errors import HeadError
 from ghofl.gaussians import METHODS, draw
 from ghofl.gaussians.linalg import shrink
 
@@ -79,3 +80,9 @@ def test_matched_draws_estimate_a_mean_score_with_less_spread(gaussians):
 
     assert spread("matched") < 0.1 * spread("plain")
     assert spread("quasi") < 0.5 * spread("plain")
+
+
+def test_draws_that_are_too_few_to_be_matched_are_refused(gaussians):
+    dim = gaussians.means.shape[1]
+    with pytest.raises(HeadError, match=f"and there are {dim} for {dim}; draw more"):
+        draw(gaussians, dim, np.random.default_rng(0), method="matched")

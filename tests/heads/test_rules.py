@@ -161,3 +161,14 @@ def test_an_average_is_a_distribution_and_loses_little_where_one_side_is_wrong(r
     shares = 2 * np.exp(flat.scores(x)) - 1 / CLASSES
     assert (scores >= np.log(shares / 2) - 1e-9).all()
     assert np.isfinite(scores).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rule_without_tails_has_none_in_any_part_of_it(kind, rng):
+    def tails(rule):
+        own = [] if getattr(rule, "dof", None) is None else [rule.dof]
+        return [*own, *(dof for part in rule.inner for dof in tails(part))]
+
+    rule = rules(rng)[kind]
+    assert tails(rule.without_tails()) == []
+    assert tails(rule) == [] or kind in ("student", "of columns", "in a space", "summed", "standardised")

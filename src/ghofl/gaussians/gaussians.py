@@ -28,7 +28,7 @@ class Gaussians(Printable):
 
     A field that the moments do not determine is None, and its method raises `MissingStatisticError`, which says what the
     recipe needs. `sketch` describes the same rows through the recipe's public sketch. `smooth` marks the features that class
-    covariances describe well (`smooth_features`); None stands for all. (`ghofl.gaussians.sums` has the formulas.)
+    covariances describe well (`Sums.smooth`); None stands for all. (`ghofl.gaussians.sums` has the formulas.)
 
     Guarantees
     ----------
@@ -93,30 +93,51 @@ class Gaussians(Printable):
         """
         shared = None if self.shared is None else basis.T @ self.shared @ basis
         inside = None if self.covariances is None else Mapped(self.covariances, basis.astype(dtype))
-        return Gaussians(self.counts, self.means @ basis, shared, None, inside)
+        return replace(
+            self,
+            means=self.means @ basis,
+            shared=shared,
+            own_variances=None,
+            covariances=inside,
+            sketch=None,
+            smooth=None,
+        )
 
     def shifted(self, by: Float[np.ndarray, " dim"]) -> "Gaussians":
-        """The Gaussians of x − by."""
-        return Gaussians(self.counts, self.means - by, self.shared, self.own_variances, self.covariances)
+        """The Gaussians of x − by; their sketch, which knows nothing of it, is left out."""
+        return replace(self, means=self.means - by, sketch=None)
 
     def select(self, columns: Int[np.ndarray, " k"]) -> "Gaussians":
-        """The Gaussians of some of the features."""
+        """The Gaussians of some of the features, without the sketch."""
         if len(columns) == self.means.shape[1]:
             return self
         shared = None if self.shared is None else self.shared[np.ix_(columns, columns)]
         inside = None if self.covariances is None else Selected(self.covariances, columns)
-        return Gaussians(self.counts, self.means[:, columns], shared, None, inside)
+        own = None if self.own_variances is None else self.own_variances[:, columns]
+        smooth = None if self.smooth is None else self.smooth[columns]
+        return replace(
+            self,
+            means=self.means[:, columns],
+            shared=shared,
+            own_variances=own,
+            covariances=inside,
+            sketch=None,
+            smooth=smooth,
+        )
 
     def diagonal(self) -> "Gaussians":
         """The same Gaussians with independent features, which is what D alone determines."""
         variances, shared = self.variances(), np.diag(self.pooled_variances())
-        return Gaussians(self.counts, self.means, shared, variances, Diagonal(variances))
+        return replace(self, shared=shared, own_variances=variances, covariances=Diagonal(variances), sketch=None)
 
     def shrunk(self, amount: float) -> "Gaussians":
-        """The Gaussians with every covariance pulled towards a sphere of the same total variance (`linalg.shrink`)."""
+        """The Gaussians with every covariance pulled towards a sphere of the same total variance (`linalg.shrink`).
+
+        They have no variances per class, and no sketch.
+        """
         shared = None if self.shared is None else linalg.shrink(self.shared, amount)
         inside = None if self.covariances is None else Shrunk(self.covariances, amount)
-        return Gaussians(self.counts, self.means, shared, None, inside)
+        return replace(self, shared=shared, own_variances=None, covariances=inside, sketch=None)
 
     @property
     def has_class_covariances(self) -> bool:

@@ -13,7 +13,7 @@ Classes with few rows have a meaning, always the same one:
   rows stands in for every covariance, so that heads compare distances from the means;
 - fewer rows than dimensions: its covariance is singular as measured, and heads shrink it.
 
-Of a total with noise, the moments are repaired first (`ghofl.privacy.repaired`), and covariances are shrunk by what the
+Of a total with noise, the moments are repaired first (`ghofl.privacy.repair`), and covariances are shrunk by what the
 noise in them is known to be: the shared one towards a sphere, those of classes towards the shared one. What a head
 shrinks by itself comes on top.
 """
@@ -76,7 +76,7 @@ class Sums:
     def of_repaired(
         cls, blocks: Mapping[str, Float[np.ndarray, "..."]], unit: float, noise: Mapping[str, float]
     ) -> "Sums":
-        """The sums that `privacy.repaired` gives, with noise of these deviations in the units of the blocks.
+        """The sums that `privacy.repair` gives, with noise of these deviations in the units of the blocks.
 
         >>> blocks = {"N": np.array([2.0, 2.0]), "A": np.array([[2.0, 2.0], [10.0, 2.0]])}
         >>> blocks["B"] = np.array([[56.0, 16.0], [16.0, 8.0]])

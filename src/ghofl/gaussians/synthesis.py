@@ -41,7 +41,7 @@ def draw(
     """Labelled rows from every class that has rows: `per_class` each, or with `by_prior` that many on average.
 
     `method` is how e is drawn: ``plain``; ``matched``, shifted and mixed so that mean and covariance of each class's
-    draws are exactly those asked for; ``quasi``, a scrambled Sobol sequence.
+    draws are exactly those asked for, which takes more draws than dimensions; ``quasi``, a scrambled Sobol sequence.
 
     Guarantees
     ----------
@@ -60,9 +60,14 @@ def draw(
         raise HeadError(f"per_class is {per_class} and dispersion {dispersion}; both must be positive.")
     present = np.flatnonzero(gaussians.counts)
     shares = gaussians.counts[present] / gaussians.rows * len(present) if by_prior else np.ones(len(present))
-    counts = np.maximum(1, np.rint(per_class * shares).astype(int))
+    counts, dim = np.maximum(1, np.rint(per_class * shares).astype(int)), gaussians.means.shape[1]
+    if method == "matched" and counts.min(initial=dim + 1) <= dim:
+        raise HeadError(
+            f"method 'matched' needs more draws per class than there are dimensions, and there are {counts.min():,} for {dim:,}; "
+            "draw more (per_class), or write method=plain."
+        )
     places = np.split(rng.permutation(counts.sum()), np.cumsum(counts)[:-1])
-    z, y = np.empty((counts.sum(), gaussians.means.shape[1]), dtype=np.float32), np.empty(counts.sum(), dtype=np.int64)
+    z, y = np.empty((counts.sum(), dim), dtype=np.float32), np.empty(counts.sum(), dtype=np.int64)
     has_own = gaussians.has_class_covariances
     factor = None if has_own else dispersion * gaussians.factor(shrinkage)
     at_once = 1 if has_own or method != "plain" else max(1, TOGETHER // per_class)
@@ -88,7 +93,7 @@ def _rows(
 ) -> Float32[np.ndarray, "count dim"]:
     """Draws around zero: normal rows e times Lᵀ. Matching e to mean 0 and covariance I changes the factor Lᵀ."""
     e, mixing = _normal(count, len(factor), rng, method), factor.T
-    if method == "matched" and count > len(factor):
+    if method == "matched":
         e -= e.mean(axis=0)
         lower = np.linalg.cholesky((e.T @ e / np.float32(count)).astype(np.float64))
         mixing = np.linalg.solve(lower.T, mixing)

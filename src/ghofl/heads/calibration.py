@@ -209,7 +209,7 @@ def calibrate(
         fitted, kept = (_score_draws(judged, truth, tau, seed, spread, least) for seed in (0, 1))
         linear = fit_lda(gaussians) if _is_beyond_lda(head, rule, needs) else None
         ratio = 1.0 if linear is None else doubt(rule, linear, gaussians)
-    except (NotPositiveDefiniteError, HeadError):
+    except NotPositiveDefiniteError:
         return plain
     found = replace(_fit(*fitted, priors, head.log_posteriors), priors=priors, source="draws")
     before, after = (log_loss(c.probabilities(kept[0]), kept[1], priors) for c in (plain, found))

@@ -43,12 +43,13 @@ def fit_hedge(gaussians: Gaussians, options: HedgeOptions = HedgeOptions()) -> R
 
         s(x) = L(x) + w (Q(z) − L_z(z))          z the features that class covariances describe, k of them
         Σ̃_c = shrink((1 − λ_c) Σ_c + λ_c Σ_pool, γ)
-        1 − λ_c = min(1, 224/(k + 128)) · n_c/(n_c + 2 min(k, 128))
+        1 − λ_c = min(1, 224/(k + 128)) · n_c/(n_c + r min(k, 128))
 
-    L is `lda` of all features and L_z of z; Q is a Student t per class with covariance Σ̃_c and ν degrees of freedom. A
-    class of few rows gets nearly the shared covariance, whatever the others have. z leaves out features that take two
-    values and columns of tables that reach far (`Gaussians.smooth`), whose squares mislead; in a recipe with a sketch it
-    is the sketch. With fewer than two rows per feature, and where no feature is left, the head is `lda`.
+    r falls from 2 up to 128 dimensions to 1 from 512 on. L is `lda` of all features and L_z of z; Q is a Student t per
+    class with covariance Σ̃_c and ν degrees of freedom. A class of few rows gets nearly the shared covariance, whatever the
+    others have. z leaves out features that take two values and columns of tables that reach far (`Gaussians.smooth`), whose
+    squares mislead; in a recipe with a sketch it is the sketch. With fewer rows than features, and where no feature is
+    left, the head is `lda`.
 
     Guarantees
     ----------

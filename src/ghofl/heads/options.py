@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ghofl.errors import HeadError
 from ghofl.names import shorten
 from ghofl.recipe.option import Option, known_options, option
+from ghofl.recipe.schema import without_numpy
 
 __all__ = ["PRESETS", "HeadOptions", "Option", "option"]
 PRESETS = ("default", "paper")
@@ -47,6 +48,7 @@ class HeadOptions:
     def __post_init__(self) -> None:
         for name in self.known():
             self.check_value(name, getattr(self, name))
+            object.__setattr__(self, name, without_numpy(getattr(self, name)))
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "HeadOptions":

@@ -149,6 +149,10 @@ class Standardised(Rule):
             same = [scores / spread for scores, spread in zip(found, self.spreads, strict=True)]
         return add(base, np.sum(same, axis=0) / len(same))
 
+    def without_tails(self) -> "Standardised":
+        """The mean of the rules with Gaussian tails."""
+        return replace(self, parts=tuple((name, rule.without_tails()) for name, rule in self.parts))
+
     def write(self, graph: Graph, x: str) -> str:
         """The mean of what its rules write, standardised in the same way."""
         found = [rule.write(graph, x) for rule in self.inner]
