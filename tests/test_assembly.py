@@ -107,7 +107,7 @@ def test_a_budget_that_names_a_head_builds_that_head(rng, budget):
     sent = ghofl.message(found.recipe, "north", x, np.array(CLASSES)[y])
     built = ghofl.fit(ghofl.total([sent]))
     options = ", ".join(f"{name}={value}" for name, value in built.options.items())
-    assert f"head {built.head.name}{f'({options})' if options else ''} from enough rows" in found.proposal.why
+    assert f"head {built.head}{f'({options})' if options else ''} from enough rows" in found.proposal.why
 
 
 def test_a_budget_takes_the_seed_of_the_user():

@@ -38,7 +38,7 @@ def test_the_best_head_follows_from_what_the_total_holds_and_can_be_fitted(recip
     assert best_head(Layout.of(recipe), recipe).spec == spec
     x, y = blobs(rng)
     classifier = Classifier.fit(total_of(recipe, x, y), "best")
-    assert classifier.head.name == spec.split("(")[0]
+    assert classifier.head == spec.split("(")[0]
     assert np.isfinite(classifier.scores(x)).all()
 
 

@@ -99,7 +99,7 @@ def test_the_same_options_give_the_same_recipe_at_every_door(rows, options):
 
 
 def head_of(classifier: Classifier) -> str:
-    return f"{classifier.head.name} {classifier.options}"
+    return f"{classifier.head} {classifier.options}"
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_every_door_builds_the_head_that_the_recipe_announced(total, door):
     announced = run("recipe", "recipe.toml", "--embeddings", "all.npz")
     assert announced["fingerprint"] == total.recipe.fingerprint
     built = HEAD_DOORS[door](total)
-    assert f" head {built.head.name}" in announced["why"]
+    assert f" head {built.head}" in announced["why"]
     assert head_of(built) == head_of(ghofl.fit(total, DEFAULT_HEAD))
 
 

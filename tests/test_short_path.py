@@ -473,7 +473,7 @@ def test_every_head_shows_itself_on_one_line(name, rng):
     recipe = recipe_of(statistics=("B",) if parts else ("S",), **parts)
     quick = f"{name}(steps=5)" if "steps" in HEADS[name].Options.known() else name
     fitted = ghofl.fit(ghofl.total([sent(x, NAMES[y], recipe)]), quick)
-    for shown, title in ((fitted.head, name), (fitted.rule, fitted.rule.kind)):
+    for shown, title in ((HEADS[name], name), (fitted.rule, fitted.rule.kind)):
         assert repr(shown).startswith(f"<{type(shown).__name__}: ")
         assert len(repr(shown)) < 300
         assert "\n" not in repr(shown)

@@ -31,10 +31,10 @@ def fit_round(gaussians, options=RoundOptions()):
     return Linear.of_means(gaussians.means / variance, gaussians.means, gaussians.log_priors)
 
 
-ghofl.HEADS["round"] = Head(RoundOptions, fit_round, needs=(("D",), ("B",)))
+ROUND = Head(RoundOptions, fit_round, needs=(("D",), ("B",)))
 
 # %%
-# From now on it has a name like every other, with options: in Python, in simulations, and as ONNX.
+# It is given where a head is named, with options or without: to fit, in simulations, for leave-out.
 
 iris = load_iris()
 x, y = iris.data[:, 2:], iris.target_names[iris.target]
@@ -44,12 +44,11 @@ grid = np.stack(np.meshgrid(np.linspace(0.5, 7.4, 200), np.linspace(-0.2, 2.8, 1
 pale, strong = ListedColormap(["#c6d8ea", "#f0d4c0", "#c8e0d2"]), ["#2f6fb0", "#c8641e", "#3d8f5f"]
 
 figure, axes = plt.subplots(1, 3, figsize=(6.8, 2.6), sharey=True)
-for axis, head in zip(axes, ("round(width=1)", "lda", "qda")):
+for axis, head in zip(axes, (ROUND(width=1.0), "lda", "qda")):
     classifier = ghofl.fit(total, head)
     classes = classifier.predict_numbers(grid.reshape(-1, 2)).reshape(150, 200)
     axis.pcolormesh(*np.moveaxis(grid, -1, 0), classes, cmap=pale, rasterized=True)
     axis.scatter(*x.T, c=[strong[c] for c in iris.target], s=6)
-    axis.set(title=f"{head}: {100 * classifier.score(x, y):.1f} %", xlabel="petal length")
-    print(head, classifier.rule.kind)
+    axis.set(title=f"{classifier.head}: {100 * classifier.score(x, y):.1f} %", xlabel="petal length")
+    print(classifier.head, classifier.rule.kind)
 axes[0].set_ylabel("petal width")
-del ghofl.HEADS["round"]

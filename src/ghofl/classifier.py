@@ -17,13 +17,13 @@ from ghofl.errors import (
 )
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads import HEADS, Head, Rule
+from ghofl.heads import Rule
 from ghofl.heads.calibration import Calibration, calibrate
 from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
 from ghofl.heads.head import PERSONAL
 from ghofl.heads.novelty import PREFIX, Novelty
 from ghofl.heads.rules import read_rule
-from ghofl.heads.spec import HeadSpec, written
+from ghofl.heads.spec import DEFAULT_HEAD, AnyHead, HeadSpec, written
 from ghofl.notebook import Printable, abbreviate
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -48,7 +48,7 @@ class Classifier(Printable):
     """A fitted head with its recipe: rows in, class names or probabilities out.
 
     Rows are embeddings (an array, a list of rows, a DataFrame of numbers), or under a recipe with a table a DataFrame
-    with its columns. `head` says how the `rule` that scores them was fitted.
+    with its columns. `head` names how the `rule` that scores them was fitted; nothing else of it is needed any more.
 
     Guarantees
     ----------
@@ -72,7 +72,7 @@ class Classifier(Printable):
     """
 
     recipe: Recipe
-    head: Head
+    head: str
     rule: Rule
     options: dict[str, Any] = field(default_factory=dict)
     sites: int = 0
@@ -92,13 +92,13 @@ class Classifier(Printable):
     def fit(
         cls,
         total: Total,
-        spec: str | HeadSpec = "best",
+        head: AnyHead = DEFAULT_HEAD,
         warn: Warn = show_warning,
         dispersion: float | None = None,
         novelty: bool = True,
         adapt: Callable[[Gaussians], Gaussians] | None = None,
     ) -> "Classifier":
-        """The classifier of a total, with the head that `spec` names.
+        """The classifier of a total, with a head by its name, perhaps with options, or one of your own as a `Head`.
 
         Probabilities are calibrated on drawn rows that are `dispersion` times as wide as measured; by default it follows
         from the dimension (`ghofl.heads.calibration`). `warn` is called with a warning about classes that no site has
@@ -106,28 +106,30 @@ class Classifier(Printable):
         them. Without `novelty`, which takes seconds in a thousand dimensions, the classifier cannot recognise rows that
         belong to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
         """
-        spec = spec if isinstance(spec, HeadSpec) else HeadSpec.parse(spec)
+        spec = HeadSpec.of(head)
         spec.check(total.moments.layout, total.recipe)
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = (adapt or (lambda same: same))(Gaussians.of_total(total, features))
         spec = spec.choose(total.moments.layout, total.recipe, gaussians)
-        head, record = HEADS[spec.name], spec.record
-        rule = head.fit(gaussians, record)
+        kind, record = spec.head, spec.record
+        rule = kind.fit(gaussians, record)
+        if spec.own is not None:
+            _check_form(rule, gaussians, spec)
         _check_scores(rule, gaussians, spec)
         if empty := _empty_classes(total, gaussians):
             warn(EmptyClassWarning(_never_predicted(empty, is_noisy=total.guarantee is not None)))
-        is_calibrated = head.is_calibrated and gaussians.has_spread
+        is_calibrated = kind.is_calibrated and gaussians.has_spread
         if is_calibrated:
             calibration = Calibration(priors=gaussians.counts / gaussians.rows)
         else:
-            calibration = calibrate(head, rule, gaussians, record, dispersion)
+            calibration = calibrate(kind, rule, gaussians, record, dispersion)
         if calibration.source == "none" and gaussians.has_shared_covariance and not is_calibrated:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows, is_usual = len(total.roster), total.moments.rows, adapt is None and dispersion is None
         return cls(
-            total.recipe, head, rule, spec.options, sites, rows, total.guarantee, revealed, calibration, {},
+            total.recipe, spec.name, rule, spec.options, sites, rows, total.guarantee, revealed, calibration, {},
             Novelty.of(gaussians) if novelty else None, total=total.moments.sha256 if is_usual else "", _features=features,
         )  # fmt: skip
 
@@ -184,7 +186,7 @@ class Classifier(Printable):
     def _novelty(self) -> Novelty:
         if self.novelty_rule is None:
             raise HeadError(
-                f"this head, {self.head.name}, cannot recognise rows that belong to none of its classes: its total did not say "
+                f"this head, {self.head}, cannot recognise rows that belong to none of its classes: its total did not say "
                 "how rows of a class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; "
                 "build it again from a total with B or D."
             )
@@ -216,7 +218,7 @@ class Classifier(Printable):
 
     def _facts(self) -> dict[str, object]:
         return {
-            "head": written(self.head.name, self.options),
+            "head": written(self.head, self.options),
             "classes": abbreviate(self.recipe.classes),
             "from": f"{self.rows:,} rows of {self.sites:,} site{'' if self.sites == 1 else 's'}",
             **({} if self.guarantee is None else {"privacy": str(self.guarantee).splitlines()[0]}),
@@ -249,7 +251,7 @@ class Classifier(Printable):
     def _file(self) -> HeadFile:
         arrays = self.rule.arrays() | ({} if self.novelty_rule is None else self.novelty_rule.arrays())
         return HeadFile(
-            self.head.name, self.rule.form, arrays, self.recipe, self.options, self.sites, self.rows, self.guarantee,
+            self.head, self.rule.form, arrays, self.recipe, self.options, self.sites, self.rows, self.guarantee,
             self.revealed, self.calibration.to_header(), self.thresholds, self.personal, self.total,
         )  # fmt: skip
 
@@ -265,7 +267,6 @@ class Classifier(Printable):
 
     @classmethod
     def _of_file(cls, file: HeadFile) -> "Classifier":
-        HEADS.check_usable(file.head)
         recipe, arrays = file.recipe, file.arrays
         try:
             own = {name: array for name, array in arrays.items() if not name.startswith(PREFIX)}
@@ -276,9 +277,22 @@ class Classifier(Printable):
             raise damage(error) from None
         calibration = Calibration.of_header(file.calibration, len(recipe.classes))
         return cls(
-            recipe, HEADS[file.head], rule, file.options, file.sites, file.rows, file.guarantee, file.revealed, calibration,
+            recipe, file.head, rule, file.options, file.sites, file.rows, file.guarantee, file.revealed, calibration,
             thresholds, novelty, file.personal, file.total,
         )  # fmt: skip
+
+
+def _check_form(rule: Any, gaussians: Gaussians, spec: HeadSpec) -> None:
+    """Raise where a head of somebody's own gives what no file could hold."""
+    wanted = "return a rule of ghofl.heads.rules, with one score per class."
+    if not isinstance(rule, Rule):
+        raise HeadError(f"head {spec.name!r} gives a {type(rule).__name__}; {wanted}")
+    try:
+        read_rule(rule.form, rule.arrays(), *gaussians.means.shape)
+    except HeadError as error:
+        raise HeadError(
+            f"head {spec.name!r} gives a rule that its file could not be read with: {error}; {wanted}"
+        ) from None
 
 
 def _check_scores(rule: Rule, gaussians: Gaussians, spec: HeadSpec) -> None:

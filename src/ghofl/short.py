@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from ghofl import encoders
-from ghofl.classifier import Classifier, HeadSpec
+from ghofl.classifier import Classifier
 from ghofl.encoders import Runtime, SampleEncoder, Views, ViewsRequest
 from ghofl.encoders.embed import encode_samples
 from ghofl.encoders.from_schema import columns_of as table_columns
 from ghofl.encoders.given import Data, column_of, columns_of, embeddings_of
 from ghofl.errors import ClippingWarning, EmbeddingsError, MessageError, RecipeError
-from ghofl.heads.spec import DEFAULT_HEAD
+from ghofl.heads.spec import DEFAULT_HEAD, AnyHead
 from ghofl.outbox import Counted, Embedded, outgoing
 from ghofl.outbox.site_rows import first_embedded, rows_per_person
 from ghofl.planning.assembly import assemble
@@ -205,8 +205,10 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     return Total.of((_read(each, recipe) for each in chain(() if first is None else (first,), coming)), recipe)
 
 
-def fit(total: Total, head: str | HeadSpec = DEFAULT_HEAD) -> Classifier:
-    """The classifier of a total: the strongest head that it allows, or the one that `head` names, with options.
+def fit(total: Total, head: AnyHead = DEFAULT_HEAD) -> Classifier:
+    """The classifier of a total: the strongest head that it allows, or the one that `head` names or is.
+
+    A name may have options, ``"lda(shrinkage=0.1)"``, and so may a `Head` of your own, ``MY_HEAD(width=2.0)``.
 
     Where the recipe promises central noise, `Total.release` adds it, and `fit` takes the released total.
 

@@ -40,7 +40,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     head : the head, e.g. ``"lda"`` or ``"best"``, the strongest for the data; its options may stand in brackets,
-        ``"rda(blend=0.9)"``.
+        ``"rda(blend=0.9)"``. A head of your own is given as the `Head` itself.
     bits : bits of the grid that features are rounded to, 2 to 16.
     center, scale : numbers to subtract and divide by, one per feature or one for all, so that most values lie within
         ±1. Estimators can be merged only if both are the same. By default they follow from the first rows.
@@ -173,10 +173,10 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
 
     def _spec(self) -> HeadSpec:
         """The head with the options in its text and those that are parameters."""
-        spec = HeadSpec.parse(self.head)
+        spec = HeadSpec.of(self.head)
         given = {name: getattr(self, name) for name in _OPTIONS if getattr(self, name) is not None}
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in given.items()}
-        return HeadSpec(spec.name, spec.options | plain)
+        return replace(spec, options=spec.options | plain)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each row, which is the argmax of `predict_proba`."""

@@ -203,7 +203,7 @@ def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
     assert np.array_equal(inside.blocks["S"], plain.moments.blocks["S"])
     assert np.array_equal(inside.sums, plain.moments.sums)
     blend = Classifier.fit(total, "best")
-    assert blend.head.name == "blend"
+    assert blend.head == "blend"
     alone = fit_hedge(Gaussians.estimate(plain.moments, Features.of(both).unit))
     of_z = dict(blend.rule.parts)["z.hedge"].rule
     assert of_z.inner[1].whiteners == pytest.approx(alone.inner[1].whiteners)

@@ -31,7 +31,7 @@ def _completer(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 def _heads() -> list[str]:
     from ghofl.heads import HEADS
-    from ghofl.heads.plugins import BEST
+    from ghofl.heads.spec import BEST
 
     return [*HEADS, BEST]
 

@@ -56,11 +56,11 @@ def head(
         _warn_of_repetition(total.guarantee)
     classifier = Classifier.fit(total, spec)
     classifier.save(output)
-    result = {"head": classifier.head.name, "options": classifier.options, "file": str(output)}
+    result = {"head": classifier.head, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}
     console.say(
         {**result, **promise_result(classifier.guarantee), "revealed": classifier.revealed},
-        f"Wrote {output}: {classifier.head.name} from {classifier.rows:,} rows of "
+        f"Wrote {output}: {classifier.head} from {classifier.rows:,} rows of "
         f"{console.count(classifier.sites, 'site')}, {console.size(output.stat().st_size)}."
         + (f" {console.promise(classifier.guarantee)}" if classifier.guarantee else "")
         + (f" {classifier.revealed}" if classifier.revealed else ""),

@@ -152,7 +152,7 @@ def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     classifier = Classifier.load(file)
     return {
         "kind": "head",
-        "head": classifier.head.name,
+        "head": classifier.head,
         "options": classifier.options,
         "sites": classifier.sites,
         "rows": classifier.rows,

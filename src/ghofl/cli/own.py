@@ -120,8 +120,8 @@ def personal(
         choice = personal_head(own, spec, assign_folds(y, rows.leave_out, persons), shares, report)
     made = choice.classifier
     made.save(output)
-    result = {"file": str(output), "head": made.head.name, "mix": mix, "personal": made.personal, **choice.to_dict()}
-    console.say(result, f"Wrote {output}: {made.head.name}, {_said(choice)} {made.warning}", json, is_private=True)
+    result = {"file": str(output), "head": made.head, "mix": mix, "personal": made.personal, **choice.to_dict()}
+    console.say(result, f"Wrote {output}: {made.head}, {_said(choice)} {made.warning}", json, is_private=True)
 
 
 def _said(choice: Personal) -> str:

@@ -92,10 +92,10 @@ def predict(
     with opened as stream, console.progress(rate=True) as report, open_table(output) as write:
         rows, left = predict_stream(classifier, stream, write, extras, report)
     console.list_bad(stream.bad)
-    result = {"file": str(output), "rows": rows, "head": classifier.head.name, "without_label": left}
+    result = {"file": str(output), "rows": rows, "head": classifier.head, "without_label": left}
     result["left_out"] = [{"row": row, "reason": why} for row, why in stream.bad]
     if to_standard_output:
         console.show(result, None, json)
         return
     unlabelled = f", {left:,} of them without a label" if left else ""
-    console.say(result, f"Wrote {output}: {rows:,} predictions of {classifier.head.name}{unlabelled}.", json)
+    console.say(result, f"Wrote {output}: {rows:,} predictions of {classifier.head}{unlabelled}.", json)

@@ -150,9 +150,9 @@ def evaluate(
         **found.to_dict(),
         **measures.per_class(found, classes),
     }
-    console.show(result, measures.measures_table(found, classifier.head.name, classes), json, is_private=True)
+    console.show(result, measures.measures_table(found, classifier.head, classes), json, is_private=True)
     if json != "-":
-        for table in measures.tables_of(shown, classifier.head.name, classes):
+        for table in measures.tables_of(shown, classifier.head, classes):
             console.out.print(table)
 
 

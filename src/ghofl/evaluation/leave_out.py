@@ -7,7 +7,7 @@ Sums are exact, so a site that took part can take rows out of the total again::
 What the recipe learned from rows (the draft of a schema, grid, anchor, breaks) is not left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,8 +19,7 @@ from ghofl.evaluation.metrics import Metrics
 from ghofl.evaluation.tally import Tally
 from ghofl.features import Features
 from ghofl.gaussians import Gaussians
-from ghofl.heads.plugins import BEST
-from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
+from ghofl.heads.spec import BEST, DEFAULT_HEAD, AnyHead, HeadSpec
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import protect
 from ghofl.recipe import Recipe
@@ -243,11 +242,11 @@ def cross_validate(
     within: Total | Recipe,
     x: Num[np.ndarray, "n dim"],
     y: Int64[np.ndarray, " n"],
-    heads: str = DEFAULT_HEAD,
+    heads: AnyHead | Iterable[AnyHead] = DEFAULT_HEAD,
     folds: int = FOLDS,
     tally: bool = False,
 ) -> dict[str, LeftOut]:
-    """Heads, separated by commas, on a site's rows `within` a total; with a recipe, on rows that are all in one place."""
+    """One or several heads on a site's rows `within` a total; with a recipe, on rows that are all in one place."""
     if isinstance(within, Recipe):
         features, layout = Features.of(within), Layout.of(within)
         sums = Moments.of(features.rows(x)[0], y, layout, features.sketch if layout.sketch else None)

@@ -90,7 +90,7 @@ class Report:
     ) -> "Report":
         """The report of a site on a head file; with a tally, the head can be calibrated on it."""
         digest = _digest(path)
-        about = (classifier.head.name, digest, classifier.recipe.fingerprint, (site,))
+        about = (classifier.head, digest, classifier.recipe.fingerprint, (site,))
         return cls(*about, confusion, tally, DecisionSettings.of(classifier))
 
     @classmethod
@@ -261,7 +261,7 @@ def _on_this_head(path: Path, classifier: Classifier, reports: list[Report]) -> 
             f"the recipe of the head in {path} has an epsilon, and no rows are left out of its totals; so these reports are not "
             "on this head."
         )
-    name = written(classifier.head.name, classifier.options)
+    name = written(classifier.head, classifier.options)
     if reports[0].sha256 != classifier.total:
         raise RosterError(
             f"the reports are on heads of the total {reports[0].sha256[:8]}…, and the head in {path} was not made from it alone; "

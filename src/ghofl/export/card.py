@@ -18,7 +18,7 @@ def model_card(
     With the ONNX `model` that it was exported to, the card also says what goes in and what comes out. Names come from
     other people's files, so whatever could be markup is escaped.
     """
-    recipe, head = classifier.recipe, classifier.head.name
+    recipe, head = classifier.recipe, classifier.head
     classes = ", ".join(f"`{_plain(c)}`" for c in recipe.classes[:SHOWN])
     more = len(recipe.classes) - SHOWN
     has_noise = recipe.privacy.epsilon is not None  # and without a guarantee, `revealed` says why there is none
@@ -71,7 +71,7 @@ def _front_matter(classifier: Classifier, metrics: Mapping[str, float]) -> list[
         "      metrics:",
         *found,
     ]
-    tags = ["federated-learning", "one-shot", "ghofl", classifier.head.name]
+    tags = ["federated-learning", "one-shot", "ghofl", classifier.head]
     return [
         "---",
         "library_name: ghofl",

@@ -112,7 +112,7 @@ def _finish(graph: Graph, x: str, inputs: list[Any], classifier: Classifier, met
 def _metadata(classifier: Classifier) -> str:
     return json.dumps(
         {
-            "head": classifier.head.name,
+            "head": classifier.head,
             "classes": list(classifier.recipe.classes),
             "dim": classifier.recipe.encoder.dim,
             "encoder": classifier.recipe.encoder.name,

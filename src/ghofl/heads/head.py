@@ -1,7 +1,7 @@
 """What a head is: a record of how to get from Gaussians to a rule."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ghofl.heads.options import HeadOptions
@@ -23,7 +23,8 @@ class Head(Printable):
     `fit(gaussians, options)` gives the rule; `Options` is the record of its options and has its name. `needs` lists, best
     first, the sets of statistics that are enough; `needs_of` tells them from the options where they depend on those.
     `log_posteriors` says whether scores are log π_c + log p(x|c), up to a common term, and `is_calibrated` that they are
-    logarithms of probabilities which need no temperature.
+    logarithms of probabilities which need no temperature. Called with options, it is the head with these options given,
+    such as ``MY_HEAD(width=2.0)``.
 
     Guarantees
     ----------
@@ -42,6 +43,12 @@ class Head(Printable):
     log_posteriors: bool = True
     needs_of: Callable[[Any], Needs] | None = None
     is_calibrated: bool = False
+    given: tuple[tuple[str, Any], ...] = field(default=(), kw_only=True)
+
+    def __call__(self, **options: Any) -> "Head":
+        """The head with these options; `HeadError` where it does not have them, or they cannot have these values."""
+        self.Options.parse(options)
+        return replace(self, given=tuple(sorted(options.items())))
 
     @property
     def name(self) -> str:
@@ -54,4 +61,5 @@ class Head(Printable):
 
     def _facts(self) -> dict[str, object]:
         needs = ", or ".join(" and ".join(need) or "means" for need in self.needs)
-        return {"name": self.name, "needs": needs, "options": ", ".join(self.Options.known()) or "none"}
+        given = {"given": ", ".join(f"{name}={value}" for name, value in self.given)} if self.given else {}
+        return {"name": self.name, "needs": needs, "options": ", ".join(self.Options.known()) or "none", **given}

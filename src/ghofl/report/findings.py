@@ -143,10 +143,10 @@ class Findings:
         for classifier in classifiers:
             parts = [classifier.predict_proba(x[i : i + BLOCK]) for i in range(0, len(x), BLOCK)]
             probabilities = np.concatenate(parts)
-            found, measures = judge(classifier.head.name, probabilities, y), Metrics.of(probabilities, y).to_dict()
+            found, measures = judge(classifier.head, probabilities, y), Metrics.of(probabilities, y).to_dict()
             lines.append(HeadLine(found.head, found.accuracy, _payload(self.sites), measures))
             best = found if best is None or found.accuracy > best.accuracy else best
-        notes = dict.fromkeys(f"{c.head.name}: {c.warning}" for c in classifiers if c.personal)
+        notes = dict.fromkeys(f"{c.head}: {c.warning}" for c in classifiers if c.personal)
         return replace(self, heads=(*self.heads, *lines), judged=best, notes=(*self.notes, *notes))
 
 

@@ -16,7 +16,7 @@ from ghofl.compute.threads import one_thread
 from ghofl.errors import HeadError, PartitionError
 from ghofl.evaluation import Metrics
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.spec import HeadSpec, split_list, split_spec
+from ghofl.heads.spec import AnyHead, HeadSpec, each_head, split_spec
 from ghofl.heads.training import softmax, subtract_labels
 from ghofl.names import shorten
 from ghofl.shapes import Float32, Int64, Num
@@ -95,16 +95,19 @@ def join_methods(heads: str | Iterable[str]) -> str:
     return named if isinstance(named, str) else ",".join(named)
 
 
-def parse_methods(text: str, preset: str = "default") -> dict[str, Method]:
-    """Heads and baselines from a list separated by commas, each under the text it was written as.
+def parse_methods(heads: AnyHead | Iterable[AnyHead], preset: str = "default") -> dict[str, Method]:
+    """Heads and baselines, texts separated by commas, each under the text it is written as.
 
     >>> list(map(type, parse_methods("lda, fedavg(rounds=5)").values()))
     [<class 'ghofl.heads.spec.HeadSpec'>, <class 'ghofl.simulation.baselines.Baseline'>]
     """
-    return {
-        part: Baseline.parse(part, preset) if split_spec(part)[0] in BASELINES else HeadSpec.parse(part, preset)
-        for part in split_list(text)
-    }
+    found: dict[str, Method] = {}
+    for each in each_head(heads):
+        if isinstance(each, str) and split_spec(each)[0] in BASELINES:
+            found[each] = Baseline.parse(each, preset)
+        else:
+            found |= HeadSpec.parse_list(each, preset)
+    return found
 
 
 def heads_of(methods: Mapping[str, Method]) -> dict[str, HeadSpec]:

@@ -18,7 +18,7 @@ from ghofl.errors import RecipeError
 from ghofl.evaluation import Metrics
 from ghofl.features import Clipping, Features
 from ghofl.heads import HEADS
-from ghofl.heads.spec import BEST, DEFAULT_HEAD
+from ghofl.heads.spec import BEST, DEFAULT_HEAD, AnyHead
 from ghofl.moments import Layout
 from ghofl.outbox import Embedded, Outgoing, outgoing
 from ghofl.planning.assembly import Assembly, assemble
@@ -31,7 +31,6 @@ from ghofl.simulation.baselines import (
     Baseline,
     Method,
     heads_of,
-    join_methods,
     judge_baseline,
     notes_on_baselines,
     parse_methods,
@@ -53,7 +52,7 @@ def simulate(
     data: Any,
     parts: Parts | int = 10,
     recipe: Recipe | RecipeOptions | None = None,
-    heads: str | Iterable[str] | Mapping[str, Method] = DEFAULT_HEAD,
+    heads: AnyHead | Sequence[AnyHead] | Mapping[str, Method] = DEFAULT_HEAD,
     progress: Progress | None = None,
     cohort: Cohort | None = None,
     stream: NoiseStream | None = None,
@@ -68,8 +67,8 @@ def simulate(
     `data` is whatever `source_of` takes: ``(x, y)``, ``((x_train, y_train), (x_test, y_test))``, a file, or a DataFrame with
     its `label_column`; `classes` name class numbers. `parts` are the rows of each client, or how many clients there are,
     with a Dirichlet skew of `alpha`. `recipe` is by default the smallest that the heads can be built from; its options may be
-    given by name, ``epsilon=4.0, unit_length=True``. `heads` may have baselines that are trained in rounds on the same
-    clients, such as ``"best, fedavg(rounds=50)"``.
+    given by name, ``epsilon=4.0, unit_length=True``. `heads` are names or values, and may have baselines that are trained in
+    rounds on the same clients, such as ``["best", MY_HEAD, "fedavg(rounds=50)"]``.
 
     Everything that the recipe's [privacy] asks for is done. `cohort` is for recipes with privacy.secure; `stream` is
     the source of noise, by default the operating system's entropy. `judge` fits and scores a head, by default
@@ -89,7 +88,7 @@ def simulate(
     >>> result.total.moments.rows, result.heads["lda"].accuracy > 0.9
     (42, True)
     """
-    methods = heads if isinstance(heads, Mapping) else parse_methods(join_methods(heads))
+    methods = heads if isinstance(heads, Mapping) else parse_methods(heads)
     source, options = split_keywords(more)
     recipe = _options_of(options, seed) if recipe is None else _check_whole(recipe, options)
     epsilon = recipe.privacy.epsilon if isinstance(recipe, Recipe) else recipe.epsilon
@@ -206,7 +205,7 @@ class SimulationRequest(RecipeOptions):
     """What `recipe_for` takes: every option of a recipe, the rows (as `simulate` takes them) and the heads."""
 
     data: Any = field(kw_only=False)
-    heads: str | Iterable[HeadSpec] = field(kw_only=False)
+    heads: AnyHead | Iterable[AnyHead] = field(kw_only=False)
     classes: Iterable[str] | None = None
     label_column: str = ""
     schema: Schema | str | Path | None = None
@@ -224,7 +223,7 @@ def recipe_for(asked: SimulationRequest) -> Recipe:
     source = source_of(
         asked.data, asked.classes, asked.label_column, asked.schema, is_private=asked.epsilon is not None
     )
-    specs = heads_of(parse_methods(asked.heads)).values() if isinstance(asked.heads, str) else asked.heads
+    specs = heads_of(parse_methods(asked.heads)).values()
     data, table = load(source, asked.seed)
     return assembly_for(data, specs, asked, asked.public, table).recipe
 

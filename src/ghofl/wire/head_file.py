@@ -1,5 +1,6 @@
 """The file of a head: safetensors with a sealed header, as plain values that no head has to be known for."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ FIELDS = {
     "schema", "kind", "sha256", "head", "rule", "options", "sites", "rows", "recipe", "recipe_toml", "guarantee", "revealed",
     "temperature",
 }  # fmt: skip
+NAME = re.compile("[a-z_]{1,40}")  # of a head
 OPTIONAL = {"calibration", "thresholds", "personal", "total_sha256"}
 
 
@@ -86,18 +88,18 @@ class HeadFile:
             arrays = load_safetensors(data) if isinstance(data, bytes) else load_arrays(data, MAX_HEADER)
         except (SafetensorError, RecipeError) as error:
             raise damage(error) from None
-        options, sites, rows = header["options"], header["sites"], header["rows"]
+        head, options, sites, rows = header["head"], header["options"], header["sites"], header["rows"]
         total = header.get("total_sha256", "")
-        is_known = total == "" or is_hex(total, 64)
+        is_known = (total == "" or is_hex(total, 64)) and isinstance(head, str) and NAME.fullmatch(head)
         if not isinstance(options, dict) or type(sites) is not int or type(rows) is not int or not is_known:
-            got = shorten(f"options {options!r}, sites {sites!r}, rows {rows!r}, total {total!r}", 120)
+            got = shorten(f"head {head!r}, options {options!r}, sites {sites!r}, rows {rows!r}, total {total!r}", 120)
             raise MessageError(f"the head file's metadata is damaged ({got}); make the head again with 'ghofl head'.")
         guarantee, personal = guarantee_in(header, recipe), shorten(header.get("personal", ""), 300)
         if personal and guarantee is not None:
             raise MessageError("the head is one site's own and promises an epsilon, which it cannot; make it again.")
         calibration = {name: header[name] for name in ("temperature", "calibration") if name in header}
         return cls(
-            str(header["head"]), header["rule"], arrays, recipe, options, sites, rows, guarantee, str(header["revealed"]),
+            head, header["rule"], arrays, recipe, options, sites, rows, guarantee, str(header["revealed"]),
             calibration, header.get("thresholds", {}), personal, total,
         )  # fmt: skip
 
