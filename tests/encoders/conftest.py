@@ -1,7 +1,6 @@
 """Small encoders that need no download: a seeded network of each family, and the real MiniLM where it is installed."""
 
 import importlib.util
-import json
 from pathlib import Path
 
 import numpy as np
@@ -90,20 +89,27 @@ def language_model(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def vision_model(tmp_path_factory) -> Path:
-    """A folder of a tiny seeded ViT with its preprocessor."""
+def vit(tmp_path_factory) -> Path:
+    """Seeded weights of timm's smallest vision transformer, `timm:test_vit`."""
+    import timm
     import torch
-    from transformers import ViTConfig, ViTModel
+    from safetensors.torch import save_file
 
-    folder = tmp_path_factory.mktemp("vit")
     torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=24, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, image_size=32, patch_size=8
-    )
-    ViTModel(config).save_pretrained(folder)
-    settings = {"size": {"height": 32, "width": 32}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3, "resample": 2}
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
-    return folder
+    path = tmp_path_factory.mktemp("vit") / "vit.safetensors"
+    save_file(timm.create_model("test_vit", pretrained=False).state_dict(), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def of_photos(vit) -> str:
+    """The name of an encoder of photos that loads by its name alone: the vision transformer as an ONNX file."""
+    from ghofl import encoders
+    from ghofl.encoders.export import export
+
+    path = vit.with_suffix(".onnx")
+    export(encoders.load("timm:test_vit", weights=vit), path)
+    return f"onnx:{path}"
 
 
 @pytest.fixture(scope="session")

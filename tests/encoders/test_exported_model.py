@@ -74,8 +74,8 @@ def check_same(found, classifier: Classifier, x: np.ndarray) -> None:
 
 
 @pytest.fixture(scope="module")
-def of_images(vision_model, tmp_path_factory):
-    original = encoders.load(f"hf:{vision_model}")
+def of_images(vit, tmp_path_factory):
+    original = encoders.load("timm:test_vit", weights=vit)
     file = tmp_path_factory.mktemp("images") / "vit.onnx"
     export(original, file)
     return original, file
@@ -125,12 +125,10 @@ def test_an_encoder_with_views_and_a_head_in_one_file_label_photos_as_the_two_do
     check_same(run(model, {"images": np.stack(samples)}), classifier, rows_of(original, samples))
 
 
-def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothing(
-    of_images, vision_model, rng, tmp_path
-):
+def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothing(of_images, vit, rng, tmp_path):
     original, file = of_images
     classifier = fitted(original, *photos(rng, 60), "lda")
-    other = replace(classifier.recipe, encoder=Encoder(dim=24, name="other", fingerprint="f" * 64))
+    other = replace(classifier.recipe, encoder=Encoder(dim=64, name="other", fingerprint="f" * 64))
     with pytest.raises(EncoderError, match="the head was built for other"):
         export_with_encoder(replace(classifier, recipe=other), file)
     (tmp_path / "foreign.onnx").write_bytes(b"not sealed")
@@ -138,8 +136,9 @@ def test_the_command_refuses_the_file_of_another_encoder_and_one_that_says_nothi
         export_with_encoder(classifier, tmp_path / "foreign.onnx")
     classifier.save(tmp_path / "head.safetensors")
     arguments = ["export", tmp_path / "head.safetensors", "--json", "-", "-o"]
-    for spec, name in ((f"onnx:{file}", "one.onnx"), (f"hf:{vision_model}", "other.onnx")):
-        done = CliRunner().invoke(app, [*map(str, arguments), str(tmp_path / name), "--encoder", spec])
+    of_torch = ["timm:test_vit", "--weights", str(vit)]
+    for spec, name in (([f"onnx:{file}"], "one.onnx"), (of_torch, "other.onnx")):
+        done = CliRunner().invoke(app, [*map(str, arguments), str(tmp_path / name), "--encoder", *spec])
         assert done.exit_code == 0, done.output
         assert json.loads(done.output)["inputs"] == ["images"]
         card = model_card(classifier, model=onnx.load(tmp_path / name))

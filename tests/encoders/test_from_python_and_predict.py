@@ -38,9 +38,9 @@ def table(path):
 # Encoding in one call
 
 
-def test_images_of_every_kind_give_the_same_rows_as_the_command(vision_model, images, tmp_path):
-    spec, expected = f"hf:{vision_model}", ghofl.encode(images, f"hf:{vision_model}")
-    assert (expected.dtype, expected.shape) == (np.float32, (4, 24))
+def test_images_of_every_kind_give_the_same_rows_as_the_command(of_photos, images, tmp_path):
+    spec, expected = of_photos, ghofl.encode(images, of_photos)
+    assert (expected.dtype, expected.shape) == (np.float32, (4, 64))
     paths = [tmp_path / "photos" / "all" / f"{i}.png" for i in range(4)]
     paths[0].parent.mkdir(parents=True)
     for path, image in zip(paths, images, strict=True):
@@ -109,9 +109,9 @@ def test_rows_go_through_as_they_are():
         (b"odd", "samples are a single bytes; give a list"),
     ],
 )
-def test_what_is_not_an_image_is_named(vision_model, samples, told):
+def test_what_is_not_an_image_is_named(of_photos, samples, told):
     with pytest.raises(SampleError, match=told):
-        ghofl.encode(samples, f"hf:{vision_model}")
+        ghofl.encode(samples, of_photos)
 
 
 def test_what_cannot_be_encoded_is_refused(language_model):
@@ -145,12 +145,12 @@ class Unsigned:
 
 
 def test_without_rows_an_encoder_itself_shows_whether_square_roots_are_taken(
-    language_model, vision_model, tmp_path, monkeypatch
+    language_model, of_photos, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     assert (encoders.example_rows(Unsigned()) >= 0).all()
     assert encoders.example_rows(Precomputed.of("clip", 2)) is None
-    for encoder, power in ((Unsigned(), 0.5), (f"hf:{language_model}", 1.0), (f"hf:{vision_model}", 1.0)):
+    for encoder, power in ((Unsigned(), 0.5), (f"hf:{language_model}", 1.0), (of_photos, 1.0)):
         assert ghofl.recipe_for(["a", "b"], encoder=encoder).transform.power == power
         assert ghofl.recipe_for(["a", "b"], encoder=encoder, power=0.7).transform.power == 0.7
     invoke("recipe", "r.toml", "--classes", "a,b", "--encoder", f"hf:{language_model}")
@@ -242,9 +242,9 @@ def test_the_recipe_s_own_encoder_is_loaded_where_none_is_named_and_another_one_
 
 
 @pytest.fixture
-def image_head(vision_model, images, tmp_path, monkeypatch):
+def image_head(of_photos, images, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    spec = f"hf:{vision_model}"
+    spec = of_photos
     for i in range(6):
         (tmp_path / "photos" / "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.roll(images[i % 4], i, axis=0)).save(tmp_path / "photos" / "ab"[i % 2] / f"{i}.png")

@@ -1,5 +1,8 @@
 """Image encoders against the libraries' own forward passes."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -21,8 +24,8 @@ def rows(encoder, batch):
     return next(iter(encoder.encode([batch])))
 
 
-def test_every_family_keeps_the_protocol(encoder, language_model, vision_model):
-    others = [encoders.load(f"hf:{language_model}"), encoders.load(f"hf:{vision_model}")]
+def test_every_family_keeps_the_protocol(encoder, language_model, vit):
+    others = [encoders.load(f"hf:{language_model}"), encoders.load("timm:test_vit", weights=vit)]
     for one in (encoder, *others, encoders.load("precomputed:x", dim=3)):
         assert isinstance(one, SampleEncoder)
         assert len(one.fingerprint) == 64
@@ -88,13 +91,14 @@ def test_old_names_of_densenets_are_understood():
     assert _normalise("features.conv0.weight") == "features.conv0.weight"
 
 
-def test_timm_s_embedding_is_timm_s_own(tmp_path, images):
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit"])
+def test_timm_s_embedding_is_timm_s_own(name, tmp_path, images):
     import timm
 
     torch.manual_seed(0)
-    network = timm.create_model("test_resnet", pretrained=False).eval()
+    network = timm.create_model(name, pretrained=False).eval()
     save_file(network.state_dict(), tmp_path / "w.safetensors")
-    loaded = encoders.load("timm:test_resnet", weights=tmp_path / "w.safetensors")
+    loaded = encoders.load(f"timm:{name}", weights=tmp_path / "w.safetensors")
     planes = torch.from_numpy(loaded.preprocessing.planes(images[1][None]))
     with torch.inference_mode():
         expected = network.forward_head(network.forward_features(planes), pre_logits=True).numpy()
@@ -102,15 +106,13 @@ def test_timm_s_embedding_is_timm_s_own(tmp_path, images):
     assert loaded.classifier.shape == (1000, loaded.dim)
 
 
-def test_a_vision_transformer_gives_its_pooled_output(vision_model, images):
-    from transformers import ViTModel
+def test_the_networks_that_the_page_names_are_timm_s():
+    from timm.models import is_model_pretrained
 
-    loaded = encoders.load(f"hf:{vision_model}")
-    planes = torch.from_numpy(loaded.preprocessing.planes(images[0][None]))
-    with torch.inference_mode():
-        expected = ViTModel.from_pretrained(vision_model).eval()(pixel_values=planes).pooler_output.numpy()
-    assert loaded.kind == "image"
-    assert np.allclose(rows(loaded, images[:1]), expected, atol=1e-5)
+    page = (Path(__file__).parents[2] / "docs" / "encoders.md").read_text(encoding="utf-8")
+    named = re.findall(r"\(`timm:(\w+\.\w+)`\)", page)
+    assert len(named) == 3
+    assert all(map(is_model_pretrained, named))
 
 
 def test_the_fingerprint_changes_with_weights_and_preprocessing_and_with_nothing_else(encoder, checkpoint, tmp_path):

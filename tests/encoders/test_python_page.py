@@ -11,10 +11,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to-python.md"
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
-def test_the_page_on_python_runs_from_top_to_bottom(language_model, vision_model, tmp_path, monkeypatch, capsys):
+def test_the_page_on_python_runs_from_top_to_bottom(language_model, of_photos, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(language_model, "minilm")
-    shutil.copytree(vision_model, "vit")
+    shutil.copy(of_photos.removeprefix("onnx:"), "photos.onnx")
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert len(blocks) == 11
     names: dict = {}

@@ -66,10 +66,21 @@ def test_the_fingerprint_changes_with_pooling_and_not_with_the_folder(language_m
 
 
 def test_what_is_not_a_text_or_a_pooling_is_refused(language_model):
-    with pytest.raises(EncoderError, match="pooling is 'max'; write one of mean, cls"):
+    with pytest.raises(EncoderError, match="^pooling is 'max'; write one of mean, cls"):
         encoders.load(f"hf:{language_model}", pooling="max")
     with pytest.raises(SampleError, match="1 of 2 samples are not texts"):
         rows(encoders.load(f"hf:{language_model}"), ["a", np.zeros(3)])
+
+
+def test_a_network_for_images_is_refused_with_the_way_to_load_it(language_model, tmp_path):
+    import shutil
+
+    folder = shutil.copytree(language_model, tmp_path / "seen")
+    (folder / "preprocessor_config.json").write_text("{}")
+    with pytest.raises(
+        EncoderError, match=r"^hf:seen takes images .* and hf: is for texts; .* write e.g. timm:vit_base"
+    ):
+        encoders.load(f"hf:{folder}")
 
 
 def test_a_model_that_cannot_be_reached_is_one_clear_line(monkeypatch, tmp_path):

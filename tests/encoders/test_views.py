@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 from torchvision import models
@@ -134,24 +135,28 @@ def test_stages_of_mobilenet_end_where_the_channels_change():
     assert ends[-6:] == [*(f"features.{i}" for i in (6, 10, 13, 16, 17)), "features"]
 
 
-def test_a_network_of_one_size_refuses_others_and_its_default_leaves_them_out(vision_model, images, monkeypatch):
-    with pytest.raises(EncoderError, match="takes images of 32 pixels, not of 64"):
-        encoders.load(f"hf:{vision_model}", views="flip 32,64")
+def test_a_network_of_one_size_refuses_others_and_its_default_leaves_them_out(images, tmp_path):
+    name = "vit_tiny_patch16_224"
+    save_file(timm.create_model(name, pretrained=False).state_dict(), tmp_path / "vit.safetensors")
+
+    def of_vit(views):
+        return encoders.load(f"timm:{name}", weights=tmp_path / "vit.safetensors", views=views)
+
+    with pytest.raises(EncoderError, match="takes images of 224 pixels, not of 192"):
+        of_vit("flip 192,224")
     with pytest.raises(EncoderError, match="no earlier maps"):
-        encoders.load(f"hf:{vision_model}", views="stages")
+        of_vit("stages")
     assert str(ViewsRequest("default").views(64)) == "flip 32,64,96"
-    monkeypatch.setattr("ghofl.encoders.views.STEP", 8)  # so that a network of 32 pixels has sizes nearby
-    assert str(ViewsRequest("default").views(32)) == "flip 24,32,40"
-    flip = encoders.load(f"hf:{vision_model}", views=ViewsRequest("default"))
+    flip = of_vit(ViewsRequest("default"))
     assert str(flip.views) == "flip"
-    one = encoders.load(f"hf:{vision_model}", views=ViewsRequest())
+    one = of_vit("paper")
     assert str(one.views) == ""
     expected = (rows(one, images) + rows(one, mirrored(images))) / 2
     assert np.allclose(rows(flip, images), expected, atol=1e-5)
 
 
 def test_texts_and_files_with_views_of_their_own_take_none(language_model, tmp_path):
-    with pytest.raises(EncoderError, match="takes texts, and views are for images"):
+    with pytest.raises(EncoderError, match="only torchvision and timm take it"):
         encoders.load(f"hf:{language_model}", views="flip")
     with pytest.raises(EncoderError, match="has no meaning for 'precomputed:x'"):
         encoders.load("precomputed:x", dim=3, views="flip")

@@ -4,7 +4,7 @@
 
     torchvision:NAME      images, torch        pip install 'ghofl[images]'
     timm:NAME             images, torch        pip install 'ghofl[images]'
-    hf:NAME_OR_FOLDER     texts or images      pip install 'ghofl[text]'
+    hf:NAME_OR_FOLDER     texts, torch         pip install 'ghofl[text]'
     onnx:FILE             either, no torch     pip install 'ghofl[onnx]'
     precomputed:NAME      rows as they are     no extra
 """
@@ -93,7 +93,7 @@ def load(
     if family in PHOTOS:
         return doorway(f"ghofl.encoders.from_{family}", spec, "images").load(rest, runtime, weights, fit, asked)
     if family == "hf":
-        return doorway("ghofl.encoders.from_transformers", spec, "text").load(rest, runtime, pooling, asked)
+        return doorway("ghofl.encoders.from_transformers", spec, "text").load(rest, runtime, pooling)
     if family == "onnx":
         return doorway("ghofl.encoders.from_onnx", spec, "onnx").load(Path(rest), runtime)
     if dim is None:
@@ -130,7 +130,7 @@ def is_loadable(spec: str) -> bool:
 
 
 PHOTOS = ("torchvision", "timm")  # the encoders that have views by default
-_TAKES = {"weights": PHOTOS, "pooling": ("hf",), "fit": PHOTOS, "views": (*PHOTOS, "hf")}
+_TAKES = {"weights": PHOTOS, "pooling": ("hf",), "fit": PHOTOS, "views": PHOTOS}
 
 
 def _views(views: Views | ViewsRequest | str | None, family: str) -> Views | ViewsRequest | None:

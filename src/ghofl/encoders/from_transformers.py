@@ -1,4 +1,4 @@
-"""Encoders of Hugging Face transformers: ``hf:NAME`` from the hub, ``hf:FOLDER`` from disk."""
+"""Encoders of texts by Hugging Face transformers: ``hf:NAME`` from the hub, ``hf:FOLDER`` from disk."""
 
 import json
 from pathlib import Path
@@ -10,14 +10,10 @@ from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 from transformers import AutoConfig, AutoModel, AutoTokenizer
 
-from ghofl.encoders.base import Runtime, SampleEncoder
-from ghofl.encoders.images import ImageEncoder
-from ghofl.encoders.resize import Preprocessing
+from ghofl.encoders.base import Runtime
 from ghofl.encoders.text import TextEncoder
 from ghofl.encoders.tokens import Tokens
 from ghofl.encoders.torch_forward import TokenForward, fingerprint_of
-from ghofl.encoders.torch_images import image_encoder
-from ghofl.encoders.views import Views, ViewsRequest
 from ghofl.errors import EncoderError
 from ghofl.rows import hub
 
@@ -25,13 +21,10 @@ POOLINGS = ("mean", "cls")
 LONGEST = 512
 # What affects a forward pass besides the weights, under the names in most configurations.
 CONFIGURED = ("model_type", "hidden_act", "activation", "num_attention_heads", "n_heads", "layer_norm_eps")
-KERNELS = {2: "bilinear", 3: "bicubic"}
 
 
-def load(
-    source: str, runtime: Runtime, pooling: str | None = None, views: Views | ViewsRequest | None = None
-) -> SampleEncoder:
-    """The encoder of a folder or a hub name (``NAME`` or ``NAME@REVISION``): for texts or images, as its files say."""
+def load(source: str, runtime: Runtime, pooling: str | None = None) -> TextEncoder:
+    """The encoder of texts in a folder or under a hub name (``NAME`` or ``NAME@REVISION``)."""
     is_local = Path(source).is_dir()
     name, _, revision = (source, "", "") if is_local else source.partition("@")
     where: dict[str, Any] = {"local_files_only": is_local or not hub.is_reachable()}
@@ -40,14 +33,17 @@ def load(
     shown = f"hf:{Path(source).resolve().name if is_local else source}"
     transformers.utils.logging.disable_progress_bar()
     try:
+        if _file(name, "preprocessor_config.json", where) is not None:
+            raise EncoderError(
+                f"{shown} takes images (it has a preprocessor_config.json), and hf: is for texts; timm has most such networks: "
+                "write e.g. timm:vit_base_patch16_clip_224.openai."
+            )
         config = AutoConfig.from_pretrained(name, **where)
         # Weights come from safetensors, or through torch's weights-only reader; the model's own code is not run.
         model = AutoModel.from_pretrained(name, dtype=torch.float32, trust_remote_code=False, **where).eval()
-        if _file(name, "preprocessor_config.json", where) is not None:
-            return _vision(shown, model, _read(name, "preprocessor_config.json", where), runtime, views)
-        if views is not None:
-            raise EncoderError(f"{shown} takes texts, and views are for images; leave out `views`.")
         return _text(shown, name, model, config, runtime, pooling, where)
+    except EncoderError:
+        raise
     except (OSError, ValueError) as error:
         raise EncoderError(_unreachable(source, error)) from None
 
@@ -65,19 +61,6 @@ class Pooled(torch.nn.Module):
             return hidden[:, 0]
         weight = mask.unsqueeze(-1).to(hidden.dtype)
         return (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
-
-
-class PooledVision(torch.nn.Module):
-    """One vector per image: the model's pooled output, or its first token where there is none."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, planes: torch.Tensor) -> torch.Tensor:
-        out = self.model(pixel_values=planes)
-        pooled = getattr(out, "pooler_output", None)
-        return out.last_hidden_state[:, 0] if pooled is None else pooled.flatten(1)
 
 
 def _text(
@@ -99,13 +82,6 @@ def _text(
     return TextEncoder(shown, config.hidden_size, fingerprint_of(module, settings), pooling, tokens, forward)
 
 
-def _vision(
-    shown: str, model: Any, settings: dict[str, Any], runtime: Runtime, views: Views | ViewsRequest | None
-) -> ImageEncoder:
-    described = {"pooling": "pooled", **_configured(model.config)}
-    return image_encoder(shown, PooledVision(model), _preprocessing(settings), described, runtime, views)
-
-
 def _configured(config: Any) -> dict[str, Any]:
     return {key: getattr(config, key) for key in CONFIGURED if getattr(config, key, None) is not None}
 
@@ -120,24 +96,6 @@ def _longest(name: str, tokenizer: Any, config: Any, where: dict[str, Any]) -> i
     stated = _read(name, "sentence_bert_config.json", where).get("max_seq_length")
     limits = (stated, tokenizer.model_max_length, getattr(config, "max_position_embeddings", None), LONGEST)
     return min(int(limit) for limit in limits if limit)
-
-
-def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
-    """The preprocessing that a preprocessor_config.json asks for."""
-    size, crop = _pixels(settings.get("size", 224)), _pixels(settings.get("crop_size") or settings.get("size", 224))
-    cuts = bool(settings.get("do_center_crop", "crop_size" in settings)) and crop <= size
-    return Preprocessing(
-        size=crop if cuts else size,
-        fit="crop" if cuts else "squash",
-        share=crop / size if cuts else 0.875,
-        kernel=KERNELS.get(settings.get("resample", 2), "bilinear"),
-        mean=tuple(settings.get("image_mean", (0.5, 0.5, 0.5))),
-        std=tuple(settings.get("image_std", (0.5, 0.5, 0.5))),
-    )
-
-
-def _pixels(size: int | dict[str, int]) -> int:
-    return size if isinstance(size, int) else int(size.get("shortest_edge") or size.get("height") or 224)
 
 
 def _file(name: str, file: str, where: dict[str, Any]) -> Path | None:
