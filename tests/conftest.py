@@ -1,4 +1,4 @@
-"""Shared by all tests: hypothesis settings, small federations, and where real data lies."""
+"""Shared by all tests: hypothesis settings, small federations, and folders."""
 
 import atexit
 import functools
@@ -80,12 +80,3 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all processes of one run of the tests share, for what takes long to make."""
     own = tmp_path_factory.getbasetemp()
     return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-
-@pytest.fixture(scope="session")
-def real_data() -> Path:
-    """The folder of real embeddings beside the checkout, or named by GHOFL_DATA; tests skip where it is not there."""
-    folder = Path(os.environ.get("GHOFL_DATA", Path(__file__).parents[2] / "shared" / "data"))
-    if not folder.is_dir():
-        pytest.skip(f"no real data at {folder}; set GHOFL_DATA to the folder that holds embeddings/")
-    return folder

@@ -6,11 +6,11 @@ runs one round for each list of stages at which clients vanish, and fails unless
 hundreds of clients that is several times quicker than under the type checks that pytest switches on.
 """
 
-import subprocess
 import sys
 
 import numpy as np
 
+from deadlines import run
 from ghofl.secure import Plan, simulate_round
 
 
@@ -54,9 +54,7 @@ def play(clients, fraction, stages, seed):
 def play_elsewhere(clients, fraction, *schedules):
     """Rounds in a process of their own, one for each schedule of stages; returns how many were right."""
     command = [sys.executable, __file__, str(clients), str(fraction), *map(",".join, schedules)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split().count("right")
+    return run(*command, seconds=300).stdout.split().count("right")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 import itertools
 import os
-import subprocess
 import sys
 import tracemalloc
 from dataclasses import replace
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deadlines import run
 from federations import KEEP_MEMORY, blobs, moments_of, recipe_of, split_datasets, total_of
 from ghofl import Aggregator, Classifier, Encoder, Layout, Limits, Message, Moments, Recipe, Total
 from ghofl.errors import MessageError, MomentsOverflowError, RosterError
@@ -295,10 +295,7 @@ print((peak() - before) / (8 * layout.entries))
 def test_ten_thousand_messages_are_totalled_without_holding_them():
     """10 classes, 256 dimensions, LDA's statistics, in a process of its own: memory grows by the roster, not by them."""
     environment = {**os.environ, **KEEP_MEMORY}
-    command = [sys.executable, "-c", TEN_THOUSAND]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, env=environment)
-    assert done.returncode == 0, done.stderr
-    grown = float(done.stdout)
+    grown = float(run(sys.executable, "-c", TEN_THOUSAND, env=environment, seconds=240).stdout)
     assert grown < 100, "in units of one set of moments, of which 10,000 went by"
 
 

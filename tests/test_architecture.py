@@ -2,10 +2,11 @@
 
 import ast
 import dataclasses
-import subprocess
 import sys
 from pathlib import Path
 from typing import get_type_hints
+
+from deadlines import run
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,8 +32,7 @@ def test_importing_ghofl_needs_no_edge_library():
         "import sys, ghofl; heavy = {'torch', 'timm', 'transformers', 'flwr', 'sklearn', 'typer', 'rich', 'zstandard'};"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
 BUILT_IN = {

@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import stat
-import subprocess
 import sys
 import warnings
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import deadlines
 from federations import blobs
 from ghofl.cli import app, console
 from ghofl.errors import ClippingWarning, EmptyClassWarning, TrainingWarning
@@ -61,9 +61,7 @@ def ghofl(*arguments, code=0):
 
 
 def process(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-m", "ghofl", *map(str, arguments)], capture_output=True, text=True, timeout=120, **options
-    )
+    return deadlines.run(sys.executable, "-m", "ghofl", *arguments, code=None, **options)
 
 
 def federation(*extra):
@@ -311,8 +309,7 @@ def test_a_defect_is_a_traceback_and_not_an_answer_about_the_input(folder):
     broken = (
         "from ghofl.simulation import demo\nfrom ghofl.cli import main\ndemo.digits = lambda: int('a defect')\nmain()"
     )
-    done = subprocess.run([sys.executable, "-c", broken, "demo"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
+    done = deadlines.run(sys.executable, "-c", broken, "demo", code=1)
     assert "Traceback" in done.stderr
     assert "a defect" in done.stderr
 
@@ -553,20 +550,12 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     np.savez("large.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     before = sorted(os.listdir())
     arguments = ["simulate", "--embeddings", "large.npz", "--clients", "500", "--heads", "qda", "--json", "out.json"]
-    running = subprocess.Popen(
-        [sys.executable, "-m", "ghofl", *arguments], stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "FORCE_COLOR": "1"},
-    )  # fmt: skip
-    with running:
-        try:
-            assert running.stderr is not None
-            running.stderr.read(1)  # the progress bar has begun: it is at work
-            running.send_signal(signal.SIGINT)
-            _, err = running.communicate(timeout=60)
-        finally:
-            running.kill()
-    assert running.returncode == 130, err
-    assert "Nothing was left half-written" in err
+    command = (sys.executable, "-m", "ghofl", *arguments)
+    with deadlines.Process(*command, env={**os.environ, "FORCE_COLOR": "1"}) as running:
+        running.until(lambda: running.err, "the progress bar begins: it is at work")
+        running.send(signal.SIGINT)
+        assert running.finish() == 130, running.err
+    assert "Nothing was left half-written" in running.err
     assert sorted(os.listdir()) == before
 
 

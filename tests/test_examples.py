@@ -1,7 +1,6 @@
 """The examples run, and the paper in numpy alone says what the package says."""
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -9,6 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from deadlines import run
 from ghofl import Classifier
 from ghofl.recipe import Encoder, Grid, Recipe
 from ghofl.simulation.simulate import Dataset, HeadSpec, simulate
@@ -53,8 +53,7 @@ def test_the_paper_in_numpy_runs_without_data_and_with_a_file(tmp_path, rng):
     x = rng.normal(size=(400, 5)) + 3 * y[:, None]
     np.savez(tmp_path / "rows.npz", x_train=x, y_train=y, x_test=x, y_test=y)
     for arguments in ([], [str(tmp_path / "rows.npz")]):
-        done = subprocess.run([sys.executable, TWIN, *arguments], capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr
-        shown = {line.split()[0]: float(line.split()[1]) for line in done.stdout.splitlines()}
+        lines = run(sys.executable, TWIN, *arguments).stdout.splitlines()
+        shown = {line.split()[0]: float(line.split()[1]) for line in lines}
         assert list(shown) == ["NB", "LDA", "QDA", "FisherMix", "Proto-Hyper"]
         assert min(shown.values()) > 90

@@ -6,6 +6,7 @@ from threading import Timer
 
 import pytest
 
+from deadlines import join, until
 from ghofl import files
 from ghofl.custody.storage import FolderStorage
 from ghofl.errors import BusyError, MessageError
@@ -131,7 +132,7 @@ def test_one_process_at_a_time_works_in_a_folder_and_a_second_one_waits(tmp_path
     assert not files.is_busy(tmp_path)
     other.start()
     try:
-        assert begun.wait(30)
+        until(begun.is_set, "the other process is at work in the folder")
         assert files.is_busy(tmp_path)
         with pytest.raises(BusyError, match="another process is at work in .*; wait for it"), files.lock(tmp_path):
             pass
@@ -144,7 +145,7 @@ def test_one_process_at_a_time_works_in_a_folder_and_a_second_one_waits(tmp_path
             assert other.exitcode is None or other.exitcode == 0
     finally:
         done.set()
-        other.join(30)
+        join(other)
     assert not files.is_busy(tmp_path)
     assert mode_of(tmp_path / files.LOCK) == 0o600
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pytest
 from test_cli import ghofl
 
 import ghofl as package
+from deadlines import Process
 from federations import blobs, recipe_of
 from ghofl import Features, Layout, Moments, Privacy, Recipe, Total
 from ghofl.custody.inspection import reopen
@@ -305,16 +305,14 @@ def test_three_processes_and_a_server_process_reach_the_plain_total(tmp_path):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
     def start(*words):
-        return subprocess.Popen(
-            [sys.executable, "-m", "ghofl", "secure", *map(str, words)], cwd=tmp_path, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        return Process(sys.executable, "-m", "ghofl", "secure", *words, cwd=tmp_path, env=environment)
 
     def ends_well(*processes):
         for process in processes:
-            out, err = process.communicate(timeout=300)
-            assert process.returncode == 0, out + err
-            assert not err or err.startswith("Warning: This round of 3 sites can lose none of them"), err
+            with process:
+                assert process.finish() == 0, process.out + process.err
+                warned = process.err.startswith("Warning: This round of 3 sites can lose none of them")
+                assert warned or not process.err, process.err
 
     ends_well(start("open", "round", "-r", "recipe.toml"))
     for i, action in enumerate(ACTIONS):

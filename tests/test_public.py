@@ -1,6 +1,7 @@
 """What public rows teach a recipe, and that it is all in the recipe."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -236,9 +237,9 @@ def test_the_command_line_learns_from_public_rows(tmp_path: Path, public, data, 
 
 
 @pytest.mark.slow
-def test_another_real_set_teaches_a_metric_for_class_means(real_data: Path):
+def test_another_real_set_teaches_a_metric_for_class_means(real_data: Callable[[str], Path]):
     """CIFAR-100 for CIFAR-10, a part of the rows: stored are square roots, in hundredths."""
-    own, other = (np.load(real_data / "embeddings" / f"{name}-mobilenetv2.npz") for name in ("cifar10", "cifar100"))
+    own, other = (np.load(real_data(f"embeddings/{name}-mobilenetv2.npz")) for name in ("cifar10", "cifar100"))
     x, y, x_test, y_test = (own[key][:4000] for key in ("x_train", "y_train", "x_test", "y_test"))
     data = Dataset(x / 100.0, y.astype(np.int64), x_test / 100.0, y_test.astype(np.int64), tuple(map(str, range(10))))
     public = PublicRows(other["x_train"][:4000] / 100.0, other["y_train"][:4000])

@@ -2,13 +2,13 @@
 
 import os
 import re
-import subprocess
 import sys
 import tomllib
 
 import pytest
 
 import ghofl
+from deadlines import run
 from pages import ROOT
 
 WORKFLOW = ROOT / ".github" / "workflows" / "publish.yml"
@@ -44,7 +44,7 @@ def test_the_page_on_pypi_has_no_link_into_the_checkout(tmp_path):
         (tmp_path / name).write_text((ROOT / name).read_text())
     step = WORKFLOW.read_text().split("name: Links that work")[1].split("run: |\n")[1].split("      - run:")[0]
     home = {"HOME_PAGE": "https://example.org/o/r", "GITHUB_SHA": "abc"}
-    subprocess.run(["bash", "-euc", step], cwd=tmp_path, env=os.environ | home, check=True)
+    run("bash", "-euc", step, cwd=tmp_path, env=os.environ | home)
     links = re.findall(r"\]\(([^)]+)\)", (tmp_path / "README.md").read_text())
     assert [link for link in links if not link.startswith(("https://", "#"))] == []
     urls = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]["urls"]

@@ -2,7 +2,6 @@
 
 import html
 import re
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ghofl
+from deadlines import run
 from federations import blobs, recipe_of
 from ghofl import HEADS, Encoder, Gaussians, Message, Privacy, Recipe
 from ghofl.cli import app
@@ -228,7 +228,7 @@ recipe = ghofl.Recipe(("cat", "dog"), ghofl.Encoder(dim=1))
 for _ in range(3):
     ghofl.message(recipe, "north", [[1e9], [0.0]], ["cat", "dog"])
 """
-    done = subprocess.run([sys.executable, "-W", action, "-c", program], capture_output=True, text=True, timeout=60)
+    done = run(sys.executable, "-W", action, "-c", program)
     assert done.stderr.count("<string>:5: ClippingWarning") == told, done.stderr
 
 

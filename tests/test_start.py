@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ghofl
+from deadlines import run
 from ghofl import HEADS
 from ghofl.cli import COMMANDS, PLACES, app, load
 
@@ -37,8 +37,7 @@ print("IMPORTED", json.dumps(sorted(sys.modules)))
 def imported_by(*arguments: object) -> set[str]:
     """The modules that a process has imported when this command ends."""
     words = json.dumps(list(map(str, arguments)))
-    done = subprocess.run([sys.executable, "-c", LISTED, words], capture_output=True, text=True, check=True)
-    return set(json.loads(done.stdout.rpartition("IMPORTED ")[2]))
+    return set(json.loads(run(sys.executable, "-c", LISTED, words).stdout.rpartition("IMPORTED ")[2]))
 
 
 ENTERED = """
@@ -70,8 +69,7 @@ def test_adding_messages_up_enters_few_modules_and_imports_no_heads(tmp_path: Pa
     for site in range(2):
         ghofl.message(recipe, f"site-{site}", x[site::2], y[site::2]).save(tmp_path / f"{site}.ghofl")
     words = ["sum", tmp_path, "--recipe", tmp_path / "recipe.toml", "-o", tmp_path / "total.ghofl"]
-    done = subprocess.run([sys.executable, "-c", ENTERED, *map(str, words)], capture_output=True, text=True, check=True)
-    entered, imported = json.loads(done.stdout.rpartition("ENTERED ")[2])
+    entered, imported = json.loads(run(sys.executable, "-c", ENTERED, *words).stdout.rpartition("ENTERED ")[2])
     assert len(entered) <= 25, entered
     assert not [name for name in imported if name.startswith(("ghofl.heads", "ghofl.gaussians", "ghofl.classifier"))]
 
@@ -101,8 +99,7 @@ def test_importing_ghofl_imports_none_of_its_rooms_until_a_name_is_used() -> Non
         "import sys, ghofl; before = 'numpy' in sys.modules or 'ghofl.recipe' in sys.modules;"
         "ghofl.Recipe; print(before, 'ghofl.recipe' in sys.modules, ghofl.wire.__name__, hasattr(ghofl, 'nothing'))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "True", "ghofl.wire", "False"]
+    assert run(sys.executable, "-c", code).stdout.split() == ["False", "True", "ghofl.wire", "False"]
 
 
 def test_every_public_name_is_where_the_table_says_and_is_listed() -> None:
@@ -187,8 +184,5 @@ def test_all_heads_are_offered_and_none_that_is_not_there() -> None:
 @pytest.mark.slow
 def test_the_script_of_a_shell_asks_the_program_itself() -> None:
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "ghofl", "--show-completion", "bash"], capture_output=True, text=True, env=environment
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(sys.executable, "-m", "ghofl", "--show-completion", "bash", env=environment)
     assert "complete_bash" in done.stdout

@@ -3,11 +3,12 @@
 import functools
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+
+from deadlines import Process, run
 
 KEEPER, NODE, STRANGER, GROUP = 64101, 64102, 64103, 64110
 SOURCE = Path(__file__).parents[1] / "src"
@@ -32,25 +33,21 @@ def environment(**more):
     return {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.pathsep.join(packages), "HOME": "/nonexistent", **threads, **more}
 
 
-def run_as(user, *command, groups=(), check=True, timeout=120):
+def run_as(user, *command, groups=(), check=True):
     """Run a command as another user and return how it ended; nothing where it cannot even start."""
     try:
-        done = subprocess.run(
-            command, user=user, group=user, extra_groups=list(groups), env=environment(), cwd="/", capture_output=True,
-            text=True, timeout=timeout, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return run(*command, code=0 if check else None, **_as(user, groups))
     except OSError:
         return None
-    assert not check or done.returncode == 0, done.stderr
-    return done
 
 
-def start_as(user, *command, groups=(), log=subprocess.DEVNULL, **more):
+def start_as(user, *command, groups=(), log=None, **more):
     """Start a process as another user."""
-    return subprocess.Popen(
-        command, user=user, group=user, extra_groups=list(groups), env=environment(**more), cwd="/", stdout=log,
-        stderr=log, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    return Process(*command, log=log, **_as(user, groups, **more))
+
+
+def _as(user, groups, **more):
+    return {"user": user, "group": user, "extra_groups": list(groups), "env": environment(**more), "cwd": "/"}
 
 
 @contextmanager

@@ -63,8 +63,8 @@ def hold_out(train: dict[str, Rows], seed: int) -> tuple[dict[str, Rows], dict[s
 
 def cells(images: Path | None, tables: Path | None) -> Iterator[Cell]:
     """Source, set, federation, held-out rows and site."""
-    hearts = flamby.load()
     for seed in range(HEARTS):
+        hearts = flamby.load()
         kept, held = hold_out(flamby.Hospitals(hearts, seed).federation.rows, seed)
         yield from _sites("hospitals", "heart", Federation(flamby.recipe_of(hearts), kept), held)
     if images is not None:

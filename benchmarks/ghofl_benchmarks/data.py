@@ -42,12 +42,12 @@ class DataMissingError(Exception):
 
 def data_folder() -> Path:
     """Where real data lies: GHOFL_DATA, or ../shared/data beside the checkout."""
-    return Path(os.environ.get("GHOFL_DATA", ROOT.parents[1] / "shared" / "data"))
+    return Path(os.environ.get("GHOFL_DATA") or ROOT.parents[1] / "shared" / "data").absolute()
 
 
 def text_folder() -> Path:
     """Where embeddings of texts lie: GHOFL_EMBEDDINGS, or text-embeddings in the folder of real data."""
-    return Path(os.environ.get("GHOFL_EMBEDDINGS", data_folder() / "text-embeddings"))
+    return Path(os.environ.get("GHOFL_EMBEDDINGS") or data_folder() / "text-embeddings")
 
 
 def path_of(name: str, encoder: str | None = None) -> Path:

@@ -39,7 +39,7 @@ ROUNDS, SENT = 100, 100 * 14 * 4
 def load(folder: Path | None = None) -> dict[str, Rows]:
     """The complete rows of every hospital, and whether each is ill, in the order of its file."""
     folder = folder or data_folder() / "hospitals" / "heart"
-    if not (folder / f"{HOSPITALS[0]}.data").is_file():
+    if not all((folder / f"{name}.data").is_file() for name in HOSPITALS):
         how = "Put cleveland, hungarian, switzerland and va.data of UCI's Heart Disease there, with a header, or give --folder."
         raise DataMissingError(Missing(f"{folder}", how))
     return {name: _load(folder / f"{name}.data") for name in HOSPITALS}

@@ -1,7 +1,6 @@
 """The nineteen corruptions, generated and as published."""
 
 import corrupted
-import data
 import numpy as np
 import pytest
 from corruptions import FAMILIES, Corruption, apply, corrupt, load_published
@@ -149,13 +148,10 @@ def test_measuring_one_severity_again_keeps_the_others_and_the_table_says_what_i
 
 
 @pytest.mark.slow
-@pytest.mark.real_data
-def test_embeddings_turn_further_the_more_an_image_is_corrupted(tmp_path):
-    if not data.is_there():
-        pytest.skip(f"no real data at {data.FOLDER}; set GHOFL_DATA to the folder that holds embeddings/")
-    every = load_samples(str(data.FOLDER / "images" / "cifar10-2k" / "test"))
+def test_embeddings_turn_further_the_more_an_image_is_corrupted(tmp_path, real_data):
+    every = load_samples(str(real_data("images/cifar10-2k/test")))
     clean = every.only(np.concatenate([np.flatnonzero(every.labels == name)[:4] for name in every.classes()]))
-    weights = data.FOLDER / "weights" / "mobilenet_v2.safetensors"
+    weights = real_data("weights/mobilenet_v2.safetensors")
     encoder = encoders.load("torchvision:mobilenet_v2", weights=weights)
     x = np.asarray(embed(clean, encoder, tmp_path).rows.x)
     for name in ("gaussian_noise", "gaussian_blur", "fog", "contrast"):

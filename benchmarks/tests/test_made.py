@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from datetime import UTC, datetime
 
 import false_alarms
@@ -13,6 +12,7 @@ import pytest
 import run
 from ghofl_benchmarks import made, ours, report
 
+import deadlines
 from ghofl import Encoder, Recipe
 from ghofl.simulation.demo import digits
 
@@ -82,7 +82,7 @@ def test_tables_and_pages_of_the_package_are_entered_too(folder):
 @needs_git
 def test_the_code_is_the_commit_that_is_checked_out_and_none_outside_of_a_repository(monkeypatch, tmp_path):
     made.code.cache_clear()
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=made.HERE, capture_output=True, text=True, check=False)
+    head = deadlines.run("git", "rev-parse", "HEAD", cwd=made.HERE, code=None)
     assert made.code()["made_by"] == (head.stdout.strip() or None)
     made.code.cache_clear()
     monkeypatch.setattr(made, "HERE", tmp_path)
@@ -97,7 +97,7 @@ def test_sources_that_differ_from_the_commit_are_dirty_and_results_are_not(monke
         (tmp_path / name).write_text("1")
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
     for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
-        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+        deadlines.run(*git, *words, cwd=tmp_path)
     monkeypatch.setattr(made, "HERE", tmp_path / "benchmarks")
     found = []
     for name in ("benchmarks/results/c.json", "src/a.py"):

@@ -2,6 +2,7 @@
 
 import sys
 
+import data
 import growth
 import numpy as np
 import pytest
@@ -117,11 +118,11 @@ def test_photos_are_left_out_with_a_reason_where_there_are_no_weights(monkeypatc
 
 
 @pytest.mark.slow
-@pytest.mark.real_data
 @pytest.mark.parametrize("views", images.VIEWS.values(), ids=images.VIEWS)
-def test_the_bare_passes_give_the_rows_of_embed(views, monkeypatch):
-    if why := images.missing():
-        pytest.skip(why)
+def test_the_bare_passes_give_the_rows_of_embed(views, monkeypatch, real_data):
+    pytest.importorskip("torchvision")
+    for path in (images.WEIGHTS, images.PHOTOS):
+        assert path == real_data(str(path.relative_to(data.FOLDER)))
     monkeypatch.setattr(images, "IMAGES", 8)
     assert images.forward(views)() == pytest.approx(images.embedding(views)(), abs=1e-4)
 

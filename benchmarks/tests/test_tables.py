@@ -89,6 +89,17 @@ def test_without_any_data_a_table_says_so_and_ends_with_status_two(tmp_path, mon
     assert "left out:" in capsys.readouterr().out
 
 
+def test_a_variable_without_a_value_is_like_none(monkeypatch):
+    """As a script leaves it that found no folder to put there; the working folder was searched then."""
+    found = []
+    for change in (lambda name: monkeypatch.delenv(name, raising=False), lambda name: monkeypatch.setenv(name, "")):
+        change("GHOFL_DATA")
+        change("GHOFL_EMBEDDINGS")
+        found.append((data.data_folder(), data.text_folder()))
+    folder = data.ROOT.parents[1] / "shared" / "data"
+    assert found == [(folder, folder / "text-embeddings")] * 2
+
+
 def test_an_unknown_set_is_refused(tmp_path, capsys):
     assert run(tmp_path, "table", "main", "--sets", "mnist")[0] == 2
     assert "'mnist' is not a set" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """Sums and heads that are larger than memory: the same numbers and bytes, from a file instead of memory."""
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from deadlines import run
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Message, Moments, MomentsBuilder, Privacy, Recipe, Total
 from ghofl.compute import arrays
 from ghofl.errors import GhoflError, MessageError
@@ -256,7 +256,5 @@ def test_memory_does_not_grow_with_the_matrices_of_classes(tmp_path):
     for classes in (50, 400):
         code = [sys.executable, "-c", WHOLE_STORY, str(classes), str(tmp_path)]
         env = {**arrays.os.environ, arrays.LIMIT: str(4 * 2**20), "OPENBLAS_NUM_THREADS": "1"}
-        done = subprocess.run(code, capture_output=True, text=True, env=env)
-        assert done.returncode == 0, done.stderr
-        peaks.append(int(done.stdout) / 1024)
+        peaks.append(int(run(*code, env=env).stdout) / 1024)
     assert peaks[1] - peaks[0] < 60, f"{peaks} MB at 50 and 400 classes"

@@ -34,8 +34,8 @@ def test_every_piece_is_worked_on_once(on_threads):
 
 def test_as_many_threads_work_as_the_blas_may_use(on_threads):
     on_threads(3)
-    together = threading.Barrier(3, timeout=10)  # breaks unless three threads come to it
-    compute_threads.parallel_for(lambda _: together.wait(), range(3))
+    together = threading.Barrier(3)  # breaks unless three threads come to it
+    compute_threads.parallel_for(lambda _: together.wait(10), range(3))
 
 
 def test_products_of_a_worker_run_on_one_thread_and_afterwards_on_as_many_as_before(on_threads):

@@ -1,15 +1,14 @@
 """The ledger of a site: a chain of lines that cannot be changed, moved, left out or lost without being noticed."""
 
 import json
-import os
 import signal
 import stat
-import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
+from deadlines import Process
 from ghofl.cli import app
 from ghofl.custody.history import History
 from ghofl.custody.inspection import inspect
@@ -313,16 +312,16 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_ledger_that_can_be_re
         "m = FolderStorage(sys.argv[1])\nledger = Ledger.load(m)\nprint('go', flush=True)\n"
         "while True:\n    ledger = ledger.write(m, 'answered', status='sent', padding='x' * 500)\n"
     )
-    counts = [0]
+    counts, path = [0], tmp_path / "m" / LEDGER
     for _ in range(3):
-        process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "m")], stdout=subprocess.PIPE)
-        assert process.stdout.readline() == b"go\n"
-        while (
-            not (tmp_path / "m" / LEDGER).exists() or (tmp_path / "m" / LEDGER).stat().st_size < 600 * counts[-1] + 3000
-        ):
-            assert process.poll() is None
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
+
+        def has_more(wanted=600 * counts[-1] + 3000):
+            return path.exists() and path.stat().st_size >= wanted
+
+        with Process(sys.executable, "-c", script, tmp_path / "m") as process:
+            process.says("go")
+            process.until(has_more, "the ledger has grown")
+            process.send(signal.SIGKILL)
+            process.finish()
         counts.append(len(Ledger.load(FolderStorage(tmp_path / "m")).lines))
     assert counts == sorted(set(counts))

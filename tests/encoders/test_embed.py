@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from deadlines import Process, run
 from ghofl.compute.threads import prefetch
 from ghofl.encoders import Precomputed, Runtime
 from ghofl.encoders.embed import batch_size_for, embed
@@ -285,24 +285,20 @@ def command(photos, network, cache, output, *more):
 
 @pytest.mark.slow
 def test_after_kill_nine_the_file_is_the_same_to_the_byte(photos, network, tmp_path):
-    subprocess.run(command(photos, network, tmp_path / "whole", tmp_path / "whole.npz"), check=True, timeout=300)
+    run(*command(photos, network, tmp_path / "whole", tmp_path / "whole.npz"))
     killed, cache = 0, tmp_path / "killed"
     for wanted in (3, 9, 20):
-        running = subprocess.Popen(command(photos, network, cache, tmp_path / "killed.npz"))
-        deadline = time.monotonic() + 120
-        while running.poll() is None and time.monotonic() < deadline:
-            lines = [file.read_bytes().count(b"\n") for file in cache.rglob("batches.jsonl")]
-            if lines and lines[0] >= wanted:
-                break
-            time.sleep(0.01)
-        running.send_signal(signal.SIGKILL)
-        killed += running.wait() == -signal.SIGKILL
+
+        def are_embedded(wanted=wanted):
+            return any(file.read_bytes().count(b"\n") >= wanted for file in cache.rglob("batches.jsonl"))
+
+        with Process(*command(photos, network, cache, tmp_path / "killed.npz")) as running:
+            running.until(are_embedded, f"{wanted} batches are embedded")
+            running.send(signal.SIGKILL)
+            killed += running.finish() == -signal.SIGKILL
         assert not (tmp_path / "killed.npz").exists()
     assert killed == 3
-    done = subprocess.run(
-        command(photos, network, cache, tmp_path / "killed.npz", "--json", "-"),
-        check=True, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    done = run(*command(photos, network, cache, tmp_path / "killed.npz", "--json", "-"))
     assert json.loads(done.stdout)["resumed"] >= 40
     assert (tmp_path / "killed.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 

@@ -72,7 +72,6 @@ def test_every_setting_of_preprocessing_enters_the_fingerprint():
     assert set(Preprocessing().settings()) == set(others)
 
 
-@pytest.mark.real_data
 def test_the_fingerprint_of_the_real_minilm_stays_what_it_was(minilm):
     pinned = "4eeaa4fd262ec042d4b89f0ebefcdafe53266bbdb27bc75862e466a348248ba6"
     assert encoders.load(f"hf:{minilm}").fingerprint == pinned

@@ -1,10 +1,12 @@
 """Exported encoders: the same rows, the same fingerprint, and a seal that damage breaks."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
+from deadlines import run
 from ghofl import encoders
 from ghofl.encoders import Runtime
 from ghofl.encoders.export import export, seal
@@ -56,16 +58,12 @@ def test_an_exported_text_encoder_carries_its_tokenizer(language_model, tmp_path
 
 
 def test_an_onnx_site_needs_no_torch(file):
-    import subprocess
-    import sys
-
     code = (
         "import sys\nimport numpy as np\nfrom ghofl import encoders\n"
         f"e = encoders.load('onnx:{file}')\nprint(next(e.encode([[np.zeros((9, 9, 3), np.uint8)]])).shape)\n"
         "print(sorted({'torch', 'torchvision', 'transformers', 'onnx'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split("\n")[:2] == ["(1, 512)", "[]"]
+    assert run(sys.executable, "-c", code).stdout.split("\n")[:2] == ["(1, 512)", "[]"]
 
 
 def test_onnx_s_own_checker_reads_the_file_and_its_description(file):

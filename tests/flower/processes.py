@@ -7,10 +7,10 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
+
+from deadlines import Process, descendants, run, until
 
 BIN = Path(sys.executable).parent
 WALK_THROUGH = Path(__file__).parents[2] / "docs" / "how-to-hospitals.md"
@@ -80,10 +80,7 @@ def _follow(mark, folder, **values):
     """Run the block of the walk-through that begins with a mark."""
     blocks = re.findall(r"^```sh\n(.*?)^```", WALK_THROUGH.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     (script,) = (block for block in blocks if block.startswith(mark))
-    done = subprocess.run(
-        ["sh", "-e", "-c", script], cwd=folder, env={**os.environ, **values}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    run("sh", "-e", "-c", script, cwd=folder, env={**os.environ, **values})
 
 
 def free_port():
@@ -140,7 +137,7 @@ class Deployment:
 
     def __exit__(self, *_):
         for process in self.processes:
-            end(process)
+            process.end()
         for pid in self.pids():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -156,14 +153,9 @@ class Deployment:
         return found
 
     def start(self, name, *command, **variables):
-        with open(self.folder / f"{name}.log", "ab") as log:
-            process = subprocess.Popen(
-                [str(BIN / command[0]), *command[1:]],
-                env={**self.environment, **variables}, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
-                cwd=self.folder, start_new_session=True,
-            )  # fmt: skip
-        self.processes.append(process)
-        return process
+        log, environment = self.folder / f"{name}.log", {**self.environment, **variables}
+        self.processes.append(Process(BIN / command[0], *command[1:], log=log, env=environment, cwd=self.folder))
+        return self.processes[-1]
 
     def register(self, name):
         """A key for a node, and its public half registered at the SuperLink under the node's name."""
@@ -189,18 +181,11 @@ class Deployment:
 
     def kill(self, name):
         """End a SuperNode and whatever it started, at once and without a word."""
-        end(self.nodes.pop(name))
+        self.nodes.pop(name).end()
 
     def flwr(self, *arguments, timeout=120, check=True):
-        done = subprocess.run(
-            [str(BIN / "flwr"), *arguments], env=self.environment, cwd=self.folder, capture_output=True, text=True,
-            timeout=timeout, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
-        if check and done.returncode:
-            raise AssertionError(
-                f"flwr {' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-            )
-        return done.stdout
+        code = 0 if check else None
+        return run(BIN / "flwr", *arguments, env=self.environment, cwd=self.folder, seconds=timeout, code=code).stdout
 
     def run(self, app, federation=None, **config):
         """Start a run of an app; `log` of what comes back is the file its lines go to."""
@@ -210,26 +195,16 @@ class Deployment:
             words.append(f"{key.replace('_', '-')}={value}")
         name = f"run-{len(self.processes)}"
         more = ["--federation-config", " ".join(f"{k}={v}" for k, v in federation.items())] if federation else []
-        process = self.start(name, "flwr", "run", str(app), "test", "--stream", "--run-config", " ".join(words), *more)
-        process.log = self.folder / f"{name}.log"
-        return process
+        return self.start(name, "flwr", "run", str(app), "test", "--stream", "--run-config", " ".join(words), *more)
 
     def finish(self, process, timeout=240):
         """Wait for a run and return its lines."""
-        try:
-            process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            end(process)
-            raise AssertionError(f"a run did not end within {timeout} s:\n{self.logs()}") from None
+        self.until(lambda: process.poll() is not None, timeout, "a run to end")
         return process.log.read_text(errors="replace")
 
     def until(self, claim, seconds, what):
         """Wait until something is so."""
-        deadline = time.monotonic() + seconds
-        while not claim():
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited {seconds} s in vain for {what}:\n{self.logs()}")
-            time.sleep(0.05)
+        until(claim, what, seconds, lambda why: f"{why}:\n{self.logs()}")
 
     def server_app(self):
         """The process ids of server apps that the SuperLink runs."""
@@ -247,36 +222,6 @@ class Deployment:
         with socket.socket() as probe:
             probe.settimeout(0.2)
             return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-
-def end(process):
-    """Kill a process with all that it started, also what left its session, and reap it."""
-    for pid in [*descendants(process.pid), process.pid]:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait(10)
-
-
-def descendants(root):
-    """Process ids below one, from /proc."""
-    children = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                parent = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except (OSError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(path.name))
-    out, ahead = [], [root]
-    while ahead:
-        below = children.get(ahead.pop(), [])
-        out += below
-        ahead += below
-    return out
 
 
 def command_line(pid):

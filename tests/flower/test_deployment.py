@@ -13,7 +13,7 @@ from ghofl.flower.new import write_app
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.simulate import Dataset, simulate
-from processes import Deployment, available, end, key_pair
+from processes import Deployment, available, key_pair
 from sites import PLAIN, SECURE
 
 pytestmark = [
@@ -160,7 +160,7 @@ def test_a_killed_server_app_goes_on_from_its_journal(hospitals, tmp_path):
         for pid in hospitals.server_app():
             os.kill(pid, signal.SIGKILL)
         kept = {path.name: path.read_bytes() for path in messages.glob("*.ghofl")}
-        end(run)
+        run.end()
     finally:
         for name in slow:
             os.killpg(hospitals.nodes[name].pid, signal.SIGCONT)
@@ -179,7 +179,7 @@ def test_a_killed_server_app_goes_on_with_its_secure_round(hospitals, tmp_path):
     hospitals.until((tmp_path / "run" / "round" / "closed-masking").exists, 120, "the masked vectors to be asked for")
     for pid in hospitals.server_app():
         os.kill(pid, signal.SIGKILL)
-    end(run)
+    run.end()
     lines = hospitals.finish(hospitals.begin("secure", tmp_path / "run", timeout=200.0), timeout=500)
     found = report(tmp_path / "run")
     assert found["total_sha256"] == hospitals.expected, lines

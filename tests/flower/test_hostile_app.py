@@ -93,9 +93,8 @@ class Guarded(Deployment):
         give(run, KEEPER, 0o711)
         self.socket = run / "k.sock"
         self.folder.chmod(0o711)
-        with open(self.folder / "keeper.log", "wb") as log:
-            command = (interpreter(), "-m", "ghofl", "keeper", str(self.home / "0.toml"))
-            self.keeper = start_as(KEEPER, *command, groups=[GROUP], log=log)
+        command = (interpreter(), "-m", "ghofl", "keeper", str(self.home / "0.toml"))
+        self.keeper = start_as(KEEPER, *command, groups=[GROUP], log=self.folder / "keeper.log")
         self.processes.append(self.keeper)
         self.until(self.socket.exists, 120, "the keeper's socket")
         self._start_node()
@@ -114,12 +113,11 @@ class Guarded(Deployment):
                 (commands / path.name).chmod(0o755)
         config = {"FLWR_HOME": str(home), "HOME": str(home), "PATH": f"{commands}:/usr/bin:/bin"}
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
-        with open(self.folder / "node.log", "wb") as log:
-            node = start_as(
-                NODE, str(commands / "flower-supernode"), "--insecure", "--superlink", f"127.0.0.1:{self.port}",
-                "--port", str(free_port()), "--node-config", f'keeper="{self.socket}"',
-                groups=[GROUP], log=log, **config, **quiet,
-            )  # fmt: skip
+        node = start_as(
+            NODE, str(commands / "flower-supernode"), "--insecure", "--superlink", f"127.0.0.1:{self.port}",
+            "--port", str(free_port()), "--node-config", f'keeper="{self.socket}"',
+            groups=[GROUP], log=self.folder / "node.log", **config, **quiet,
+        )  # fmt: skip
         self.processes.append(node)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from deadlines import join
 from federations import moments_of
 from ghofl.cli import app
 from ghofl.cli.console import HELD
@@ -206,8 +207,7 @@ def test_two_processes_at_one_site_folder_send_one_message(tmp_path):
     for process in asking:
         process.start()
     for process in asking:
-        process.join(120)
-        assert process.exitcode == 0
+        join(process, 120)
     sent = {(tmp_path / f"reply-{i}").read_bytes() for i in range(4)}
     assert len(sent) == 1
     assert Message.from_bytes(sent.pop(), PLAIN).site == "site-0"

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import pages
+from deadlines import run
 from federations import blobs
 from ghofl.cli import app
 from ghofl.custody.policy import Policy
@@ -60,7 +60,7 @@ def parsed(line, **changes):
 
 @functools.cache
 def help_of(*command):
-    return subprocess.run([BIN / command[0], *command[1:], "--help"], capture_output=True, text=True).stdout
+    return run(BIN / command[0], *command[1:], "--help").stdout
 
 
 @pytest.mark.slow
@@ -183,12 +183,7 @@ class Followed(Deployment):
 
     def ghofl(self, *words, code=0):
         """A command of ours in a process of its own; it must end with this code."""
-        done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=self.folder, env=self.environment, capture_output=True, text=True,
-            timeout=120,
-        )  # fmt: skip
-        assert done.returncode == code, (words, done.stdout, done.stderr, self.logs())
-        return done.stdout
+        return run(sys.executable, "-m", *words, cwd=self.folder, env=self.environment, code=code).stdout
 
 
 @pytest.mark.slow
@@ -205,7 +200,6 @@ def test_the_thousand_clients_page_works_as_written(tmp_path):
         page_s.begin_link()
         changes = {"=1000": "=6", "/tmp/thousand": str(tmp_path / "run"), "/data": str(page_s.folder)}
         run = page_s.start("run", *parsed(lines(page, "flwr run")[0], **changes)[1])
-        run.log = page_s.folder / "run.log"
         told = page_s.finish(run)
         expected = json.loads(page_s.ghofl(*parsed(lines(page, "ghofl simulate")[0])[1]))["total_sha256"]
         assert json.loads((tmp_path / "run" / "report.json").read_text())["total_sha256"] == expected, told
@@ -247,7 +241,6 @@ def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
             there.start(name, *words)
         moved = {"/srv/ghofl/chest": str(tmp_path / "run")}
         run = there.start("run", *parsed(lines(page, "flwr run")[0], **moved)[1])
-        run.log = there.folder / "run.log"
         told = there.finish(run)
         status = parsed(lines(page, "ghofl flower status")[0], **moved)[1]
         found = json.loads(there.ghofl(*status, "--json", "-"))
@@ -261,7 +254,6 @@ def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
         # What a run is refused for is one line, and flwr ends with 0 whatever happened.
         bad = parsed(lines(page, "flwr run")[0], **moved, **{"heads=": 'remove="nobody" heads='})[1]
         refused = there.start("refused", *bad)
-        refused.log = there.folder / "refused.log"
         told = there.finish(refused)
         assert "The run was not completed: nobody cannot be removed" in told
         assert "Traceback" not in told

@@ -1,6 +1,5 @@
 """A head of somebody's own is a value: given where a head is named, and not needed where its file is used."""
 
-import subprocess
 import sys
 from dataclasses import dataclass, replace
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 import ghofl
+from deadlines import run
 from exported_heads import session_of
 from federations import blobs, recipe_of, total_of
 from ghofl import HEADS, Classifier, Head, HeadSpec
@@ -46,13 +46,13 @@ def test_its_file_is_used_and_exported_by_a_process_that_does_not_have_the_head(
     made.save(tmp_path / "head.safetensors")
     np.save(tmp_path / "x.npy", x)
     words = [ELSEWHERE, *(str(tmp_path / name) for name in ("head.safetensors", "x.npy", "there.npy"))]
-    subprocess.run([sys.executable, "-c", *words], check=True, timeout=120)
+    run(sys.executable, "-c", *words)
     assert np.array_equal(np.load(tmp_path / "there.npy"), made.predict_proba(x))
     assert Classifier.load(tmp_path / "head.safetensors") == made
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     words = ["-m", "ghofl", "export", str(tmp_path / "head.safetensors"), "-o", str(tmp_path / "head.onnx")]
-    subprocess.run([sys.executable, *words], check=True, timeout=120)
+    run(sys.executable, *words)
     floats = x.astype(np.float32)
     label, *_ = session_of(onnx.load(tmp_path / "head.onnx")).run(None, {"embeddings": floats})
     assert np.array_equal(label, made.predict(floats))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -11,16 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import deadlines
 from federations import KEEP_MEMORY
 from ghofl import files
 
 
 @pytest.fixture(scope="session")
-def stored(real_data: Path) -> Callable[[str], dict[str, np.ndarray]]:
+def stored(real_data: Callable[[str], Path]) -> Callable[[str], dict[str, np.ndarray]]:
     """The arrays of a set by its name, decoded."""
 
     def load(name: str) -> dict[str, np.ndarray]:
-        with np.load(real_data / "embeddings" / f"{name}-mobilenetv2.npz") as file:
+        with np.load(real_data(f"embeddings/{name}-mobilenetv2.npz")) as file:
             arrays = {key: file[key] for key in file.files}
         return arrays | {key: (arrays[key] / np.float32(100)) ** 2 for key in ("x_train", "x_test")}
 
@@ -41,8 +41,6 @@ def simulate(stored, shared_folder: Path) -> Callable[..., dict]:
     @cache
     def run(name: str, *arguments: str) -> dict:
         command = [sys.executable, "-m", "ghofl", "simulate", "--embeddings", decoded(name), *arguments, "--json", "-"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=1700, env={**os.environ, **KEEP_MEMORY})
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        return json.loads(deadlines.run(*command, seconds=800, env={**os.environ, **KEEP_MEMORY}).stdout)
 
     return run

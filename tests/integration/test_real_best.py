@@ -3,7 +3,7 @@
 import pytest
 
 # Minutes of matrix products, and other tests beside them.
-pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(900)]
 
 
 FEW = ("--clients", "2")  # for accuracy: the total, and so each head, is that of every other split

@@ -13,7 +13,7 @@ from ghofl.privacy import NoiseStream, as_vector, protect
 from ghofl.simulation.simulate import Dataset, recipe_for
 
 # Minutes of matrix products, and other tests beside them.
-pytestmark = [pytest.mark.slow, pytest.mark.real_data, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.seconds(900)]
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
 # The paper's payload in float32, triangular matrices: bytes for C classes and k dimensions.

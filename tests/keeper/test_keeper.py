@@ -6,7 +6,6 @@ import pickle
 import signal
 import socket
 import stat
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 from typer.testing import CliRunner
 
+from deadlines import Process, beside, until
 from ghofl import Recipe
 from ghofl.cli import app
 from ghofl.custody.ledger import Ledger
@@ -51,15 +51,9 @@ def with_keeper(path, name="k.sock", more=""):
 def running(path, **options):
     """A keeper in a thread of this process."""
     keeper, is_ready = Keeper(path, **options), threading.Event()
-    thread = threading.Thread(target=keeper.serve, args=(is_ready.set,))
-    thread.start()
-    try:
-        assert is_ready.wait(30)
+    with beside(keeper.serve, is_ready.set, stop=keeper.stop):
+        until(is_ready.is_set, "the keeper answers")
         yield keeper
-    finally:
-        keeper.stop()
-        thread.join(30)
-        assert not thread.is_alive()
 
 
 def test_a_keeper_gives_the_answer_that_the_site_would_give(folder):
@@ -158,6 +152,7 @@ def test_a_keeper_refuses_more_than_its_rate_in_words(folder):
 
 def connected(path):
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    link.settimeout(30)
     link.connect(path)
     return link
 
@@ -195,7 +190,6 @@ def test_connections_that_wait_give_way_to_a_new_one(folder):
             for link in idle:
                 link.sendall(letter.MAGIC)
             assert unix_socket.ask(keeper.site.socket, "message", QUERY, patience=0).fields["status"] == "sent"
-            idle[0].settimeout(30)
             assert idle[0].recv(1) == b"", "the one that waited longest is closed"
         finally:
             for link in idle:
@@ -285,10 +279,8 @@ def test_what_comes_from_outside_writes_no_lines_of_its_own_into_the_log(folder,
 def test_a_slow_letter_and_too_many_connections_keep_nobody_else_waiting(folder, monkeypatch):
     monkeypatch.setattr(room, "LETTER_TIME", 0.5)
     with running(with_keeper(make_sites(folder)[0])) as keeper:
-        idle = [socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(room.AT_ONCE)]
+        idle = [connected(keeper.site.socket) for _ in range(room.AT_ONCE)]
         try:
-            for link in idle:
-                link.connect(keeper.site.socket)
             assert unix_socket.ask(keeper.site.socket, "message", QUERY, patience=20).fields["status"] == "sent"
         finally:
             for link in idle:
@@ -371,14 +363,10 @@ def test_a_keeper_that_is_not_there_is_told(folder):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 def test_a_keeper_that_is_told_to_end_leaves_no_socket_behind(folder, number):
     path = with_keeper(make_sites(folder)[0])
-    process = subprocess.Popen([sys.executable, "-m", "ghofl", "keeper", str(path)], stderr=subprocess.DEVNULL)
-    try:
+    with Process(sys.executable, "-m", "ghofl", "keeper", path) as process:
         assert unix_socket.ask(str(folder / "k.sock"), "message", QUERY).fields["status"] == "sent"
-        process.send_signal(number)
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
+        process.send(number)
+        assert process.finish() == 0
     assert not (folder / "k.sock").exists()
 
 
@@ -409,15 +397,14 @@ class Kept(InProcess):
 def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
     paths = make_sites(folder, 3, SECURE)
     with_keeper(paths[0])
-    command, started = [sys.executable, "-m", "ghofl", "keeper", str(paths[0])], []
+    started = []
 
     def start():
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        started.append(Process(sys.executable, "-m", "ghofl", "keeper", paths[0]))
 
     def before(action):
         if action == stage:
-            started[-1].kill()
-            started[-1].wait()
+            started[-1].end()
             assert (folder / "k.sock").exists(), "a killed keeper leaves its socket, which the next one replaces"
             start()
 
@@ -431,8 +418,7 @@ def test_a_keeper_that_is_killed_goes_on_with_its_round(folder, stage):
         assert kinds == ["packed", "joined", "masked", "endorsed", "revealed"]
     finally:
         for process in started:
-            process.kill()
-            process.wait()
+            process.end()
 
 
 ASK = """
@@ -470,15 +456,9 @@ def test_other_users_may_ask_where_they_are_allowed_and_read_nothing(folder):
     give(folder / "run", KEEPER, 0o711)
     (folder / "recipe.toml").chmod(0o644)
     sock, python = folder / "run" / "k.sock", interpreter()
-    with open(folder / "keeper.log", "wb") as log:
-        process = start_as(KEEPER, python, "-m", "ghofl", "keeper", str(path), groups=[GROUP], log=log)
-    try:
+    with start_as(KEEPER, python, "-m", "ghofl", "keeper", str(path), groups=[GROUP]) as process:
         asking = [python, "-c", ASK, str(sock), str(folder / "recipe.toml")]
-        deadline = time.monotonic() + 60
-        while not sock.exists():
-            assert process.poll() is None, (folder / "keeper.log").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        process.until(sock.exists, "the keeper's socket is there")
         sent = run_as(NODE, *asking, "60", groups=[GROUP])
         assert sent.stdout.startswith("sent "), sent.stderr
         stranger = run_as(STRANGER, *asking, "1", groups=[GROUP], check=False)
@@ -491,8 +471,7 @@ def test_other_users_may_ask_where_they_are_allowed_and_read_nothing(folder):
         kept = [*inner, home, f"/proc/{process.pid}/mem", f"/proc/{process.pid}/environ", f"/proc/{process.pid}/fd"]
         stolen = run_as(NODE, python, "-c", STEAL, *map(str, kept), groups=[GROUP])
         assert stolen.stdout.split() == ["closed"] * len(kept)
-        assert "is not in `allow` of the site file" in (folder / "keeper.log").read_text()
-    finally:
-        process.terminate()
-        process.wait(30)
+        process.says("is not in `allow` of the site file")
+        process.send(signal.SIGTERM)
+        process.finish()
     assert not sock.exists()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import socket
+import time
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ def through_a_socket(letter):
     here, there = socket.socketpair()
     with here, there:
         unix_socket.send(here, letter)  # a small one: the system holds it until it is read
-        return Letter.of(*unix_socket.receive(there, 2**20))
+        return Letter.of(*unix_socket.receive(there, 2**20, time.monotonic() + 30))
 
 
 class Forged(Letter):

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from deadlines import beside, until
+
 pytest.importorskip("flwr")
 
 from carriers import Files
@@ -38,11 +40,8 @@ def keepers(paths):
         for i, path in enumerate(paths):
             path.write_text(path.read_text() + f'socket = "{i}.sock"\n')
             keeper, is_ready = Keeper(path), threading.Event()
-            thread = threading.Thread(target=keeper.serve, args=(is_ready.set,))
-            thread.start()
-            stack.callback(thread.join, 30)
-            stack.callback(keeper.stop)
-            assert is_ready.wait(30)
+            stack.enter_context(beside(keeper.serve, is_ready.set, stop=keeper.stop))
+            until(is_ready.is_set, "the keeper answers")
         yield [str(path.with_name(f"{i}.sock")) for i, path in enumerate(paths)]
 
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ghofl
+from deadlines import run
 from ghofl import Encoder, Features, Grid, Layout, Lift, Message, Moments, Recipe
 from ghofl.errors import ClippingWarning, EmbeddingsError, LayoutError, PrivacyError
 from ghofl.features import Clipping
@@ -189,6 +189,4 @@ assert (many.rows, many.clipped) == (409_600, one.clipped)
 def test_batches_of_more_rows_than_memory_takes_make_a_message():
     """420 MB of rows where 96 MB are left."""
     env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", BATCHES], capture_output=True, text=True, env=env, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert "too many rows for memory" in done.stdout
+    assert "too many rows for memory" in run(sys.executable, "-c", BATCHES, env=env).stdout

@@ -1,7 +1,6 @@
 """What cells of small files are, literally: as readers give them, and as the text that a schema sees."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from deadlines import run
 from ghofl.encoders.from_schema import columns_of
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.errors import DatasetError
@@ -105,8 +105,7 @@ def test_files_of_text_need_no_library(tmp_path):
         "print([table_rows(path, table).x.tolist() for path in sys.argv[1:]])"
     )
     files = [str(tmp_path / f"t{suffix}") for suffix in (".csv", ".tsv", ".jsonl")]
-    done = subprocess.run([sys.executable, "-c", code, *files], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout) == [[[float(np.float32(-0.6))], [0.0]]] * 3
+    assert json.loads(run(sys.executable, "-c", code, *files).stdout) == [[[float(np.float32(-0.6))], [0.0]]] * 3
 
 
 def test_values_with_types_reach_the_schema_as_the_text_that_people_write(tmp_path):

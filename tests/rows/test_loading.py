@@ -207,7 +207,7 @@ def test_what_pillow_only_warns_of_is_a_bad_sample_in_every_thread(damage, monke
     started = threading.Barrier(8)
 
     def read(worker):
-        started.wait()
+        started.wait(30)
         found = []
         for i in range(25):
             found.append(decode(good, "good.png").shape)
