@@ -34,6 +34,7 @@ CLASSES = tuple(map(str, range(20)))
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
+@pytest.mark.filterwarnings("ignore::ghofl.errors.CalibrationWarning")  # of means alone
 def test_the_best_head_follows_from_what_the_total_holds_and_can_be_fitted(recipe, spec, rng):
     assert best_head(Layout.of(recipe), recipe).spec == spec
     x, y = blobs(rng)

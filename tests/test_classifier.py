@@ -277,4 +277,4 @@ def test_every_head_takes_classes_of_one_row_again_and_again(statistics):
         assert np.array_equal(classifier.predict_numbers(x), y), name
         assert classifier.calibration.source == "none"
         assert classifier.novelty_rule is None
-        assert [type(each) for each in told] == ([CalibrationWarning] if {"B", "S"} & {*statistics} else [])
+        assert [type(each) for each in told] == [CalibrationWarning]

@@ -124,7 +124,7 @@ class Classifier(Printable):
             calibration = Calibration(priors=gaussians.counts / gaussians.rows)
         else:
             calibration = calibrate(kind, rule, gaussians, record, dispersion)
-        if calibration.source == "none" and gaussians.has_shared_covariance and not is_calibrated:
+        if calibration.source == "none" and not is_calibrated:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
         sites, rows, is_usual = len(total.roster), total.moments.rows, adapt is None and dispersion is None
@@ -310,8 +310,8 @@ def _check_scores(rule: Rule, gaussians: Gaussians, spec: HeadSpec) -> None:
 
 
 _UNCALIBRATED = (
-    "the probabilities of head {!r} are not calibrated: the total does not say how rows of a class vary, as when every "
-    "class has one row, or the same row again and again. Its predictions are not affected."
+    "the probabilities of head {!r} are not calibrated: the total does not say how rows of a class vary. It holds none of the "
+    "statistics D, B and S, or every class has one row, or the same row again and again. Predictions are not affected."
 )
 
 

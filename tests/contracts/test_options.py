@@ -4,6 +4,7 @@ import inspect
 import re
 from math import inf, isfinite, nan, nextafter
 
+import numpy as np
 import pytest
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
@@ -114,3 +115,18 @@ def test_a_preset_is_made_of_options_of_the_head(name):
 def test_a_record_cannot_be_changed():
     with pytest.raises(AttributeError):
         HEADS["rda"].Options().blend = 2.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("low_rank_qda", {"rank": np.int64(2)}), ("lda", {"shrinkage": np.float32(0.5)})]
+)
+def test_numbers_of_numpy_are_options_that_a_file_can_hold(name, value, rng):
+    """Such a head was fitted, and could not be saved."""
+    total = total_of(recipe_of(), *blobs(rng))
+    head = Classifier.fit(total, HeadSpec(name, value))
+    assert Classifier.from_bytes(head.to_bytes()).options == {key: each.item() for key, each in value.items()}
+
+
+def test_truth_values_are_no_numbers():
+    with pytest.raises(HeadError, match="shrinkage is True"):
+        HeadSpec("lda", {"shrinkage": True})

@@ -75,11 +75,13 @@ def test_the_novelty_is_read_as_it_was_written_and_a_damaged_one_is_refused(rng)
 
 def test_a_head_that_knows_no_variance_says_that_it_cannot_tell(rng):
     x, y = blobs(rng)
-    classifier = Classifier.fit(total_of(recipe_of(statistics=()), x, y), "nearest_mean")
+    classifier = Classifier.fit(total_of(recipe_of(statistics=()), x, y), "nearest_mean", warn=lambda _: None)
     with pytest.raises(HeadError, match="statistics B or D"):
         classifier.novelty(x)
-    with pytest.raises(HeadError, match="between 0 and 1"):
-        Classifier.fit(total_of(recipe_of(), x, y), "lda").predict(x, reject=1.5)
+    known = Classifier.fit(total_of(recipe_of(), x, y), "lda", novelty=True)
+    for rate in (0.0, 1e-4, 0.99999, 1.5):  # shares beyond those measured counted as the nearest one
+        with pytest.raises(HeadError, match=f"turn away is {rate:g}; .* between 0.001 and 0.999"):
+            known.predict(x, reject=rate)
 
 
 def test_a_classifier_without_novelty_predicts_the_same_and_says_that_it_cannot_tell(rng):

@@ -153,8 +153,12 @@ class Novelty:
 
 def threshold_of(levels: Float[np.ndarray, " levels"], rate: float) -> float:
     """The distance that this share exceeds, by quantiles in rising order."""
-    if not 0 < rate < 1:
-        raise HeadError(f"the share of rows to turn away is {rate}; it lies between 0 and 1, e.g. 0.05.")
+    finest = 0.5 / len(levels)
+    if not finest <= rate <= 1.0 - finest:
+        raise HeadError(
+            f"the share of rows to turn away is {rate:g}; by the {len(levels):,} distances that this head knows, it lies between "
+            f"{finest:g} and {1.0 - finest:g}, e.g. 0.05."
+        )
     return float(np.interp(1.0 - rate, (np.arange(len(levels)) + 0.5) / len(levels), levels))
 
 

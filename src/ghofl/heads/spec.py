@@ -64,7 +64,8 @@ class HeadSpec:
                 f"'best' takes no options, and {', '.join(self.options)} came: it follows from the total; name "
                 "a head to give it options."
             )
-        self._kind.parse(self.options)
+        checked = self._kind.parse(self.options)
+        object.__setattr__(self, "options", {name: getattr(checked, name) for name in self.options})
 
     @classmethod
     def parse(cls, text: str, preset: str = "default") -> "HeadSpec":
