@@ -48,14 +48,13 @@ class HeadOptions:
     def __post_init__(self) -> None:
         for name in self.known():
             self.check_value(name, getattr(self, name))
-            object.__setattr__(self, name, without_numpy(getattr(self, name)))
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "HeadOptions":
-        """The record of the options that were given, the others at their defaults."""
+        """The record of the options that were given, in Python's own types, the others at their defaults."""
         for name, value in given.items():
             cls.check_value(name, value)
-        return cls(**given)
+        return cls(**{name: without_numpy(value) for name, value in given.items()})
 
     @classmethod
     def check_value(cls, name: str, value: object) -> None:

@@ -72,7 +72,8 @@ class Option:
     joined: str
 
     def accepts(self, value: object) -> bool:
-        """Whether the option can have this value."""
+        """Whether the option can have this value; a number of NumPy's counts as Python's."""
+        value = value.item() if isinstance(value, np.generic) else value
         if value is None:
             return self.default is None
         if self.kind is str and self.choices:
@@ -80,7 +81,7 @@ class Option:
             return all(part in self.choices for part in parts) and len({*parts}) == len(parts)
         if self.kind not in LARGEST:
             return isinstance(value, self.kind if isinstance(self.kind, type) else tuple)
-        is_number = isinstance(value, Integral if self.kind is int else Real) and not isinstance(value, bool | np.bool_)
+        is_number = isinstance(value, Integral if self.kind is int else Real) and not isinstance(value, bool)
         return is_number and self._is_within(value)
 
     def _is_within(self, value: Any) -> bool:
