@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ghofl.heads.rules import quadratic
+from ghofl.heads.rules.base import softmax
 from ghofl.heads.rules.quadratic import MANY, NEAR, SEVERAL, SMALL, WIDE, quadratic_scores
 
 
@@ -86,3 +87,17 @@ def test_a_class_nobody_has_scores_minus_infinity_and_costs_nothing(rows, monkey
     assert (found[:, 2] == -np.inf).all()
     assert np.isfinite(np.delete(found, 2, axis=1)).all()
     assert all(seen)
+
+
+@pytest.mark.parametrize("spread", [0.5, 5.0])
+@pytest.mark.parametrize("temperature", [1.0, 30.0])
+def test_far_scores_of_a_batch_are_those_of_single_rows(spread, temperature):
+    """A temperature brings classes near that were 20 below, so their scores must be right as well."""
+    x, means, whiteners, base = problem(5, spread, 0.01, 0.0)
+    batch = quadratic_scores(x, means, whiteners, base, 50.0)
+    single = np.vstack([quadratic_scores(row[None], means, whiteners, base, 50.0) for row in x[:40]])
+    below = single.max(axis=1, keepdims=True) - single
+    assert not np.array_equal(batch[:40], single)
+    assert (np.abs(batch[:40] - single) <= 1e-4 * below + 1e-9).all()
+    apart = softmax(batch[:40] / temperature) - softmax(single / temperature)
+    assert np.abs(apart).max() < 1e-5
