@@ -34,7 +34,6 @@ for start in range(0, len(x), 8192):
 READ_HASH_UNPACK = """
 import sys, hashlib
 from pathlib import Path
-from math import prod
 from safetensors.numpy import load
 from ghofl import Layout, Recipe
 from ghofl.wire.packing import unpack
@@ -42,9 +41,8 @@ layout = Layout.of(Recipe.load(sys.argv[2]))
 for path in sorted(Path(sys.argv[1]).iterdir()):
     data = path.read_bytes()
     hashlib.sha256(data).digest()
-    tensors, digest = load(data), layout.digest()
-    for name, shape in layout.shapes.items():
-        digest.update(unpack(tensors[f"{name}.codes"], tensors[f"{name}.data"], prod(shape)).data)
+    digest = layout.digest()
+    digest.update(unpack(load(data)["entries"], layout.entries).data)
 """
 INTRODUCTION = """Whole commands as processes of their own, in turns with their references, by
 `benchmarks/scale.py`: moments of 200,000 × 2,048 float16 rows, 1,000 classes, B, against reading the file and one float32

@@ -1,8 +1,9 @@
 """What the golden files hold, built anew: ``python tests/golden_files.py FOLDER`` writes them.
 
 Everything is small, made of whole numbers by a formula, and goes through the public functions; ids and noise are given
-instead of drawn. The bytes of recipes, messages and totals are the same on every platform. The numbers in heads come
-out of a BLAS, so of those the form is pinned to the byte and the numbers to a tolerance.
+instead of drawn. The fingerprints of recipes, and what messages and totals say once their streams are inflated, are the same
+on every platform; the streams themselves depend on the build of zlib. The numbers in heads come out of a BLAS, so of those the
+form is pinned to the byte and the numbers to a tolerance.
 """
 
 import json

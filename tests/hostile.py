@@ -40,10 +40,10 @@ from ghofl.rows.loading import load_samples
 from ghofl.rows.tables import read_table
 from ghofl.secure import client, messages, node_keys, server, wire
 from ghofl.secure.rounds import Agreement, Participant
-from ghofl.wire.envelope import seal
+from ghofl.wire.envelope import Tensor, seal
 from ghofl.wire.letter import Letter
 
-GOLDEN = Path(__file__).parent / "golden" / "schema-1"
+GOLDEN = Path(__file__).parent / "golden"
 VALUES = [
     None, True, -1, 0, 3, 2**63, 10**30, 0.5, 1e308, -0.0, "", "x", "\u202e", "0" * 64, [], [1], [[]], {}, {"a": 1},
     "../../etc/passwd", ["N"], "1e9", 1.5,
@@ -82,7 +82,7 @@ def rewritten(data: bytes, rng: np.random.Generator) -> bytes:
         name = str(rng.choice(sorted(tensors)))
         shorter = np.atleast_1d(tensors[name])[:-1]
         tensors[name] = [shorter, tensors[name].astype(np.uint8), np.zeros(3, np.uint8)][int(rng.integers(3))]
-    return seal({name: np.ascontiguousarray(t) for name, t in tensors.items()}, header)
+    return seal({name: Tensor.of(np.ascontiguousarray(t)) for name, t in tensors.items()}, header)
 
 
 def _rewrite(value: dict, rng: np.random.Generator) -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from test_message import (
     HOSTILE_BYTES,
     HOSTILE_HEADERS,
@@ -24,7 +23,6 @@ from ghofl.errors import GhoflError, MessageError, MomentsOverflowError, RosterE
 from ghofl.recipe import Privacy
 from ghofl.wire import batch
 from ghofl.wire.batch import Batch, batches
-from ghofl.wire.packing import pack, unpack, unpack_many
 from ghofl.wire.plausible import check_many, check_plausible, check_possible, check_rows
 
 LOCAL = Privacy(epsilon=8.0, delta=1e-6, radius=4.0, noise="local")
@@ -39,13 +37,13 @@ RECIPES = {
 
 
 def saved(folder, recipe, sites=7, rows=60):
-    """Messages of some sites in files, one of them compressed and one of a site that has few classes."""
+    """Messages of some sites in files, some of which have few classes."""
     x, y = blobs(np.random.default_rng(5), rows)
     parts = np.array_split(np.argsort(y), sites)
     messages = [Message.of(moments_of(recipe, x[p], y[p]), recipe, f"site {i}") for i, p in enumerate(parts)]
     paths = [folder / f"{i}.ghofl" for i in range(sites)]
-    for i, (path, message) in enumerate(zip(paths, messages, strict=True)):
-        message.save(path, zstd=i == 2)
+    for path, message in zip(paths, messages, strict=True):
+        message.save(path)
     return paths, messages
 
 
@@ -149,21 +147,6 @@ def test_a_count_below_zero_that_cutting_would_allow_is_refused_beside_exact_sum
     moments.blocks["N"][2] = -1
     with pytest.raises(MessageError, match="a count of -1"):
         check_possible(moments, recipe)
-
-
-@st.composite
-def packed_blocks(draw):
-    count = draw(st.sampled_from([0, 1, 5, 255, 256, 257, 700]))
-    values = st.integers(-(2**63), 2**63 - 1) | st.integers(-300, 300) | st.just(0)
-    return draw(hnp.arrays(np.int64, (draw(st.integers(1, 6)), count), elements=values))
-
-
-@given(packed_blocks())
-def test_blocks_unpacked_together_are_those_unpacked_one_by_one(values):
-    out = np.empty_like(values)
-    unpack_many(out, [pack(row) for row in values])
-    assert np.array_equal(out, values)
-    assert all(np.array_equal(unpack(*pack(row), len(row)), row) for row in values)
 
 
 @pytest.mark.slow

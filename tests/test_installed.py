@@ -70,7 +70,7 @@ def built(tmp_path_factory):
 def installed(built, tmp_path):
     """The Python of a new environment with the package as a user installs it."""
     # In this order: what tests need must not choose what users get.
-    return environment(tmp_path / "venv", [f"{built[1]}[zstd]"], TESTING)
+    return environment(tmp_path / "venv", [built[1]], TESTING)
 
 
 def test_the_archives_are_of_this_version_and_hold_what_they_should(built):

@@ -1,3 +1,5 @@
+import zlib
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,60 +7,100 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ghofl.errors import MessageError
-from ghofl.wire.packing import CHUNK, SIGNED, chunks_of, pack, unpack
+from ghofl.wire import packing
+from ghofl.wire.packing import HEAD, SLAB, most_bytes, pack, unpack, unpack_many, unpacked_slabs
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
+VALUES = INT64 | st.integers(-300, 300) | st.just(0)
 
 
-@given(hnp.arrays(np.int64, st.integers(0, 700), elements=INT64 | st.integers(-300, 300)))
+def packed(values):
+    return np.frombuffer(pack(np.asarray(values, dtype=np.int64)), np.uint8)
+
+
+def slab(width, stream, length=None):
+    size = len(stream) if length is None else length
+    return np.frombuffer(bytes([width]) + size.to_bytes(HEAD - 1, "little") + stream, np.uint8)
+
+
+@given(hnp.arrays(np.int64, st.integers(0, 700), elements=VALUES))
 def test_unpacking_gives_back_what_was_packed(values):
-    assert np.array_equal(unpack(*pack(values), len(values)), values)
+    data = packed(values)
+    assert np.array_equal(unpack(data, len(values)), values)
+    assert len(data) <= most_bytes(len(values))
 
 
-@given(st.integers(0, 8), st.booleans(), st.integers(0, 2**32))
-def test_an_entry_takes_the_fewest_whole_bytes(width, is_signed, seed):
-    rng = np.random.default_rng(seed)
-    low, high = (
-        (-(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1) if is_signed and width else (0, 2 ** (8 * width) - 1)
-    )
-    high = min(high, 2**63 - 1)
-    values = rng.integers(low, high, size=CHUNK, endpoint=True)
-    values[:2] = low, high
-    codes, data = pack(values)
-    assert codes.tolist() == [width + (SIGNED if low < 0 else 0)]
-    assert len(data) == width * CHUNK
+@given(st.integers(1, 8), st.integers(0, 2**32))
+def test_an_entry_takes_the_fewest_whole_bytes(width, seed):
+    low, high = -(2 ** (8 * width - 1)), 2 ** (8 * width - 1) - 1
+    values = np.random.default_rng(seed).integers(low, high, size=300, endpoint=True)
+    for end in (low, high):
+        assert packed([*values, end])[0] == width
+        assert np.array_equal(unpack(packed([*values, end]), 301), [*values, end])
 
 
-@pytest.mark.parametrize("value", [0, 1, 255, 256, -1, -128, -129, 2**31, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 255, 256, -1, -128, -129, 2**31, -(2**31), -(2**63), 2**63 - 1])
 def test_the_edges_of_every_width_survive(value):
     values = np.full(5, value)
-    assert np.array_equal(unpack(*pack(values), 5), values)
+    assert np.array_equal(unpack(packed(values), 5), values)
 
 
-def test_zeros_cost_only_their_code_bytes():
-    codes, data = pack(np.zeros(10_000, dtype=np.int64))
-    assert len(codes) == chunks_of(10_000)
-    assert len(data) == 0
+def test_zeros_take_a_few_bytes_a_slab():
+    assert len(packed(np.zeros(10 * SLAB))) == 130
 
 
-def test_a_block_beyond_one_slab_survives(rng):
-    values = rng.integers(-(10**6), 10**9, size=4096 * CHUNK + 300)
+def test_entries_beyond_one_slab_survive(rng):
+    values = rng.integers(-(10**6), 10**9, size=20 * SLAB + 300)
     values[:100_000] = 0
-    assert np.array_equal(unpack(*pack(values), len(values)), values)
+    assert np.array_equal(unpack(packed(values), len(values)), values)
+    slabs = list(unpacked_slabs(packed(values), len(values)))
+    assert [low for low, _ in slabs] == list(range(0, len(values), SLAB))
+    assert np.array_equal(np.concatenate([entries for _, entries in slabs]), values)
 
 
-@given(st.binary(max_size=12), st.binary(max_size=40), st.integers(0, 600))
-def test_bytes_that_are_not_a_block_are_refused_or_read(codes, data, count):
-    """Whatever comes, the answer is a block of the announced length or MessageError."""
-    arrays = np.frombuffer(codes, np.uint8), np.frombuffer(data, np.uint8)
+@given(hnp.arrays(np.int64, st.tuples(st.integers(1, 6), st.sampled_from([0, 1, 5, 255, 700])), elements=VALUES))
+def test_blocks_unpacked_together_are_those_unpacked_one_by_one(values):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packing, "SLAB", 256)
+        out = np.empty_like(values)
+        unpack_many(out, [packed(row) for row in values])
+    assert np.array_equal(out, values)
+
+
+@given(st.integers(0, 10), st.binary(max_size=40), st.integers(0, 600), st.booleans())
+def test_bytes_that_are_not_entries_are_refused_or_read(width, content, count, is_stream):
+    """Whatever comes, the answer is as many entries as were announced, or MessageError."""
+    data = slab(width, zlib.compress(content)) if is_stream else np.frombuffer(content, np.uint8)
     try:
-        values = unpack(*arrays, count)
+        values = unpack(data, count)
     except MessageError:
         return
     assert len(values) == count
 
 
-@pytest.mark.parametrize("code", [9, 15, 16, 25, 255])
-def test_an_unknown_code_is_refused(code):
-    with pytest.raises(MessageError, match="code byte"):
-        unpack(np.array([code], np.uint8), np.zeros(9, np.uint8), 1)
+PLANES = bytes(range(20))
+REFUSED = {
+    "nothing": (np.zeros(0, np.uint8), "not there"),
+    "half a head": (slab(2, b"")[:3], "not there"),
+    "a width beyond eight bytes": (slab(9, zlib.compress(bytes(90))), "claim 9 bytes each"),
+    "a stream that is not there": (slab(2, zlib.compress(PLANES), length=60), "not there"),
+    "a stream longer than any": (slab(2, bytes(10**4)), "which cannot be"),
+    "other bytes": (slab(2, b"x" * 30), "not a zlib stream"),
+    "a stream that is too short": (slab(2, zlib.compress(PLANES[:-1])), "inflate to 19 bytes, .* where 20 were"),
+    "a stream that is too long": (slab(2, zlib.compress(PLANES + b"x")), "inflate to more than 20 bytes"),
+    "a stream without its end": (slab(2, zlib.compress(PLANES)[:-1]), "inflate to 20 bytes, with 0 behind"),
+    "a stream of another checksum": (slab(2, zlib.compress(PLANES)[:-1] + b"x"), "not a zlib stream"),
+    "bytes behind a stream": (slab(2, zlib.compress(PLANES) + b"xy"), "with 2 behind their end"),
+    "bytes behind the last slab": (np.append(slab(2, zlib.compress(PLANES)), np.uint8(0)), "1 bytes follow the last"),
+}
+
+
+@pytest.mark.parametrize(("data", "says"), REFUSED.values(), ids=REFUSED)
+def test_damaged_entries_are_refused_alone_and_among_others(data, says):
+    good = slab(2, zlib.compress(PLANES))
+    assert len(unpack(good, 10)) == 10
+    for some in ([data], [good, data], [data, good]):
+        with pytest.raises(MessageError, match=says):
+            unpack_many(np.empty((len(some), 10), dtype=np.int64), some)
+    with pytest.raises(MessageError, match=says):
+        list(unpacked_slabs(data, 10))

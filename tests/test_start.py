@@ -15,7 +15,7 @@ from deadlines import run
 from ghofl import HEADS
 from ghofl.cli import COMMANDS, PLACES, app, load
 
-GOLDEN = Path(__file__).parent / "golden" / "schema-1"
+GOLDEN = Path(__file__).parent / "golden"
 # Each takes longer to import than a plain command may take to start, or comes with an extra.
 HEAVY = {
     "asyncio", "datasets", "fastapi", "flwr", "jaxtyping", "matplotlib", "onnx", "onnxruntime", "pandas", "polars", "ray",
@@ -70,7 +70,7 @@ def test_adding_messages_up_enters_few_modules_and_imports_no_heads(tmp_path: Pa
         ghofl.message(recipe, f"site-{site}", x[site::2], y[site::2]).save(tmp_path / f"{site}.ghofl")
     words = ["sum", tmp_path, "--recipe", tmp_path / "recipe.toml", "-o", tmp_path / "total.ghofl"]
     entered, imported = json.loads(run(sys.executable, "-c", ENTERED, *words).stdout.rpartition("ENTERED ")[2])
-    assert len(entered) <= 25, entered
+    assert len(entered) <= 26, entered
     assert not [name for name in imported if name.startswith(("ghofl.heads", "ghofl.gaussians", "ghofl.classifier"))]
 
 

@@ -174,7 +174,7 @@ def test_the_page_of_a_speed_run_has_every_measure_and_names_missed_promises_and
     run = made_up_run(*packed, made_up("score_qda", at_most=1.5), left_out={"embed": "no torch here"})
     table = speed.table(run)
     assert all(f"| {m.what} |" in table for m in packed)
-    assert "pack 1.6 GB/s, unpack 1.6 GB/s (promised: 1)." in table
+    assert "pack 1.6 GB/s (promised: 0.25), unpack 1.6 GB/s (promised: 0.5)." in table
     assert "Promises missed: what score_qda does." in table
     assert "Left out: embed, no torch here." in table
     assert "### At a site: features and sums" in table

@@ -15,7 +15,6 @@ from ghofl.errors import FederationError, RosterError
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.report import status_of
-from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
@@ -228,21 +227,6 @@ def test_a_site_that_was_removed_is_never_told_to_be_counted(tmp_path, caplog, f
         assert "site-1 was removed and stays out" in lines
         assert not any("counted" in line or "sent their message" in line for line in lines)
         assert "4 of 4 sites sent their message" in caplog.text
-
-
-def test_a_compressed_message_does_not_stop_later_runs(tmp_path):
-    """Headers are read where messages lie; one that had to be unpacked first stopped every run after it."""
-    pytest.importorskip("zstandard")
-    paths = make_sites(tmp_path)
-
-    def squeeze(action, node, reply):
-        if node != 104:
-            return reply
-        return Letter(reply.fields, Message.from_bytes(reply.payload, PLAIN).to_bytes(zstd=True))
-
-    outcome = run(InProcess(paths, twist=squeeze), PLAIN, settings(tmp_path / "run"))
-    assert "a compressed message came" in outcome.sites["node 104 (as 'site-4')"]
-    assert run(InProcess(paths), PLAIN, settings(tmp_path / "run")).total.moments == exact_total(tmp_path, paths)
 
 
 SECRET = "row 7 is patient Smith"

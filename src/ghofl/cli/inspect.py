@@ -15,7 +15,6 @@ from ghofl.features import TOLERATED_CLIPPING
 from ghofl.moments import Layout
 from ghofl.names import shorten
 from ghofl.recipe import Recipe
-from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
@@ -125,17 +124,14 @@ def _records(name: str, records: Sequence[Mapping[str, Any]]) -> Table:
 
 def _describe(file: Path, recipe: Recipe | None) -> dict[str, Any]:
     header = peek(file)
-    with open(file, "rb") as opened:
-        is_compressed = opened.read(4) == ZSTD_MAGIC
-    if header is None and not is_compressed:
+    if header is None:
         try:
             return recipe_result(Recipe.load(file))
         except RecipeError as error:
             raise MessageError(f"it is not a file of ghofl; read as a recipe, it fails: {error}") from None
-    if header is None or header.get("kind") == "message":
+    if header.get("kind") == "message":
         if recipe is None:
-            facts = header or {"kind": "message", "compressed": True}
-            return {shorten(key, 40): value for key, value in facts.items()} | {
+            return {shorten(key, 40): value for key, value in header.items()} | {
                 "checked": "no: give --recipe to check it"
             }
         message = Message.load(file, recipe)

@@ -2,7 +2,7 @@
 
 ::
 
-    moments ─ packing ─ envelope ─▶ Message ─ bytes ─▶ Message ─ Aggregator ─▶ Total     (container: safetensors, zstd)
+    moments ─ packing ─ envelope ─▶ Message ─ bytes ─▶ Message ─ Aggregator ─▶ Total     (container: safetensors)
                                               files ─▶ Batch ───────┘                    (many messages at once)
     a head's rule, recipe and record ─▶ HeadFile ─ bytes ─▶ HeadFile
 

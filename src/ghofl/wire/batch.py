@@ -70,31 +70,26 @@ def batches(paths: Sequence[Path], recipe: Recipe) -> Iterator[Sequence[Path]]:
 
 def split_blocks(entries: Int64[np.ndarray, "*messages entries"], layout: Layout) -> dict[str, np.ndarray]:
     """The blocks in rows of entries, or in one row, in their shapes."""
-    blocks = _flat(entries, layout)
-    return {name: blocks[name].reshape(*entries.shape[:-1], *shape) for name, shape in layout.shapes.items()}
-
-
-def _flat(entries: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
-    """Views of the entries of each block."""
     blocks, start = {}, 0
     for name, shape in layout.shapes.items():
-        blocks[name] = entries[..., start : start + prod(shape)]
+        some = entries[..., start : start + prod(shape)]
+        blocks[name] = some.reshape(*entries.shape[:-1], *shape)
         start += prod(shape)
     return blocks
 
 
 def _read(entries: np.ndarray, paths: Sequence[Path], recipe: Recipe) -> list[Mapping[str, Any]]:
     """Write the entries of messages into rows, in their original units, and return the headers."""
-    layout, shifts, blocks = Layout.of(recipe), shifts_of(recipe), _flat(entries, Layout.of(recipe))
-    opened = []
+    layout, shifts, opened = Layout.of(recipe), shifts_of(recipe), []
     for path in paths:
         with message_bytes(path, recipe) as data:
             opened.append(open_message(bytes(data), recipe))
-    decode_into(blocks, opened, layout)
+    decode_into(entries, opened, layout)
     if shifts:
+        blocks = split_blocks(entries, layout)
         restored = restore(Moments(layout, blocks), shifts)
         for name in shifts:
-            blocks[name][:] = restored.blocks[name]
+            blocks[name][...] = restored.blocks[name]
     return [one.header for one in opened]
 
 

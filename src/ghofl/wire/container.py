@@ -1,4 +1,4 @@
-"""The outer form of a file: safetensors, perhaps inside one zstd frame, read without trusting a byte of it."""
+"""The outer form of a file: safetensors, read without trusting a byte of it."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ghofl.compute import arrays
-from ghofl.errors import MessageError, MissingExtraError
+from ghofl.errors import MessageError
 from ghofl.files import FileBytes
 from ghofl.names import shorten
 from ghofl.wire import packing
@@ -21,7 +21,6 @@ KINDS = {
         "F16": "f2", "U16": "u2", "I16": "i2", "I8": "i1", "U8": "u1", "BOOL": "?",
     }.items()
 }  # fmt: skip
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 def read_header(data: bytes | FileBytes, kind: str, max_header: int) -> tuple[dict[str, Any], dict[str, Any], int]:
@@ -129,42 +128,3 @@ def _not_json(constant: str) -> NoReturn:
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_not_json)
-
-
-def compress(data: bytes) -> bytes:
-    """Bytes in one zstd frame."""
-    return _library().ZstdCompressor(level=3).compress(data)
-
-
-def decompress(data: bytes | FileBytes, limit: int | None) -> bytes | FileBytes:
-    """The bytes inside a zstd frame, never more than `limit` of them; other bytes as they are."""
-    if bytes(data[:4]) != ZSTD_MAGIC:
-        return data
-    if isinstance(data, FileBytes):
-        data = bytes(data[:limit])
-    zstandard = _library()
-    if limit is None:
-        raise MessageError("this file is compressed, and can only be read with its recipe; give the recipe.")
-    try:
-        size = zstandard.frame_content_size(data)
-        if size > limit:
-            raise MessageError(
-                f"the message unpacks to {size:,} bytes, and this recipe allows {limit:,}; it is not of this recipe."
-            )
-        if size < 0:
-            raise MessageError(
-                f"the zstd frame of {len(data):,} bytes does not say its size; write messages with 'ghofl moments'."
-            )
-        return zstandard.ZstdDecompressor(max_window_size=2**27).decompress(data, allow_extra_data=False)
-    except zstandard.ZstdError:
-        raise MessageError(
-            f"the zstd frame is damaged or truncated ({len(data):,} bytes); ask the site to send the message again."
-        ) from None
-
-
-def _library() -> Any:
-    try:
-        import zstandard
-    except ImportError:
-        raise MissingExtraError("messages in zstd need zstandard: pip install 'ghofl[zstd]'") from None
-    return zstandard

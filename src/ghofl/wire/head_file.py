@@ -18,7 +18,7 @@ from ghofl.names import is_hex, shorten
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
 from ghofl.wire.container import load_arrays
-from ghofl.wire.envelope import StreamedTensor, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
+from ghofl.wire.envelope import Tensor, check_fingerprint, check_seal, safetensors_header, seal, write_sealed
 from ghofl.wire.roster import guarantee_in
 
 MAX_HEADER = 256 * 2**20
@@ -53,12 +53,16 @@ class HeadFile:
 
     def to_bytes(self) -> bytes:
         """The bytes of the file."""
-        return seal(self.arrays, self._header())
+        return seal(self._tensors(), self._header())
 
     def write(self, path: str | Path) -> None:
         """Write the same bytes to a file, a piece at a time where they are more than memory; a personal head for its owner."""
         mode = files.PRIVATE if self.personal else 0o666
-        write_sealed(path, {name: StreamedTensor.of(a) for name, a in self.arrays.items()}, self._header(), mode)
+        with files.open_to_replace(path, mode) as file:
+            write_sealed(file, self._tensors(), self._header())
+
+    def _tensors(self) -> dict[str, Tensor]:
+        return {name: Tensor.of(array) for name, array in self.arrays.items()}
 
     def _header(self) -> dict[str, Any]:
         return {

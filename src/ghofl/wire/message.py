@@ -2,11 +2,10 @@
 
 A message is a safetensors file. Its metadata has one key, ``ghofl``, a JSON object::
 
-    {"schema": 1, "kind": "message", "recipe": fingerprint, "layout": {...}, "id": ..., "site": ..., "rows": ...,
+    {"schema": 2, "kind": "message", "recipe": fingerprint, "layout": {...}, "id": ..., "site": ..., "rows": ...,
      "clipped": share of clipped entries or null, "sha256": of the whole file}
 
-and each statistic X is two uint8 tensors, ``X.codes`` and ``X.data`` (see `ghofl.wire.packing`). The whole may be wrapped
-in zstd. Nothing is ever unpickled.
+and its one tensor holds all entries (see `ghofl.wire.packing`). Nothing is ever unpickled.
 
 Every byte is treated as hostile: sizes are checked against what the recipe allows before anything is allocated, and
 what comes out is checked to be something that rows on the recipe's grid could have made.
@@ -111,9 +110,9 @@ class Message(Printable):
     def _picture(self) -> str:
         return "" if self.recipe is None else bars(self.recipe.classes, self.moments.counts.tolist(), "rows by class")
 
-    def to_bytes(self, zstd: bool = False) -> bytes:
-        """The message as bytes, smaller (and slower) when `zstd` is asked for."""
-        return encode(round_moments(self.moments, self.shifts), self._header(), zstd)
+    def to_bytes(self) -> bytes:
+        """The message as bytes."""
+        return encode(round_moments(self.moments, self.shifts), self._header())
 
     def _header(self) -> dict[str, Any]:
         about = {"kind": "message", "recipe": self.fingerprint, "id": self.id, "site": self.site}
@@ -136,12 +135,9 @@ class Message(Printable):
             check_possible(moments, recipe)
         return cls(header["recipe"], header["id"], header["site"], moments, shifts, header["clipped"], recipe)
 
-    def save(self, path: str | Path, zstd: bool = False) -> None:
-        """Write the message to a file; only with `zstd` are all its bytes in memory at once."""
-        if zstd:
-            files.write(path, self.to_bytes(zstd), files.PRIVATE)
-        else:
-            write(path, round_moments(self.moments, self.shifts), self._header(), files.PRIVATE)
+    def save(self, path: str | Path) -> None:
+        """Write the message to a file that only its owner may read."""
+        write(path, round_moments(self.moments, self.shifts), self._header(), files.PRIVATE)
 
     @classmethod
     def load(cls, path: str | Path, recipe: Recipe) -> "Message":

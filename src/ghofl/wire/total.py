@@ -284,18 +284,15 @@ class Aggregator:
         layout, shifts = self._layout, shifts_of(self.recipe)
         with FileBytes(path) as data:
             opened = open_message(data, self.recipe)
-            header, body = opened.header, opened.body
             envelope.check_body(opened, layout)
-            rows = int(packing.unpack(body["N.codes"][:], body["N.data"], layout.classes).sum())
+            header, rows = opened.header, envelope.count_rows(opened, layout)
             self._check(header["id"], header["site"], rows)
             digest, self._blocks = layout.digest(), self._blocks or dict(Moments.zeros(layout).blocks)
-            for name, block in self._blocks.items():
-                flat, shift = block.reshape(-1), shifts.get(name, 0)
-                codes, packed = body[f"{name}.codes"][:], body[f"{name}.data"]
-                for start, entries in packing.unpacked_slabs(codes, packed, block.size):
-                    entries <<= shift
-                    arrays.add_to(flat[start : start + len(entries)], entries)
-                    digest.update(entries.astype("<i8", copy=False).data)
+            for low, entries in packing.unpacked_slabs(opened.entries, layout.entries):
+                for name, view, where in envelope.views_of(self._blocks, low, len(entries)):
+                    entries[where] <<= shifts.get(name, 0)
+                    arrays.add_to(view, entries[where])
+                digest.update(entries.astype("<i8", copy=False).data)
         entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header["clipped"])
         self._enter(entry)
         return entry

@@ -8,7 +8,6 @@ from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
 from ghofl.moments import Layout
 from ghofl.recipe import Recipe
-from ghofl.wire.container import ZSTD_MAGIC
 from ghofl.wire.envelope import size_limit
 from ghofl.wire.letter import Letter
 from ghofl.wire.message import MAX_HEADER, Message
@@ -43,8 +42,6 @@ def plain_total(engine: Engine, recipe: Recipe, settings: Settings, folder: RunF
             return
         if len(letter.payload) > limit:
             raise MessageError(f"{len(letter.payload):,} bytes came, and this recipe allows {limit:,}.")
-        if bytes(letter.payload[:4]) == ZSTD_MAGIC:  # headers of kept messages are read without unpacking
-            raise MessageError(f"a compressed message came from {name!r}; on Flower messages are not compressed.")
         message, size = Message.from_bytes(letter.payload, recipe), len(letter.payload)
         if message.site != name:
             raise MessageError(f"a message of site {message.site!r} came from {name!r}.")
