@@ -26,8 +26,8 @@ from pathlib import Path
 import data
 import numpy as np
 from ghofl_benchmarks import made
+from ghofl_benchmarks.baselines.compared import specs_of
 
-from ghofl import HEADS as KINDS
 from ghofl import Classifier, Features, Gaussians, HeadSpec
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
@@ -153,7 +153,7 @@ def gap(result: dict) -> float:
 
 
 def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> tuple[str, dict[str, float]]:
-    specs = HeadSpec.parse_list(heads)
+    specs = specs_of(heads)
     needing = {"qda" if statistic == "S" else "lda": HeadSpec("qda" if statistic == "S" else "lda")}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -169,8 +169,8 @@ def _accuracies(few: Dataset, heads: str, statistic: str, is_even: bool) -> tupl
         found: dict[str, float] = {}
         for name, spec in specs.items():
             own = spec.choose(total.moments.layout, recipe, gaussians)
-            same = HeadSpec(own.name) == own and own.name != name and own.name in found
-            head = None if same else KINDS[own.name].fit(gaussians, own.record)
+            same = not own.options and own.name != name and own.name in found
+            head = None if same else own.head.fit(gaussians, own.record)
             found[name] = found[own.name] if head is None else _share(head.predict(x), few)
         return recipe.fingerprint, found
 

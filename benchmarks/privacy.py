@@ -14,8 +14,9 @@ from typing import Any
 
 import data
 import numpy as np
+from ghofl_benchmarks.baselines.compared import spec_of
 
-from ghofl import HEADS, Features, Gaussians, HeadSpec, Limits, Message, Moments, Privacy, Recipe, Total
+from ghofl import Features, Gaussians, Limits, Message, Moments, Privacy, Recipe, Total
 from ghofl.features import usual_length
 from ghofl.outbox import Embedded, count
 from ghofl.privacy import NoiseStream, as_vector, entry_bound, protect
@@ -57,7 +58,7 @@ class Federation:
     ) -> None:
         self.project, self.heads = project, heads
         anchor = public.mean(axis=0, dtype=np.float64)
-        specs = HeadSpec.parse_list(",".join(heads)).values()
+        specs = [spec_of(head) for head in heads]
         options = {"project": project, "anchor": anchor, "unit_length": True, "public": public, "bits": bits}
         self.recipe = recipe_for(dataset, specs, **options)
         self.recipe = replace(self.recipe, privacy=Privacy(radius=usual_length(self.recipe)))
@@ -109,7 +110,8 @@ class Federation:
         """Test accuracy of every head."""
         gaussians = Gaussians.of_total(total.for_heads(), self.features)
         return {
-            name: float(np.mean(HEADS[name].fit(gaussians).predict(self.test) == self.labels)) for name in self.heads
+            name: float(np.mean(spec_of(name).head.fit(gaussians).predict(self.test) == self.labels))
+            for name in self.heads
         }
 
 

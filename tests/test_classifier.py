@@ -50,7 +50,7 @@ def test_a_preset_fills_in_what_is_not_written():
         ("ldaa", "head 'ldaa' is unknown; known are nearest_mean"),
         ("lda(", "is not a head"),
         ("lda(shrink=0.1)", "head 'lda' has no option 'shrink'; it has shrinkage"),
-        ("spherical(x=1)", "it has none"),
+        ("nearest_mean(x=1)", "it has none"),
         ("lda(shrinkage=some)", "shrinkage is some; option shrinkage of head 'lda' is a number between 0 and 1"),
         ("lda(shrinkage)", "is not of the form name=value"),
         ("proto_hyper(base=3)", "base is 3; option base of head 'proto_hyper' is one of nb, lda, qda"),
@@ -180,7 +180,7 @@ def test_classes_that_noise_left_no_row_of_are_told_as_such(rng):
     with pytest.warns(
         EmptyClassWarning, match=r"classes have no row left after noise and will never be predicted: 'class"
     ):
-        Classifier.fit(total_of(recipe, x, y).release(NoiseStream(b"classes")), "spherical")
+        Classifier.fit(total_of(recipe, x, y).release(NoiseStream(b"classes")), "nearest_mean")
 
 
 def test_who_builds_a_head_can_take_its_warnings(rng):

@@ -455,7 +455,7 @@ def folder(tmp_path, monkeypatch, data):
     return tmp_path
 
 
-SIMULATE = ("simulate", "--embeddings", "digits.npz", "--clients", "10", "--heads", "lda,spherical")
+SIMULATE = ("simulate", "--embeddings", "digits.npz", "--clients", "10", "--heads", "lda,nearest_mean")
 
 
 def test_simulate_with_secure_aggregation_and_drops_reports_the_round(folder):
@@ -487,7 +487,7 @@ def test_below_the_threshold_simulate_fails_closed_and_writes_nothing(folder):
 def test_simulate_takes_the_options_of_privacy(folder, extra):
     result = json.loads(ghofl(*SIMULATE, "--epsilon", "20", "--unit-length", *extra, "--json", "-"))
     assert result["guarantee"]["epsilon"] == pytest.approx(20.0)
-    assert result["heads"]["spherical"]["accuracy"] > (0.0 if "client" in extra else 0.4)
+    assert result["heads"]["nearest_mean"]["accuracy"] > (0.0 if "client" in extra else 0.4)
     assert ("fewer than" in (result["small_classes"] or "at least")) is False or "--min-count" in extra
     assert "privacy" in ghofl(*SIMULATE, "--epsilon", "20", "--unit-length", *extra)
 

@@ -51,7 +51,7 @@ def test_all_heads_do_well_on_digits(data):
 @pytest.mark.slow
 def test_a_head_alone_sends_what_it_is_said_to_send(data):
     parts = partition.iid(data.y_train, 5, np.random.default_rng(0))
-    together = run(data, parts, "nb,lda,sketched_qda,qda,spherical", sketch=8, scale=3.0)
+    together = run(data, parts, "nb,lda,sketched_qda,qda,ridge", sketch=8, scale=3.0)
     for name in ("nb", "lda", "qda"):
         alone = run(data, parts, name, scale=3.0)
         assert alone.heads[name].payload_bytes == pytest.approx(together.heads[name].payload_bytes, abs=64)
@@ -75,7 +75,7 @@ def test_what_is_beside_a_head_does_not_change_it(uneven, head):
     """Linear heads were calibrated by class covariances where `qda` was beside them, and by the shared one alone."""
     parts = [np.arange(160)]
     alone = run(uneven, parts, head, sketch=2).heads[head]
-    for others in ("qda", "nb,sketched_qda", "fedcgs,nearest_mean"):
+    for others in ("qda", "nb,sketched_qda", "ridge,nearest_mean"):
         beside = run(uneven, parts, f"{head},{others}" if head not in others.split(",") else others, sketch=2).heads[
             head
         ]
@@ -122,8 +122,8 @@ def test_heads_ask_for_the_fewest_statistics(data):
         return recipe_for(data, HeadSpec.parse_list(heads).values(), **options).statistics
 
     assert statistics("nearest_mean") == ("N", "A")
-    assert statistics("spherical") == ("N", "A", "D")
-    assert statistics("spherical,lda") == ("N", "A", "B")
+    assert statistics("nb") == ("N", "A", "D")
+    assert statistics("nearest_mean,lda") == ("N", "A", "B")
     assert statistics("nb,lda") == ("N", "A", "D", "B")
     assert statistics("nb,qda,ridge") == ("N", "A", "S")
     assert statistics("sketched_qda", sketch=4) == ("N", "A", "B")

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ghofl.classifier import HeadSpec
 from ghofl.features import Features
 from ghofl.moments import Layout, Moments
 from ghofl.outbox import Embedded, count
@@ -13,6 +12,7 @@ from ghofl.recipe import Recipe
 from ghofl.simulation.partition import Parts, split
 from ghofl.simulation.simulate import Dataset, Simulation, recipe_for, simulate
 from ghofl_benchmarks import made
+from ghofl_benchmarks.baselines.compared import spec_of
 
 PAPER_HEADS = {
     "GH-NB": "nb", "GH-LDA": "lda", "GH-QDA": "qda", "FisherMix": "fisher_mix", "Proto-Hyper": "proto_hyper"
@@ -26,7 +26,7 @@ def parts_of(data: Dataset, clients: int, seed: int, alpha: float | None = None,
 
 def run(data: Dataset, parts: Parts, heads: Mapping[str, str], preset: str = "default", **recipe: Any) -> Simulation:
     """Heads by title, each given as a spec, through `ghofl simulate`'s own function."""
-    specs = {title: HeadSpec.parse(spec, preset) for title, spec in heads.items()}
+    specs = {title: spec_of(spec, preset) for title, spec in heads.items()}
     return simulate(data, parts, made.note(recipe_for(data, specs.values(), **recipe)), specs)
 
 

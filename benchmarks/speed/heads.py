@@ -20,7 +20,7 @@ from speed import described, made
 from speed.made import CLASSES, DIM
 
 TRAINED = ("fisher_mix", "proto_hyper")
-LINEAR = ("nearest_mean", "spherical", "nb", "lda", "fedcgs", "ridge", "blend", "fisher_mix", "proto_hyper")
+LINEAR = ("nearest_mean", "nb", "lda", "ridge", "blend", "fisher_mix", "proto_hyper")
 BARE = "one float64 product of 512 × 512 matrices per class"
 PROMISED = {"lda": 1.5, "qda": 1.5, "rda": 1.5}  # of scoring against bare products
 CLASSIFIERS = ("lda", "qda", "fisher_mix")

@@ -3,11 +3,15 @@
 import numpy as np
 import pytest
 from ghofl_benchmarks.baselines.closed import CLOSED, afl, bytes_of, fed3r, fedcgs, fedncm
+from ghofl_benchmarks.baselines.compared import COMPARED, FEDCGS, spec_of
 from ghofl_benchmarks.baselines.linear import Fit, LinearHead, ensemble_scores, probe, train_head
 from ghofl_benchmarks.baselines.one_shot import baselines, pooled_probe
 from ghofl_benchmarks.baselines.pft import Mixture, fedpft, fit_mixture
 
-from ghofl.classifier import Classifier, HeadSpec
+from ghofl import Gaussians, HeadSpec
+from ghofl.classifier import Classifier
+from ghofl.heads.lda import LDAOptions, fit_lda
+from ghofl.moments import Layout, Moments
 from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
 
@@ -31,13 +35,30 @@ def test_heads_in_closed_form_do_not_depend_on_the_split(method):
     np.testing.assert_allclose(split.scores(x), whole.scores(x), rtol=1e-3, atol=1e-4)
 
 
-def test_fedcgs_is_the_librarys_head_of_that_name():
+def test_fedcgs_of_rows_is_the_head_of_a_total():
     x, y = blobs(600)
     data = Dataset(x, y, x, y, ("a", "b", "c"))
-    specs = {"fedcgs": HeadSpec.parse("fedcgs")}
-    total = simulate(data, [np.arange(600)], recipe_for(data, specs.values(), bits=16), specs).total
-    theirs = Classifier.fit(total, "fedcgs").predict_numbers(x)
+    total = simulate(data, [np.arange(600)], recipe_for(data, [FEDCGS], bits=16), {}).total
+    theirs = Classifier.fit(total, FEDCGS).predict_numbers(x)
     assert (fedcgs([(x, y)], 3).scores(x).argmax(axis=1) == theirs).mean() > 0.99  # the grid rounds
+
+
+def test_spherical_is_lda_under_full_shrinkage():
+    x, y = blobs()
+    gaussians = Gaussians.estimate(Moments.of(np.rint(10 * x).astype(np.int64), y, Layout(3, 5, ("B",))))
+    whole = fit_lda(gaussians, LDAOptions(shrinkage=1.0)).scores(10.0 * x)
+    ours = spec_of("spherical").head.fit(gaussians).scores(10.0 * x)
+    np.testing.assert_allclose(ours - ours[:, :1], whole - whole[:, :1], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_compared_heads_work_with_one_row_per_class_and_with_classes_without_rows(name):
+    x, y = np.array([[0.0, 1.0], [5.0, 1.0], [0.0, 7.0]], dtype=np.float32), np.arange(3)
+    data = Dataset(x, y, x, y, ("a", "b", "c", "nobody's"))
+    total = simulate(data, [np.arange(3)], recipe_for(data, [HeadSpec("lda")], bits=12), {}).total
+    head = Classifier.fit(total, COMPARED[name], warn=lambda _: None)
+    assert np.array_equal(head.predict_numbers(x), y)
+    assert (head.scores(x)[:, 3] == -np.inf).all()
 
 
 def test_afl_is_the_least_squares_of_all_rows_and_fed3r_ridge_with_weights_of_length_one():

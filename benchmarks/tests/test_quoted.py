@@ -104,9 +104,8 @@ SENTENCES: dict[str, Callable[[], list[float]]] = {
         area("clinc150", "out of scope"), area("cifar10", "cifar100"),
     ],
     f"too few for weights that start small: {NUMBER} %": lambda: [trained("cifar10", "fisher_mix", "paper")],
-    f"No noise: LDA {NUMBER}, ridge {NUMBER}, RDA in 256 dimensions {NUMBER}, spherical {NUMBER}": lambda: [
+    f"No noise: LDA {NUMBER}, ridge {NUMBER}, RDA in 256 dimensions {NUMBER}": lambda: [
         private("lda", None, "none", None), private("ridge", None, "none", None), private("rda", 256, "none", None),
-        private("spherical", None, "none", None),
     ],
     f"LDA goes from {FOUR}": lambda: domains(VIEWS["paper"]),
     f"with one view to {FOUR} with the default and {FOUR} with `best`": lambda: [
@@ -161,8 +160,8 @@ def test_the_table_of_diagnosis_is_the_stored_file():
 
 
 def test_the_table_of_noise_is_the_stored_file():
-    rows = rows_like(r"(LDA|ridge|RDA|spherical), (none|\d+), (central|distributed|local)", 6)
-    assert len(rows) == 8
+    rows = rows_like(r"(LDA|ridge|RDA), (none|\d+), (central|distributed|local)", 6)
+    assert len(rows) == 7
     for name, *shown in rows:
         head, projection, noise = name.lower().split(", ")
         values = [private(head, None if projection == "none" else int(projection), noise, e) for e in (0.5, 1, 2, 4, 8)]

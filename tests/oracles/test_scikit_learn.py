@@ -23,7 +23,6 @@ from ghofl.heads.nearest_mean import fit_nearest_mean
 from ghofl.heads.qda import QDAOptions, fit_qda
 from ghofl.heads.rda import RDAOptions, fit_rda
 from ghofl.heads.ridge import RidgeOptions, fit_ridge
-from ghofl.heads.spherical import fit_spherical
 
 RECIPE = recipe_of(dim=8)
 
@@ -190,12 +189,6 @@ def test_lanczos_and_lapack_find_the_same_directions(rng):
     expected = np.linalg.eigvalsh(sigma)[-4:]
     assert np.sort(values) == pytest.approx(expected)
     assert sigma @ vectors == pytest.approx(vectors * values, rel=1e-6, abs=1e-6)
-
-
-def test_spherical_is_lda_under_full_shrinkage(data):
-    values, _, gaussians = data
-    lda = fit_lda(gaussians, LDAOptions(shrinkage=1.0))
-    assert relative(fit_spherical(gaussians).scores(values)) == pytest.approx(relative(lda.scores(values)))
 
 
 def test_nearest_mean_is_the_cosine(data):

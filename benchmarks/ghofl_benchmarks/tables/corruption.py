@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ghofl.classifier import Classifier, HeadSpec
+from ghofl.classifier import Classifier
 from ghofl.simulation.simulate import recipe_for, simulate
 from ghofl_benchmarks import data, made, ours, paper, pictures, report
+from ghofl_benchmarks.baselines.compared import spec_of
 from ghofl_benchmarks.data import Missing
 from ghofl_benchmarks.tables import Settings, add_row, leave_out, start
 
@@ -45,7 +46,7 @@ def _rows_of(result: dict, name: str, path: Path, settings: Settings) -> None:
     with np.load(path) as stored:
         x, names = stored["x_test"], [str(n) for n in stored["corruptions"]]
     x = np.square(x / np.float32(100)) if x.dtype == np.uint8 else x
-    specs = {h: HeadSpec.parse(h, "paper") for h in paper.CORRUPTION}
+    specs = {h: spec_of(h, "paper") for h in paper.CORRUPTION}
     parts = ours.parts_of(rows, settings.clients, settings.seed, 0.1)
     total = simulate(rows, parts, made.note(recipe_for(rows, specs.values())), {}).total
     for title, spec in specs.items():

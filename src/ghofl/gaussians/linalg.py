@@ -66,7 +66,7 @@ def cholesky(sigma: Float[np.ndarray, "d d"], what: str) -> Float[np.ndarray, "d
         if not np.trace(sigma) > 0:  # shrinking a matrix of zeros changes nothing
             raise NotPositiveDefiniteError(
                 f"{what} is zero: the total does not show how rows of a class vary, for example "
-                "because every class has one row. Add sites with more rows, or use the head nearest_mean, spherical or ridge."
+                "because every class has one row. Add sites with more rows, or use the head nearest_mean or ridge."
             ) from None
         smallest = float(np.linalg.eigvalsh(sigma)[0])
         raise NotPositiveDefiniteError(

@@ -5,7 +5,6 @@ from types import MappingProxyType
 
 from ghofl.heads import (
     blend,
-    fedcgs,
     fisher_mix,
     hedge,
     lda,
@@ -18,7 +17,6 @@ from ghofl.heads import (
     rda,
     ridge,
     sketched_qda,
-    spherical,
     student,
 )
 from ghofl.heads.head import Head as Head
@@ -27,8 +25,8 @@ from ghofl.heads.options import option as option
 from ghofl.heads.rules import Rule as Rule
 
 _MODULES = (
-    nearest_mean, naive_bayes, spherical, lda, ridge, lda_ridge, blend, fedcgs, sketched_qda, qda, rda, student, hedge,
-    low_rank_qda, fisher_mix, proto_hyper,
+    nearest_mean, naive_bayes, lda, ridge, lda_ridge, blend, sketched_qda, qda, rda, student, hedge, low_rank_qda, fisher_mix,
+    proto_hyper,
 )  # fmt: skip
 HEADS: Mapping[str, Head] = MappingProxyType({module.HEAD.name: module.HEAD for module in _MODULES})
 """ghofl's own heads by their names, those that need least first; any other `Head` is given as the value that it is."""
