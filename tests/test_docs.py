@@ -223,7 +223,7 @@ def test_five_commands_lead_from_a_clone_to_a_head_that_was_evaluated(
 @pytest.mark.parametrize(
     "page",
     [
-        "how-to-files.md", pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
+        pytest.param("how-to-simulate.md", marks=pytest.mark.slow), "how-to-private-runs.md",
         "how-to-tables.md", "how-to-probabilities.md", "how-to-own-rows.md", "math.md", "message-format.md",
     ],
 )  # fmt: skip
