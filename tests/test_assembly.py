@@ -46,7 +46,6 @@ def recipe_of(public=None, protected=None, example=None, **options):
         ({"min_count": 7, "merge_into": "b"}, "privacy.merge_into", "b"),
         ({"min_cohort": 4}, "privacy.min_cohort", 4),
         ({"rounding": 3}, "privacy.rounding", 3),
-        ({"neighbours": "replace-one"}, "privacy.neighbours", "replace-one"),
         ({"unit": "client", "client_rows": 9}, "privacy.client_rows", 9),
     ],
     ids=lambda value: str(value)[:50],
@@ -224,9 +223,7 @@ def test_the_grid_for_a_radius_fits_rows_of_that_length(rng, radius, project):
 
 
 def test_limits_of_one_site_go_into_the_recipe():
-    wanted = RecipeOptions(max_rows=20_000, max_share=0.4)
-    recipe = assemble(wanted, ("cat", "dog"), Encoder(dim=4)).recipe
-    assert (recipe.max_rows, recipe.limits.max_share) == (20_000, 0.4)
+    assert assemble(RecipeOptions(max_rows=20_000), ("cat", "dog"), Encoder(dim=4)).recipe.max_rows == 20_000
     assert assemble(RecipeOptions(), ("cat", "dog"), Encoder(dim=4)).recipe.max_rows == 1_000_000
 
 

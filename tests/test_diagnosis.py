@@ -1,6 +1,5 @@
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,14 +8,13 @@ from test_cli import ghofl
 
 from federations import blobs, moments_of, recipe_of
 from ghofl import Features, Gaussians, Layout, Message, Moments, Privacy, Recipe, Total
-from ghofl.errors import EmbeddingsError, MessageError, MissingStatisticError, PrivacyError, RosterError
+from ghofl.errors import EmbeddingsError, MissingStatisticError, PrivacyError, RosterError
 from ghofl.evaluation.agreement import Agreement
 from ghofl.evaluation.diagnosis import Part, diagnose
 from ghofl.heads.lda import fit_lda
 from ghofl.privacy import MinCount
-from ghofl.recipe import Encoder, Grid, Limits
+from ghofl.recipe import Encoder, Grid
 from ghofl.simulation.partition import dirichlet_by_class
-from ghofl.wire.roster import Quarantined
 
 DIGITS = Recipe(tuple(map(str, range(10))), Encoder(64), grid=Grid(8, 4.0))
 LIES = ("flipped", "swapped", "counted", "scaled")
@@ -220,62 +218,8 @@ def test_diagnose_names_the_site_and_ends_with_code_3(sites):
     assert "…" not in fitting, "the table fits the terminal"
 
 
-def test_quarantine_leaves_out_the_message_that_does_not_fit_and_the_total_says_so(sites):
-    _, files = sites
-    ghofl("sum", *files, "-r", "recipe.toml", "-o", "total.ghofl", "--quarantine", code=3)
-    ghofl("sum", *files[:4], "-r", "recipe.toml", "-o", "honest.ghofl")
-    total, honest = Total.load("total.ghofl"), Total.load("honest.ghofl")
-    assert total.moments == honest.moments
-    assert total.roster == honest.roster
-    assert [aside.site for aside in total.quarantined] == ["four"]
-    assert honest.quarantined == ()
-    inside = json.loads(ghofl("inspect", "total.ghofl", "--json", "-"))
-    assert inside["quarantined"][0]["site"] == "four"
-
-
-def test_quarantine_leaves_the_same_message_out_of_a_head(sites):
-    _, files = sites
-    ghofl("sum", *files[:4], "-r", "recipe.toml", "-o", "honest.ghofl")
-    ghofl("head", "honest.ghofl", "-o", "honest.safetensors")
-    said = ghofl("head", *files, "-r", "recipe.toml", "-o", "head.safetensors", "--quarantine", code=3)
-    assert "swapped" in said
-    assert Path("head.safetensors").read_bytes() == Path("honest.safetensors").read_bytes()
-
-
 def test_late_joiners_are_compared_with_the_earlier_total(sites):
     _, files = sites
     ghofl("sum", *files[:3], "-r", "recipe.toml", "-o", "first.ghofl")
-    ghofl("sum", *files[3:], "first.ghofl", "-o", "second.ghofl", "--quarantine", code=3)
-    second = Total.load("second.ghofl")
-    assert sorted(e.site for e in second.roster) == ["one", "three", "two", "zero"]
-    assert [aside.site for aside in second.quarantined] == ["four"]
-
-
-def test_a_site_with_a_larger_share_than_the_recipe_allows_is_flagged_and_left_out(sites):
-    recipe, files = sites
-    strict = replace(recipe, limits=Limits(max_share=0.4))
-    strict.save("strict.toml")
-    for name in files[:4]:
-        moments = Message.load(name, recipe).moments
-        many = sum([moments] * (3 if name == files[0] else 1), start=Moments.zeros(moments.layout))
-        Message.of(many, strict, name[:-6]).save(f"strict-{name}")
-    told = ghofl("diagnose", *(f"strict-{name}" for name in files[:4]), "-r", "strict.toml", code=3)
-    assert "50.0% of all rows, and limits.max_share allows 40.0%" in " ".join(told.split())
-    words = ["sum", *(f"strict-{name}" for name in files[:4]), "-r", "strict.toml"]
-    ghofl(*words, "-o", "all.ghofl")
-    ghofl("head", "all.ghofl", "-o", "lda.safetensors", code=2)
-    ghofl(*words, "-o", "some.ghofl", "--quarantine", code=3)
-    assert [aside.site for aside in Total.load("some.ghofl").quarantined] == ["zero"]
-    ghofl("head", "some.ghofl", "-o", "lda.safetensors")
-
-
-def test_what_a_total_says_about_quarantine_is_checked(sites):
-    recipe, files = sites
-    total = Total.of([Message.load(path, recipe) for path in files[:3]], recipe)
-    told = replace(total, quarantined=(Quarantined("0" * 32, "four", "x\x1b" * 600),))
-    back = Total.from_bytes(told.to_bytes())
-    assert back.quarantined[0].site == "four"
-    assert back.quarantined[0].why.isprintable()
-    for line in (Quarantined("short", "four", ""), Quarantined("0" * 32, "a\nb", "")):
-        with pytest.raises(MessageError, match="quarantined"):
-            Total.from_bytes(replace(total, quarantined=(line,)).to_bytes())
+    result = json.loads(ghofl("diagnose", *files[3:], "first.ghofl", "-r", "recipe.toml", "--json", "-", code=3))
+    assert result["flagged"] == ["four"]

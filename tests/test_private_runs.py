@@ -108,24 +108,20 @@ def test_rows_of_unit_length_around_an_anchor_are_on_the_sphere_up_to_the_grid()
     assert lengths[1] == 0.0, "a row that is the anchor keeps its length of zero"
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize("space", SPACES)
-def test_moving_one_record_moves_what_leaves_a_site_by_at_most_the_sensitivity(rng, space, neighbours):
+def test_one_record_moves_what_leaves_a_site_by_at_most_the_sensitivity(rng, space):
     """End to end: embeddings through features, moments and rounding, before any noise."""
-    privacy = Privacy(radius=0.8, neighbours=neighbours, rounding=3)
+    privacy = Privacy(radius=0.8, rounding=3)
     recipe = private_recipe(privacy, **SPACES[space])
     features, layout = Features.of(recipe), Layout.of(recipe)
     norm = None if features.sketch is None or not layout.sketch else sketch_norm(features.sketch)
     shifts = {name: 3 for name in layout.shapes if name not in "NA"}
-    bound = sensitivity(layout, radius_of(recipe), "record", neighbours, sketch_norm=norm, shifts=shifts).value
+    bound = sensitivity(layout, radius_of(recipe), sketch_norm=norm, shifts=shifts).value
     x, y = rng.normal(size=(40, 6)) * 3, rng.integers(4, size=40)
     before = protect(moments_of(recipe, x, y), recipe)
     for trial in range(60):
         row = rng.normal(size=(1, 6)) * 10.0 ** rng.uniform(-2, 4)
-        if neighbours == "add-remove":
-            moved = moments_of(recipe, np.vstack([x, row]), np.append(y, trial % 4))
-        else:
-            moved = moments_of(recipe, np.vstack([row, x[1:]]), np.append(trial % 4, y[1:]))
+        moved = moments_of(recipe, np.vstack([x, row]), np.append(y, trial % 4))
         assert length(protect(moved, recipe) - before) <= bound
 
 
@@ -477,7 +473,7 @@ def test_below_the_threshold_simulate_fails_closed_and_writes_nothing(folder):
     [
         ("--anchor", "mean-of:public.npz"),
         ("--anchor", "mean-of public.npz", "--noise", "distributed", "--secure", "--drop", "reveal=0.1"),
-        ("--anchor", "anchor.npz", "--noise", "local", "--neighbours", "replace-one"),
+        ("--anchor", "anchor.npz", "--noise", "local"),
         ("--project", "32", "--min-count", "20", "--rounding", "2"),
         ("--unit", "client", "--client-rows", "300"),
         ("--min-count", "20", "--merge-into", "9", "--delta", "1e-6", "--radius", "0.9"),

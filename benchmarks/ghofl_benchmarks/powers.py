@@ -48,7 +48,6 @@ CUBES = Statistic(
     length=lambda r, bound, norm: r * min(r, bound) ** 2,
     formula="(R·min(R, bound)²)²",
     share=1.0,
-    agreement=(-1.0, 0.0, 0.0),
 )
 FOURTH_POWERS = Statistic(
     name="D4",

@@ -97,12 +97,6 @@ def test_a_head_that_cannot_be_built_spends_no_epsilon(folder):
     assert _kinds() == {"message"}
 
 
-def test_under_epsilon_no_message_is_left_out_by_its_rows(folder, capsys):
-    _private()
-    ghofl("head", *MESSAGES, "--quarantine", "-o", "head.safetensors", code=2)
-    assert "does not cover" in " ".join(capsys.readouterr().err.split())
-
-
 def test_the_exact_total_of_a_private_recipe_is_still_released_by_its_own_command(folder, capsys):
     _private()
     ghofl("sum", *MESSAGES, "-o", "total.ghofl")
@@ -125,7 +119,6 @@ def test_messages_of_a_secure_recipe_are_refused_with_the_commands_that_take_it(
     [
         (("north.ghofl", "south.ghofl"), "came without --recipe"),
         (("inbox",), "came without --recipe"),
-        (("total.ghofl", "--quarantine"), "--quarantine is about messages"),
         (("inbox", "-r", "recipe.toml"), "holds no messages"),
     ],
 )

@@ -4,51 +4,21 @@ import csv
 import os
 import re
 import stat
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tomli_w
 from test_cli import ghofl
 
 import ghofl as package
 from federations import blobs, moments_of, recipe_of, total_of
-from ghofl import Classifier, Message, Privacy, Recipe, Total, files
-from ghofl.errors import PrivacyError, RecipeError
+from ghofl import Classifier, Message, Privacy, Total, files
 from ghofl.evaluation.predictions import open_table
-from ghofl.recipe import Limits
 from ghofl.simulation.runs import Runs
-from ghofl.wire.roster import Quarantined
 
 CENTRAL = Privacy(radius=5.0, epsilon=1.0, delta=1e-5)
 LOCAL = replace(CENTRAL, noise="local")
-
-
-def build_in_python(privacy):
-    return recipe_of(privacy=privacy, limits=Limits(max_share=0.5))
-
-
-def build_from_toml(privacy):
-    values = tomllib.loads(recipe_of(privacy=privacy).to_toml())
-    return Recipe.from_toml(tomli_w.dumps({**values, "limits": {"max_share": 0.5}}))
-
-
-@pytest.mark.parametrize("privacy", [CENTRAL, LOCAL], ids=["central", "local"])
-@pytest.mark.parametrize("build", [build_in_python, build_from_toml])
-def test_a_recipe_with_an_epsilon_has_no_largest_share(build, privacy):
-    """100 of 200 rows released, 101 refused: one row decided, without noise."""
-    with pytest.raises(RecipeError, match="max_share = 0.5 decides by exact rows"):
-        build(privacy)
-
-
-def test_the_command_that_writes_recipes_refuses_a_largest_share_under_an_epsilon(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    asked = ("recipe", "r.toml", "--classes", "a,b", "--dim", "4", "--max-share", "0.5")
-    ghofl(*asked, "--epsilon", "1", "--delta", "1e-5", "--radius", "5", code=2)
-    assert "max_share = 0.5 decides by exact rows" in capsys.readouterr().err
-    ghofl(*asked)
 
 
 @pytest.fixture
@@ -61,20 +31,6 @@ def central(tmp_path, monkeypatch):
     for i, name in enumerate(("north", "south", "west")):
         Message.of(moments_of(recipe, x[i::3], y[i::3]), recipe, name).save(f"{name}.ghofl")
     return recipe
-
-
-def test_sum_leaves_nobody_out_by_exact_rows_under_an_epsilon(central, capsys):
-    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl", "--quarantine", code=2)
-    assert "--quarantine decides by exact rows" in capsys.readouterr().err
-    ghofl("sum", "north.ghofl", "south.ghofl", "-r", "recipe.toml", "-o", "total.ghofl")
-
-
-def test_a_total_that_left_somebody_out_is_not_released_under_an_epsilon(central):
-    total = Total.of([Message.load("north.ghofl", central)], central)
-    told = Total.from_bytes(replace(total, quarantined=(Quarantined("0" * 32, "south", "swapped"),)).to_bytes())
-    with pytest.raises(PrivacyError, match="leaves out the message of 'south' by its exact rows"):
-        told.release()
-    assert total.release().guarantee is not None
 
 
 def mode_of(path):

@@ -56,7 +56,6 @@ ALL_FIFTH_POWERS = Statistic(
     length=lambda r, bound, norm: r * min(r, bound) ** 4,
     formula="(R·min(R, bound)⁴)²",
     share=1.0,
-    agreement=(-1.0, 0.0, 0.0),
     is_per_class=False,
     is_deferred=True,
 )
@@ -127,14 +126,11 @@ def test_what_no_rows_could_have_made_is_refused(statistic):
             Message.from_bytes(message.to_bytes(), recipe)
 
 
-@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
-def test_one_record_moves_it_by_at_most_the_sensitivity(statistic, neighbours):
+def test_one_record_moves_it_by_at_most_the_sensitivity(statistic):
     layout, rng = Layout(4, 3, (statistic.name, "D"), bound=127), np.random.default_rng(3)
-    bound = sensitivity(layout, 20, neighbours=neighbours).value
+    bound = sensitivity(layout, 20).value
     rows = np.vstack([20 * np.eye(3, dtype=int), -20 * np.eye(3, dtype=int), rng.integers(-11, 12, size=(80, 3))])
-    after, other = ([Moments.of(x[None], np.array([c]), layout) for x in rows] for c in (0, 1))
-    before = [Moments.zeros(layout)] if neighbours == "add-remove" else [*after[:20], *other[:20]]
-    worst = max(length(a - b) for a in after for b in before)
+    worst = max(length(Moments.of(x[None], np.array([0]), layout)) for x in rows)
     assert 0.7 * bound <= worst <= bound
 
 

@@ -57,9 +57,6 @@ Json = Annotated[str | None, typer.Option("--json", metavar="FILE", help=console
 RecipeFile = Annotated[Path, typer.Option("--recipe", "-r", help="The recipe all sites share.")]
 TotalFile = Annotated[Path, typer.Argument(help="A total written by 'ghofl sum'.")]
 TotalOutput = Annotated[Path, typer.Option("--output", "-o", help="The total file to write.")]
-Quarantine = Annotated[
-    bool, typer.Option("--quarantine", help="Leave out messages that do not fit the others; exit code 3 if any.")
-]
 SiteFile = Annotated[Path, typer.Argument(help="The site's configuration, a TOML file.")]
 Preset = Annotated[
     str,

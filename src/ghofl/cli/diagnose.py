@@ -1,4 +1,4 @@
-"""The command that says which site does not fit the others, `diagnose`, and the quarantine of `sum`."""
+"""The command that says which site does not fit the others, `diagnose`."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +9,6 @@ from rich.table import Table
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, RecipeFile
-from ghofl.errors import PrivacyError
 from ghofl.evaluation import diagnosis
 from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis
 from ghofl.evaluation.reported import with_reports
@@ -17,19 +16,17 @@ from ghofl.evaluation.selection import Report
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
-from ghofl.wire.roster import WHY_LENGTH, Quarantined
 from ghofl.wire.total import Total
 
 
 class PartFiles(Sequence[Part]):
     """Messages of sites, or totals of disjoint cohorts, read one at a time when they are needed."""
 
-    def __init__(self, paths: Sequence[Path], recipe: Recipe, start: Total | None = None) -> None:
+    def __init__(self, paths: Sequence[Path], recipe: Recipe) -> None:
         self._paths, self._recipe = list(paths), recipe
-        self._start = [] if start is None else [Part.of(start, "the earlier total")]
 
     def __len__(self) -> int:
-        return len(self._paths) + len(self._start)
+        return len(self._paths)
 
     @overload
     def __getitem__(self, index: int) -> Part: ...
@@ -38,8 +35,6 @@ class PartFiles(Sequence[Part]):
     def __getitem__(self, index: int | slice) -> Part | list[Part]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        if index >= len(self._paths):
-            return self._start[index - len(self._paths)]
         path = self._paths[index]
         with console.errors_about(path):
             header = peek(path)
@@ -76,23 +71,6 @@ def diagnose(
             console.out.print(console.printable(sentence), soft_wrap=True)
     if found.flagged:
         raise typer.Exit(console.FLAGGED)
-
-
-def find_misfits(messages: Sequence[Path], recipe: Recipe, start: Total | None) -> dict[Path, Quarantined]:
-    """The messages that do not fit the others (and an earlier total, where there is one), with the reasons."""
-    if recipe.privacy.epsilon is not None:
-        raise PrivacyError(
-            "--quarantine decides by exact rows what is in a total, which is an answer without noise that the recipe's epsilon "
-            f"({recipe.privacy.epsilon:g}) does not cover. Leave it out; 'ghofl diagnose' shows the figures to whoever runs the "
-            "server."
-        )
-    found = diagnosis.diagnose(PartFiles(messages, recipe, start), recipe)
-    aside: dict[Path, Quarantined] = {}
-    for path, site in zip(messages, found.sites, strict=False):  # the earlier total comes last and stays
-        if site.flags:
-            message = Message.load(path, recipe)
-            aside[path] = Quarantined(message.id, message.site, "; ".join(site.flags)[:WHY_LENGTH])
-    return aside
 
 
 def _accuracy(site: SiteDiagnosis) -> str:

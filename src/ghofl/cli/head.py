@@ -1,6 +1,5 @@
 """The command that builds a head, from messages or from a total."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,14 +7,13 @@ import typer
 
 from ghofl.classifier import Classifier
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, Preset, Quarantine, complete_heads
-from ghofl.cli.server import end_flagged, load_total, promise_result, release_counted, sum_files
+from ghofl.cli.arguments import Force, Json, Preset, complete_heads
+from ghofl.cli.server import load_total, promise_result, release_counted, sum_files
 from ghofl.errors import MessageError
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
-from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Total
 
 
@@ -35,7 +33,6 @@ def head(
         ),
     ] = DEFAULT_HEAD,
     preset: Preset = "default",
-    quarantine: Quarantine = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -49,7 +46,7 @@ def head(
     console.check_outputs(json, force, output)
     console.check_folder(str(output))
     spec = HeadSpec.parse(head, preset)
-    total, aside = _total_of(files, recipe, quarantine)
+    total = _total_of(files, recipe)
     spec.check(total.moments.layout, total.recipe)  # before a release is counted
     if recipe is not None and plan_of(total.recipe) is not None and total.guarantee is None:
         total = release_counted(total, output)[1]
@@ -66,25 +63,22 @@ def head(
         + (f" {classifier.revealed}" if classifier.revealed else ""),
         json,
     )
-    end_flagged(aside)
 
 
-def _total_of(files: list[Path], recipe: Path | None, quarantine: bool) -> tuple[Total, Mapping[Path, Quarantined]]:
-    """The total in a file, or with a recipe that of messages, and which of those were left out."""
+def _total_of(files: list[Path], recipe: Path | None) -> Total:
+    """The total in a file, or with a recipe that of messages."""
     if recipe is not None:
-        return sum_files(files, Recipe.load(recipe), quarantine=quarantine)
+        return sum_files(files, Recipe.load(recipe))
     if len(files) > 1 or files[0].is_dir():
         raise typer.BadParameter(
             f"{', '.join(map(str, files[:5]))} came without --recipe; give one total, or messages and --recipe recipe.toml."
         )
-    if quarantine:
-        raise typer.BadParameter("--quarantine is about messages, and a total came; give the messages and --recipe.")
     if (peek(files[0]) or {}).get("kind") == "message":
         raise MessageError(
             f"{files[0]}: this file is a 'message', and a 'total' was expected; with --recipe recipe.toml messages are added "
             "up first."
         )
-    return load_total(files[0]), {}
+    return load_total(files[0])
 
 
 def _warn_of_repetition(together: Guarantee | None) -> None:

@@ -70,7 +70,7 @@ def _facts(values: Mapping[str, Any], prefix: str, lists: dict[str, Any]) -> Ite
             key == "privacy" and isinstance(value, Mapping) and "epsilon" not in value
         ):  # so there is no noise of any kind
             yield name, console.promise(None)
-            value = {key: each for key, each in value.items() if key not in ("unit", "neighbours", "noise")}
+            value = {key: each for key, each in value.items() if key not in ("unit", "noise")}
         if name == "counts" or (isinstance(value, list | tuple) and value and isinstance(value[0], Mapping)):
             lists[name] = value
         elif name == "arrays" and isinstance(value, Mapping):

@@ -1,7 +1,6 @@
 """Commands of the server that make totals, `sum`, `subtract` and `release`, and what `head` shares with them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ from rich.table import Table
 
 from ghofl import files
 from ghofl.cli import console
-from ghofl.cli.arguments import Force, Json, Quarantine, TotalFile, TotalOutput
+from ghofl.cli.arguments import Force, Json, TotalFile, TotalOutput
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
@@ -19,7 +18,6 @@ from ghofl.wire.batch import Batch, batches
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.releases import WAIT, Releases
-from ghofl.wire.roster import Quarantined
 from ghofl.wire.total import Aggregator, Total
 
 CLIPPED = "agree on a recipe with a smaller grid.scale, and let sites send again."
@@ -35,7 +33,6 @@ def add_up(
     ],
     *,
     recipe: Annotated[Path | None, typer.Option("--recipe", "-r", help="The recipe all sites share.")] = None,
-    quarantine: Quarantine = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -54,41 +51,24 @@ def add_up(
         )
     start = _join(totals)
     agreed = start.recipe if start is not None else Recipe.load(recipe)  # type: ignore[arg-type]
-    total, aside = sum_files([path for path in messages if path not in totals], agreed, start, quarantine)
+    total = sum_files([path for path in messages if path not in totals], agreed, start)
     total.save(output)
     console.show(total_result(total, output), _roster_table(total), json, is_private=not total.is_released)
-    end_flagged(aside)
 
 
 def _is_total(path: Path) -> bool:
     return (peek(path) or {}).get("kind") == "total"
 
 
-def sum_files(
-    messages: Sequence[Path], recipe: Recipe, start: Total | None = None, quarantine: bool = False
-) -> tuple[Total, Mapping[Path, Quarantined]]:
-    """The total of files and folders of messages, and which of them were left out; warns of what its owner should know."""
+def sum_files(messages: Sequence[Path], recipe: Recipe, start: Total | None = None) -> Total:
+    """The total of files and folders of messages; warns of what its owner should know."""
     paths, aggregator = files_in(messages), Aggregator(recipe, start)
-    aside = {}
-    if quarantine:
-        from ghofl.cli.diagnose import find_misfits
-
-        aside = find_misfits(paths, recipe, start)
-    holders = _add([path for path in paths if path not in aside], aggregator)
+    holders = _add(paths, aggregator)
     total = aggregator.finish()
-    total = replace(total, quarantined=(*total.quarantined, *aside.values()))
-    if start is None and len(paths) - len(aside) > 1 and recipe.privacy.epsilon is None:
+    if start is None and len(paths) > 1 and recipe.privacy.epsilon is None:
         _warn_of_sole_holders(holders, recipe)
     warn_of_clipping(total)
-    return total, aside
-
-
-def end_flagged(aside: Mapping[Path, Quarantined]) -> None:
-    """Name the messages that were left out, and end with the exit code for them if there are any."""
-    for path, what in aside.items():
-        console.tell("Quarantined", f"{path} ({what.name}): {what.why}")
-    if aside:
-        raise typer.Exit(console.FLAGGED)
+    return total
 
 
 def files_in(paths: Sequence[Path]) -> list[Path]:
@@ -275,7 +255,6 @@ def total_result(total: Total, path: Path) -> dict[str, Any]:
         **promise_result(total.guarantee),
         **({"small classes": total.small_classes.revealed} if total.small_classes is not None else {}),
         "is released": total.is_released,
-        **({"quarantined": [asdict(aside) for aside in total.quarantined]} if total.quarantined else {}),
         "roster": [{"site": e.name, "id": e.id, "rows": e.rows, "clipped": e.clipped} for e in total.roster],
     }
 

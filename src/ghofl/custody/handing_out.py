@@ -28,7 +28,7 @@ from ghofl.secure.graph import portion
 from ghofl.shapes import Int64
 from ghofl.wire.message import Message
 from ghofl.wire.releases import copies_folder
-from ghofl.wire.roster import Entry, check_use, list_names
+from ghofl.wire.roster import Entry, check_cohort, list_names
 from ghofl.wire.total import Total
 
 FEWEST = Policy().min_difference
@@ -102,7 +102,7 @@ class HandOuts:
                 f"the exact total is not for {site!r}: its recipe does not say privacy.hand_out = true, so only a released one "
                 "is for others. Agree on a recipe with hand_out, or release the total."
             )
-        check_use(total.recipe, total.roster, total.moments.rows, total.quarantined)
+        check_cohort(total.recipe, len(total.roster))
         if not total.recipe.privacy.secure:
             _check_counts(total, counts)
         shares = Share.all_of(total, None if total.recipe.privacy.secure else counts)
@@ -177,7 +177,7 @@ def _damage(path: Path) -> FederationError:
 def _hide_sites(total: Total, but: str) -> Total:
     """The total without what its roster says about sites, except their names, `but` for one of them."""
     hidden = (e if e.site == but else replace(e, rows=None, sha256="", clipped=None) for e in total.roster)
-    return replace(total, roster=tuple(hidden), quarantined=())
+    return replace(total, roster=tuple(hidden))
 
 
 def _check_inside(total: Total, site: str) -> None:

@@ -154,7 +154,7 @@ def diagnose(parts: Sequence[Part], recipe: Recipe) -> Diagnosis:
     for s, site in enumerate(_describe(parts, counts, recipe, final)):
         site = replace(site, width=widths[s], repeats=repeats[s])
         is_outlier = s in outliers or (s in first and max(site.labels, site.features) > 1.0)
-        sites.append(replace(site, flags=_flags(site, is_outlier, s in wide, recipe.limits.max_share)))
+        sites.append(replace(site, flags=_flags(site, is_outlier, s in wide)))
     return Diagnosis(tuple(sites), final.spread[1])
 
 
@@ -286,7 +286,7 @@ def _gaussians(moments: Moments) -> Gaussians:
     return gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
 
 
-def _flags(site: SiteDiagnosis, is_outlier: bool, is_wide: bool, max_share: float | None) -> tuple[str, ...]:
+def _flags(site: SiteDiagnosis, is_outlier: bool, is_wide: bool) -> tuple[str, ...]:
     """The reasons to look at a site, in words."""
     out = []
     if site.repeats > 1:
@@ -301,6 +301,4 @@ def _flags(site: SiteDiagnosis, is_outlier: bool, is_wide: bool, max_share: floa
         out.append(f"its rows vary {site.width:.2g} times as much within classes as those of the median site")
     if is_outlier and site.clipped is not None and site.clipped > TOLERATED_CLIPPING:
         out.append(f"{site.clipped:.1%} of its entries fell outside the grid")
-    if max_share is not None and site.share > max_share:
-        out.append(f"it has {site.share:.1%} of all rows, and limits.max_share allows {max_share:.1%}")
     return tuple(out)

@@ -74,7 +74,7 @@ def assemble(
     recipe = _with_grid(space if learnt is None else with_public_space(space, learnt), options, rows, protected)
     if learnt is not None and options.epsilon is not None and options.radius is None:
         options = replace(options, radius=usual_public_length(recipe, learnt))
-    limits = Limits(max_rows=options.max_rows, max_share=options.max_share)
+    limits = Limits(max_rows=options.max_rows)
     recipe = replace(recipe, privacy=_promise(options, recipe), limits=limits)
     if rows is not None and options.scale is not None:
         clipping_of(recipe, rows).warn(recipe)

@@ -24,7 +24,7 @@ from ghofl.statistics import STATISTICS
 from ghofl.statistics.triangles import diagonal
 
 UNITS = ("record", "client", "person")
-NEIGHBOURS = ("add-remove", "replace-one")
+NEIGHBOURS = "add-remove"  # the relation of all bounds here: two data sets, of which one has a unit more
 SUM_SLACK = 2.0**-20  # covers the rounding of a float sum over up to 2^32 entries
 
 
@@ -103,18 +103,16 @@ class Sensitivity:
 
     value: float
     unit: str
-    neighbours: str
     formula: str
 
     def __str__(self) -> str:
-        return f"{self.value:.6g} = {self.formula}; {self.unit}, {self.neighbours}"
+        return f"{self.value:.6g} = {self.formula}; {self.unit}, {NEIGHBOURS}"
 
 
 def sensitivity(
     layout: Layout,
     radius: int,
     unit: str = "record",
-    neighbours: str = "add-remove",
     *,
     scales: Mapping[str, float] | None = None,
     sketch_norm: float | None = None,
@@ -122,61 +120,43 @@ def sensitivity(
     client_rows: int | None = None,
     person_rows: int | None = None,
 ) -> Sensitivity:
-    """The L2 sensitivity of the packed integers, in the coordinates in which noise is added.
+    """The L2 sensitivity of the packed integers to a unit more or less, in the coordinates in which noise is added.
 
-    ``record``, ``add-remove``
+    ``record``
         ‖φ‖ ≤ Δ = √(Σ_b Δ_b²/w_b²): √(1 + R² + R⁴) for (N, A, B) or (N, A, S) with scales of one.
-    ``record``, ``replace-one``
-        ‖φ − φ'‖² = ‖φ‖² + ‖φ'‖² − 2⟨φ, φ'⟩ ≤ 2Δ² − 2 min(0, m), where m is the least of 1/w_N² + t/w_A² + t²/w_B² over
-        t = x·x' in ±R²: two records of one class may point apart in A, but then they agree in N, B and S. Where
-        m ≥ 0, as for scales of one with B or S, that is √2 Δ, less than the 2Δ of the triangle inequality. (Odd powers
-        beyond the first may point apart whatever t is.)
     ``client``
-        The vector is cut to the length `client_rows` · Δ by `clip_vector`, the last thing done to it before noise,
-        and moves by that, or by twice that when a client is replaced.
+        The vector is cut to the length `client_rows` · Δ by `clip_vector`, the last thing done to it before noise.
     ``person``
         At most `person_rows` rows of one person count, so the vector moves by that many times what one record moves it.
 
     `shifts` says that messages are rounded to multiples of 2^shift before noise (see `rounding`): each of the m
-    entries that a record reaches may then move by one step more, which adds √m steps, or √(2m) for a replaced one.
+    entries that a record reaches may then move by one step more, which adds √m steps.
 
     Guarantees
     ----------
-    For add-remove it is attained by every record on the sphere ‖x‖ = R when the layout has nothing but N, A, B and S. The
+    It is attained by every record on the sphere ‖x‖ = R when the layout has nothing but N, A, B and S. The
     packed integers themselves, off-diagonals once, move by no more than this.
     """
-    _check_words(unit, neighbours)
+    if unit not in UNITS:
+        raise PrivacyError(f"unit is {unit!r}; write one of {', '.join(map(repr, UNITS))}.")
     bounds = record_bounds(layout, radius, sketch_norm)
     terms = {name: (bound / _scale(scales, name)) ** 2 for name, bound in bounds.items()}
     steps = _steps_squared(layout, scales, shifts)
     formula = _formula(terms, radius, is_scaled=scales is not None)
     if unit == "client":
-        return _of_client(sqrt(sum(terms.values())), neighbours, formula, client_rows)
-    if unit == "person":
-        one = sensitivity(layout, radius, "record", neighbours, scales=scales, sketch_norm=sketch_norm, shifts=shifts)
-        return _of_person(one, person_rows, steps)
-    rounding = " + √m steps of rounding" if steps else ""
-    if neighbours == "add-remove":
-        value = sqrt(sum(terms.values())) + sqrt(steps)
-        return Sensitivity(value * (1 + SLACK), unit, neighbours, formula + rounding)
-    return _of_replacement(terms, steps, formula, rounding)
+        return _of_client(sqrt(sum(terms.values())), formula, client_rows)
+    value = (sqrt(sum(terms.values())) + sqrt(steps)) * (1 + SLACK)
+    one = Sensitivity(value, "record", formula + (" + √m steps of rounding" if steps else ""))
+    return _of_person(one, person_rows, steps) if unit == "person" else one
 
 
-def _of_replacement(terms: Mapping[str, float], steps: float, formula: str, rounding: str) -> Sensitivity:
-    apart = max(0.0, -_least_agreement(terms))
-    value = sqrt(2 * (sum(terms.values()) + apart)) + sqrt(2 * steps)
-    times = f"√2 · {formula}" if not apart else f"√(2(Δ² + {apart:.3g})), Δ = {formula}"
-    return Sensitivity(value * (1 + SLACK), "record", "replace-one", times + rounding)
-
-
-def _of_client(single: float, neighbours: str, formula: str, client_rows: int | None) -> Sensitivity:
+def _of_client(single: float, formula: str, client_rows: int | None) -> Sensitivity:
     if client_rows is None or client_rows < 1:
         raise PrivacyError(
             f"client_rows is {client_rows}; to protect whole clients, give the number of full rows that a client may count "
             "as, e.g. client_rows=500. A longer vector is scaled down by clip_vector."
         )
-    times = client_rows if neighbours == "add-remove" else 2 * client_rows
-    return Sensitivity(times * single * (1 + SLACK), "client", neighbours, f"{times} · {formula}")
+    return Sensitivity(client_rows * single * (1 + SLACK), "client", f"{client_rows} · {formula}")
 
 
 def _of_person(one: Sensitivity, person_rows: int | None, steps: float) -> Sensitivity:
@@ -185,18 +165,7 @@ def _of_person(one: Sensitivity, person_rows: int | None, steps: float) -> Sensi
             f"person_rows is {person_rows}; to protect whole persons, give the maximum rows per person that count, e.g. "
             "person_rows=3, and no rounding."
         )
-    return Sensitivity(person_rows * one.value, "person", one.neighbours, f"{person_rows} · {one.formula}")
-
-
-def _least_agreement(terms: Mapping[str, float]) -> float:
-    """The least of ⟨φ, φ'⟩: of p + q·t + r·t² over t in [−1, 1], where q, r ≥ 0; across classes only B and its like meet."""
-    pooled = {name: term for name, term in terms.items() if not STATISTICS[name].is_per_class}
-    least = []
-    for meeting in (terms, pooled):
-        p, q, r = (sum(STATISTICS[name].agreement[k] * term for name, term in meeting.items()) for k in range(3))
-        t = -1.0 if r == 0 else max(-1.0, -q / (2 * r))
-        least.append(p + q * t + r * t * t)
-    return min(least)
+    return Sensitivity(person_rows * one.value, "person", f"{person_rows} · {one.formula}")
 
 
 def _steps_squared(layout: Layout, scales: Mapping[str, float] | None, shifts: Mapping[str, int] | None) -> float:
@@ -216,9 +185,3 @@ def _formula(terms: Mapping[str, float], radius: int, is_scaled: bool) -> str:
 
 def _scale(scales: Mapping[str, float] | None, name: str) -> float:
     return 1.0 if scales is None else scales[name]
-
-
-def _check_words(unit: str, neighbours: str) -> None:
-    for what, word, known in (("unit", unit, UNITS), ("neighbours", neighbours, NEIGHBOURS)):
-        if word not in known:
-            raise PrivacyError(f"{what} is {word!r}; write one of {', '.join(map(repr, known))}.")

@@ -92,7 +92,7 @@ class Guarantee:
 
     Examples
     --------
-    >>> promise = Guarantee(1.0, 1e-5, mu=1 / 3.7307, sigmas={"N": 3.7307}, unit="record", neighbours="add-remove",
+    >>> promise = Guarantee(1.0, 1e-5, mu=1 / 3.7307, sigmas={"N": 3.7307}, unit="record",
     ...                     mechanism="central", assumptions=("Rows were clipped.",))
     >>> print(promise)
     (ε = 1, δ = 1e-05)-differential privacy of one record (add-remove), by central noise in 1 release.
@@ -108,7 +108,6 @@ class Guarantee:
     mu: float
     sigmas: Mapping[str, float]
     unit: str
-    neighbours: str
     mechanism: str
     assumptions: tuple[str, ...] = ()
     min_cohort: int = 1
@@ -126,9 +125,7 @@ class Guarantee:
     def agrees_with(self, other: "Guarantee") -> bool:
         """Whether both promise the same; numbers may differ by a factor of 1 ± 10⁻⁶, as between two platforms."""
         ours, theirs = self._numbers(), other._numbers()
-        same_words = all(
-            getattr(self, f) == getattr(other, f) for f in ("unit", "neighbours", "mechanism", "min_cohort")
-        )
+        same_words = all(getattr(self, f) == getattr(other, f) for f in ("unit", "mechanism", "min_cohort"))
         is_close = ours.keys() == theirs.keys() and all(isclose(ours[k], theirs[k], rel_tol=1e-6) for k in ours)
         return same_words and is_close and self.releases == other.releases
 
@@ -157,7 +154,7 @@ class Guarantee:
         return "\n".join(
             [
                 f"(ε = {self.epsilon:.4g}, δ = {self.delta:.4g})-differential privacy of one {self.unit} "
-                f"({self.neighbours}), by {self.mechanism} noise in {releases}.",
+                f"({NEIGHBOURS}), by {self.mechanism} noise in {releases}.",
                 f"Noise: {noise}. Cohort: at least {self.min_cohort}.",
                 "It rests on this:",
                 *(f"- {assumption}" for assumption in self.assumptions),
@@ -182,7 +179,6 @@ _RIGHT: dict[str, Callable[[Any], bool]] = {
         isinstance(value, Mapping) and all(isinstance(k, str) and _is_number(v) for k, v in value.items())
     ),
     "unit": lambda value: isinstance(value, str),
-    "neighbours": lambda value: isinstance(value, str),
     "mechanism": lambda value: isinstance(value, str),
     "assumptions": _is_texts,
     "min_cohort": lambda value: type(value) is int,
@@ -198,18 +194,16 @@ def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guar
 
     Examples
     --------
-    >>> once = Guarantee(1.0, 1e-5, 1 / 3.7307, {"N": 3.7307}, "record", "add-remove", "central")
+    >>> once = Guarantee(1.0, 1e-5, 1 / 3.7307, {"N": 3.7307}, "record", "central")
     >>> round(compose([once, once]).epsilon, 3)
     1.465
     """
     if not guarantees:
         raise CompositionError("there are no guarantees to compose; give at least one.")
-    for what in ("unit", "neighbours"):
-        words = sorted({getattr(g, what) for g in guarantees})
-        if len(words) > 1:
-            raise CompositionError(
-                f"guarantees about different {what} ({' and '.join(words)}) do not add up to one; state each by itself."
-            )
+    if len(units := sorted({g.unit for g in guarantees})) > 1:
+        raise CompositionError(
+            f"guarantees about different units ({' and '.join(units)}) do not add up to one; state each by itself."
+        )
     mu = sqrt(sum(g.mu**2 for g in guarantees))
     delta = max(g.delta for g in guarantees) if delta is None else delta
     mechanisms = [m for m in MECHANISMS if any(m in g.mechanism.split("+") for g in guarantees)]
@@ -219,7 +213,6 @@ def compose(guarantees: Sequence[Guarantee], delta: float | None = None) -> Guar
         mu=mu,
         sigmas=_compose_sigmas([g.sigmas for g in guarantees]),
         unit=guarantees[0].unit,
-        neighbours=guarantees[0].neighbours,
         mechanism="+".join(mechanisms),
         assumptions=tuple(dict.fromkeys(a for g in guarantees for a in g.assumptions)),
         min_cohort=max(g.min_cohort for g in guarantees),
@@ -253,7 +246,7 @@ def _check_sensitivity(sensitivity: float) -> None:
 
 
 def _check_words(guarantee: Guarantee) -> None:
-    words = (("unit", UNITS), ("neighbours", NEIGHBOURS), ("mechanism", MECHANISMS))
+    words = (("unit", UNITS), ("mechanism", MECHANISMS))
     for what, known in words:
         given = getattr(guarantee, what)
         if not set(given.split("+")) <= set(known):

@@ -74,7 +74,7 @@ class NoisePlan:
         """The length to which `clip_vector` cuts a client's moments (with these scales), or None for other units."""
         if self.sensitivity.unit != "client":
             return None
-        return self.sensitivity.value / (1 if self.sensitivity.neighbours == "add-remove" else 2)
+        return self.sensitivity.value
 
     def parameter(self, name: str, off_diagonal: bool = False) -> float:
         """The parameter of the discrete Gaussian that one call of `add_noise` draws for the entries of a block."""
@@ -108,7 +108,6 @@ class NoisePlan:
             mu=1 / self.multiplier,
             sigmas={name: self.deviation(name, shares) for name in self.sigmas},
             unit=self.sensitivity.unit,
-            neighbours=self.sensitivity.neighbours,
             mechanism=self.mechanism,
             assumptions=_assumptions(self),
             min_cohort=self.min_cohort,
@@ -139,7 +138,6 @@ def noise_plan(
         layout,
         radius,
         privacy.unit,
-        privacy.neighbours,
         scales=scales,
         sketch_norm=sketch_norm,
         shifts=shifts,

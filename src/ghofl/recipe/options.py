@@ -57,11 +57,7 @@ class PrivacyOptions:
     )
     epsilon: float | None = option(None, "Promise this ε by noise; smaller is more private", above=0, is_common=True)
     delta: float | None = option(None, "The δ that goes with ε", above=0, below=1, auto=f"{DELTA:g} under ε")
-    unit: str = option("record", "What ε protects", choices=("record", "client", "person"))
-    neighbours: str = option(
-        "add-remove", "What ε compares: a record or client more or less, or another one in its place",
-        choices=("add-remove", "replace-one"),
-    )  # fmt: skip
+    unit: str = option("record", "What ε protects: one more or less of them", choices=("record", "client", "person"))
     noise: str = option(
         "central", "Who adds noise: the server, the clients inside secure aggregation, or each client alone",
         choices=("central", "distributed", "local"),
@@ -92,9 +88,6 @@ class LimitOptions:
     SECTION: ClassVar[str] = "limits"
     max_rows: int | None = option(
         None, "Maximum rows per site; a lower number makes secure rounds smaller", between=(1, MOST), auto="one million"
-    )
-    max_share: float | None = option(
-        None, "Maximum share of all rows per site, in a total that is used", above=0, between=(0, 1)
     )
 
 

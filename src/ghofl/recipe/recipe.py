@@ -80,7 +80,6 @@ class Recipe(_Remembered, Printable):
         object.__setattr__(self, "statistics", statistics_to_store(self.statistics))
         self._check_classes()
         self._check_spaces()
-        self._check_share()
         self._check_powers()
         if self.table is not None:
             check_table(self.table, self.encoder, self.privacy.epsilon is not None)
@@ -144,17 +143,6 @@ class Recipe(_Remembered, Printable):
                 f"sketch.dim is {self.sketch.dim} and features have {self.dim} dimensions; instead of so large a sketch, "
                 "write statistics = ['S'].",
             )
-
-    def _check_share(self) -> None:
-        _check(
-            self.limits.max_share is None or not self.privacy.secure,
-            "limits.max_share needs the rows of each site, which privacy.secure hides; write one of the two.",
-        )
-        _check(
-            self.limits.max_share is None or self.privacy.epsilon is None,
-            f"limits.max_share = {self.limits.max_share} decides by exact rows whether a total is released, which is an answer "
-            "without noise that privacy.epsilon does not cover; write one of the two.",
-        )
 
     def _check_powers(self) -> None:
         # Under an epsilon a site cuts each class to max_rows by itself.

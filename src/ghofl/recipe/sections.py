@@ -219,12 +219,10 @@ class Privacy(PrivacyOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(LimitOptions):
-    """How much one site may contribute: the most rows, and the largest share of all rows.
+    """How much one site may contribute: the most rows.
 
     `max_rows` is one million by default. A message that claims more is refused, and it bounds a site's entries in a
-    secure round: the smaller it is, the fewer bits a masked entry takes. `max_share` is checked against the roster of a
-    total of plain messages before anything is released or built from it; not together with an epsilon, which would not cover
-    that decision.
+    secure round: the smaller it is, the fewer bits a masked entry takes.
     """
 
     def __post_init__(self) -> None:

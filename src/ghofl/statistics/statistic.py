@@ -40,8 +40,6 @@ class Statistic:
     - `add`: adds rows to such a part, exactly; with `is_deferred` it is called for many rows at a time.
     - `length`: Δ, the largest length of one row's contribution, from R, β and ‖sketch‖; `formula` is Δ² as text.
     - `share`: its part of the privacy budget, relative to the shares of the other statistics.
-    - `agreement`: (p, q, r) such that the contributions of two rows of one class have an inner product of at least
-      Δ²(p + q·t + r·t²), where t ∈ [−1, 1] is x·x'/R².
     - `is_per_class`: whether each class has its own part, so that a minimum count can remove a small class.
     - `is_symmetric`: whether it is the packed upper triangle of second moments Σ x xᵀ.
     - `is_sketched`: whether it sums the sketch z = Rᵀx instead of x; it is sent when the recipe has a sketch.
@@ -61,7 +59,6 @@ class Statistic:
     length: Callable[[float, float, float], float]
     formula: str
     share: float
-    agreement: tuple[float, float, float] = (0.0, 0.0, 0.0)
     is_per_class: bool = True
     is_symmetric: bool = False
     is_sketched: bool = False
@@ -130,7 +127,6 @@ COUNTS = Statistic(
     length=lambda r, bound, norm: 1.0,
     formula="1²",
     share=1.0,
-    agreement=(1.0, 0.0, 0.0),
     is_unsigned=True,
 )
 SUMS = Statistic(
@@ -142,7 +138,6 @@ SUMS = Statistic(
     length=lambda r, bound, norm: r,
     formula="R²",
     share=6.0,
-    agreement=(0.0, 1.0, 0.0),
 )
 SQUARES = Statistic(
     name="D",
@@ -169,7 +164,6 @@ BY_CLASS = Statistic(
     length=lambda r, bound, norm: r * r,
     formula="(R²)²",
     share=3.0,
-    agreement=(0.0, 0.0, 1.0),
     is_symmetric=True,
     is_rounded=True,
     is_deferred=True,
@@ -186,7 +180,6 @@ OF_SKETCH = replace(
     name="Z",
     length=lambda r, bound, norm: norm**2 * r * r,
     formula="(‖sketch‖²R²)²",
-    agreement=(0.0, 0.0, 0.0),  # (z·z')² is at least 0, whatever t is
     is_sketched=True,
     parent="S",
     derive=sketch_triangle,

@@ -13,7 +13,6 @@ from ghofl.recipe import Recipe
 from ghofl.wire.envelope import is_share
 from ghofl.wire.message import ID_DIGITS, Message
 
-WHY_LENGTH = 1000  # characters of a reason to leave a message out
 MAX_RELEASES = 10_000  # of one total, or in one run's folder
 SMALL = 2**30  # bytes of moments to which a file of any size may unpack
 EXPANSION = 256  # and how many times its own size a larger one
@@ -48,9 +47,9 @@ class Entry:
 class Sites:
     """Who is in a total that grows: each message and each site once."""
 
-    def __init__(self, roster: Iterable[Entry] = (), quarantined: tuple["Quarantined", ...] = ()) -> None:
+    def __init__(self, roster: Iterable[Entry] = ()) -> None:
         self._roster: dict[str, Entry] = {}
-        self._quarantined, self._is_closed = quarantined, False
+        self._is_closed = False
         self._names: set[str] = set()
         for entry in roster:
             self.enter(entry)
@@ -72,11 +71,10 @@ class Sites:
         self._roster[entry.id] = entry
         self._names.add(entry.site)
 
-    def lines(self) -> dict[str, Any]:
-        """Everybody inside, by name, and whose messages were left out, under the names of the fields of `Total`."""
+    def lines(self) -> tuple[Entry, ...]:
+        """Everybody inside, by name."""
         self._check_open()
-        inside = tuple(sorted(self._roster.values(), key=lambda entry: (entry.site, entry.id)))
-        return {"roster": inside, "quarantined": self._quarantined}
+        return tuple(sorted(self._roster.values(), key=lambda entry: (entry.site, entry.id)))
 
     def close(self) -> None:
         """Let nobody in any more: the sum was given away."""
@@ -87,40 +85,12 @@ class Sites:
             raise MessageError("this sum is finished and was given away; add to its total: Aggregator(recipe, total).")
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A message that came and was left out of a total, and why."""
-
-    id: str
-    site: str
-    why: str
-
-    @property
-    def name(self) -> str:
-        """How people tell this site from others."""
-        return self.site or self.id[:8]
-
-
-def quarantined_in(header: Mapping[str, Any]) -> tuple[Quarantined, ...]:
-    lines = header.get("quarantined", [])
-    if not isinstance(lines, list) or not all(_is_aside(line) for line in lines):
-        raise MessageError("what the total says about quarantined sites is damaged; make it again from its messages.")
-    return tuple(Quarantined(line[0], line[1], shorten(line[2], WHY_LENGTH)) for line in lines)
-
-
-def _is_aside(line: Any) -> bool:
-    if not isinstance(line, list) or len(line) != 3:
-        return False
-    return is_hex(line[0], ID_DIGITS) and is_site_name(line[1]) and isinstance(line[2], str)
-
-
 def kept_in(header: Mapping[str, Any], recipe: Recipe, moments: Moments) -> dict[str, Any]:
     """What a total's header says beside its recipe and moments, under the names of the fields of `Total`."""
     return {
         "roster": roster_in(header, moments),
         "guarantee": guarantee_in(header, recipe),
         "small_classes": small_classes_in(header, len(recipe.classes)),
-        "quarantined": quarantined_in(header),
     }
 
 
@@ -219,35 +189,6 @@ def check_overflow(layout: Layout, rows: int, name: str) -> None:
     if rows * layout.largest > INT64_MAX:
         raise MomentsOverflowError(
             f"adding {name!r} gives {rows} rows, whose sums could overflow 64-bit integers; use fewer grid bits."
-        )
-
-
-def check_use(recipe: Recipe, roster: Sequence[Entry], rows: int, aside: Sequence[Quarantined]) -> None:
-    """Raise unless a total of these sites may be released or built from."""
-    check_cohort(recipe, len(roster))
-    check_share(recipe, roster, rows)
-    check_quarantine(recipe, aside)
-
-
-def check_share(recipe: Recipe, roster: Iterable[Entry], rows: int) -> None:
-    """Raise when one site has a larger share of a total's rows than the recipe allows."""
-    most = recipe.limits.max_share
-    if most is None:
-        return
-    for entry in roster:
-        if entry.rows is not None and entry.rows > most * rows:
-            raise RosterError(
-                f"site {entry.name!r} has {entry.rows:,} of the {rows:,} rows in this total, and limits.max_share is "
-                f"{most:g}: no sum is revealed or built from it. Wait for other sites, or subtract its message."
-            )
-
-
-def check_quarantine(recipe: Recipe, aside: Sequence[Quarantined]) -> None:
-    """Raise when a total under an epsilon leaves messages out by what is in them: who is in it would have no noise."""
-    if aside and recipe.privacy.epsilon is not None:
-        raise PrivacyError(
-            f"this total leaves out the message of {aside[0].name!r} by its exact rows, which is an answer without noise that "
-            "the recipe's epsilon does not cover. Add all messages up without --quarantine."
         )
 
 

@@ -39,11 +39,9 @@ from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
 from ghofl.wire.roster import (
     Entry,
-    Quarantined,
     Sites,
     check_cohort,
     check_overflow,
-    check_use,
     kept_in,
     list_names,
     recipe_in,
@@ -51,7 +49,7 @@ from ghofl.wire.roster import (
 
 MAX_TOTAL_HEADER = 512 * 2**20
 FIELDS = {"schema", "kind", "recipe", "recipe_toml", "roster", "layout", "rows", "sha256"}
-OPTIONAL = frozenset({"guarantee", "small_classes", "quarantined"})
+OPTIONAL = frozenset({"guarantee", "small_classes"})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -62,7 +60,6 @@ class Total(Printable):
     ----------
     ``total + message - message == total``, roster included, to the bit, unless it is released; then both raise.
     A site is never inside twice. `guarantee` is what the noise inside promises, and nothing without noise.
-    `quarantined` says whose messages came and were left out.
 
     Examples
     --------
@@ -81,7 +78,6 @@ class Total(Printable):
     roster: tuple[Entry, ...] = field(default=())
     guarantee: Guarantee | None = None
     small_classes: MinCount | None = None
-    quarantined: tuple[Quarantined, ...] = ()
 
     @classmethod
     def of(cls, messages: Iterable[Message], recipe: Recipe) -> "Total":
@@ -116,7 +112,7 @@ class Total(Printable):
         """
         if self.small_classes is not None:
             raise PrivacyError("this total is released already; release the total that it was made from, if at all.")
-        check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
+        check_cohort(self.recipe, len(self.roster))
         plan, moments, guarantee, small = plan_of(self.recipe), self.moments, self.guarantee, None
         if plan is not None and guarantee is None:
             moments, guarantee = draw_noise(moments, self.recipe, stream), plan.guarantee
@@ -134,7 +130,7 @@ class Total(Printable):
                 f"the recipe promises epsilon = {self.recipe.privacy.epsilon} by noise on the total, and this total has "
                 "none yet; 'ghofl release total.ghofl -o released.ghofl' (or Total.release) adds it, once."
             )
-        check_use(self.recipe, self.roster, self.moments.rows, self.quarantined)
+        check_cohort(self.recipe, len(self.roster))
         return self.release() if self.recipe.privacy.min_count and self.small_classes is None else self
 
     def _check_exact(self, verb: str) -> None:
@@ -185,8 +181,7 @@ class Total(Printable):
         if twice := sorted(sites - {""}) or sorted(ids):
             raise RosterError(f"{', '.join(map(repr, twice[:5]))} are in both totals; each site is counted once.")
         roster = tuple(sorted((*self.roster, *other.roster), key=lambda e: (e.site, e.id)))
-        aside = (*self.quarantined, *other.quarantined)
-        return Total(self.recipe, self.moments + other.moments, roster, self.guarantee, quarantined=aside)
+        return Total(self.recipe, self.moments + other.moments, roster, self.guarantee)
 
     def __sub__(self, message: Message) -> "Total":
         check_fingerprint({"recipe": message.fingerprint}, self.recipe)
@@ -216,8 +211,6 @@ class Total(Printable):
             header["guarantee"] = self.guarantee.to_dict()
         if self.small_classes is not None:
             header["small_classes"] = asdict(self.small_classes)
-        if self.quarantined:
-            header["quarantined"] = [[aside.id, aside.site, aside.why] for aside in self.quarantined]
         return header
 
     @classmethod
@@ -260,7 +253,7 @@ class Aggregator:
         self.recipe, plan = recipe, plan_of(recipe)
         self._guarantee = None if plan is None or plan.mechanism == "central" else plan.guarantee
         self._layout, self._blocks = Layout.of(recipe), None if start is None else arrays.copies(start.moments.blocks)
-        self._sites = Sites() if start is None else Sites(start.roster, start.quarantined)
+        self._sites = Sites() if start is None else Sites(start.roster)
         self._rows = 0 if start is None else start.moments.rows
 
     def add(self, message: Message, is_given: bool = False) -> None:
@@ -339,7 +332,7 @@ class Aggregator:
 
     def _total(self, blocks: dict[str, np.ndarray] | None) -> Total:
         moments = Moments.zeros(self._layout) if blocks is None else Moments(self._layout, blocks)
-        return Total(self.recipe, moments, guarantee=self._guarantee, **self._sites.lines())
+        return Total(self.recipe, moments, guarantee=self._guarantee, roster=self._sites.lines())
 
     def _enter(self, entry: Entry) -> None:
         self._sites.enter(entry)
