@@ -415,7 +415,7 @@ def test_skip_bad_leaves_rows_of_a_file_out_and_lists_them(folder):
     assert hashes[0] == hashes[1]
 
 
-@pytest.mark.parametrize("option", [("--text-column", "t"), ("--device", "cuda"), ("--batch-size", "8")])
+@pytest.mark.parametrize("option", [("--text-column", "t"), ("--device", "cuda"), ("--precision", "bf16")])
 def test_options_about_samples_are_refused_for_a_file_of_embeddings(folder, option):
     federation()
     text = ghofl("moments", "north.npz", "-r", "recipe.toml", "-o", "x.ghofl", *option, code=2)

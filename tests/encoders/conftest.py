@@ -7,6 +7,12 @@ import numpy as np
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    """Every test has finished batches of its own only."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def networks_traced_once(shared_folder):
     """Each network becomes ONNX once for all test processes: torch takes eight seconds to trace one, again and again."""

@@ -276,29 +276,34 @@ def network(tmp_path_factory):
     return path
 
 
-def command(photos, network, cache, output, *more):
+IN_TWOS = "from ghofl import cli; from ghofl.encoders import embed; embed.batch_size_for = lambda *_: 2; cli.main()"
+
+
+def command(photos, network, output, *more):
+    """`ghofl embed` with batches of two."""
     return [
-        sys.executable, "-m", "ghofl", "embed", "--encoder", "torchvision:mobilenet_v2", "--weights", str(network),
-        "--data", str(photos), "--cache", str(cache), "--batch-size", "2", "--views", "quick", "-o", str(output), *more,
+        sys.executable, "-c", IN_TWOS, "embed", "--encoder", "torchvision:mobilenet_v2", "--weights", str(network),
+        "--data", str(photos), "--views", "quick", "-o", str(output), *more,
     ]  # fmt: skip
 
 
 @pytest.mark.slow
-def test_after_kill_nine_the_file_is_the_same_to_the_byte(photos, network, tmp_path):
-    run(*command(photos, network, tmp_path / "whole", tmp_path / "whole.npz"))
+def test_after_kill_nine_the_file_is_the_same_to_the_byte(photos, network, tmp_path, monkeypatch):
+    run(*command(photos, network, tmp_path / "whole.npz"))
     killed, cache = 0, tmp_path / "killed"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     for wanted in (3, 9, 20):
 
         def are_embedded(wanted=wanted):
             return any(file.read_bytes().count(b"\n") >= wanted for file in cache.rglob("batches.jsonl"))
 
-        with Process(*command(photos, network, cache, tmp_path / "killed.npz")) as running:
+        with Process(*command(photos, network, tmp_path / "killed.npz")) as running:
             running.until(are_embedded, f"{wanted} batches are embedded")
             running.send(signal.SIGKILL)
             killed += running.finish() == -signal.SIGKILL
         assert not (tmp_path / "killed.npz").exists()
     assert killed == 3
-    done = run(*command(photos, network, cache, tmp_path / "killed.npz", "--json", "-"))
+    done = run(*command(photos, network, tmp_path / "killed.npz", "--json", "-"))
     assert json.loads(done.stdout)["resumed"] >= 40
     assert (tmp_path / "killed.npz").read_bytes() == (tmp_path / "whole.npz").read_bytes()
 
@@ -314,7 +319,7 @@ def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(netw
     (tmp_path / "photos").mkdir()
     photos = make_photos(tmp_path / "photos", 16)
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", network]
-    ghofl("embed", *encoder, "--data", photos, "--cache", "cache", "-o", "photos.npz")
+    ghofl("embed", *encoder, "--data", photos, "-o", "photos.npz")
     ghofl(
         "recipe", "recipe.toml", *encoder, "--project", 16, "--embeddings", "photos.npz",
         "--statistics", "S",
@@ -330,7 +335,7 @@ def test_a_site_goes_from_photos_to_a_message_and_other_weights_are_refused(netw
     save_file(models.mobilenet_v2(weights=None).state_dict(), tmp_path / "other.safetensors")
     other = ["--encoder", "torchvision:mobilenet_v2", "--weights", "other.safetensors", "--data", photos]
     ghofl("moments", *other, "-r", "recipe.toml", "-o", "c.ghofl", code=2)
-    ghofl("embed", *other, "--cache", "cache", "-o", "other.npz")
+    ghofl("embed", *other, "-o", "other.npz")
     ghofl("moments", "other.npz", "-r", "recipe.toml", "-o", "c.ghofl", code=2)
     assert not (tmp_path / "c.ghofl").exists()
 
@@ -340,9 +345,9 @@ def test_the_command_says_what_is_wrong_and_leaves_no_file(tmp_path, monkeypatch
 
     monkeypatch.chdir(tmp_path)
     np.savez("rows.npz", x=np.ones((3, 2)), y=np.array(["a", "b", "a"]))
-    ghofl("embed", "--encoder", "precomputed:mine", "--data", "rows.npz", "--cache", "cache", "-o", "out.npz")
+    ghofl("embed", "--encoder", "precomputed:mine", "--data", "rows.npz", "-o", "out.npz")
     assert load_rows("out.npz").encoder.name == "precomputed:mine"
-    ghofl("embed", "--encoder", "precomputed:", "--data", "out.npz", "--cache", "cache", "-o", "again.npz")
+    ghofl("embed", "--encoder", "precomputed:", "--data", "out.npz", "-o", "again.npz")
     assert load_rows("again.npz").encoder == load_rows("out.npz").encoder
     (tmp_path / "t.csv").write_text('text,label\nhello,a\n"",b\n')
     before = sorted(os.listdir())
@@ -352,7 +357,7 @@ def test_the_command_says_what_is_wrong_and_leaves_no_file(tmp_path, monkeypatch
         (["--encoder", "precomputed:x", "--data", "missing.csv"], "'missing.csv' is not a file or folder here"),
         (["--encoder", "precomputed:x", "--data", "rows.npz", "--precision", "int4"], "precision is 'int4'"),
     ):
-        ghofl("embed", *arguments, "--cache", "cache", "-o", "bad.npz", code=2)
+        ghofl("embed", *arguments, "-o", "bad.npz", code=2)
         assert says in " ".join(capsys.readouterr().err.split())
     assert sorted(os.listdir()) == before
 
@@ -364,7 +369,7 @@ def test_bad_samples_are_listed_by_the_command(tmp_path, monkeypatch, capsys):
     x = np.ones((4, 2))
     x[2] = np.inf
     np.savez("rows.npz", x=x, y=np.array(["a", "b", "a", "b"]))
-    arguments = ["embed", "--encoder", "precomputed:mine", "--data", "rows.npz", "--cache", "cache", "-o", "out.npz"]
+    arguments = ["embed", "--encoder", "precomputed:mine", "--data", "rows.npz", "-o", "out.npz"]
     ghofl(*arguments, code=2)
     assert "rows.npz row 2 holds a number that is not finite. Repair" in " ".join(capsys.readouterr().err.split())
     said = ghofl(*arguments, "--skip-bad", "--json", "out.json")
@@ -382,8 +387,7 @@ def test_several_splits_go_into_one_file(tmp_path, monkeypatch):
         "rows.npz", x_train=np.ones((3, 2)), y_train=np.arange(3) % 2, x_test=np.zeros((2, 2)), y_test=np.arange(2)
     )
     ghofl(
-        "embed", "--encoder", "precomputed:mine", "--data", "rows.npz", "--split", "train,test", "--cache", "cache",
-        "-o", "out.npz",
+        "embed", "--encoder", "precomputed:mine", "--data", "rows.npz", "--split", "train,test", "-o", "out.npz",
     )  # fmt: skip
     assert load_rows("out.npz", "test").y.tolist() == [0, 1]
     assert load_rows("out.npz", "train").x.shape == (3, 2)

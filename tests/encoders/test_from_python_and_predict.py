@@ -53,8 +53,6 @@ def test_images_of_every_kind_give_the_same_rows_as_the_command(of_photos, image
         tmp_path / "photos",
         "-o",
         tmp_path / "rows.npz",
-        "--cache",
-        tmp_path / "c",
     )
     assert np.array_equal(load_rows(tmp_path / "rows.npz").x, expected)
     loaded = encoders.load(spec)
@@ -85,8 +83,6 @@ def test_texts_give_the_same_rows_as_the_command(language_model, tmp_path):
         tmp_path / "texts.csv",
         "-o",
         out,
-        "--cache",
-        tmp_path / "c",
         "--pooling",
         "cls",
     )
@@ -257,7 +253,7 @@ def image_head(of_photos, images, tmp_path, monkeypatch):
 
 
 def test_an_image_folder_is_predicted_with_the_names_of_its_files(image_head, tmp_path):
-    invoke("predict", "head.safetensors", "photos", "-o", "out.csv", "--encoder", image_head, "--batch-size", "4")
+    invoke("predict", "head.safetensors", "photos", "-o", "out.csv", "--encoder", image_head)
     found = table("out.csv")
     assert [row["file"] for row in found] == ["a/0.png", "a/2.png", "a/4.png", "b/1.png", "b/3.png", "b/5.png"]
     x = ghofl.encode(tmp_path / "photos", image_head)
@@ -276,7 +272,7 @@ def test_files_named_in_a_table_are_predicted_under_the_table_s_own_names(image_
 
 def test_an_image_that_cannot_be_read_is_named_or_left_out(image_head, tmp_path):
     (tmp_path / "photos" / "a" / "2.png").write_bytes(b"odd")
-    command = ("predict", "head.safetensors", "photos", "-o", "out.csv", "--encoder", image_head, "--batch-size", "2")
+    command = ("predict", "head.safetensors", "photos", "-o", "out.csv", "--encoder", image_head)
     assert "2.png is not an image that can be read" in invoke(*command, code=2)
     assert not (tmp_path / "out.csv").exists()
     invoke(*command, "--skip-bad")
@@ -331,7 +327,7 @@ def test_a_head_is_judged_on_a_folder_of_photos_and_bad_ones_are_left_out(image_
     (tmp_path / "photos" / "a" / "2.png").write_bytes(b"odd")
     assert "2.png is not an image that can be read" in judge("photos", "--encoder", image_head, code=2)
     kept = np.delete(np.arange(6), 1)
-    found = judge("photos", "--encoder", image_head, "--skip-bad", "--batch-size", 2)
+    found = judge("photos", "--encoder", image_head, "--skip-bad")
     assert found == counts(np.array(list("aaabbb"))[kept], predicted[kept], ("a", "b"))
 
 

@@ -35,7 +35,6 @@ def test_the_walk_throughs_of_embedding_and_photos_run_line_by_line(
 ):
     """A line that ends in `# refused: TEXT` must fail, and say TEXT."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cli.console.err, "width", 1000, raising=False)
     shutil.copy(checkpoint, "mobilenet_v2.safetensors")
     shutil.copytree(language_model, "minilm")
@@ -73,7 +72,6 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
 def test_six_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, monkeypatch):
     """But for the first, which installs, and the last, which does not end."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for site in ("north", "south", "east"):
         _photos(tmp_path / site)
     walk = blocks(PAGE, "sh", "Six commands from a clone to a service")[0].splitlines()

@@ -57,8 +57,8 @@ def test_mobilenet_gives_the_stored_rows_and_so_does_its_onnx_file(real_data, fe
     """The stored rows were made on a GPU in TF32 and kept as bytes, so a cosine of 0.999 is what can be asked."""
     monkeypatch.chdir(tmp_path)
     encoder = ["--encoder", "torchvision:mobilenet_v2", "--weights", real_data("weights/mobilenet_v2.safetensors")]
-    ghofl("embed", *encoder, "--data", few, "--cache", "cache", "--views", "paper", "-o", "torch.npz")
-    ghofl("embed", "--encoder", f"onnx:{exported}", "--data", few, "--cache", "cache", "-o", "onnx.npz")
+    ghofl("embed", *encoder, "--data", few, "--views", "paper", "-o", "torch.npz")
+    ghofl("embed", "--encoder", f"onnx:{exported}", "--data", few, "-o", "onnx.npz")
     ours, onnx = load_rows("torch.npz"), load_rows("onnx.npz")
     assert cosines(ours.x, stored(real_data, load_samples(str(few)).names)).min() >= 0.999
     assert np.abs(ours.x - onnx.x).max() <= 1e-3

@@ -43,7 +43,6 @@ def photos(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _alone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(cli.console.err, "width", 1000, raising=False)
 
 

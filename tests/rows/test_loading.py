@@ -111,8 +111,6 @@ def test_whole_numbers_are_class_numbers_where_the_file_has_types(tmp_path):
 
 
 def test_rows_that_are_embeddings_already_are_samples_too(tmp_path, rng):
-    import pyarrow as pa
-    from pyarrow import parquet
     from safetensors.numpy import save_file
 
     x, y = rng.normal(size=(4, 3)).astype(np.float32), np.array([0, 1, 0, 1])
@@ -120,10 +118,8 @@ def test_rows_that_are_embeddings_already_are_samples_too(tmp_path, rng):
     np.save(tmp_path / "b.npy", x)
     np.save(tmp_path / "b.labels.npy", y)
     save_file({"x": x, "y": y}, tmp_path / "c.safetensors")
-    parquet.write_table(pa.table({"vector": x.tolist(), "label": y.tolist()}), tmp_path / "d.parquet")
-    for name in ("a.npz", "b.npy", "c.safetensors", "d.parquet"):
-        columns = Columns(row="vector") if name == "d.parquet" else None
-        samples = load_samples(str(tmp_path / name), columns=columns)
+    for name in ("a.npz", "b.npy", "c.safetensors"):
+        samples = load_samples(str(tmp_path / name))
         assert samples.kind == "row"
         assert np.allclose(everything(samples), x)
         assert samples.labels.tolist() == y.tolist()

@@ -26,9 +26,6 @@ def embed(
     model: EncoderOptions,
     views: ViewsText = None,
     samples: SampleOptions,
-    cache: Annotated[
-        Path | None, typer.Option(help="Where finished batches are kept (default: ~/.cache/ghofl).")
-    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -45,9 +42,8 @@ def embed(
     try:
         with console.progress(rate=True) as report:
             found = embedding.embed_file(
-                encoder, data, output, names, cache or embedding.default_cache(), columns=samples.columns,
-                runtime=samples.runtime, batch_size=samples.batch_size, skip_bad=samples.skip_bad, progress=report,
-                views=encoders.ViewsRequest.parse(views), **vars(model),
+                encoder, data, output, names, columns=samples.columns, runtime=samples.runtime,
+                skip_bad=samples.skip_bad, progress=report, views=encoders.ViewsRequest.parse(views), **vars(model),
             )  # fmt: skip
     except KeyboardInterrupt:
         console.err.print("Finished batches are kept: the same command continues where this one stopped.")

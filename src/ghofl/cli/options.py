@@ -54,19 +54,17 @@ class SampleOptions:
 
     text_column: Annotated[str, _option("The column of texts.")] = ""
     path_column: Annotated[str, _option("The column of image files, relative to the table.")] = ""
-    row_column: Annotated[str, _option("The parquet column of embeddings.")] = ""
     label_column: Annotated[str, _option("The column of labels.")] = ""
     device: Annotated[str, _option("cpu, cuda, cuda:1 or mps.")] = "cpu"
     precision: Annotated[
         str, _option("fp32, bf16 or fp16; the last two are refused where they change embeddings too much.")
     ] = "fp32"
-    batch_size: Annotated[int, _option("Samples per batch; 0 chooses by the available memory.", min=0)] = 0
     skip_bad: Annotated[bool, _option("List and leave out samples that cannot be read.", "--skip-bad")] = False
 
     @property
     def columns(self) -> Columns:
         """Which columns hold what."""
-        return Columns(self.text_column, self.path_column, self.row_column, self.label_column)
+        return Columns(self.text_column, self.path_column, self.label_column)
 
     @property
     def runtime(self) -> Runtime:
@@ -89,7 +87,7 @@ RecipesEncoder = Annotated[
 
 def encoding_of(encoder: str, model: EncoderOptions, samples: SampleOptions) -> Encoding:
     """How the samples that a head is used on are encoded."""
-    return Encoding(encoder, vars(model), samples.runtime, samples.batch_size)
+    return Encoding(encoder, vars(model), samples.runtime)
 
 
 @dataclass(frozen=True)

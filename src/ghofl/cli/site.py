@@ -128,14 +128,14 @@ def moments(
     if embeddings is not None:
         _check_no_samples(model, samples)
         rows = load_embedded(
-            agreed, embeddings, split, column=samples.row_column, label=samples.label_column,
-            skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
+            agreed, embeddings, split, label=samples.label_column, skip_bad=samples.skip_bad,
+            labels_are_numbers=labels_are_numbers,
         )  # fmt: skip
     else:
         with console.err.status("loading the encoder …"):
             rows = load_encodable(
                 agreed, data or "", encoder, split, columns=samples.columns, runtime=samples.runtime, **vars(model),
-                batch_size=samples.batch_size, skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
+                skip_bad=samples.skip_bad, labels_are_numbers=labels_are_numbers,
             )  # fmt: skip
     rows = limit_persons(rows, agreed, str(embeddings or data), split, person, person_rows)
     with console.progress(rate=data is not None) as report:
@@ -163,7 +163,7 @@ def _check_source(embeddings: Path | None, data: str | None, encoder: str) -> No
 
 
 def _check_no_samples(model: EncoderOptions, samples: SampleOptions) -> None:
-    given = _given(model, replace(samples, row_column="", label_column="", skip_bad=False))
+    given = _given(model, replace(samples, label_column="", skip_bad=False))
     if given:
         raise typer.BadParameter(
             f"{given}: these options are about samples; give --data instead of a file of embeddings, or leave them out."

@@ -173,7 +173,7 @@ class Site:
                 recipe, self.embeddings, self.split, label=self.label_column, labels_are_numbers=numbers
             )
             return limit_persons(found, recipe, self.embeddings, self.split, self.person, self.rows_per_person)
-        columns = Columns(self.text_column, self.path_column, "", self.label_column)
+        columns = Columns(self.text_column, self.path_column, self.label_column)
         rows = load_encodable(
             recipe, self.data, self.encoder, self.split, columns=columns, runtime=Runtime(self.device),
             weights=self.weights or None, pooling=self.pooling or None, fit=self.fit or None, labels_are_numbers=numbers,

@@ -71,11 +71,9 @@ def embed_file(
     data: str,
     output: str | Path,
     splits: Sequence[str] = ("",),
-    cache: Path | None = None,
     *,
     columns: Columns | None = None,
     runtime: Runtime | None = None,
-    batch_size: int = 0,
     skip_bad: bool = False,
     progress: Progress | None = None,
     weights: str | Path | None = None,
@@ -91,7 +89,7 @@ def embed_file(
     report("loading the encoder", 1, 1)
     parts = {
         name: embed(
-            found, encoder, cache or default_cache(), runtime=runtime, batch_size=batch_size, skip_bad=skip_bad,
+            found, encoder, default_cache(), runtime=runtime, skip_bad=skip_bad,
             progress=lambda what, done, of, name=name: report(f"{name} {what}".strip(), done, of),
         )
         for name, found in samples.items()
@@ -227,7 +225,7 @@ def batch_size_for(encoder: SampleEncoder, device: str = "cpu") -> int:
 
 
 def default_cache() -> Path:
-    """Where embeddings are kept by default: under XDG_CACHE_HOME, or ~/.cache."""
+    """Where finished batches are kept: under XDG_CACHE_HOME, or ~/.cache."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ghofl" / "embeddings"
 
 

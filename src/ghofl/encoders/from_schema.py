@@ -26,7 +26,6 @@ def rows_for(
     recipe: Recipe,
     path: str | Path,
     split: str = "",
-    column: str = "",
     label: str = "",
     skip_bad: bool = False,
     row_by_row: bool = False,
@@ -39,13 +38,11 @@ def rows_for(
     """
     path = Path(path)
     if recipe.table is None or path.suffix not in SUFFIXES:
-        rows = load_rows(path, split, True, column, label, recipe.encoder.dim if row_by_row else None)
+        rows = load_rows(path, split, True, label, recipe.encoder.dim if row_by_row else None)
         check_encoder(rows.encoder, recipe, path)
         return rows
-    if split or column:
-        raise DatasetError(
-            f"{path} is one table, without a split {split!r} or a column of embeddings {column!r}; leave these out."
-        )
+    if split:
+        raise DatasetError(f"{path} is one table and has no split {split!r}; leave it out.")
     return table_rows(path, recipe.table, label, skip_bad=skip_bad, row_by_row=row_by_row)
 
 

@@ -56,15 +56,14 @@ class Encoding:
     encoder: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     runtime: Runtime = field(default_factory=Runtime)
-    batch_size: int = 0
 
     def check_unused(self, columns: Columns, where: str | Path) -> None:
         """Raise where rows need no encoder but options for one are given."""
-        is_used = self.encoder or self.batch_size or self.runtime != Runtime() or columns.text or columns.path
+        is_used = self.encoder or self.runtime != Runtime() or columns.text or columns.path
         if is_used or any(value is not None for value in self.options.values()):
             raise DatasetError(
                 f"{where} needs no encoder; leave out --encoder, --weights, --pooling, --fit, --text-column, "
-                "--path-column, --device, --precision and --batch-size, which are about samples."
+                "--path-column, --device and --precision, which are about samples."
             )
 
 
@@ -83,7 +82,7 @@ def load_whole(
     bad: list[Bad] = []
     if _is_table(recipe, path) or _is_rows(path, columns, encoding):
         encoding.check_unused(columns, path)
-        rows = rows_for(recipe, path, split, columns.row, columns.label, skip_bad)
+        rows = rows_for(recipe, path, split, columns.label, skip_bad)
         rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     else:
         samples = load_samples(str(path), split, columns)
@@ -127,12 +126,12 @@ def open_stream(
     split = "" if path != Path(data) else split
     if _is_table(recipe, path):
         encoding.check_unused(columns, path)
-        if split or columns.row:
-            raise DatasetError(f"{path} is one table, without splits and columns of embeddings; leave these out.")
+        if split:
+            raise DatasetError(f"{path} is one table and has no split {split!r}; leave it out.")
         yield _of_table(recipe, path, ids, skip_bad)
     elif _is_rows(path, columns, encoding):
         encoding.check_unused(columns, path)
-        with open_rows(path, BLOCK, split, columns.row, ids) as found:
+        with open_rows(path, BLOCK, split, ids) as found:
             check_encoder(found.encoder, recipe, path)
             if found.dim not in (None, recipe.encoder.dim):
                 raise EmbeddingsError(
@@ -156,7 +155,7 @@ def _is_table(recipe: Recipe, path: Path) -> bool:
 def _is_rows(path: Path, columns: Columns, encoding: Encoding) -> bool:
     """Whether a file holds embeddings, which need no encoder."""
     is_sample = encoding.encoder or columns.text or columns.path
-    return not is_sample and path.is_file() and holds_rows(path, columns.row)
+    return not is_sample and path.is_file() and holds_rows(path)
 
 
 def _file(data: str, split: str) -> Path:
@@ -243,9 +242,7 @@ def _of_samples(
 def _encode(samples: Samples, loaded: SampleEncoder, encoding: Encoding, skip_bad: bool):
     """Rows of each batch, their positions, and the samples that were left out since the batch before."""
     left_out: list[Bad] = []
-    for x, kept in encode_samples(
-        samples, loaded, runtime=encoding.runtime, batch_size=encoding.batch_size, skip_bad=skip_bad, bad=left_out
-    ):
+    for x, kept in encode_samples(samples, loaded, runtime=encoding.runtime, skip_bad=skip_bad, bad=left_out):
         yield x, kept, left_out[:]
         left_out.clear()
 

@@ -54,7 +54,6 @@ def load_embedded(
     path: str | Path,
     split: str = "",
     *,
-    column: str = "",
     label: str = "",
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
@@ -65,9 +64,9 @@ def load_embedded(
     do not fit are left out when the others are counted (see `count`).
     """
     if recipe.privacy.epsilon is not None:
-        rows = rows_for(recipe, path, split, column=column, label=label, row_by_row=True)
+        rows = rows_for(recipe, path, split, label, row_by_row=True)
         return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers, row_by_row=True))
-    rows = rows_for(recipe, path, split, column=column, label=label, skip_bad=skip_bad)
+    rows = rows_for(recipe, path, split, label, skip_bad)
     rows, bad = drop_bad(rows) if skip_bad else (rows, [])
     return Embedded(rows.x, rows.numbers(recipe.classes, labels_are_numbers), tuple(bad))
 
@@ -83,7 +82,6 @@ def load_encodable(
     weights: str | Path | None = None,
     pooling: str | None = None,
     fit: str | None = None,
-    batch_size: int = 0,
     skip_bad: bool = False,
     labels_are_numbers: bool = False,
 ) -> Encodable:
@@ -105,7 +103,7 @@ def load_encodable(
         encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views, dim=dim
     )
     check_encoder(encoders.identity(loaded), recipe, data)
-    return Encodable(samples, loaded, runtime, batch_size, skip_bad or is_private, labels_are_numbers)
+    return Encodable(samples, loaded, runtime, skip_bad=skip_bad or is_private, labels_are_numbers=labels_are_numbers)
 
 
 def limit_persons(

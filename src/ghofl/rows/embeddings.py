@@ -65,21 +65,20 @@ def load_rows(
     path: str | Path,
     split: str = "",
     labelled: bool | None = True,
-    column: str = "",
     label: str = "",
     row_by_row: int | None = None,
 ) -> Rows:
     """The rows of a file: arrays ``x`` and ``y``, or ``x_train``/``y_train`` with split ``train``, and so on.
 
-    Files are .npz, .safetensors, .parquet, .arrow or .feather (a column of lists, `column` or ``x`` or ``embedding``, and
-    a `label` column) or .npy, whose labels are in NAME.labels.npy beside it. Without a split, ``x``/``y`` are read, or
+    Files are .npz, .safetensors, .parquet, .arrow or .feather (a column of lists, ``x`` or ``embedding``, and a
+    `label` column) or .npy, whose labels are in NAME.labels.npy beside it. Without a split, ``x``/``y`` are read, or
     ``x_train``/``y_train`` if only those are there. With `labelled` None, labels are read if there are any. Nothing pickled
     is ever loaded. With `row_by_row`, the length that rows should have, rows of another length or without a label are not
     refused: they are not finite, or have no label.
     """
     path = Path(path)
     x, labels, done = None, [], 0
-    with open_rows(path, 0, split, column, label=label, labelled=labelled, row_by_row=row_by_row) as file:
+    with open_rows(path, 0, split, label=label, labelled=labelled, row_by_row=row_by_row) as file:
         for some, y, _ in file.blocks:
             if x is None:
                 with damage_as(f"{path} is damaged; write it again."):  # it may claim more rows than fit anywhere
@@ -115,7 +114,6 @@ def open_rows(
     path: Path,
     size: int = 0,
     split: str = "",
-    column: str = "",
     ids: str = "",
     *,
     label: str = "",
@@ -128,11 +126,11 @@ def open_rows(
     """
     if path.suffix in from_arrow.SUFFIXES:
         with from_arrow.open_arrow(path, EmbeddingsError) as file:
-            x, y = pick(file.names, column, EMBEDDING), pick(file.names, label, ("y", "label"))
+            x, y = pick(file.names, "", EMBEDDING), pick(file.names, label, ("y", "label"))
             if x is None or split or (label and y is None) or len(file.shape(x)) != 2:
                 has = shorten(", ".join(sorted(file.names)), 200) + (" and no splits" if split else "")
                 raise EmbeddingsError(
-                    f"{path} has the columns {has}; expected a column {column or 'embedding'!r} of lists of one length"
+                    f"{path} has the columns {has}; expected a column 'x' or 'embedding' of lists of one length"
                     + (f" and a column {label!r}." if label else ".")
                 )
             yield _row_file(file, path, x, y, ids, labelled, size or BATCH, row_by_row)
@@ -219,12 +217,12 @@ def _padded(found: np.ndarray | Ragged, dim: int) -> np.ndarray | Ragged:
     return out
 
 
-def holds_rows(path: Path, column: str) -> bool:
+def holds_rows(path: Path) -> bool:
     """Whether a file holds embeddings, by its suffix or, where it has columns, by one of lists."""
     if path.suffix not in from_arrow.SUFFIXES:
         return path.suffix in from_arrays.SUFFIXES
     with from_arrow.open_arrow(path) as file:
-        name = pick(file.names, column, EMBEDDING)
+        name = pick(file.names, "", EMBEDDING)
         return name is not None and len(file.shape(name)) == 2
 
 

@@ -33,7 +33,6 @@ class Columns:
 
     text: str = ""
     path: str = ""
-    row: str = ""
     label: str = ""
 
 
@@ -110,8 +109,8 @@ def _check_split(folder: Path, names: list[str]) -> None:
 
 
 def _file(path: Path, split: str, columns: Columns, row_by_row: int | None) -> Samples:
-    if path.suffix in ROWS or (path.suffix == ".parquet" and columns.row):
-        rows = load_rows(path, split, labelled=None, column=columns.row, label=columns.label, row_by_row=row_by_row)
+    if path.suffix in ROWS:
+        rows = load_rows(path, split, labelled=None, label=columns.label, row_by_row=row_by_row)
         return base.of_rows(rows.x, rows.y, str(path))
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
