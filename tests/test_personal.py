@@ -242,9 +242,9 @@ def test_the_command_writes_a_private_head_and_the_others_say_so(at_site):
     assert "This head is personal" in said
     assert "accuracy on the own mix" in said
     assert "personal" in run("ghofl inspect own.safetensors")
-    run("ghofl report total.ghofl --head own.safetensors --rows north.npz -o page.html")
+    run("ghofl report total.ghofl --head own.safetensors --data north.npz -o page.html")
     assert "This head is personal" in (at_site / "page.html").read_text()
-    result = json.loads(run("ghofl personal total.ghofl new.npz --new-site -o new.safetensors --mix total --json -"))
+    result = json.loads(run("ghofl personal total.ghofl new.npz --new-site -o new.safetensors --priors total --json -"))
     assert result["rows"] == 40
     assert result["tried"][0]["changes"] == "nothing"
     for name in ("own.safetensors", "new.safetensors", "page.html"):
@@ -272,7 +272,7 @@ def test_an_exported_personal_head_says_so_and_is_private(at_site):
         ("one.npz --new-site", "1 row came"),
         ("odd.npz --new-site", "elephant"),
         ("bare.npz --new-site", "without its labels y"),
-        ("north.npz --mix cat=1", "there is no class 'cat'"),
+        ("north.npz --priors cat=1", "there is no class 'cat'"),
         ("north.npz --leave-out 1", "at least 2 folds"),
     ],
 )

@@ -295,7 +295,7 @@ def test_a_row_of_a_table_that_breaks_the_schema_is_named_by_its_line_or_left_ou
 
 
 EVALUATE = ("evaluate", "table.safetensors", "new.csv", "--json", "-")
-REPORT = ("report", "table.ghofl", "--head", "table.safetensors", "--rows", "new.csv", "-o", "page.html", "--json", "-")
+REPORT = ("report", "table.ghofl", "--head", "table.safetensors", "--data", "new.csv", "-o", "page.html", "--json", "-")
 
 
 @pytest.mark.parametrize("words", [EVALUATE, REPORT], ids=["evaluate", "report"])
@@ -322,13 +322,13 @@ def test_a_head_is_judged_on_a_table_and_rows_that_break_the_schema_are_left_out
 
 def test_a_report_takes_heads_and_rows_together_and_heads_of_its_total(table_head):
     ward().to_csv("new.csv", index=False)
-    for words in (["--head", "table.safetensors"], ["--rows", "new.csv"]):
+    for words in (["--head", "table.safetensors"], ["--data", "new.csv"]):
         done = CliRunner().invoke(app, ["report", "table.ghofl", "-o", "page.html", *words])
-        assert (done.exit_code, "both --head and --rows" in " ".join(done.output.replace("│", " ").split())) == (
+        assert (done.exit_code, "both --head and --data" in " ".join(done.output.replace("│", " ").split())) == (
             2,
             True,
         )
-    words = ["report", "table.ghofl", "-o", "page.html", "--rows", "new.csv", "--head", "head.safetensors"]
+    words = ["report", "table.ghofl", "-o", "page.html", "--data", "new.csv", "--head", "head.safetensors"]
     assert "another recipe than the total's" in str(CliRunner().invoke(app, words).exception)
 
 

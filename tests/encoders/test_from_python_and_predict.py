@@ -289,7 +289,7 @@ def by_evaluate(*words, code=0):
 
 
 def by_report(data, *words, code=0):
-    command = ("report", "total.ghofl", "--head", "head.safetensors", "--rows", data, "-o", "page.html", "--force")
+    command = ("report", "total.ghofl", "--head", "head.safetensors", "--data", data, "-o", "page.html", "--force")
     said = invoke(*command, *words, code=code)
     if code:
         return said

@@ -115,7 +115,7 @@ def test_the_command_writes_the_page_from_files(tmp_path, rng):
     np.savez(tmp_path / "test.npz", x=x, y=np.array(CLASSES)[y])
     files = [str(tmp_path / name) for name in ("total.ghofl", "north.ghofl", "lda.safetensors", "test.npz", "out.html")]
     total, north, head, test, out = files
-    done = CliRunner().invoke(app, ["report", total, north, "--head", head, "--rows", test, "-o", out, "--json", "-"])
+    done = CliRunner().invoke(app, ["report", total, north, "--head", head, "--data", test, "-o", out, "--json", "-"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["heads"] == ["lda"]
     assert "Who took part" in (tmp_path / "out.html").read_text()

@@ -215,6 +215,6 @@ def test_a_report_on_a_file_without_rows_says_so(tmp_path, rng):
     Classifier.fit(total_of(recipe, x, y), "lda").save(tmp_path / "head")
     np.savez(tmp_path / "none.npz", x=x[:0], y=y[:0])
     files = [str(tmp_path / name) for name in ("t.ghofl", "head", "none.npz", "r.html")]
-    done = CliRunner().invoke(app, ["report", files[0], "--head", files[1], "--rows", files[2], "-o", files[3]])
+    done = CliRunner().invoke(app, ["report", files[0], "--head", files[1], "--data", files[2], "-o", files[3]])
     assert isinstance(done.exception, EmbeddingsError)
     assert "none.npz has no rows" in str(done.exception)

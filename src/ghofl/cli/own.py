@@ -89,11 +89,12 @@ def personal(
     head: Annotated[
         str, typer.Option(help="Which head, as in 'ghofl head'.", autocompletion=complete_heads)
     ] = DEFAULT_HEAD,
-    mix: Annotated[
+    priors: Annotated[
         str,
         typer.Option(
-            metavar="MIX",
-            help="Shares of classes where the head will be used: 'own', 'total', 'uniform', or a=0.9,b=0.1.",
+            metavar="PRIORS",
+            help="How common classes are where the head is used: as in the 'own' rows, in the 'total', 'uniform', or "
+            "a=0.9,b=0.1.",
         ),
     ] = "own",
     rows: OwnRowsOptions,
@@ -113,14 +114,14 @@ def personal(
     encoding = encoding_of(encoder, model, samples)
     reading = Reading(rows.split, samples, encoding, rows.labels_are_numbers, rows.person)
     found, spec = load_total(total), HeadSpec.parse(head)
-    shares = _mix(mix, found)
+    shares = _shares(priors, found)
     x, y, persons = reading.load(found.recipe, data)
     own = own_rows(found, data, x, y, rows.site_file, rows.new_site)
     with console.progress() as report:
         choice = personal_head(own, spec, assign_folds(y, rows.leave_out, persons), shares, report)
     made = choice.classifier
     made.save(output)
-    result = {"file": str(output), "head": made.head, "mix": mix, "personal": made.personal, **choice.to_dict()}
+    result = {"file": str(output), "head": made.head, "priors": priors, "personal": made.personal, **choice.to_dict()}
     console.say(result, f"Wrote {output}: {made.head}, {_said(choice)} {made.warning}", json, is_private=True)
 
 
@@ -136,15 +137,15 @@ def _said(choice: Personal) -> str:
     return f"changed: {chosen.adaptation}; {choice.why}. By leave-out, head of the total → this one: {text}, {loss}."
 
 
-def _mix(text: str, total: Total) -> np.ndarray | None:
-    """The shares that --mix states; None for those of the site's own rows."""
+def _shares(text: str, total: Total) -> np.ndarray | None:
+    """The shares that --priors states; None for those of the site's own rows."""
     if text == "own":
         return None
     if text == "total":
         return np.maximum(total.moments.counts, 0).astype(np.float64)
-    shares = priors_of(text if text == "uniform" else named_numbers(text, "--mix"), total.recipe.classes)
+    shares = priors_of(text if text == "uniform" else named_numbers(text, "--priors"), total.recipe.classes)
     if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.sum() > 0):
-        raise typer.BadParameter(f"--mix {text} is not one number per class, none below 0 and one above.")
+        raise typer.BadParameter(f"--priors {text} is not one number per class, none below 0 and one above.")
     return shares
 
 

@@ -28,9 +28,9 @@ def report(
     *,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML file to write.")],
     heads: Annotated[
-        list[Path] | None, typer.Option("--head", help="A head to judge on --rows; repeat it for several.")
+        list[Path] | None, typer.Option("--head", help="A head to judge on --data; repeat it for several.")
     ] = None,
-    rows: Annotated[
+    data: Annotated[
         str | None, typer.Option(help="What to judge the heads on, with labels: all that 'ghofl evaluate' takes.")
     ] = None,
     split: Annotated[str, typer.Option(help="Read x_SPLIT and y_SPLIT of those rows, or this split.")] = "",
@@ -43,23 +43,23 @@ def report(
 ) -> None:
     """Write one self-contained page about a total: who took part, what it holds, how good its heads are.
 
-    Example: ghofl report total.ghofl north.ghofl --head rda.safetensors --rows test.npz -o report.html
+    Example: ghofl report total.ghofl north.ghofl --head rda.safetensors --data test.npz -o report.html
     """
     console.check_outputs(json, force, output)
     from ghofl.report.findings import Findings
     from ghofl.report.page import page
 
-    if bool(heads) != (rows is not None):
-        raise typer.BadParameter("heads are judged on labelled rows; give both --head and --rows, or neither.")
+    if bool(heads) != (data is not None):
+        raise typer.BadParameter("heads are judged on labelled rows; give both --head and --data, or neither.")
     with console.errors_about(run):
         total, promise = load_used_total(run) if run.is_dir() else (Total.load(run), "")
     is_private = not total.is_released  # exact figures, as in the exact total
     sent = [Message.load(path, total.recipe) for path in messages or ()]
     findings = Findings.of_total(total, f"The federation in {run.name}", sent)
     findings = replace(findings, guarantee=promise or findings.guarantee)
-    if rows is not None:
+    if data is not None:
         reading = Reading(split, samples, encoding_of(encoder, model, samples), labels_are_numbers)
-        x, y, _ = reading.load(total.recipe, rows)
+        x, y, _ = reading.load(total.recipe, data)
         judged = [_load(path, total) for path in heads or ()]
         is_private = is_private or any(one.personal for one in judged)
         findings = findings.judge_heads(judged, x, y)

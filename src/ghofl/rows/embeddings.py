@@ -130,7 +130,7 @@ def open_rows(
             if x is None or split or (label and y is None) or len(file.shape(x)) != 2:
                 has = shorten(", ".join(sorted(file.names)), 200) + (" and no splits" if split else "")
                 raise EmbeddingsError(
-                    f"{path} has the columns {has}; expected a column 'x' or 'embedding' of lists of one length"
+                    f"{path} has the columns {has}; expected a column 'embedding' of lists of one length"
                     + (f" and a column {label!r}." if label else ".")
                 )
             yield _row_file(file, path, x, y, ids, labelled, size or BATCH, row_by_row)
