@@ -13,12 +13,12 @@ demo: .venv/.demo
 # Test processes with one BLAS thread each are quicker on two cores than some that share both. Those that run real
 # networks mostly wait, so there are more processes than cores. A file's tests share what it sets up, so that one process
 # has them all; files with slow tests are first. Compiled files are kept, whatever the shell says: hundreds of short
-# processes would each compile the package again.
+# processes would each compile the package again. PARTS chooses, e.g. PARTS='-m real_data'.
 test test-quick: export OPENBLAS_NUM_THREADS = 1
 test test-quick: export OMP_NUM_THREADS = 1
 test test-quick: export PYTHONDONTWRITEBYTECODE =
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(PARTS)
 
 # What to run while working, in under two minutes on two cores: laws with a third of their examples, and without tests that
 # take seconds each, real data, and the encoders and benchmarks, whose libraries each process would take longer to import
@@ -35,6 +35,7 @@ lint: .venv/.dev
 
 # PARTS names what to run, e.g. PARTS='speed grid'. With BASELINE, a copy of benchmarks/results made on this machine (or
 # of one file of it), the run fails when anything became slower or took more memory beyond noise.
+bench bench-check: export PYTHONUNBUFFERED = 1
 bench: .venv/.dev
 	$(BIN)/python benchmarks/run.py $(PARTS) $(if $(BASELINE),--baseline '$(BASELINE)')
 

@@ -548,7 +548,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_file(folder):
     before = sorted(os.listdir())
     arguments = ["simulate", "--embeddings", "large.npz", "--clients", "500", "--heads", "qda", "--json", "out.json"]
     command = (sys.executable, "-m", "ghofl", *arguments)
-    with deadlines.Process(*command, env={**os.environ, "FORCE_COLOR": "1"}) as running:
+    with deadlines.Process(*command, env={**os.environ, "FORCE_COLOR": "1", "PYTHONUNBUFFERED": ""}) as running:
         running.until(lambda: running.err, "the progress bar begins: it is at work")
         running.send(signal.SIGINT)
         assert running.finish() == 130, running.err

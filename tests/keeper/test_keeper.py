@@ -9,7 +9,7 @@ import stat
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from typer.testing import CliRunner
@@ -357,6 +357,19 @@ def test_the_site_file_may_change_while_a_keeper_runs_but_not_into_another_site(
 def test_a_keeper_that_is_not_there_is_told(folder):
     with pytest.raises(MessageError, match=r"no keeper answers at .*ghofl keeper SITE.toml"):
         unix_socket.ask(str(folder / "none.sock"), "message", QUERY, patience=0.3)
+
+
+def test_a_keeper_that_takes_no_connection_is_not_waited_for_without_end(folder):
+    """One that is stopped, say; asking it waited for a place in its queue, and a second keeper did before it began."""
+    place = folder / "k.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener, ExitStack() as waiting:
+        listener.bind(str(place))
+        listener.listen(0)
+        waiting.enter_context(connected(str(place)))
+        with pytest.raises(MessageError, match="no keeper answers at .*BlockingIOError"):
+            unix_socket.ask(str(place), "message", QUERY, patience=0.3)
+        with pytest.raises(BusyError, match="another process answers"):
+            Keeper(with_keeper(make_sites(folder)[0])).serve()
 
 
 @pytest.mark.slow

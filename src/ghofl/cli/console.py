@@ -51,11 +51,14 @@ IN_ASCII = {"–": "-", "−": "-", "—": "-", "…": "...", "×": "x", "·": "
 
 
 def print_anything() -> None:
-    """Let every text be printed whatever the encoding of standard output: what it lacks is spelt out, and nothing raises."""
+    """Let every text be printed whatever the encoding of standard output, and every line at once, also through a pipe.
+
+    What the encoding lacks is spelt out, and nothing raises.
+    """
     codecs.register_error("ghofl", _spelt_out)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="ghofl")
+            stream.reconfigure(errors="ghofl", line_buffering=True)
 
 
 def _spelt_out(error: UnicodeError) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -59,8 +59,7 @@ def predict_stream(
 def open_table(path: Path) -> Iterator[Write]:
     """A function that writes columns, block after block, to a file (whole or not at all) or, for '-', standard output."""
     if str(path) == "-":
-        yield _delimited(sys.stdout, ",")
-        sys.stdout.flush()
+        yield _at_once(sys.stdout)
         return
     with files.open_to_replace(path) as file:
         if path.suffix == ".parquet":
@@ -70,6 +69,21 @@ def open_table(path: Path) -> Iterator[Write]:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
         yield _json_lines(text) if path.suffix == ".jsonl" else _delimited(text, "\t" if path.suffix == ".tsv" else ",")
         text.detach()
+
+
+def _at_once(out: TextIO) -> Write:
+    """Blocks as CSV, each written when it comes: whoever reads a pipe need not wait for the next one."""
+    text = io.StringIO()
+    write = _delimited(text, ",")
+
+    def write_block(columns: Columns) -> None:
+        write(columns)
+        out.write(text.getvalue())
+        out.flush()
+        text.seek(0)
+        text.truncate()
+
+    return write_block
 
 
 def _columns(classifier: Classifier, block: Block, key: str, extras: Extras) -> Columns:

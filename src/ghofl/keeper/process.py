@@ -267,11 +267,14 @@ def _clear(path: Path) -> None:
     if not is_socket:
         raise SiteError(f"{path} exists and is not a socket; give the keeper's socket another path, or remove it.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
         try:
             probe.connect(str(path))
         except ConnectionRefusedError:
             path.unlink()
             return
+        except BlockingIOError:
+            pass  # as many connections wait there as may
     raise BusyError(f"another process answers at {path}; give this site its own socket.")
 
 

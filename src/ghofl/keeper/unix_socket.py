@@ -35,8 +35,8 @@ def check_socket_path(path: str) -> str:
 def ask(path: str, action: str, request: Letter, patience: float = PATIENCE) -> Letter:
     """A keeper's answer to a request.
 
-    If the keeper is down, or ends in the middle of an answer, the request is repeated for `patience` seconds: a site
-    gives the same answer to the same request, so asking twice does no harm.
+    If the keeper is down, takes no connection, or ends in the middle of an answer, the request is repeated for `patience`
+    seconds: a site gives the same answer to the same request, so asking twice does no harm.
     """
     check_socket_path(path)
     if len(request.payload) > REQUEST_BYTES:
@@ -45,7 +45,7 @@ def ask(path: str, action: str, request: Letter, patience: float = PATIENCE) -> 
     while True:
         try:
             return _ask_once(path, action, request)
-        except (FileNotFoundError, ConnectionError) as error:
+        except (FileNotFoundError, ConnectionError, BlockingIOError) as error:
             if time.monotonic() >= deadline:
                 raise MessageError(
                     f"no keeper answers at {path} ({type(error).__name__}); start it with 'ghofl keeper SITE.toml'."
@@ -55,11 +55,12 @@ def ask(path: str, action: str, request: Letter, patience: float = PATIENCE) -> 
 
 def _ask_once(path: str, action: str, request: Letter) -> Letter:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        link.settimeout(ANSWER_TIME)  # else a keeper that does not take its connections is waited for without end
         link.connect(path)
-        link.settimeout(ANSWER_TIME)
+        deadline = time.monotonic() + ANSWER_TIME
         with contextlib.suppress(BrokenPipeError):  # a keeper that refuses may answer before it has read all
-            send(link, Letter({**request.fields, "action": action}, request.payload))
-        return Letter.of(*receive(link, ANSWER_BYTES))
+            send(link, Letter({**request.fields, "action": action}, request.payload), deadline)
+        return Letter.of(*receive(link, ANSWER_BYTES, deadline))
 
 
 def send(link: socket.socket, letter: Letter, deadline: float | None = None) -> None:
