@@ -8,7 +8,7 @@ from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Lift, Message, Recipe, Sketch
 from ghofl.errors import MessageError, RecipeError, RosterError
 from ghofl.evaluation import Confusion, expected_calibration_error
-from ghofl.evaluation.selection import Report, best_of
+from ghofl.evaluation.selection import Report, best_of, load_reports
 from ghofl.gaussians import Gaussians
 from ghofl.heads.best import best_head
 from ghofl.heads.calibration import fit_temperature
@@ -169,7 +169,7 @@ def test_counts_of_sites_choose_the_head(tmp_path):
     reports = [report("n", 9, 1), report("s", 1, 9), report("n", 6, 4, "b" * 64), report("s", 6, 4, "b" * 64)]
     for i, r in enumerate(reports):
         (tmp_path / f"{i}.json").write_text(json.dumps(r.to_dict()))
-    best = best_of(Report.load(tmp_path / f"{i}.json") for i in range(4))
+    best = best_of(report for i in range(4) for report in load_reports(tmp_path / f"{i}.json"))
     assert [b.sha256[0] for b in best] == ["b", "a"]
     assert best[0].confusion.accuracy == pytest.approx(0.6)
     assert best[0].sites == ("n", "s")
@@ -192,10 +192,10 @@ def test_a_site_reports_once_and_on_one_file():
 def test_a_hostile_report_is_refused(change, tmp_path):
     (tmp_path / "r.json").write_text(json.dumps({**report("n", 1, 1).to_dict(), **change}))
     with pytest.raises(MessageError):
-        Report.load(tmp_path / "r.json")
+        load_reports(tmp_path / "r.json")
     (tmp_path / "r.json").write_text("[" * 100_000)
     with pytest.raises(MessageError, match="not a report"):
-        Report.load(tmp_path / "r.json")
+        load_reports(tmp_path / "r.json")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from ghofl.errors import HeadError, MessageError, RosterError
 from ghofl.evaluation import Confusion, Metrics
 from ghofl.evaluation.confusion import wilson
 from ghofl.evaluation.ranking import RECALLS
-from ghofl.evaluation.selection import Report
+from ghofl.evaluation.selection import Report, load_reports
 from ghofl.evaluation.tally import Tally
 from ghofl.export.card import model_card
 
@@ -262,7 +262,7 @@ def test_reports_with_other_priors_or_thresholds_do_not_add_up(head_and_rows, tm
     told = json.loads((tmp_path / "other.json").read_text())
     expected = {"priors": [0.25] * 4} if setting == "priors" else {"thresholds": {"class 2": 0.1}}
     assert {key: told[key] for key in expected} == expected
-    plain, other = (Report.load(tmp_path / f"{name}.json") for name in ("plain", "other"))
+    (plain,), (other,) = (load_reports(tmp_path / f"{name}.json") for name in ("plain", "other"))
     with pytest.raises(RosterError, match="do not add up"):
         plain + other
     assert "do not add up" in command(tmp_path, "select", "plain.json", "other.json")
@@ -281,4 +281,4 @@ def test_a_report_that_does_not_say_what_was_in_force_is_refused(head_and_rows, 
     values = Report.of(tmp_path / "head", "north", classifier, Confusion.of(y, y, 4)).to_dict() | change
     (tmp_path / "report.json").write_text(json.dumps(values))
     with pytest.raises(MessageError, match="thresholds"):
-        Report.load(tmp_path / "report.json")
+        load_reports(tmp_path / "report.json")

@@ -435,7 +435,6 @@ def test_a_folder_belongs_to_one_recipe_and_one_server(tmp_path):
     ("config", "why"),
     [
         ({}, "needs a folder"),
-        ({"folder": "x", "max-rows": 1000}, r"write max_rows under \[limits\]"),
         ({"folder": "x", "colour": 1}, "unknown run-config key colour"),
         ({"folder": "x", "min-sites": 0}, "min-sites is 0"),
         ({"folder": "x", "timeout": 0}, "timeout is 0"),

@@ -62,17 +62,6 @@ def test_everything_in_the_folders_of_server_and_sites_is_their_owner_s(tmp_path
             assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_what_an_earlier_version_left_open_is_closed(tmp_path):
-    paths = make_sites(tmp_path)
-    run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
-    for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
-    for path in (tmp_path / "run", *(tmp_path / "run").rglob("*")):
-        if path.name != ".lock":
-            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
-
-
 def test_a_forgotten_site_leaves_its_name_and_no_moments_and_stays_out(tmp_path, caplog):
     paths = make_sites(tmp_path)
     run(InProcess(paths), PLAIN, settings(tmp_path / "run", heads="lda,nearest_mean"))

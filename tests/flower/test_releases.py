@@ -89,7 +89,7 @@ def test_a_journal_of_releases_that_is_damaged_stops_the_run(tmp_path):
         run(InProcess(paths), CENTRAL, settings(tmp_path / "run"))
 
 
-def test_a_release_of_an_earlier_version_is_counted(tmp_path):
+def test_a_release_whose_journal_was_lost_is_counted(tmp_path):
     paths = make_sites(tmp_path, 3, CENTRAL)
     run(InProcess(paths[:2]), CENTRAL, settings(tmp_path / "run"))
     (tmp_path / "run" / "releases.jsonl").unlink()

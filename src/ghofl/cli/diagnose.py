@@ -10,9 +10,7 @@ from rich.table import Table
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, RecipeFile
 from ghofl.evaluation import diagnosis
-from ghofl.evaluation.diagnosis import Diagnosis, Part, SiteDiagnosis
-from ghofl.evaluation.reported import with_reports
-from ghofl.evaluation.selection import Report
+from ghofl.evaluation.diagnosis import Diagnosis, Part
 from ghofl.recipe import Recipe
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
@@ -49,10 +47,6 @@ class PartFiles(Sequence[Part]):
 def diagnose(
     files: Annotated[list[Path], typer.Argument(help="Message files of sites, or totals of disjoint cohorts.")],
     recipe: RecipeFile,
-    report: Annotated[
-        list[Path] | None,
-        typer.Option(help="A site's report on a head ('ghofl evaluate --site NAME --json FILE'); repeat for others."),
-    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -64,7 +58,6 @@ def diagnose(
     agreed = Recipe.load(recipe)
     with console.err.status("comparing sites"):
         found = diagnosis.diagnose(PartFiles(files, agreed), agreed)
-        found = with_reports(found, map(Report.load, report or ()))
     console.show(found.to_dict(), _table(found), json, is_private=True)
     if json != "-":
         for sentence in found.sentences():
@@ -73,22 +66,16 @@ def diagnose(
         raise typer.Exit(console.FLAGGED)
 
 
-def _accuracy(site: SiteDiagnosis) -> str:
-    beside = "" if site.expected is None else f" of {site.expected:.1%}"
-    return "–" if site.accuracy is None else f"{site.accuracy:.1%}{beside}"
-
-
 def _table(found: Diagnosis) -> Table:
     table = console.titled(f"{console.count(len(found.sites), 'site')}, {len(found.flagged)} flagged")
-    is_reported = any(site.accuracy is not None for site in found.sites)
     table.add_column("site")
-    for name in ("rows (share)", "labels", "features", "width", "clipped", "head changes", *["accuracy"][:is_reported]):
+    for name in ("rows (share)", "labels", "features", "width", "clipped", "head changes"):
         table.add_column(name, justify="right")
     for site in sorted(found.sites, key=lambda s: (not s.flags, -max(s.labels, s.features))):
         cells = (
             f"{site.rows:,} ({site.share:.0%})", f"{site.labels:.2f}", f"{site.features:.2f}",
             "–" if site.width is None else f"{site.width:.2f}", "–" if site.clipped is None else f"{site.clipped:.2%}",
-            f"{site.head_change:.2%}", *[_accuracy(site)][:is_reported],
+            f"{site.head_change:.2%}",
         )  # fmt: skip
         table.add_row(site.name, *cells, style="bold" if site.flags else None)
     return table

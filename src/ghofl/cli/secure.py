@@ -9,7 +9,7 @@ from ghofl import files
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, SiteFile
 from ghofl.custody.site import Site
-from ghofl.federation.round import ACTIONS, LEAST, Options
+from ghofl.federation.round import ACTIONS, Options
 from ghofl.mail.at_site import answer_letter
 from ghofl.mail.round_folder import RoundFolder, RoundStatus
 from ghofl.recipe import Recipe
@@ -43,7 +43,6 @@ def open_round(
     corruption: Annotated[
         float, typer.Option(help="The share of sites that may collude with the server.")
     ] = CORRUPTION,
-    min_cohort: Annotated[int, typer.Option(help="The fewest sites whose sum may be revealed.")] = LEAST,
     peers: Annotated[
         Path | None, typer.Option(help="A file of names and public keys: only these sites may join.")
     ] = None,
@@ -55,14 +54,12 @@ def open_round(
     Example: ghofl secure open round --recipe recipe.toml
     """
     console.check_outputs(json, force)
-    if not (0 <= dropout < 1 and 0 <= corruption < 1) or min_cohort < 1:
+    if not (0 <= dropout < 1 and 0 <= corruption < 1):
         raise typer.BadParameter(
-            f"--dropout is {dropout}, --corruption {corruption} and --min-cohort {min_cohort}; the first two "
-            "are shares from 0 to "
-            "below 1, and --min-cohort is 1 or more."
+            f"--dropout is {dropout} and --corruption {corruption}; both are shares from 0 to below 1."
         )
     named = None if peers is None else peers.read_text(encoding="utf-8")
-    opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, min_cohort, named))
+    opened = RoundFolder.open(folder, Recipe.load(recipe), Options(dropout, corruption, peers=named))
     invitation = opened.invite()
     result = {"round": opened.round_id, "letters": [str(invitation)]}
     console.say(

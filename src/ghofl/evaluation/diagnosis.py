@@ -64,8 +64,7 @@ class SiteDiagnosis:
     `labels` and `features` are distances of its class means from the others'; above 1 is further than chance and
     honest differences explain. `looks_like` are its classes that are nearer to another class of the others than to theirs.
     `width` is its variance within classes divided by that of the median site, `repeats` how many times its rows seem to be
-    counted, `head_change` the share of predictions that change when it is left out; `accuracy` is what it reported for a
-    head, and `expected` what the others' recalls of its classes predict.
+    counted, `head_change` the share of predictions that change when it is left out.
     """
 
     name: str
@@ -78,8 +77,6 @@ class SiteDiagnosis:
     head_change: float
     width: float | None = None
     repeats: int = 1
-    accuracy: float | None = None
-    expected: float | None = None
     alone: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
 
@@ -117,7 +114,7 @@ class Diagnosis:
 
 
 def diagnose(parts: Sequence[Part], recipe: Recipe) -> Diagnosis:
-    """Which of some sites do not fit the others, or have a larger share of all rows than the recipe allows.
+    """Which of some sites do not fit the others.
 
     The moments are read three times, one site at a time, so `parts` may read them from files.
 

@@ -166,14 +166,6 @@ class Report:
         }
 
     @classmethod
-    def load(cls, path: str | Path) -> "Report":
-        """Read a file with one report; see `load_reports`."""
-        found = load_reports(path)
-        if len(found) != 1:
-            raise MessageError(f"{path} has reports on {len(found)} heads, and one is needed; evaluate one head.")
-        return found[0]
-
-    @classmethod
     def of_values(cls, values: Any, source: object) -> "Report":
         """The report in plain values from outside, treated as hostile: types and counts are checked."""
         if not isinstance(values, dict) or values.get("kind") not in KINDS:

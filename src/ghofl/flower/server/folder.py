@@ -43,7 +43,6 @@ RELEASES = "releases.jsonl"
 REPORT, PAGE, HTML, REFUSED, RUNNING = "report.json", "report.md", "report.html", "refused.json", ".running"
 ROSTER, GUARANTEE = "roster.json", "guarantee.json"
 FOLDERS = ("messages", "removed", "heads", "old-heads")
-FILES = ("recipe.toml", TOTAL, RELEASED, RELEASES, ROSTER, GUARANTEE, REPORT, PAGE, HTML, REFUSED)
 MOMENT = 0.2  # seconds for which a process that only checks for a server may hold the lock
 
 
@@ -67,7 +66,8 @@ class RunFolder:
             ) from None
         try:
             self._check_agreed()
-            self._close_to_others()
+            for name in FOLDERS:
+                files.private_folder(self.path / name)
             shutil.rmtree(self.path / INCOMING, ignore_errors=True)
             files.private_folder(self.path / INCOMING)
             self._finish_forgetting()
@@ -85,16 +85,6 @@ class RunFolder:
         if kind is None or issubclass(kind, GhoflError):
             (self.path / RUNNING).unlink(missing_ok=True)
         self._lock.close()
-
-    def _close_to_others(self) -> None:
-        """Create the subfolders, and make private what an earlier version left open to others."""
-        for name in FOLDERS:
-            folder = files.private_folder(self.path / name)
-            for path in folder.iterdir():
-                files.close_to_others(path)
-        for name in FILES:
-            if (self.path / name).exists():
-                files.close_to_others(self.path / name)
 
     def _check_agreed(self) -> None:
         path = self.path / "recipe.toml"
@@ -193,7 +183,7 @@ class RunFolder:
         if path.exists():
             there = Total.load(path)
             if not self.releases.path.exists():
-                self.releases.count(there)  # an earlier version did not count it
+                self.releases.count(there)  # its journal was lost
             if {entry.id for entry in there.roster} == ids:
                 return there
         made = self._count(total.release(), total)  # before it is written, so that no release goes uncounted

@@ -56,12 +56,6 @@ class Settings:
             name = key.replace("-", "_")
             if key.startswith("simulated-"):
                 continue
-            if name == "max_rows":
-                raise SiteError(
-                    f"run-config has max-rows = {value!r}, but the maximum rows per site belong in the recipe, "
-                    "so that sites know "
-                    "them too: write max_rows under [limits] there, or leave it out for one million."
-                )
             if name not in cls.__slots__:
                 raise SiteError(f"unknown run-config key {key}; known are {', '.join(cls.__slots__)}.")
             values[name] = _names(value) if name == "remove" else value
