@@ -79,10 +79,3 @@ def test_ids_are_hexadecimal_digits_in_lower_case():
     assert is_hex("0" * 32, 32)
     for wrong in ("0" * 31, "0" * 31 + "\n", "A" * 32, "../" + "0" * 29, 3, None):
         assert not is_hex(wrong, 32)
-
-
-@pytest.mark.slow
-def test_two_classes_of_one_name_are_found_in_linear_time():
-    many = [str(i) for i in range(100_000)]
-    with pytest.raises(RecipeError, match="more than once"):
-        Recipe((*many[:-1], "0"), Encoder(dim=2))

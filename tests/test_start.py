@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -38,40 +37,6 @@ def imported_by(*arguments: object) -> set[str]:
     """The modules that a process has imported when this command ends."""
     words = json.dumps(list(map(str, arguments)))
     return set(json.loads(run(sys.executable, "-c", LISTED, words).stdout.rpartition("IMPORTED ")[2]))
-
-
-ENTERED = """
-import json, sys, threading
-from pathlib import Path
-import ghofl
-from ghofl.cli import app, load
-load("sum")
-root, entered = str(Path(ghofl.__file__).parent), set()
-def enter(frame, event, argument):
-    if event == "call" and frame.f_code.co_filename.startswith(root):
-        entered.add(frame.f_code.co_filename)
-threading.setprofile(enter)
-sys.setprofile(enter)
-try:
-    app(sys.argv[1:])
-except SystemExit as stopped:
-    assert not stopped.code, stopped.code
-sys.setprofile(None)
-print("ENTERED", json.dumps([sorted(entered), sorted(sys.modules)]))
-"""
-
-
-def test_adding_messages_up_enters_few_modules_and_imports_no_heads(tmp_path: Path, rng: np.random.Generator) -> None:
-    """Entered is a module of which a function runs, once all modules of the command are imported."""
-    x, y = rng.normal(size=(60, 4)), np.array(list("abc"))[np.arange(60) % 3]
-    recipe = ghofl.recipe_for(y, x)
-    recipe.save(tmp_path / "recipe.toml")
-    for site in range(2):
-        ghofl.message(recipe, f"site-{site}", x[site::2], y[site::2]).save(tmp_path / f"{site}.ghofl")
-    words = ["sum", tmp_path, "--recipe", tmp_path / "recipe.toml", "-o", tmp_path / "total.ghofl"]
-    entered, imported = json.loads(run(sys.executable, "-c", ENTERED, *words).stdout.rpartition("ENTERED ")[2])
-    assert len(entered) <= 26, entered
-    assert not [name for name in imported if name.startswith(("ghofl.heads", "ghofl.gaussians", "ghofl.classifier"))]
 
 
 @pytest.mark.parametrize("command", [["--version"], ["--help"]])

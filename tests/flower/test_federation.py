@@ -75,43 +75,6 @@ def test_a_plain_run_asks_every_site_once_and_a_secure_one_six_times(tmp_path):
         assert engine.asked == [(action, node) for action in actions for node in engine.paths]
 
 
-@pytest.mark.slow
-def test_too_many_dead_sites_fail_the_round_closed(tmp_path):
-    paths = make_sites(tmp_path, recipe=SECURE)
-    engine = InProcess(paths, dead={100: "mask", 101: "mask"})
-    with pytest.raises(FederationError, match="3 of 5 clients sent a masked vector and 4 are needed"):
-        run(engine, SECURE, settings(tmp_path / "run", dropout=0.2))
-    assert not list((tmp_path / "run" / "heads").iterdir())
-    assert not (tmp_path / "run" / "total.ghofl").exists()
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert report["status"] == "failed"
-    assert "gone" in report["sites"]["site-0"]
-    again = run(InProcess(paths), SECURE, settings(tmp_path / "run"))
-    assert len(again.total.roster) == 5
-
-
-@pytest.mark.parametrize("stages", [("advertise", "endorse"), ("share", "reveal"), ("mask",)], ids="-".join)
-def test_nodes_killed_at_any_stages_of_a_round_are_named_and_the_rest_completes(tmp_path, caplog, stages):
-    """One of these rows is also run with real processes that are killed."""
-    paths = make_sites(tmp_path, recipe=SECURE, policy="corruption = 0.0\n")
-    victims, names = (
-        dict(zip(stages, (101, 104), strict=False)),
-        {node: f"site-{node - 100}" for node in range(100, 105)},
-    )
-    engine = InProcess(paths, dead={node: stage for stage, node in victims.items()}, names=names)
-    with caplog.at_level("INFO", "flwr"):
-        run(engine, SECURE, settings(tmp_path / "run", dropout=0.4, corruption=0.0))
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    gone = {names[node] for stage, node in victims.items() if stage in ("advertise", "share", "mask")}
-    assert report["status"] == "complete"
-    assert {name for name, what in report["sites"].items() if what == "counted"} == set(names.values()) - gone
-    assert all(report["sites"][name].startswith("left out: ") for name in gone)
-    inside = [path for path, name in zip(paths, names.values(), strict=True) if name not in gone]
-    assert report["rows"] == exact_total(tmp_path, inside).rows
-    for stage, node in victims.items():
-        assert f"{names[node]} is left out of {stage!r}" in caplog.text
-
-
 def test_a_killed_server_goes_on_without_asking_again_and_counts_nobody_twice(tmp_path):
     paths = make_sites(tmp_path)
     with pytest.raises(Killed):

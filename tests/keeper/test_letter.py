@@ -69,7 +69,7 @@ def test_fields_of_another_kind_and_too_many_are_refused_by_every_door(door, odd
 
 @pytest.mark.parametrize("odd", [None, 1.5, ("a",), [["a"]], [None], {"bytes": "a"}])
 def test_a_letter_that_could_not_be_read_is_not_written(odd):
-    with pytest.raises(TypeError, match="holds texts, whole numbers, bytes, or a list"):
+    with pytest.raises(MessageError, match="holds texts, whole numbers, bytes, or a list"):
         Letter({"x": odd}).to_bytes()
 
 

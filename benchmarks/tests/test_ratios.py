@@ -1,23 +1,11 @@
 """Two runs of timed parts are compared by their ratios and their memory; nothing is timed here."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-FILE = Path(__file__).parents[1] / "benchmarks" / "ratios.py"
-if not FILE.exists():
-    pytest.skip("the benchmarks are not beside the tests", allow_module_level=True)
-
-_spec = importlib.util.spec_from_file_location("ratios", FILE)
-assert _spec is not None
-assert _spec.loader is not None
-ratios = importlib.util.module_from_spec(_spec)
-sys.modules["ratios"] = ratios  # where its dataclasses look for their own module
-_spec.loader.exec_module(ratios)
+import ratios
 
 STEADY = (1.00, 1.02, 0.98, 1.01, 0.99)
 SHAKY = (1.0, 1.5, 0.7, 1.3, 0.8)
@@ -207,6 +195,6 @@ def test_a_baseline_is_a_folder_or_the_file_of_the_only_part(tmp_path):
 
 
 def test_the_stored_speed_run_is_one_that_can_be_a_baseline():
-    stored = ratios.read(FILE.parent / "results" / "speed.json")
+    stored = ratios.read(Path(ratios.__file__).parent / "results" / "speed.json")
     assert {"statistics", "qda_scoring", "lda"} <= {m.name for m in ratios.from_stored(stored)}
     assert "| QDA scores of a row" in ratios.table_of_measures(ratios.from_stored(stored))
