@@ -130,7 +130,7 @@ def _plain_item(value: Any) -> Any:
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if not isinstance(value, str | int):
-        raise TypeError(
+        raise MessageError(
             f"a field of a letter is {shorten(repr(value), 40)}; it holds texts, whole numbers, bytes, or a list."
         )
     return value
