@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from ghofl.cli import app
 from ghofl.custody.budget import Release, check_budget, compose_releases, describe_releases, promise_of
 from ghofl.custody.history import History
 from ghofl.custody.known_sums import Known
@@ -24,7 +22,7 @@ from ghofl.recipe import Privacy
 from ghofl.secure.messages import Survivors
 from ghofl.secure.wire import from_bytes, to_bytes
 from ghofl.wire.letter import Letter
-from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
+from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, settings
 
 LOCAL = replace(PLAIN, privacy=Privacy(radius=4.0, epsilon=1.0, delta=1e-6, noise="local"))
 SHARED = replace(
@@ -37,12 +35,8 @@ def recipes(base, count):
     return [replace(base, grid=replace(base.grid, scale=base.grid.scale + i / 8)) for i in range(count)]
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, ["flower", *map(str, words)])
-
-
 def reopen(path, recipe_file, names, *more):
-    return invoke("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(names), "--confirm", *more)
+    return confirmed("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(names), *more)
 
 
 def names_of(paths):
@@ -326,7 +320,7 @@ def test_an_approval_is_for_one_recipe_these_rows_one_cohort_and_so_many_rounds(
         tmp_path / "recipe.toml",
     )
     for path in paths:
-        done = invoke("check", path, "--recipe", recipe_file, "--confirm", "--cohort", "site-0,site-1,site-2,site-3")
+        done = confirmed("check", path, "--recipe", recipe_file, "--cohort", "site-0,site-1,site-2,site-3")
         assert done.exit_code == 0, done.output
     with pytest.raises(FederationError):  # three of the four that were named
         run(InProcess(paths[:3]), SECURE, settings(tmp_path / "1"))

@@ -6,10 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from carriers import CARRIERS, Killed, killing, names_of
-from typer.testing import CliRunner
 
 from ghofl import secure
-from ghofl.cli import app
 from ghofl.custody.history import History
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
@@ -20,7 +18,7 @@ from ghofl.secure import PlanError
 from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter
 from ghofl.wire.total import Total
-from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
+from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, settings
 
 
 @pytest.fixture(params=CARRIERS)
@@ -49,15 +47,8 @@ def with_peers(folder, count):
 def reopen(paths, cohort):
     """Let administrators re-open sites for one more round of a cohort."""
     for path in paths:
-        words = [
-            "reopen",
-            str(path),
-            "--recipe",
-            str(path.parent / "recipe.toml"),
-            "--cohort",
-            ",".join(names_of(cohort)),
-        ]
-        done = CliRunner().invoke(app, ["flower", *words, "--confirm"])
+        named = ",".join(names_of(cohort))
+        done = confirmed("reopen", path, "--recipe", path.parent / "recipe.toml", "--cohort", named)
         assert done.exit_code == 0, done.exception
 
 
@@ -409,16 +400,7 @@ def test_a_round_that_failed_at_unmasking_costs_a_reopening_only_where_something
     assert "revealed shares in it are site-0, site-1, site-2, site-3; all others may join" in str(failed.value)
     assert "administrators re-open them" in str(failed.value)
     revealed = history_of(paths[0]).reveals[0].round[:8]
-    words = [
-        "flower",
-        "reopen",
-        str(paths[4]),
-        "-r",
-        str(tmp_path / "recipe.toml"),
-        "--cohort",
-        ",".join(names_of(paths)),
-    ]
-    told = CliRunner().invoke(app, words).exception
+    told = invoke("reopen", paths[4], "-r", tmp_path / "recipe.toml", "--cohort", ",".join(names_of(paths))).exception
     assert f"It revealed in none of its rounds: {revealed} (it signed the list of sites)." in str(told)
     with pytest.raises(FederationError, match="1 sites joined the secure round"):
         carrier.hold(tmp_path / "second", SECURE, paths)

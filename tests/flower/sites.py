@@ -1,13 +1,16 @@
 """Sites and engines that the tests of federations share; everything but the engine is real."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from typer.testing import CliRunner
 
 from federations import blobs, recipe_of
+from ghofl.cli import app
 from ghofl.custody.site import Site
 from ghofl.flower.server.asking import Answer, Node
 from ghofl.flower.server.settings import Settings
@@ -92,6 +95,19 @@ class InProcess:
             site = Site.load(self.paths[node])
             reply = answer(action, Letter(dict(letter.fields), letter.payload), site, site.storage())
             yield Answer(node, self.twist(action, node, reply) if self.twist else reply)
+
+
+def invoke(*words):
+    """How a command of `ghofl flower` ends."""
+    return CliRunner().invoke(app, ["flower", *map(str, words)])
+
+
+def confirmed(*words):
+    """How `flower check` or `flower reopen` ends when the sha256 that it shows is confirmed; as it ends where it shows none."""
+    shown = invoke(*words, "--json", "-")
+    if not shown.output.startswith("{"):
+        return shown
+    return invoke(*words, "--confirm", json.loads(shown.output)["sha256"])
 
 
 def settings(folder, **changes):

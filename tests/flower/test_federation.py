@@ -6,12 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from federations import recipe_of
 from ghofl import secure
 from ghofl.classifier import Classifier
-from ghofl.cli import app
 from ghofl.custody.custody import Custody
 from ghofl.custody.history import History
 from ghofl.custody.ledger import Ledger
@@ -27,7 +25,7 @@ from ghofl.recipe import Limits, Privacy, Recipe
 from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
-from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
+from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, key_pair, make_sites, settings
 
 
 class Killed(BaseException):
@@ -437,9 +435,7 @@ SHARED = replace(
 
 
 def reopen(path, recipe_file, cohort, *more):
-    return CliRunner().invoke(
-        app, ["flower", "reopen", str(path), "--recipe", str(recipe_file), "--cohort", ",".join(cohort), *more]
-    )
+    return confirmed("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(cohort), *more)
 
 
 def names_of(paths):
@@ -458,7 +454,7 @@ def test_a_reveal_is_counted_when_it_leaves_even_if_the_server_never_gets_it(tmp
     # All five signed the list of five: with those signatures others may have unmasked it, so four are not shown.
     with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
         run(InProcess(paths), SECURE, settings(tmp_path / "third"))
-    assert reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm").exit_code == 0
+    assert reopen(paths[0], tmp_path / "recipe.toml", names_of(paths)).exit_code == 0
     assert len(run(InProcess(paths), SECURE, settings(tmp_path / "fourth")).total.roster) == 5
 
 
@@ -467,13 +463,13 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
     paths, recipe_file = make_sites(tmp_path, count=6, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths[:3]), SECURE, settings(tmp_path / "run"))
     everyone = names_of(paths)
-    seen = CliRunner().invoke(app, ["flower", "check", str(paths[0]), "--recipe", str(recipe_file)])
+    seen = invoke("check", paths[0], "--recipe", recipe_file)
     assert "does not leave: this folder has already revealed in a round" in seen.output
     for path in paths[:3]:
-        shown = reopen(path, recipe_file, everyone, "--json", "-")
+        shown = invoke("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(everyone), "--json", "-")
         assert json.loads(shown.output)["reopened"] is False
         assert "differ in site-3, site-4, site-5: the difference of the two sums is theirs alone" in shown.output
-        done = json.loads(reopen(path, recipe_file, everyone, "--confirm", "--json", "-").output)
+        done = json.loads(reopen(path, recipe_file, everyone, "--json", "-").output)
         assert done["reopened"] is True
         assert done["recipe"] == SECURE.fingerprint
         assert done["cohort"] == everyone
@@ -490,11 +486,11 @@ def test_a_reopened_site_reveals_once_more_in_exactly_the_round_that_was_named(t
 def test_a_folder_is_not_reopened_for_a_sum_that_would_show_one_site(tmp_path):
     paths, recipe_file = make_sites(tmp_path, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
-    refused = reopen(paths[0], recipe_file, names_of(paths[:4]), "--confirm")
+    refused = reopen(paths[0], recipe_file, names_of(paths[:4]))
     assert "would show site-4 by itself; its policy's min_difference is 3" in str(refused.exception)
     policy = tmp_path / "policy.toml"
     policy.write_text(policy.read_text() + "min_difference = 1\n")
-    assert reopen(paths[0], recipe_file, names_of(paths[:4]), "--confirm").exit_code == 0
+    assert reopen(paths[0], recipe_file, names_of(paths[:4])).exit_code == 0
 
 
 @pytest.mark.slow
@@ -502,11 +498,11 @@ def test_reopening_is_for_the_rows_that_were_shown(tmp_path):
     paths, recipe_file = make_sites(tmp_path, count=3, recipe=SECURE), tmp_path / "recipe.toml"
     run(InProcess(paths), SECURE, settings(tmp_path / "run"))
     for path in paths:
-        assert reopen(path, recipe_file, names_of(paths), "--confirm").exit_code == 0
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
     with np.load(tmp_path / "2.npz") as data:
         x, y = data["x"], data["y"]
     np.savez(tmp_path / "2.npz", x=x[1:], y=y[1:])
-    done = CliRunner().invoke(app, ["flower", "check", str(paths[2]), "--recipe", str(recipe_file), "--again"])
+    done = invoke("check", paths[2], "--recipe", recipe_file, "--again")
     assert done.exit_code == 4, done.output
     with pytest.raises(FederationError, match="2 sites joined"):
         run(InProcess(paths), SECURE, settings(tmp_path / "again"))
@@ -549,7 +545,7 @@ def test_every_round_has_noise_of_its_own_and_a_stage_asked_again_gives_the_same
     assert len(masked) == 8
     assert len(set(masked)) == 4
     for path in paths:
-        assert reopen(path, recipe_file, names_of(paths), "--confirm").exit_code == 0
+        assert reopen(path, recipe_file, names_of(paths)).exit_code == 0
     second = run(InProcess(paths), SHARED, settings(tmp_path / "second"))
     exact = exact_total(tmp_path, paths, replace(SHARED, privacy=Privacy(radius=4.0)))
     errors = [(total.moments - exact).sums for total in (first.total, second.total)]
@@ -612,7 +608,7 @@ def test_a_site_with_more_rows_than_the_recipe_allows_is_left_out_and_told_at_th
     except FederationError:
         sites = json.loads((tmp_path / "run" / "report.json").read_text())["sites"]
     assert sites[f"site-{large}"] == "left out: this site's rows do not fit the recipe's limits."
-    told = CliRunner().invoke(app, ["flower", "check", str(paths[large]), "-r", str(tmp_path / "recipe.toml")])
+    told = invoke("check", paths[large], "-r", tmp_path / "recipe.toml")
     assert f"has {counts[large]} rows, and the recipe allows 80" in str(told.exception)
 
 
@@ -686,7 +682,7 @@ def test_a_reveal_counts_in_a_folder_that_has_no_ledger(tmp_path):
         (tmp_path / f"memory-{i}" / "ledger.head").unlink()
     with pytest.raises(FederationError, match="0 sites joined"):
         run(InProcess(paths[:4]), SECURE, settings(tmp_path / "again"))
-    told = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths), "--confirm")
+    told = reopen(paths[0], tmp_path / "recipe.toml", names_of(paths))
     assert "it is missing, and this site revealed in round" in str(told.exception)
 
 

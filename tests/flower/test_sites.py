@@ -9,15 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from deadlines import join
 from federations import moments_of
-from ghofl.cli import app
 from ghofl.cli.console import HELD
 from ghofl.custody.custody import Custody
 from ghofl.custody.disclosure import Disclosure
-from ghofl.custody.inspection import inspect
+from ghofl.custody.inspection import decline, inspect
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.policy import Policy, load_peers
 from ghofl.custody.site import Site
@@ -34,7 +32,7 @@ from ghofl.simulation import partition
 from ghofl.simulation.site import SimulatedSite
 from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
-from sites import PLAIN, SECURE, InProcess, exact_total, key_pair, make_sites, settings
+from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, key_pair, make_sites, settings
 
 ALL = ("central", "distributed", "local")
 LOCAL = Privacy(radius=4.0, epsilon=8.0, delta=1e-5, noise="local")
@@ -306,10 +304,6 @@ def test_an_encoder_s_file_is_found_beside_the_site_file(tmp_path):
             Site.load(tmp_path / "site.toml").count(PLAIN)
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, ["flower", *map(str, words)])
-
-
 @pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
 def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
     paths = make_sites(tmp_path, recipe=recipe, policy="confirm = true\n")
@@ -323,7 +317,7 @@ def test_nothing_leaves_before_an_administrator_approved_it(tmp_path, recipe):
         assert "someone who knows all rows but one" in seen.output
         assert ("It leaves masked" in seen.output) == recipe.privacy.secure
         assert ("one that invents the other sites learns these numbers" in seen.output) == recipe.privacy.secure
-        done = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm", "--json", "-")
+        done = confirmed("check", path, "--recipe", tmp_path / "recipe.toml", "--json", "-")
         assert json.loads(done.output)["approved"] is True
     outcome = run(InProcess(paths), recipe, settings(tmp_path / "run"))
     assert outcome.total.moments == exact_total(tmp_path, paths)
@@ -336,14 +330,14 @@ def test_what_an_administrator_declined_does_not_leave_until_it_is_approved(tmp_
     site, file = Site.load(path), tmp_path / "recipe.toml"
     words = {"recipe": recipe.to_toml()} | ({"round": "f" * 32} if recipe.privacy.secure else {})
     action = "join" if recipe.privacy.secure else "message"
-    invoke("check", path, "--recipe", file, "--confirm")
+    confirmed("check", path, "--recipe", file)
     declined = invoke("check", path, "--recipe", file, "--decline", "--json", "-")
     assert declined.exit_code == 4, declined.output
     assert [json.loads(declined.output)[key] for key in ("approved", "declined", "held")] == [False, True, True]
     refused = answer(action, Letter(dict(words)), site, site.storage())
     assert "administrator has declined recipe" in refused.fields["why"]
     assert "it is declined" in invoke("check", path, "--recipe", file, "--again").output, "packed again, it still is"
-    assert json.loads(invoke("check", path, "--recipe", file, "--confirm", "--json", "-").output)["approved"]
+    assert json.loads(confirmed("check", path, "--recipe", file, "--json", "-").output)["approved"]
     assert answer(action, Letter(dict(words)), site, site.storage()).fields["status"] in ("sent", "joined")
     assert [line.what for line in Ledger.load(site.storage()).of("approved", "declined")] == [
         "approved",
@@ -359,7 +353,7 @@ def test_declined_in_the_middle_of_a_round_a_site_goes_no_further_in_it(tmp_path
 
     def decline_after(action, node, reply):
         if (action, node) == (stage, 100):
-            inspect(site, SECURE, confirm=False)
+            decline(inspect(site, SECURE), site)
         return reply
 
     with suppress(FederationError):
@@ -384,20 +378,9 @@ def test_before_an_approval_rows_are_not_read_for_a_server(tmp_path):
     assert not (tmp_path / "memory-0" / "outbox").exists()
 
 
-def test_an_approval_is_for_the_bytes_that_were_shown(tmp_path):
-    path = make_sites(tmp_path, policy="confirm = true\n")[0]
-    invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--confirm")
-    site = Site.load(path)
-    assert Custody(site, site.storage()).parcel_to_send(PLAIN).rows
-    again = invoke("check", path, "--recipe", tmp_path / "recipe.toml", "--again")
-    assert "waits for --confirm" in again.output
-    with pytest.raises(PolicyError, match="has not approved"):
-        Custody(site, site.storage()).parcel_to_send(PLAIN)
-
-
 def test_check_says_when_the_rows_behind_an_approval_have_changed(tmp_path):
     path, recipe = make_sites(tmp_path, policy="confirm = true\n")[0], tmp_path / "recipe.toml"
-    invoke("check", path, "--recipe", recipe, "--confirm")
+    confirmed("check", path, "--recipe", recipe)
     with np.load(tmp_path / "0.npz") as data:
         x, y = data["x"], data["y"]
     assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["rows_changed"] is False

@@ -234,8 +234,12 @@ def test_the_hospitals_page_works_as_written_on_one_machine(tmp_path):
         nodes = [line for line in lines(page, "flower-supernode") if "127.0.0.1" in line]
         for name, line in zip(names, nodes, strict=True):
             there.flwr(*parsed(register.replace("north", name))[1][1:])
+            said = ""
             for check in lines(page, "ghofl flower check"):
-                there.ghofl(*parsed(check.replace("site.toml", f"{name}.toml"), **{"/etc/ghofl": str(there.folder)})[1])
+                shown = re.search(r"sha256 of what would leave: (\w+)", said)
+                moved = {"site.toml": f"{name}.toml", "SHA256": (shown and shown[1]) or ""}
+                said = there.ghofl(*parsed(replaced(check, moved), **{"/etc/ghofl": str(there.folder)})[1])
+            assert "it is approved" in said
             words = parsed(line, **{"127.0.0.1:8000": there.address})[1]
             words[words.index("--port") + 1] = str(free_port())
             there.start(name, *words)

@@ -413,7 +413,7 @@ RAISES = {
         "Custody.record_evaluation": ("person", 2),
     },
     "custody/inspection": {
-        "rows_now": ("spared", 1), "reopen": ("person", 1), "decide": ("person", 1), "Decision.decided": ("person", 1),
+        "rows_now": ("spared", 1), "reopen": ("person", 1), "approve": ("person", 1), "_check_shown": ("person", 1),
         "Decision.heeding_ctrl_c.stop": ("person", 1),
     },
     "outbox/parcel": {"Parcel.from_files": ("file", 1)},

@@ -56,11 +56,9 @@ def check(
     site: SiteFile,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe that the server is going to use.")],
     confirm: Annotated[
-        bool | None,
-        typer.Option(
-            "--confirm/--decline", help="Approve what is shown, exactly this; or let nothing leave under the recipe."
-        ),
+        str | None, typer.Option(metavar="SHA256", help="Approve what was shown: exactly the bytes with this sha256.")
     ] = None,
+    decline: Annotated[bool, typer.Option("--decline", help="Let nothing leave under the recipe.")] = False,
     cohort: Annotated[
         str,
         typer.Option(help="Approve for a secure round of exactly these sites; for the first that asks unless given."),
@@ -69,42 +67,32 @@ def check(
     again: Annotated[
         bool, typer.Option("--again", help="Make it again from the rows as they are now, with a new id and new noise.")
     ] = False,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            help="Show it in a browser on this machine, at this port, and decide there; 0 chooses a free one.",
-            min=0,
-            max=65535,
-        ),
-    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """At a site: show what would leave under a recipe before anything does, and approve or decline it.
 
-    The exit code is 4 if it does not leave, or should not be sent because too much of it was clipped.
+    It prints the sha256 of what would leave. --confirm with it approves exactly that; if anything else would leave by then,
+    nothing is approved and the exit code is 2. It is 4 if nothing leaves, or if too much was clipped to be sent.
 
-    Example: ghofl flower check site.toml --recipe recipe.toml --confirm
+    Example: ghofl flower check site.toml --recipe recipe.toml
     """
     console.check_outputs(json, force)
-    if port is not None and confirm is not None:
-        raise typer.BadParameter("--port decides in a browser, --confirm and --decline decide here; give one of them.")
+    if decline and confirm is not None:
+        raise typer.BadParameter("--confirm approves and --decline refuses; give one of them.")
+    if again and confirm is not None:
+        raise typer.BadParameter(
+            "--again makes bytes that nobody has seen; look at them before you confirm their sha256."
+        )
     here, sites = Site.load(site), cohort.split(",")
     with inspection.Decision().heeding_ctrl_c() as decision:
         found = inspection.inspect(
-            here,
-            Recipe.load(recipe),
-            confirm=confirm,
-            again=again,
-            cohort=sites,
-            rounds=rounds,
-            tell=lambda text: console.tell("Warning", text),
-            decision=decision,
+            here, Recipe.load(recipe), again=again, cohort=sites, tell=lambda text: console.tell("Warning", text)
         )
-        if port is not None:
-            from ghofl.report.approval_service import decide_in_browser
-
-            found = decide_in_browser(found, here, sites, rounds, port, _show_address, decision)
+        if decline:
+            found = inspection.decline(found, here, decision)
+        elif confirm is not None:
+            found = inspection.approve(found, here, confirm, sites, rounds, decision)
         console.say(found.to_dict(), _described(found), json, is_private=True)
     if found.is_held:
         raise typer.Exit(console.HELD)
@@ -120,12 +108,9 @@ def _described(found: inspection.Inspection) -> str:
     sentences = "\n".join(f"- {text}" for text in found.sentences)
     return (
         f"{found.site}: {what}, made of {console.count(parcel.rows, 'row')}"
-        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}"
+        f"{smallest}, {parcel.clipped:.3%} of entries clipped; it {found.state}.\n{sentences}\n"
+        f"- sha256 of what would leave: {parcel.sha256}"
     )
-
-
-def _show_address(url: str, code: str) -> None:
-    console.tell("Page", f"{url} on this machine. It asks for the code {code}. Ctrl-C ends it without a decision.")
 
 
 @app.command(name="reopen")
@@ -135,24 +120,26 @@ def reopen(
     cohort: Annotated[str, typer.Option(help="All sites of that round, including this one, e.g. north,south,west.")],
     rounds: Annotated[int, typer.Option(min=1, help="Allow this many rounds.")] = 1,
     confirm: Annotated[
-        bool, typer.Option("--confirm", help="Re-open the folder; without it, the command only shows what that means.")
-    ] = False,
+        str | None,
+        typer.Option(metavar="SHA256", help="Re-open the folder for the bytes with the sha256 that was shown."),
+    ] = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """At a site that has revealed: allow another secure round, of this recipe, these rows and exactly these sites.
 
     The sum of five sites and the sum of four of them show exactly what the fifth has, so a site takes part in one round only.
-    Re-open when it is harmless, e.g. with the same sites again, after a round that failed before its sum was known.
+    Re-open when it is harmless, e.g. with the same sites again, after a round that failed before its sum was known. Without
+    --confirm the command only shows what that means, and the sha256 to confirm.
 
-    Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west --confirm
+    Example: ghofl flower reopen site.toml --recipe recipe.toml --cohort north,south,west
     """
     console.check_outputs(json, force)
     with inspection.Decision().heeding_ctrl_c() as decision:
         found = inspection.reopen(
             Site.load(site), Recipe.load(recipe), cohort.split(","), rounds, confirm=confirm, decision=decision
         )
-        done = "is re-opened" if confirm else "would be re-opened by --confirm"
+        done = "is re-opened" if found.is_done else f"would be re-opened by --confirm {found.sha256}"
         listed = "\n".join(f"- {text}" for text in (*found.doubts, *found.risks))
         console.say(
             found.to_dict(),

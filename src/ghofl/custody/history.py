@@ -233,7 +233,7 @@ class History:
         if recipe.privacy.secure and not permit.covers(recipe.fingerprint, data, cohort):
             raise PolicyError(
                 f"the approval of recipe {recipe.fingerprint[:12]}… by this site's administrator is used up, or is for "
-                "other sites: ghofl flower check SITE.toml --recipe RECIPE.toml --cohort A,B,C --rounds N --confirm."
+                "other sites: ghofl flower check SITE.toml --recipe RECIPE.toml --cohort A,B,C --rounds N --confirm SHA256."
             )
 
     def risks(self, opening: Permit) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def approval_error(recipe: Recipe) -> PolicyError:
     """The error for a recipe that no administrator has approved."""
     return PolicyError(
         f"this site's administrator has not approved recipe {recipe.fingerprint[:12]}… yet: "
-        "ghofl flower check SITE.toml --recipe RECIPE.toml --confirm."
+        "ghofl flower check SITE.toml --recipe RECIPE.toml shows what would leave, and what to confirm."
     )
 
 

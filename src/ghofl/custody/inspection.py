@@ -59,7 +59,7 @@ class Inspection:
             return "does not leave: this folder has already revealed in a round, see 'ghofl flower reopen'"
         if self.is_approved:
             return "is approved, as it was packed earlier" if self.is_outdated else "is approved"
-        return "waits for --confirm" if self.needs_approval else "leaves when it is asked for"
+        return "waits for --confirm SHA256" if self.needs_approval else "leaves when it is asked for"
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -99,6 +99,7 @@ class Reopening:
 
     site: str
     opening: Permit
+    sha256: str
     is_done: bool
     reveals: tuple[Revealed, ...]
     risks: tuple[str, ...]
@@ -111,6 +112,7 @@ class Reopening:
             "recipe": self.opening.recipe,
             "data": self.opening.data,
             "cohort": list(self.opening.cohort),
+            "sha256": self.sha256,
             "reopened": self.is_done,
             "reveals": [{k: asdict(r)[k] for k in ("round", "recipe", "data", "cohort")} for r in self.reveals],
             "risks": list(self.risks),
@@ -118,37 +120,16 @@ class Reopening:
 
 
 class Decision:
-    """A decision, or the end of waiting for one: the first that comes, and the other then has no effect.
+    """Whether something was decided: before, Ctrl-C ends a command without a line in the ledger; after, it comes too late."""
 
-    ::
-
-        decided    just before the line is written; raises KeyboardInterrupt where it was stopped before
-        stopped    at Ctrl-C: whether that was in time, so that nothing is recorded
-    """
-
-    def __init__(self) -> None:
-        self._first, self._one = "", threading.RLock()  # a signal's handler may come while its own thread is inside
-
-    def _came(self, what: str) -> bool:
-        with self._one:
-            self._first = self._first or what
-            return self._first == what
-
-    def stopped(self) -> bool:
-        """Whether nothing was decided before; then nothing will be."""
-        return self._came("stopped")
-
-    def decided(self) -> None:
-        """From now on Ctrl-C comes too late."""
-        if not self._came("decided"):
-            raise KeyboardInterrupt
+    is_made = False
 
     @contextmanager
     def heeding_ctrl_c(self) -> Iterator["Decision"]:
         """While the block runs, Ctrl-C ends it until something is decided; after that the block says what was."""
 
         def stop(*_: object) -> None:
-            if self.stopped():
+            if not self.is_made:
                 raise KeyboardInterrupt
 
         is_heeded = threading.current_thread() is threading.main_thread()
@@ -167,17 +148,14 @@ def inspect(
     site: Site,
     recipe: Recipe,
     *,
-    confirm: bool | None = None,
     again: bool = False,
     cohort: Sequence[str] = (),
-    rounds: int = 1,
     tell: Callable[[str], None] | None = None,
-    decision: Decision | None = None,
 ) -> Inspection:
     """What would leave a site under a recipe; packed `again` from the rows as they are now.
 
-    With `confirm` it is approved or, where that is False, declined: see `decide`. `tell` is called for each rule that
-    refuses, before anything is packed.
+    `cohort` are the sites of the secure round that its size is computed for. `tell` is called for each rule that refuses,
+    before anything is packed.
     """
     with Custody.locked(site, site.storage()) as custody:  # a node may be answering a request just now
         custody.check_recipe(recipe)
@@ -192,43 +170,73 @@ def inspect(
         named = len({name.strip() for name in cohort} - {""})
         sites = named or policy.round_rules(recipe).min_survivors
         size = parcel.bytes_leaving(recipe, sites)
-        found = _with_decisions(Inspection(site.name, recipe, parcel, rows, rules, size, sites), custody)
-    return found if confirm is None else decide(found, site, confirm, cohort, rounds, decision)
+        return _with_decisions(Inspection(site.name, recipe, parcel, rows, rules, size, sites), custody)
 
 
-def decide(
-    found: Inspection, site: Site, is_approved: bool, cohort: Sequence[str] = (), rounds: int = 1,
+def approve(
+    found: Inspection, site: Site, shown: str, cohort: Sequence[str] = (), rounds: int = 1,
     decision: Decision | None = None,
 ) -> Inspection:  # fmt: skip
-    """An inspection after its administrator has approved or declined what it shows, which is a line in the ledger.
+    """An inspection after its administrator has approved the bytes whose sha256 was `shown`; a line in the ledger says so.
 
-    An approval is for exactly these bytes, and for a number of secure `rounds` of exactly the `cohort`, or of the first one
-    where none is given. Declined, nothing leaves under the recipe, whatever was approved before. The last decision holds.
-    Nothing is written where the `decision` was stopped.
+    The approval is for a number of secure `rounds` of exactly the `cohort`, or of the first one where none is given.
+
+    Guarantees
+    ----------
+    Where other bytes would leave by now, or the rows have changed since these were packed, nothing is approved
+    (test_an_approval_is_for_the_bytes_that_were_shown). Bytes that have left may be approved for more rounds whatever the
+    rows are now, because the difference of two sums would show what changed.
     """
-    recipe, shown = found.recipe, found.parcel
+    recipe = found.recipe
     with Custody.locked(site, site.storage()) as custody:
         custody.check_recipe(recipe)
-        kept = custody.kept_parcel(recipe)
-        if kept is None or kept.sha256 != shown.sha256:
+        parcel = custody.kept_parcel(recipe) or custody.pack(recipe)
+        _check_shown(shown, parcel, recipe)
+        is_known = any(
+            left.recipe == recipe.fingerprint and left.data == parcel.data for left in custody.history.releases
+        )
+        if found.is_outdated and not is_known:
             raise SiteError(
-                f"what would leave under recipe {recipe.fingerprint[:12]}… was packed again since it was shown, so nothing was "
-                "decided; look at it again with 'ghofl flower check'."
+                f"the rows have changed since what has the sha256 {parcel.sha256} was packed, so nothing was approved; pack "
+                "them as they are now with `again`, and confirm the sha256 that is shown then."
             )
+        permit = Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256)
         if decision is not None:
-            decision.decided()
-        if is_approved:
-            custody.allow(Permit.of(site.name, recipe, shown.data, cohort, rounds, shown.sha256))
-        else:
-            custody.decline(recipe, shown)
+            decision.is_made = True
+        custody.allow(permit)
         return _with_decisions(found, custody)
 
 
+def decline(found: Inspection, site: Site, decision: Decision | None = None) -> Inspection:
+    """An inspection after its administrator has declined it: nothing leaves under the recipe, whatever was approved before.
+
+    It holds until something is approved under the recipe.
+    """
+    with Custody.locked(site, site.storage()) as custody:
+        custody.check_recipe(found.recipe)
+        if decision is not None:
+            decision.is_made = True
+        custody.decline(found.recipe, found.parcel)
+        return _with_decisions(found, custody)
+
+
+def _check_shown(shown: str, parcel: Parcel, recipe: Recipe) -> None:
+    """Raise `SiteError` unless what would leave has the sha256 that an administrator was shown."""
+    if shown.strip().lower() != parcel.sha256:
+        raise SiteError(
+            f"what would leave under recipe {recipe.fingerprint[:12]}… has the sha256 {parcel.sha256}, and {shown[:64]!r} was "
+            "confirmed, so nothing was approved; look at it without `confirm`, and then confirm all 64 digits."
+        )
+
+
 def reopen(
-    site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: bool = False,
+    site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: str | None = None,
     decision: Decision | None = None,
 ) -> Reopening:  # fmt: skip
-    """Allow a site that has revealed further rounds of these sites; without `confirm`, only say what that means."""
+    """Allow a site that has revealed further rounds of these sites, with what has the sha256 that `confirm` is.
+
+    Without it, only say what that means.
+    """
     with Custody.locked(site, site.storage()) as custody:
         custody.check_recipe(recipe)
         history = custody.history
@@ -242,11 +250,13 @@ def reopen(
         opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
         history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)
         doubts = parcel.doubts(recipe, rows_now(site, recipe))
-        if confirm:
+        if confirm is not None:
+            _check_shown(confirm, parcel, recipe)
             if decision is not None:
-                decision.decided()
+                decision.is_made = True
             custody.allow(opening)
-        return Reopening(site.name, opening, confirm, history.reveals, history.risks(opening), doubts)
+        risks = history.risks(opening)
+        return Reopening(site.name, opening, parcel.sha256, confirm is not None, history.reveals, risks, doubts)
 
 
 def rows_now(site: Site, recipe: Recipe) -> Counted | None:

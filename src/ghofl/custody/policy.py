@@ -33,7 +33,7 @@ class Policy:
     `min_rows` is the fewest rows in all; not together with epsilon, where refusing would be an answer without noise.
     `epsilon` and `delta` are the weakest promise accepted, `noise`
     the mechanisms trusted with it. With `confirm` nothing leaves before it was approved with ``ghofl flower check
-    --confirm``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
+    --confirm SHA256``. `peers` is a file of names and public keys: secure rounds are joined only with these sites under these
     keys. `any_peers` joins them with whomever the server names, and trusts it not to invent them; a secure round needs
     one of the two. `min_survivors` and `corruption` are the fewest sites a secure sum covers and the share of them,
     rounded up, that may collude with the server; `min_difference` is the fewest sites that any combination of the sums a

@@ -144,7 +144,7 @@ def _policy(recipe: Recipe) -> str:
 {rows}
 secure = {str(privacy.secure).lower()}           # only under secure aggregation
 {promise}
-confirm = true           # nothing leaves before: ghofl flower check site.toml --recipe recipe.toml --confirm
+confirm = true           # nothing leaves before it is approved, by ghofl flower check
 {peers}
 min_survivors = 3
 corruption = 0.1
@@ -169,9 +169,10 @@ Recipe `{recipe.fingerprint[:12]}…`: {len(recipe.classes)} classes, {recipe.en
 ## At every site
 
 1. Copy `site/site.toml`, `site/policy.toml` and `{PACKAGE}/recipe.toml` to the site and fill them in{fill}.
-2. Look at what would leave, and approve it:
+2. Look at what would leave, and approve it by the sha256 that the first command shows:
 
-       ghofl flower check site.toml --recipe recipe.toml --confirm
+       ghofl flower check site.toml --recipe recipe.toml
+       ghofl flower check site.toml --recipe recipe.toml --confirm SHA256
 
 3. Start the node:
 
