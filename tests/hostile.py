@@ -29,7 +29,6 @@ from ghofl import Classifier, Message, Recipe, Total, secure
 from ghofl.custody.site import Site
 from ghofl.encoders import Runtime, from_onnx
 from ghofl.errors import GhoflError
-from ghofl.export.exported import Exported
 from ghofl.export.model import export_head
 from ghofl.federation.round import Options, Round
 from ghofl.outbox.site_rows import load_persons
@@ -244,10 +243,10 @@ def columns():
 
 
 def networks():
-    """A case of exported heads in ONNX files, as heads and as encoders."""
+    """A case of an exported head, read as an encoder."""
     classifier = classifier_of("nearest_mean", RECIPE, np.random.default_rng(5))
     whole = export_head(classifier).SerializeToString()
-    return readers(("a.onnx", whole, Exported.load), ("b.onnx", whole, lambda path: from_onnx.load(path, Runtime())))
+    return readers(("a.onnx", whole, lambda path: from_onnx.load(path, Runtime())))
 
 
 def keys():

@@ -1,11 +1,7 @@
 """How-to pages are run as a reader would run them, and no page names a command or an option that is not there."""
 
-import os
 import re
 import shlex
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -50,37 +46,6 @@ def test_the_walk_through_of_unlearning_runs_line_by_line(federation: Path) -> N
     assert len(lines) == 8
     run_lines(lines)
     assert Path("without-south.ghofl").read_bytes() == Path("never-had-south.ghofl").read_bytes()
-
-
-@pytest.mark.slow
-def test_the_walk_through_of_serving_answers_what_the_page_asks(
-    federation: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The page's port is exchanged for a free one."""
-    page = DOCS / "how-to-production.md"
-    export, serve = lines_of(page)
-    total, head = (
-        "ghofl sum north.ghofl south.ghofl --recipe recipe.toml -o total.ghofl",
-        "ghofl head total.ghofl --head lda",
-    )
-    run_lines([total, f"{head} -o head.safetensors", export])
-    words = shlex.split(serve.replace("--port 8000", "--port 0"))[1:]
-    server = subprocess.Popen([sys.executable, "-m", "ghofl", *words], stdout=subprocess.PIPE, text=True)
-    try:
-        assert server.stdout is not None
-        said = ""
-        while "Ctrl-C" not in said and (line := server.stdout.readline()):
-            said += line
-        port = re.search(r"127\.0\.0\.1:(\d+)", said)
-        assert port, said
-        (example,) = blocks(page, "python")
-        exec(compile(example.replace(":8000", f":{port[1]}"), page.name, "exec"), {})
-    finally:
-        os.kill(server.pid, signal.SIGINT)
-        server.communicate(timeout=30)
-    health, classes, _ = capsys.readouterr().out.splitlines()
-    assert health == "{'status': 'ok'}"
-    assert classes == "['cat', 'dog', 'bird']"
 
 
 @pytest.mark.slow

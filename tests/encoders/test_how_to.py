@@ -1,21 +1,23 @@
 """The page on photos, texts and embedding is run line by line."""
 
+import http.client
+import json
 import re
 import shlex
 import shutil
+import sys
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from PIL import Image
 from test_cli import ghofl
 
-from ghofl import Classifier, Recipe, cli
-from ghofl.export.card import model_card
-from ghofl.export.exported import Exported
-from pages import DOCS, blocks, lines_of, run_lines, unrolled
+from deadlines import Process
+from ghofl import Recipe, cli
+from pages import DOCS, ROOT, blocks, lines_of, run_lines, unrolled
 
 PAGE = DOCS / "how-to-embed.md"
 
@@ -69,22 +71,50 @@ def test_the_walk_through_of_texts_runs_line_by_line(language_model, tmp_path, m
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages are not beside the tests")
-def test_six_commands_lead_from_a_clone_to_a_served_file(checkpoint, tmp_path, monkeypatch):
-    """But for the first, which installs, and the last, which does not end."""
+def test_six_commands_lead_from_a_clone_to_answers_over_http(checkpoint, tmp_path, monkeypatch):
+    """But for the first, which installs. A photo as the body and as a form gets the label that `predict` gives it."""
+    pytest.importorskip("python_multipart")
     monkeypatch.chdir(tmp_path)
     for site in ("north", "south", "east"):
         _photos(tmp_path / site)
     walk = blocks(PAGE, "sh", "Six commands from a clone to a service")[0].splitlines()
     assert len(walk) == 6
     assert walk[0].startswith("pip install '.[")
-    assert shlex.split(walk[-1]) == ["ghofl", "serve", "photos.onnx"]
     lines = [line for each in walk[1:-1] for line in unrolled(each)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of few rows and of a network with random weights
         scale = _scale_of(checkpoint)
         given = f"--weights {checkpoint}"
         run_lines(re.sub("v2 |(?=--data)", rf"\g<0>{given} ", line.replace("--scale 20", scale)) for line in lines)
-    assert Exported.load("photos.onnx").predict([np.zeros((50, 40, 3), np.uint8)]).label[0] in ("cat", "dog")
+        run_lines([f"ghofl predict head.safetensors north {given} -o labels.jsonl"])
+    told = [json.loads(line) for line in Path("labels.jsonl").read_text().splitlines()]
+    python, script, file, _ = shlex.split(walk[-1])
+    assert python == "python"
+    with Process(sys.executable, ROOT / script, file, "0") as server:  # a free port instead of the page's
+        port = int(server.says(r"running on http://127\.0\.0\.1:(\d+)")[1])
+        for one in told[:2]:
+            photo = Path("north", one["file"]).read_bytes()
+            for body, kind in ((photo, "application/x-www-form-urlencoded"), _form(photo)):  # the first is curl's habit
+                status, answer = _asked(port, body, kind)
+                assert (status, answer["label"]) == (200, one["label"])
+                assert answer["probabilities"][one["label"]] == pytest.approx(one["probability"], abs=0.01)
+        for body, kind in ((photo[:300], "image/png"), (b"", ""), _form(photo, "other")):
+            status, answer = _asked(port, body, kind)
+            assert (status, "is not an image that can be read" in answer["detail"]) == (422, True)
+
+
+def _asked(port: int, body: bytes, kind: str) -> tuple[int, dict]:
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with closing(link):
+        link.request("POST", "/predict", body, {"content-type": kind})
+        answer = link.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def _form(photo: bytes, field: str = "photo") -> tuple[bytes, str]:
+    """The body of a form with one file, and its content type."""
+    head = f'--edge\r\ncontent-disposition: form-data; name="{field}"; filename="a.png"\r\n\r\n'
+    return head.encode() + photo + b"\r\n--edge--\r\n", "multipart/form-data; boundary=edge"
 
 
 def _scale_of(checkpoint: Path) -> str:
@@ -112,5 +142,3 @@ def _photos_page(done: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch)
         warnings.simplefilter("ignore", UserWarning)
         run_lines(line.replace("--scale 20", scale) for line in lines if line not in done)
     assert Path("labels.csv").read_text().count(".png") == 6
-    card = model_card(Classifier.load("head.safetensors"), model=onnx.load("photos.onnx"))
-    assert "| input | `images` | uint8 |" in card

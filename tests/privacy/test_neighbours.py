@@ -377,7 +377,7 @@ RAISES = {
         "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_samples.data": ("caught", 1),
         "_library": ("public", 1),
     },
-    "rows/images": {"_count": ("caught", 1), "_opened": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
+    "rows/images": {"decode": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
     "rows/loading": {
         "load_samples": ("spared", 2), "_folder": ("file", 2), "_images": ("spared", 2), "_check_split": ("spared", 1),
         "_file": ("public", 3), "samples_in": ("file", 1),

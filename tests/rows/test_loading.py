@@ -216,6 +216,12 @@ def test_what_pillow_only_warns_of_is_a_bad_sample_in_every_thread(damage, monke
     assert list(warnings.filters) == before
 
 
+def test_a_photo_in_a_format_that_starts_a_program_is_not_opened():
+    """EPS is read by Ghostscript, whatever the file is called."""
+    with pytest.raises(SampleError, match="photo.png is not an image that can be read .it is of no known format"):
+        decode(encoded(Image.fromarray(picture(0)), "EPS"), "photo.png")
+
+
 def test_pillow_warns_all_others_as_ever(monkeypatch):
     """Its warnings are errors where samples are decoded, and only there."""
     data = encoded(Image.fromarray(picture(0)), "PNG")

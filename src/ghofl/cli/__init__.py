@@ -95,10 +95,6 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "export:export",
             "Write a head, its encoder, or both as one ONNX file.",
         ),
-        "serve": (
-            "serve:serve",
-            "Answer POST /predict over HTTP from an exported file, until Ctrl-C; requests are not kept.",
-        ),
         "report": (
             "report:report",
             "Write one self-contained page about a total: who took part, what it holds, how good its heads are.",

@@ -37,24 +37,24 @@ def load(path: Path, runtime: Runtime) -> SampleEncoder:
     data = path.read_bytes()
     name, described = f"onnx:{path.name}", description_of(data, path)
     if described is not None and described.kind == "text":
-        with report_unusable(path):
+        with _report_unusable(path):
             tokens = Tokens.of(described.tokenizer, described.longest)
-        forward = _TokenForward(open_session(data, path, runtime))
+        forward = _TokenForward(_open_session(data, path, runtime))
         return TextEncoder(name, described.dim, described.fingerprint, described.pooling, tokens, forward)
-    session = open_session(data, path, runtime, threads=1)
+    session = _open_session(data, path, runtime, threads=1)
     workers = cores() if runtime.device == "cpu" else 0
     if described is None:
         return _foreign(name, data, session, path, workers)
     preprocessing = described.preprocessing
     assert preprocessing is not None  # as `Description` has checked
     views = Views.parse(described.views)
-    with report_unusable(path):
+    with _report_unusable(path):
         forward = _ImageForward(session, preprocessing, workers, views)
     return ImageEncoder(name, described.dim, described.fingerprint, preprocessing, forward, views=views)
 
 
 @contextmanager
-def report_unusable(path: Path) -> Iterator[None]:
+def _report_unusable(path: Path) -> Iterator[None]:
     """Inside the block, what ONNX Runtime or a tokenizer raises about a file is an `EncoderError`.
 
     Both raise plain exceptions, and whatever Python makes of names that are not text, of a network without inputs or of
@@ -69,12 +69,6 @@ def report_unusable(path: Path) -> Iterator[None]:
         raise EncoderError(
             f"{path} is not an ONNX file that ONNX Runtime can run ({reason}); export it again."
         ) from None
-
-
-def metadata_of(session: Any, path: Path) -> dict[str, str]:
-    """The metadata in the file of a network."""
-    with report_unusable(path):
-        return session.get_modelmeta().custom_metadata_map
 
 
 class _ImageForward:
@@ -108,7 +102,7 @@ class _TokenForward:
         return self.session.run(None, dict(zip(self.inputs, (ids, mask), strict=True)))[0]
 
 
-def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any:
+def _open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) -> Any:
     """A network ready to run; weights in separate files are not loaded."""
     device = runtime.device.partition(":")[0]
     if PROVIDERS.get(device) not in onnxruntime.get_available_providers():
@@ -124,7 +118,7 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # Neither checksum nor fingerprint would cover weights in separate files, so they are not loaded.
     options.add_session_config_entry("session.model_external_initializers_file_folder_path", NOWHERE)
-    with report_unusable(path):
+    with _report_unusable(path):
         session = onnxruntime.InferenceSession(data, options, providers=[PROVIDERS[device]])
         if session.get_inputs() and session.get_outputs():
             return session
@@ -134,7 +128,9 @@ def open_session(data: bytes, path: Path, runtime: Runtime, threads: int = 0) ->
 
 
 def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> ImageEncoder:
-    if DESCRIPTION in metadata_of(session, path):
+    with _report_unusable(path):
+        metadata = session.get_modelmeta().custom_metadata_map
+    if DESCRIPTION in metadata:
         raise EncoderError(f"{path} was changed after 'ghofl export' wrote it; export it again.")
     inputs = session.get_inputs()
     shape = list(inputs[0].shape)
@@ -143,7 +139,7 @@ def _foreign(name: str, data: bytes, session: Any, path: Path, workers: int) -> 
             f"{path} takes {', '.join(f'{i.name} {i.shape}' for i in inputs)}; expected one input (n, 3, size, size), or "
             "a file written by 'ghofl export'."
         )
-    with report_unusable(path):
+    with _report_unusable(path):
         preprocessing = Preprocessing(size=shape[2])
         forward = _ImageForward(session, preprocessing, workers)
         dim = forward(np.zeros((1, 8, 8, 3), dtype=np.uint8)).shape[1]

@@ -1,1 +1,1 @@
-"""Classifiers for other runtimes: one ONNX file, and a card that says what is in it."""
+"""Classifiers for other runtimes: one ONNX file."""

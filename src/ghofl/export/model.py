@@ -11,7 +11,6 @@ from ghofl.encoders.onnx_file import DESCRIPTION, Description, description_of
 from ghofl.encoders.views import Views
 from ghofl.errors import EncoderError
 from ghofl.export.decision import add_decision, add_novelty
-from ghofl.export.exported import METADATA
 from ghofl.export.features import add_features
 from ghofl.export.graph import OPSET, Graph  # before onnx: its error has the install line
 from ghofl.export.photos import add_photos
@@ -20,6 +19,7 @@ from ghofl.names import shorten
 import onnx  # isort: skip
 from onnx import TensorProto, helper, inliner, version_converter  # isort: skip
 
+METADATA = "ghofl.classifier"  # the entry of a file's metadata that says what its head is
 PHOTOS = "Photos as decoded, of one size per run and of any size: bytes of red, green and blue from 0 to 255."
 TOKENS = (
     "Numbers of the tokens of each text, at most {longest}, by the tokenizer in the file's metadata under 'ghofl'.",

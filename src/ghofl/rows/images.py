@@ -19,45 +19,19 @@ import numpy as np
 from ghofl.errors import MissingExtraError, SampleError
 from ghofl.shapes import UInt8
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # of images from strangers: none that starts a program
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # none that starts a program, as EPS does
 
 
-def pixels_of(data: bytes, name: str, most: int) -> int:
-    """The pixels of an image by its header, without decoding it; more than `most` are a bad sample."""
-    with _opened(data, name, FORMATS) as image:
-        return _count(image, most)
-
-
-def decode(data: bytes, name: str, most_pixels: int | None = None) -> UInt8[np.ndarray, "h w 3"]:
-    """The pixels of an image as bytes, in RGB; anything that Pillow cannot read to its end is a bad sample.
-
-    So is an image of more than `most_pixels`, or one that is not of the common `FORMATS`, if a limit is given; Pillow's
-    own limit always applies.
-    """
-    with _opened(data, name, None if most_pixels is None else FORMATS) as image:
-        if most_pixels is not None:
-            _count(image, most_pixels)
-        return np.asarray(image.convert("RGB"))
-
-
-def _count(image: Any, most: int) -> int:
-    pixels = image.width * image.height
-    if pixels > most:
-        raise SampleError(f"it has {pixels:,} pixels, and {most:,} are allowed")
-    return pixels
-
-
-@contextmanager
-def _opened(data: bytes, name: str, formats: tuple[str, ...] | None) -> Iterator[Any]:
-    """An image of one of some formats, or of any; whatever goes wrong inside the block is a bad sample."""
+def decode(data: bytes, name: str) -> UInt8[np.ndarray, "h w 3"]:
+    """The pixels of an image of one of the `FORMATS` as bytes, in RGB; what Pillow cannot read to its end is a bad sample."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
         raise MissingExtraError("images need Pillow, which is not installed: pip install 'ghofl[images]'.") from None
     try:
         # Pillow only warns about a decompression bomb or damaged EXIF data; neither should pass silently.
-        with _strictly(), Image.open(io.BytesIO(data), formats=formats) as image:
-            yield image
+        with _strictly(), Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            return np.asarray(image.convert("RGB"))
     # Pillow's readers raise many kinds of errors, SyntaxError and struct.error among them.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) and len(data) else "it is empty"
