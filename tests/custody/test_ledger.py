@@ -128,23 +128,24 @@ def invoke(*words):
 
 def test_an_administrator_reads_verifies_and_exports_the_ledger(tmp_path):
     path = make_sites(tmp_path)[0]
-    assert isinstance(invoke("show", path).exception, SiteError)
+    assert isinstance(invoke(path).exception, SiteError)
     site = Site.load(path)
     answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage())
-    seen = invoke("show", path)
+    seen = invoke(path)
     assert seen.exit_code == 0, seen.output
     assert "No differential privacy covers them: 1 of 1 left without noise" in seen.output
-    told = json.loads(invoke("show", path, "--json", "-").output)
+    told = json.loads(invoke(path, "--json", "-").output)
     assert [line["what"] for line in told["lines"]][-1] == "answered"
     head = told["head"]
     assert f"each in its place. Head: {head}" in seen.output
-    assert invoke("show", path, head).exit_code == 0
-    assert "was rewritten" in str(invoke("show", path, "ab" * 32).exception)
-    done = invoke("export", path, "--output", tmp_path / "copy.jsonl")
+    assert invoke(path, head).exit_code == 0
+    assert "was rewritten" in str(invoke(path, "ab" * 32).exception)
+    done = invoke(path, "--output", tmp_path / "copy.jsonl")
     assert done.exit_code == 0, done.output
     assert Ledger.from_bytes((tmp_path / "copy.jsonl").read_bytes()).head == head
+    assert "name a copy .jsonl, or a page .html" in " ".join(invoke(path, "-o", tmp_path / "copy.csv").output.split())
     (tmp_path / "memory-0" / LEDGER).write_bytes(b"")
-    assert "is damaged" in str(invoke("show", path).exception)
+    assert "is damaged" in str(invoke(path).exception)
 
 
 def lose(folder, how, copy):

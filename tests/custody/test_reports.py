@@ -103,7 +103,7 @@ def test_the_command_writes_the_ledger_before_the_report(tmp_path, rng):
     ghofl(*words, "--json", tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text())["sites"] == ["north"]
     assert lines_of(site) == ["reported"]
-    assert "reported" in ghofl("ledger", "show", tmp_path / "site.toml")
+    assert "reported" in ghofl("ledger", tmp_path / "site.toml")
     assert "a file, for whoever the site gave it to" in what_left(site, Ledger.load(site.storage()), "site.toml")
     (tmp_path / "policy.toml").write_text("min_rows = 100000\n")
     np.savez(tmp_path / "own.npz", x=x[:-1], y=np.array(list("abcd"))[y[:-1]])

@@ -37,7 +37,7 @@ def federation(tmp_path, monkeypatch):
 
 
 def _page(site: Path) -> tuple[str, dict]:
-    said = json.loads(ghofl("ledger", "report", site, "-o", "what-left.html", "--force", "--json", "-"))
+    said = json.loads(ghofl("ledger", site, "-o", "what-left.html", "--force", "--json", "-"))
     return Path("what-left.html").read_text(encoding="utf-8"), said
 
 
@@ -102,7 +102,7 @@ def test_only_its_owner_reads_the_page_and_it_loads_and_runs_nothing(federation)
         r"(src|href)=", page.replace("default-src", "").replace("style-src", "").replace("img-src", "")
     )
     assert "@media print" in page
-    assert "exists already" in " ".join(ghofl("ledger", "report", site, "-o", "what-left.html", code=2).split())
+    assert "exists already" in " ".join(ghofl("ledger", site, "-o", "what-left.html", code=2).split())
 
 
 def test_names_and_reasons_from_outside_are_escaped(federation):
@@ -135,6 +135,6 @@ def test_a_site_that_sent_nothing_has_a_page_that_says_so_and_a_damaged_ledger_h
     assert "fewer rows than its policy" in page, "what was refused is listed with its reason"
     path = Path("memory-0/ledger.jsonl")
     path.write_bytes(path.read_bytes().replace(b"refused", b"refusal"))
-    ghofl("ledger", "report", site, "-o", "other.html", code=2)
+    ghofl("ledger", site, "-o", "other.html", code=2)
     assert "damaged" in " ".join(capsys.readouterr().err.split())
     assert not Path("other.html").exists()

@@ -77,7 +77,7 @@ def test_reports_of_exact_counts_and_the_lines_of_a_ledger_are_for_their_owner_a
     lines = ['name = "north"', 'embeddings = "rows.npz"', 'folder = "keep"']
     Path("site.toml").write_text("\n".join(lines))
     ghofl("flower", "check", "site.toml", "-r", "plain.toml", "--json", "check.json")
-    ghofl("ledger", "show", "site.toml", "--json", "ledger.json")
+    ghofl("ledger", "site.toml", "--json", "ledger.json")
     for name in ("north", "select", "check", "ledger"):
         assert mode_of(f"{name}.json") == 0o600, name
 

@@ -111,8 +111,8 @@ COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
             "At a site: guard its rows, keys, policy and ledger, and answer requests on a Unix socket.",
         ),
         "ledger": (
-            "ledger:app",
-            "Read a site's ledger: what it was asked, what left it, and what all of that promises together.",
+            "ledger:ledger",
+            "Show what a site was asked, what left it, and what all of that promises together; or write it to a file.",
         ),
     },
     CONNECT: {

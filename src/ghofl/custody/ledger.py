@@ -62,6 +62,11 @@ class Ledger:
         """The sha256 of the last line; noted elsewhere, it shows later whether anything before it was changed."""
         return self.lines[-1].sha256 if self.lines else START
 
+    @property
+    def content(self) -> bytes:
+        """The lines as the file has them, without one that was torn."""
+        return b"".join(_raw(line) + b"\n" for line in self.lines)
+
     @classmethod
     def load(cls, storage: Storage) -> "Ledger":
         """The ledger of a site's folder; raises where it is damaged or was taken away."""
@@ -98,7 +103,7 @@ class Ledger:
     def write(self, storage: Storage, what: str, **facts: Any) -> "Ledger":
         """The ledger with one more line, which is on disk when this returns."""
         if self.torn:  # a process died while writing the line, so what it records never left
-            storage.put(LEDGER, b"".join(_raw(line) + b"\n" for line in self.lines))
+            storage.put(LEDGER, self.content)
             return Ledger(self.lines).write(storage, "torn", bytes=self.torn).write(storage, what, **facts)
         assert not set(facts) & set(OWN_KEYS)
         if self.lines and storage.get(HEAD) is None:  # it could not be written after the first line
@@ -154,7 +159,7 @@ def _line(raw: bytes, number: int, before: str) -> Line:
 def _damaged(why: str) -> SiteError:
     return SiteError(
         f"{LEDGER} in the site's folder is damaged: {why}. It says what has left this site, and without it nothing "
-        "leaves. Restore it from a copy; 'ghofl ledger show' checks it. Where there is no copy, nobody knows what has left: "
+        "leaves. Restore it from a copy; 'ghofl ledger' checks it. Where there is no copy, nobody knows what has left: "
         "start a new folder, with other rows."
     )
 

@@ -235,7 +235,7 @@ def _refusals(ledger: Ledger) -> str:
 
 def _verify(site_file: str, ledger: Ledger) -> str:
     steps = {
-        f"ghofl ledger show {site_file} {ledger.head}": "no line was changed, moved or left out since this page was written.",
+        f"ghofl ledger {site_file} {ledger.head}": "no line was changed, moved or left out since this page was written.",
         "sha256sum FILE": "a message that somebody shows you has the sha256 above.",
         "ghofl audit FILE --recipe recipe.toml": "its bytes, and what it reveals.",
         f"ghofl flower check {site_file} --recipe recipe.toml": "the same about what is packed now.",
