@@ -82,7 +82,6 @@ def measured(some: Dataset) -> dict[str, dict]:
             "recipe": recipe.fingerprint,
         }
         for name, rule in rules.items()
-        if rule is not None
     }
 
 

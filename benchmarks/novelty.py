@@ -57,7 +57,7 @@ def measured(rows: Dataset, others: np.ndarray) -> dict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         total = simulate(rows, [np.arange(len(rows.y_train))], recipe_for(rows, specs.values()), {}).total
-        classifier = Classifier.fit(total, "lda")
+        classifier = Classifier.fit(total, "lda", novelty=True)
     gaussians = Gaussians.of_total(total.for_heads(), classifier.features)
     inner, outer = (classifier.features.values(x) for x in (rows.x_test, others))
     both = {

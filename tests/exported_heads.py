@@ -23,7 +23,7 @@ def rows(rng, n=600):
     return rng.normal(size=(n, DIM)) + 1.5 * np.eye(5, DIM)[y], y
 
 
-def classifier_of(head, recipe, rng):
+def classifier_of(head, recipe, rng, novelty=False):
     x, y = rows(rng)
     message = outgoing(recipe, Embedded(x, y), "north").message
-    return Classifier.fit(Total.of([message], recipe), head, warn=lambda _: None)
+    return Classifier.fit(Total.of([message], recipe), head, warn=lambda _: None, novelty=novelty)

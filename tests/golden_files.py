@@ -106,7 +106,8 @@ def head(name: str) -> Classifier:
     """A head of each kind, with few steps where it is trained, and variances as they are."""
     specs = {"fisher_mix": "fisher_mix(epochs=2)", "proto_hyper": "proto_hyper(epochs=2, rank=2)"}
     specs |= {"nb": "nb(shrinkage=0.0)"}
-    return Classifier.fit(total(recipe_of_head(name)), specs.get(name, name))
+    recipe = recipe_of_head(name)
+    return Classifier.fit(total(recipe), specs.get(name, name), novelty=recipe != "N")
 
 
 def files() -> dict[str, bytes]:

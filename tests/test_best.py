@@ -236,7 +236,7 @@ def test_best_of_few_rows_is_near_the_best_single_head(rng):
         x = centres[y] + local.normal(size=(824, 120))
         total = total_of(recipe_of(dim=120, classes=8), x[:24], y[:24])
         for name in ("nearest_mean", "lda", "student", "best"):
-            classifier = Classifier.fit(total, name, novelty=False)
+            classifier = Classifier.fit(total, name)
             found.setdefault(name, []).append(float(np.mean(classifier.predict_numbers(x[24:]) == y[24:])))
     means = {name: float(np.mean(values)) for name, values in found.items()}
     assert means["best"] > max(means.values()) - 0.01
@@ -252,5 +252,5 @@ def test_where_positives_are_rare_the_default_finds_them_as_lda_does(head):
         return local.standard_normal((count, 300)) + y[:, None] * positive, y
 
     total, (x, y) = total_of(recipe_of(dim=300, classes=2, statistics=("S",)), *rows(3600)), rows(4000)
-    predicted = Classifier.fit(total, head, novelty=False).predict_numbers(x)
+    predicted = Classifier.fit(total, head).predict_numbers(x)
     assert np.mean([np.mean(predicted[y == c] == c) for c in (0, 1)]) > 0.9

@@ -148,7 +148,7 @@ def test_a_row_without_a_label_counts_as_wrong():
 @pytest.fixture
 def head_and_rows(rng):
     x, y = blobs(rng, rows=1200, spread=0.8)
-    return Classifier.fit(total_of(recipe_of(), x[:400], y[:400]), "student"), x[400:], y[400:]
+    return Classifier.fit(total_of(recipe_of(), x[:400], y[:400]), "student", novelty=True), x[400:], y[400:]
 
 
 def test_the_tally_of_a_union_is_the_sum_of_tallies(head_and_rows):

@@ -44,7 +44,7 @@ def test_all_sites_together_are_cross_validation_on_the_pooled_rows(name, rng):
         for k in range(3):
             out = rows[fold == k]
             others = np.setdiff1d(np.arange(len(y)), out)
-            pooled = Classifier.fit(total_of(recipe, x[others], y[others]), name, novelty=False)
+            pooled = Classifier.fit(total_of(recipe, x[others], y[others]), name)
             assert found.probabilities[fold == k].tobytes() == pooled.predict_proba(x[out]).tobytes()
             assert np.array_equal(found.predicted[fold == k], pooled.predict_numbers(x[out]))
             assert found.metrics.confusion.rows == len(rows)

@@ -57,7 +57,7 @@ def test_what_select_adds_up_is_pooled_cross_validation_with_the_folds_site_and_
             for k in range(FOLDS):
                 out = own[fold == k]
                 kept = np.setdiff1d(np.arange(len(y)), out)
-                pooled = Classifier.fit(total_of(RECIPE, x[kept], y[kept]), found.head, novelty=False)
+                pooled = Classifier.fit(total_of(RECIPE, x[kept], y[kept]), found.head)
                 np.add.at(confusion, (y[out], pooled.predict_numbers(x[out])), 1)
                 tally += Tally.of(pooled, x[out], y[out])
         assert np.array_equal(found.confusion.counts, confusion)
@@ -67,7 +67,7 @@ def test_what_select_adds_up_is_pooled_cross_validation_with_the_folds_site_and_
 
 def test_a_head_is_calibrated_on_reports_about_the_total_it_was_made_from(total, reports, tmp_path):
     path = tmp_path / "lda"
-    Classifier.fit(total, "lda").save(path)
+    Classifier.fit(total, "lda", novelty=True).save(path)
     head = Classifier.load(path)
     made, found = calibrate_head(path, head, every(reports))
     expected = sum((each["lda"].tally for each in reports), start=Tally.zeros()).calibrate(head, 120)

@@ -60,7 +60,6 @@ def test_four_lines_go_from_rows_to_class_names(rows):
     assert classifier.classes_.tolist() == list(CLASSES)
     assert classifier.predict_proba(x).shape == (len(x), 4)
     assert np.array_equal(classifier.classes_[classifier.predict_numbers(x)], classifier.predict(x))
-    assert classifier.novelty(x).shape == (len(x),)
 
 
 def test_a_message_is_the_one_that_the_command_line_writes_of_the_same_rows(rows, tmp_path):
@@ -272,7 +271,7 @@ def test_a_recipe_with_a_table_takes_a_frame_with_its_columns_in_any_order(rng, 
     for given in (frame, polars.from_pandas(frame), frame[["age", "sick", "ward"]], dict(frame)):
         assert ghofl.message(recipe, "north", given).moments == own.moments
         assert ghofl.message(recipe, "north", given, frame["sick"]).moments == own.moments
-    classifier = ghofl.fit(ghofl.total([own]))
+    classifier = ghofl.fit(ghofl.total([own]), novelty=True)
     assert classifier.score(frame, frame["sick"]) > 0.9
     unlabelled = polars.from_pandas(frame.drop(columns="sick"))
     assert np.array_equal(classifier.predict(unlabelled), classifier.predict(frame))
@@ -438,7 +437,7 @@ def test_a_recipe_that_cannot_be_is_refused_with_what_to_do(given, told):
 
 def test_rows_of_none_of_the_classes_get_an_empty_name(rows):
     x, y = rows
-    classifier = ghofl.fit(ghofl.total([sent(x, NAMES[y])]), "lda")
+    classifier = ghofl.fit(ghofl.total([sent(x, NAMES[y])]), "lda", novelty=True)
     found = classifier.predict(np.vstack([x[:3], 40.0 + 0.0 * x[:2]]), reject=0.001)
     assert found.tolist()[3:] == ["", ""]
     every = classifier.with_thresholds(dict.fromkeys(CLASSES, 1.0))

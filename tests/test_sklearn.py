@@ -178,7 +178,7 @@ def test_every_option_of_every_head_is_a_parameter():
     from ghofl.heads import HEADS
 
     names = set(GaussianHeadClassifier().get_params())
-    assert names == {"head", "bits", "center", "scale", "remember"} | {
+    assert names == {"head", "bits", "center", "scale", "novelty", "remember"} | {
         n for h in HEADS.values() for n in h.Options.known()
     }
 

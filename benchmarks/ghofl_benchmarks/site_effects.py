@@ -89,7 +89,7 @@ def fit_without_site_effects(
     counts, sums = zip(*((message.moments.counts, message.moments.sums) for message in messages), strict=True)
     unit = Features.of(total.recipe).unit
     effects = SiteEffects.estimate(np.array(counts), np.array(sums) * unit, moments.pooled() * unit**2)
-    return Classifier.fit(total, head, ignore, novelty=False, adapt=effects.apply), effects
+    return Classifier.fit(total, head, ignore, adapt=effects.apply), effects
 
 
 def offset_head(

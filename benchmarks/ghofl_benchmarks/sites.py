@@ -53,7 +53,7 @@ class Federation:
 
 def fit(total: Total, head: HeadSpec = HEAD) -> Classifier:
     """The head of a total."""
-    return Classifier.fit(total, head, ignore, novelty=False)
+    return Classifier.fit(total, head, ignore)
 
 
 def accuracy(head: Classifier, rows: Rows, mix: np.ndarray | None = None) -> float:

@@ -88,7 +88,7 @@ def _all(rng: np.random.Generator) -> Iterator[Measure]:
         if name in CLASSIFIERS:
             yield against(
                 f"classifier_{name}",
-                f"classifier of {name} from a total, {size}: calibrated, with novelty",
+                f"classifier of {name} from a total, {size}: calibrated",
                 lambda name=name, total=totals[need]: Classifier.fit(total, name),
                 "the fit of its head alone",
                 fit,

@@ -19,12 +19,13 @@ known = [str(n) for n in range(8)]
 train = train[number[train] < 8]
 
 # %%
-# Three sites, one message each. A covariance per class (``statistics=("S",)``) tells best what a class looks like.
+# Three sites, one message each. A covariance per class (``statistics=("S",)``) tells best what a class looks like, and
+# ``novelty=True`` asks for what no class looks like.
 
 recipe = ghofl.recipe_for(known, x[train], statistics=("S",))
 parts = zip(("north", "south", "west"), np.array_split(train, 3))
 messages = [ghofl.message(recipe, site, x[rows], number[rows].astype(str)) for site, rows in parts]
-classifier = ghofl.fit(ghofl.total(messages))
+classifier = ghofl.fit(ghofl.total(messages), novelty=True)
 
 # %%
 # ``reject=0.05`` leaves out about one in twenty rows of the known classes, and many rows of all others.

@@ -21,7 +21,7 @@ from ghofl.heads import Rule
 from ghofl.heads.calibration import Calibration, calibrate
 from ghofl.heads.decision import check_thresholds, decide, limits_of, priors_of
 from ghofl.heads.head import PERSONAL
-from ghofl.heads.novelty import PREFIX, Novelty
+from ghofl.heads.novelty import PREFIX, Novelty, check_novelty
 from ghofl.heads.rules import read_rule
 from ghofl.heads.spec import DEFAULT_HEAD, AnyHead, HeadSpec, written
 from ghofl.notebook import Printable, abbreviate
@@ -95,7 +95,7 @@ class Classifier(Printable):
         head: AnyHead = DEFAULT_HEAD,
         warn: Warn = show_warning,
         dispersion: float | None = None,
-        novelty: bool = True,
+        novelty: bool = False,
         adapt: Callable[[Gaussians], Gaussians] | None = None,
     ) -> "Classifier":
         """The classifier of a total, with a head by its name, perhaps with options, or one of your own as a `Head`.
@@ -103,11 +103,13 @@ class Classifier(Printable):
         Probabilities are calibrated on drawn rows that are `dispersion` times as wide as measured; by default it follows
         from the dimension (`ghofl.heads.calibration`). `warn` is called with a warning about classes that no site has
         (`EmptyClassWarning`) or probabilities that cannot be calibrated (`CalibrationWarning`); by default Python shows
-        them. Without `novelty`, which takes seconds in a thousand dimensions, the classifier cannot recognise rows that
-        belong to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
+        them. With `novelty`, which takes seconds in a thousand dimensions, the classifier also recognises rows that belong
+        to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
         """
         spec = HeadSpec.of(head)
         spec.check(total.moments.layout, total.recipe)
+        if novelty:
+            check_novelty(total.moments.layout)
         total = total.for_heads()
         features = Features.of(total.recipe)
         gaussians = (adapt or (lambda same: same))(Gaussians.of_total(total, features))
@@ -186,9 +188,8 @@ class Classifier(Printable):
     def _novelty(self) -> Novelty:
         if self.novelty_rule is None:
             raise HeadError(
-                f"this head, {self.head}, cannot recognise rows that belong to none of its classes: its total did not say "
-                "how rows of a class vary (statistics B or D, and more rows than classes), or it was fitted without novelty; "
-                "build it again from a total with B or D."
+                f"this head, {self.head}, was made without novelty, so it does not recognise rows that belong to none of its "
+                "classes; make it again with 'ghofl head --novelty', or ghofl.fit(total, head, novelty=True)."
             )
         return self.novelty_rule
 

@@ -205,10 +205,11 @@ def total(messages: Iterable[Message | bytes | str | Path], recipe: Recipe | Non
     return Total.of((_read(each, recipe) for each in chain(() if first is None else (first,), coming)), recipe)
 
 
-def fit(total: Total, head: AnyHead = DEFAULT_HEAD) -> Classifier:
+def fit(total: Total, head: AnyHead = DEFAULT_HEAD, *, novelty: bool = False) -> Classifier:
     """The classifier of a total: the strongest head that it allows, or the one that `head` names or is.
 
-    A name may have options, ``"lda(shrinkage=0.1)"``, and so may a `Head` of your own, ``MY_HEAD(width=2.0)``.
+    A name may have options, ``"lda(shrinkage=0.1)"``, and so may a `Head` of your own, ``MY_HEAD(width=2.0)``. With
+    `novelty` the classifier also recognises rows of none of the classes, for ``predict(x, reject=0.05)``.
 
     Where the recipe promises central noise, `Total.release` adds it, and `fit` takes the released total.
 
@@ -221,7 +222,7 @@ def fit(total: Total, head: AnyHead = DEFAULT_HEAD) -> Classifier:
     """
     if not isinstance(total, Total):
         raise MessageError(f"a head is fitted to a total, not to a {type(total).__name__}; give ghofl.total(messages).")
-    return Classifier.fit(total, head, lambda warning: warnings.warn(warning, stacklevel=4))
+    return Classifier.fit(total, head, lambda warning: warnings.warn(warning, stacklevel=4), novelty=novelty)
 
 
 def encode(

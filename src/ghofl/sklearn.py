@@ -44,6 +44,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
     bits : bits of the grid that features are rounded to, 2 to 16.
     center, scale : numbers to subtract and divide by, one per feature or one for all, so that most values lie within
         ±1. Estimators can be merged only if both are the same. By default they follow from the first rows.
+    novelty : whether `classifier_` also recognises rows of none of the classes, for its ``predict(x, reject=0.05)``.
     remember : whether to keep what `forget` needs: a digest of every row and label, under a key of this estimator. Digests
         stay in this process: a pickle or a copy has none, and `merge` takes none from the other estimator.
     **options : every option of every head by its name, such as ``blend=0.9``, for grid searches; None is the head's own
@@ -81,6 +82,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         bits: Any = 16,
         center: Any = None,
         scale: Any = None,
+        novelty: Any = False,
         remember: Any = False,
         **options: Any,
     ) -> None:
@@ -88,6 +90,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         self.bits = bits
         self.center = center
         self.scale = scale
+        self.novelty = novelty
         self.remember = remember
         for name in _OPTIONS:
             setattr(self, name, options.pop(name, None))
@@ -168,7 +171,7 @@ class GaussianHeadClassifier(ClassifierMixin, BaseEstimator):
         with warnings.catch_warnings():  # rows of some `classes` may come later
             warnings.simplefilter("ignore", EmptyClassWarning)
             warnings.simplefilter("ignore", CalibrationWarning)
-            self._built = [Classifier.fit(total, self._spec())]
+            self._built = [Classifier.fit(total, self._spec(), novelty=self.novelty)]
         return self._built[0]
 
     def _spec(self) -> HeadSpec:

@@ -37,7 +37,7 @@ def folder(tmp_path, rng, monkeypatch):
     monkeypatch.setattr(streams, "BLOCK", 16)
     x, y = blobs(rng, rows=350)
     total = ghofl.total([ghofl.message(recipe_of(), "north", x[:300], NAMES[y[:300]])])
-    ghofl.fit(total, "lda").save("head.safetensors")
+    ghofl.fit(total, "lda", novelty=True).save("head.safetensors")
     np.save("new.npy", x[300:])
     return tmp_path
 

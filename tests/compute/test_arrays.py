@@ -241,7 +241,7 @@ adding = Aggregator(recipe)
 adding.add(Message.load(path / "message", recipe), is_given=True)
 adding.finish().save(path / "total")
 del adding
-Classifier.fit(Total.load(path / "total"), "rda", novelty=False).save(path / "head")
+Classifier.fit(Total.load(path / "total"), "rda").save(path / "head")
 head = Classifier.load(path / "head")
 assert head.score(x, np.array(["%d" % c] * 40)) > 0.9
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))

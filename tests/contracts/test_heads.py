@@ -250,7 +250,7 @@ def classifiers_of(spec, present, rng):
     recipe = recipe_of(classes=present + 2, statistics=("S",), sketch=Sketch(dim=3))
     order = rng.permutation(len(y))
     one, many = (
-        Classifier.fit(total_of(recipe, x[rows], y[rows], sites), spec, lambda _: None, novelty=False)
+        Classifier.fit(total_of(recipe, x[rows], y[rows], sites), spec, lambda _: None)
         for rows, sites in ((slice(None), 1), (order, 5))
     )
     priors = one.with_priors([1.0 + c % 3 for c in range(present + 2)])

@@ -42,7 +42,7 @@ def rows_of(encoder, samples):
     return next(iter(encoder.encode([samples])))
 
 
-def fitted(encoder, samples, y, head: str, novelty: bool = True) -> Classifier:
+def fitted(encoder, samples, y, head: str, novelty: bool = False) -> Classifier:
     x = rows_of(encoder, samples)
     recipe = fit_grid(Recipe(CLASSES, encoders.identity(encoder), ("S",)), x)
     return Classifier.fit(Total.of([outgoing(recipe, Embedded(x, y), "north").message], recipe), head, novelty=novelty)
@@ -78,9 +78,7 @@ def of_images(vit, tmp_path_factory):
 @pytest.mark.parametrize("with_novelty", [True, False])
 def test_an_image_encoder_and_a_head_in_one_file_label_images_as_the_two_do(of_images, rng, head, with_novelty):
     original, file = of_images
-    classifier = fitted(original, *photos(rng, 240), head)
-    if not with_novelty:
-        classifier = replace(classifier, novelty_rule=None)
+    classifier = fitted(original, *photos(rng, 240), head, with_novelty)
     samples = photos(rng, 120)[0]
     found = run(export_with_encoder(classifier, file), {"images": np.stack(samples)})
     x = rows_of(original, samples)
@@ -107,7 +105,7 @@ def test_a_text_encoder_and_a_head_in_one_file_label_texts_as_the_two_do(languag
 def test_an_encoder_with_views_and_a_head_in_one_file_label_photos_as_the_two_do(views, checkpoint, rng, tmp_path):
     original = encoders.load("torchvision:mobilenet_v2", weights=checkpoint, views=views)
     export(original, tmp_path / "m.onnx")
-    classifier = fitted(original, *photos(rng, 150), "lda", novelty=False)
+    classifier = fitted(original, *photos(rng, 150), "lda")
     samples = photos(rng, 40)[0]
     model = export_with_encoder(classifier, tmp_path / "m.onnx")
     network, head = (tmp_path / "m.onnx").stat().st_size, len(export_head(classifier).SerializeToString())

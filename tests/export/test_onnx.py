@@ -23,7 +23,7 @@ def run(classifier, x):
 
 @pytest.mark.parametrize("head", [*HEADS, "best", "blend(parts=lda+ridge+z.student)"])
 def test_every_head_gives_the_same_labels_and_probabilities(head, rng):
-    classifier = classifier_of(head, RECIPE, rng)
+    classifier = classifier_of(head, RECIPE, rng, novelty=True)
     x = rows(rng, 2000)[0].astype(np.float32)
     labels, probabilities, scores, *novelty = run(classifier, x)
     names = classifier.predict(x)

@@ -14,7 +14,7 @@ from ghofl.custody.custody import Custody
 from ghofl.custody.history import History
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
-from ghofl.errors import FederationError, RosterError, SiteError
+from ghofl.errors import FederationError, MissingStatisticError, RosterError, SiteError
 from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.settings import Settings
@@ -44,6 +44,17 @@ def killing(action, after):
         return reply
 
     return twist
+
+
+def test_novelty_is_learned_where_a_run_asks_for_it_and_refused_where_no_site_sends_what_it_needs(tmp_path):
+    paths = make_sites(tmp_path)
+    for config in ({}, {"novelty": True}):
+        asked = Settings.of_config({"folder": str(tmp_path / "run"), "wait": 0.0, "heads": "lda", **config})
+        made = Classifier.load(run(InProcess(paths), PLAIN, asked).heads["lda"])
+        assert (made.novelty_rule is not None) == bool(config)
+    with pytest.raises(MissingStatisticError, match="novelty needs statistics"):
+        run(InProcess(paths), replace(PLAIN, statistics=()), settings(tmp_path / "none", novelty=True))
+    assert not (tmp_path / "none").exists(), "nobody was asked"
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_rows_of_uneven_length_leave_probabilities_of_class_covariances_as_good_
     total, (x, y) = total_of(recipe_of(dim=384, classes=2, statistics=("S",)), *rows(4000)), rows(2000)
     losses = {}
     for head in ("lda", "best", "student"):
-        found = Classifier.fit(total, head, novelty=False).predict_proba(x)
+        found = Classifier.fit(total, head).predict_proba(x)
         losses[head] = -np.log(np.maximum(found[np.arange(len(y)), y], 1e-12)).mean()
     assert max(losses["best"], losses["student"]) < 1.1 * losses["lda"], losses
 
@@ -71,7 +71,7 @@ def test_standardised_scores_of_classes_that_draws_all_tell_apart_keep_a_tempera
     means = rng.standard_normal((70, 512))
     y = np.repeat(np.arange(70), 12)
     total = total_of(recipe_of(dim=512, classes=70, statistics=("B",)), means[y] + rng.standard_normal((840, 512)), y)
-    found = Classifier.fit(total, "blend", novelty=False)
+    found = Classifier.fit(total, "blend")
     assert found.calibration.temperature >= LEAST
     x = means[y] + 3.0 * rng.standard_normal((840, 512))
     assert (found.predict_numbers(x) == found.scores(x).argmax(axis=1)).mean() > 0.99

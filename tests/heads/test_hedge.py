@@ -69,7 +69,7 @@ def test_a_class_of_few_rows_has_nearly_the_shared_covariance():
     x, y = rows((2000, 2000))
     balanced = {}
     for name in ("hedge", "lda", "student"):
-        predicted = Classifier.fit(total, name, novelty=False).predict_numbers(x)
+        predicted = Classifier.fit(total, name).predict_numbers(x)
         balanced[name] = np.mean([np.mean(predicted[y == c] == c) for c in (0, 1)])
     assert balanced["hedge"] > balanced["lda"] - 0.05
     assert balanced["hedge"] > balanced["student"] + 0.15
@@ -128,6 +128,6 @@ def test_a_sketch_takes_the_place_of_class_covariances(rng):
     gaussians = gaussians_of(recipe, x, y)
     assert gaussians.covariances is None
     rule = fit_hedge(gaussians)
-    classifier = Classifier.fit(total_of(recipe, x, y), "hedge", novelty=False)
+    classifier = Classifier.fit(total_of(recipe, x, y), "hedge")
     assert np.mean(classifier.predict_numbers(x) == y) > 0.85
     assert rule == classifier.rule

@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
 
+import ghofl
 from federations import blobs, gaussians_of, recipe_of, total_of
 from ghofl import HEADS, Classifier
-from ghofl.errors import HeadError, MessageError
+from ghofl.errors import HeadError, MessageError, MissingStatisticError
 from ghofl.evaluation.ranking import Ranking
 from ghofl.gaussians import draw
 from ghofl.heads import novelty
 from ghofl.heads.novelty import PREFIX, Novelty
+from pages import run
 
 
 def relative_distances(gaussians, x):
@@ -48,7 +50,7 @@ def test_every_head_tells_rows_of_no_class_from_those_of_the_classes(name, rng):
     from ghofl import Sketch
 
     recipe = recipe_of(**sketch, sketch=Sketch(dim=3)) if sketch else recipe_of()
-    classifier = Classifier.fit(total_of(recipe, x[:1000], y[:1000]), name)
+    classifier = Classifier.fit(total_of(recipe, x[:1000], y[:1000]), name, novelty=True)
     strangers = x[1000:] + 3.0 * rng.normal(size=(1000, 6)) + 4.0
     values = np.r_[classifier.novelty(x[1000:]), classifier.novelty(strangers)]
     assert Ranking.of(values, np.repeat([False, True], 1000)).auc > 0.8
@@ -59,7 +61,7 @@ def test_every_head_tells_rows_of_no_class_from_those_of_the_classes(name, rng):
 
 def test_the_novelty_is_read_as_it_was_written_and_a_damaged_one_is_refused(rng):
     x, y = blobs(rng)
-    made = Classifier.fit(total_of(recipe_of(), x, y), "lda")
+    made = Classifier.fit(total_of(recipe_of(), x, y), "lda", novelty=True)
     read = Classifier.from_bytes(made.to_bytes())
     assert np.array_equal(read.novelty(x), made.novelty(x))
     arrays = made.novelty_rule.arrays()
@@ -73,30 +75,56 @@ def test_the_novelty_is_read_as_it_was_written_and_a_damaged_one_is_refused(rng)
     assert Novelty.from_arrays({}, 6) is None
 
 
-def test_a_head_that_knows_no_variance_says_that_it_cannot_tell(rng):
+def test_a_total_that_does_not_tell_how_rows_vary_is_refused_where_novelty_is_asked_for(rng):
     x, y = blobs(rng)
-    classifier = Classifier.fit(total_of(recipe_of(statistics=()), x, y), "nearest_mean", warn=lambda _: None)
-    with pytest.raises(HeadError, match="statistics B or D"):
-        classifier.novelty(x)
+    with pytest.raises(MissingStatisticError, match="novelty needs statistics = .* this total holds N, A"):
+        Classifier.fit(total_of(recipe_of(statistics=()), x, y), "nearest_mean", novelty=True)
+    one_each = total_of(recipe_of(statistics=("B",)), x[:4], np.arange(4))
+    with pytest.raises(HeadError, match="does not tell how rows of two classes vary"):
+        Classifier.fit(one_each, "nearest_mean", lambda _: None, novelty=True)
+
+
+def test_shares_beyond_those_measured_are_refused(rng):
+    x, y = blobs(rng)
     known = Classifier.fit(total_of(recipe_of(), x, y), "lda", novelty=True)
     for rate in (0.0, 1e-4, 0.99999, 1.5):  # shares beyond those measured counted as the nearest one
         with pytest.raises(HeadError, match=f"turn away is {rate:g}; .* between 0.001 and 0.999"):
             known.predict(x, reject=rate)
 
 
-def test_a_classifier_without_novelty_predicts_the_same_and_says_that_it_cannot_tell(rng):
+def test_a_classifier_without_novelty_predicts_the_same_and_says_how_to_ask_for_it(rng):
     x, y = blobs(rng)
     total = total_of(recipe_of(), x, y)
-    with_it, without = (Classifier.fit(total, "lda", novelty=told) for told in (True, False))
+    with_it, without = ghofl.fit(total, "lda", novelty=True), ghofl.fit(total, "lda")
     assert np.array_equal(with_it.predict_proba(x), without.predict_proba(x))
     assert with_it.novelty(x).shape == (len(x),)
-    with pytest.raises(HeadError, match="fitted without novelty"):
-        without.novelty(x)
+    assert len(without.to_bytes()) < len(with_it.to_bytes())
+    for ask in (without.novelty, lambda x: without.predict(x, reject=0.05)):
+        with pytest.raises(HeadError, match=r"'ghofl head --novelty', or ghofl\.fit\(total, head, novelty=True\)"):
+            ask(x)
+
+
+@pytest.mark.parametrize("novelty", [True, False])
+def test_the_command_and_the_estimator_learn_novelty_where_it_is_asked_for(novelty, rng, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    from ghofl.sklearn import GaussianHeadClassifier
+
+    x, y = blobs(rng)
+    model = GaussianHeadClassifier("lda", novelty=novelty).fit(x, y)
+    assert (model.classifier_.novelty_rule is not None) == novelty
+    monkeypatch.chdir(tmp_path)
+    total_of(recipe_of(), x, y).save("total.ghofl")
+    np.save("x.npy", x)
+    run(f"ghofl head total.ghofl --head lda {'--novelty ' * novelty}-o head.safetensors")
+    refusal = "" if novelty else "make it again with 'ghofl head --novelty'"
+    run("ghofl predict head.safetensors x.npy -o out.csv --reject 0.05", refusal=refusal)
+    total_of(recipe_of(statistics=()), x, y).save("means.ghofl")
+    run("ghofl head means.ghofl --novelty -o none.safetensors", refusal="novelty needs statistics")
 
 
 def test_a_head_file_with_a_damaged_novelty_is_a_damaged_head_file(rng, monkeypatch):
     x, y = blobs(rng)
-    made = Classifier.fit(total_of(recipe_of(), x, y), "lda")
+    made = Classifier.fit(total_of(recipe_of(), x, y), "lda", novelty=True)
     monkeypatch.setattr(Novelty, "arrays", lambda self: {PREFIX + "basis": self.basis})
     with pytest.raises(MessageError, match="novelty"):
         Classifier.from_bytes(made.to_bytes())
@@ -152,7 +180,6 @@ def test_a_class_whose_rows_are_all_the_same_does_not_keep_others_from_being_tol
     x, y = blobs(rng, rows=2000)
     x[y == 2] = x[y == 2][0]
     rule = Novelty.of(gaussians_of(recipe_of(statistics=(statistic,)), x[:1000], y[:1000]))
-    assert rule is not None
     limit = {"D": 0.25, "S": 0.12}[statistic]  # correlated features defy draws of independent ones
     assert np.mean(rule.scores(x[1000:]) > rule.threshold(0.05)) < limit
     assert (rule.scores(x[1000:1010] + 30.0) > rule.threshold(0.01)).all()

@@ -10,6 +10,7 @@ from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, Preset, complete_heads
 from ghofl.cli.server import load_total, promise_result, release_counted, sum_files
 from ghofl.errors import MessageError
+from ghofl.heads.novelty import check_novelty
 from ghofl.heads.spec import DEFAULT_HEAD, HeadSpec
 from ghofl.privacy import Guarantee, plan_of
 from ghofl.recipe import Recipe
@@ -33,6 +34,9 @@ def head(
         ),
     ] = DEFAULT_HEAD,
     preset: Preset = "default",
+    novelty: Annotated[
+        bool, typer.Option("--novelty", help="Also learn what is none of the classes, for 'ghofl predict --reject'.")
+    ] = False,
     force: Force = False,
     json: Json = None,
 ) -> None:
@@ -48,10 +52,12 @@ def head(
     spec = HeadSpec.parse(head, preset)
     total = _total_of(files, recipe)
     spec.check(total.moments.layout, total.recipe)  # before a release is counted
+    if novelty:
+        check_novelty(total.moments.layout)
     if recipe is not None and plan_of(total.recipe) is not None and total.guarantee is None:
         total = release_counted(total, output)[1]
         _warn_of_repetition(total.guarantee)
-    classifier = Classifier.fit(total, spec)
+    classifier = Classifier.fit(total, spec, novelty=novelty)
     classifier.save(output)
     result = {"head": classifier.head, "options": classifier.options, "file": str(output)}
     result |= {"bytes": output.stat().st_size, "rows": classifier.rows, "sites": classifier.sites}

@@ -31,7 +31,7 @@ class ResultColumns:
         float | None,
         typer.Option(
             help="Leave the label empty for rows that fit none of the classes; this share of rows that do fit is rejected "
-            "too, e.g. 0.05."
+            "too, e.g. 0.05. The head is one of 'ghofl head --novelty'."
         ),
     ] = None
 

@@ -224,7 +224,7 @@ def leave_out(
             progress("folds", done, int(fold.max()) + 1)
         unseen |= set(np.unique(own.y[out])[total.moments.counts[np.unique(own.y[out])] == 0].tolist())
         for name, spec in heads.items():
-            classifier = Classifier.fit(total, spec, ignore, novelty=False)
+            classifier = Classifier.fit(total, spec, ignore)
             probabilities, predicted = found[name]
             probabilities[out] = classifier.predict_proba(own.x[out])
             predicted[out] = classifier.decide(probabilities[out])

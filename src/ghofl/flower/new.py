@@ -85,6 +85,7 @@ min-sites = {max(3 if is_secure else 1, recipe.privacy.min_cohort)}             
 wait = 60.0                # seconds to wait for nodes
 timeout = 600.0            # seconds to wait for the answers to a query
 heads = "{DEFAULT_HEAD}"             # heads to build, e.g. "lda,rda"
+novelty = false            # heads also recognise rows of none of the classes, for 'ghofl predict --reject'
 remove = ""                # sites to take out of the total, e.g. "north,south"
 forget = false             # delete the message of those sites too, instead of keeping it in removed/
 dropout = 0.1              # secure rounds: the share of sites that may vanish, rounded up where a plan allows it

@@ -22,10 +22,11 @@ from functools import cached_property
 import numpy as np
 import scipy
 
-from ghofl.errors import HeadError, NotPositiveDefiniteError
+from ghofl.errors import HeadError, MissingStatisticError, NotPositiveDefiniteError
 from ghofl.gaussians import Draws, Gaussians, draw, linalg
 from ghofl.gaussians.covariances import ClassCovariances
 from ghofl.gaussians.predictive import denoise, resample
+from ghofl.moments import Layout
 from ghofl.shapes import Float, Float32
 from ghofl.statistics import triangles
 
@@ -79,12 +80,10 @@ class Novelty:
     __hash__ = None  # type: ignore[assignment]  # arrays inside
 
     @classmethod
-    def of(cls, gaussians: Gaussians) -> "Novelty | None":
-        """The distance that these Gaussians define; None where they do not tell how rows of two classes vary."""
+    def of(cls, gaussians: Gaussians) -> "Novelty":
+        """The distance that these Gaussians define; `HeadError` where they do not tell how rows of two classes vary."""
         if gaussians.present < 2 or not gaussians.has_spread:
-            return None
-        if not gaussians.has_shared_covariance and gaussians.own_variances is None:
-            return None
+            raise HeadError(_UNKNOWN)
         known = gaussians if gaussians.has_shared_covariance else gaussians.diagonal()
         try:
             lower = known.factor(known.shared_shrinkage())
@@ -99,7 +98,7 @@ class Novelty:
             made = cls(*(a.astype(np.float32) for a in arrays), levels=np.zeros(1))
             distances = _of_new_rows(made, known)
         except NotPositiveDefiniteError:
-            return None
+            raise HeadError(_UNKNOWN) from None
         return replace(made, levels=np.quantile(distances, (np.arange(LEVELS) + 0.5) / LEVELS))
 
     def scores(self, x: Float[np.ndarray, "n dim"]) -> Float[np.ndarray, " n"]:
@@ -149,6 +148,21 @@ class Novelty:
             raise HeadError(f"its novelty has the wrong shape: {', '.join(wrong) or 'levels'}")
         singles = {name: own[name].astype(np.float32) for name in FIELDS[:-1]}
         return cls(**singles, levels=own["levels"].astype(np.float64), measured=bool(own["measured"][0]))
+
+
+_UNKNOWN = (
+    "novelty was asked for, and this total does not tell how rows of two classes vary, as when each has one row, or the same row "
+    "again and again; leave novelty out, or add sites with more rows."
+)
+
+
+def check_novelty(layout: Layout) -> None:
+    """Raise `MissingStatisticError` unless totals of this layout tell how rows vary."""
+    if not (layout.has("B") or layout.has("D")):
+        raise MissingStatisticError(
+            f"novelty needs statistics = ['B'] or ['D'] in the recipe, and this total holds {', '.join(layout.shapes)}; leave "
+            "novelty out, or let sites send again."
+        )
 
 
 def threshold_of(levels: Float[np.ndarray, " levels"], rate: float) -> float:

@@ -93,7 +93,7 @@ def personal_head(
     )
     best, why = _choose(losses, hits, weights)
     every = np.ones(len(own.y), dtype=bool)
-    (classifier,) = fit_candidates(candidates[best : best + 1], own.total, own, every, spec, shares, True)
+    (classifier,) = fit_candidates(candidates[best : best + 1], own.total, own, every, spec, shares)
     return Personal(_mark(classifier, tried[best]), tried[0], tried[best], tried, why, len(own.y))
 
 
@@ -144,7 +144,6 @@ def fit_candidates(
     kept: Bool[np.ndarray, " n"],
     spec: HeadSpec,
     mix: Float[np.ndarray, " classes"] | None,
-    novelty: bool = False,
 ) -> Iterator[Classifier]:
     """A classifier per candidate; those that differ only by priors share a fit."""
     moments = own.moments(kept)
@@ -153,7 +152,7 @@ def fit_candidates(
     for candidate in candidates:
         key = replace(candidate, priors=None)
         if key not in fitted:
-            fitted = {key: Classifier.fit(total, spec, ignore, novelty=novelty, adapt=_applied(key, site))}
+            fitted = {key: Classifier.fit(total, spec, ignore, adapt=_applied(key, site))}
         if candidate.priors is not None:
             yield fitted[key].with_priors(
                 candidate.shares(np.maximum(total.moments.counts, 0), moments.counts).tolist()

@@ -294,7 +294,7 @@ def _size(own: Recipe, message: Message, features: Features, whole: int) -> int:
 def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
     """Fit a head to a total and score it on the test rows; `payload_bytes`, not known here, is 0."""
     started = time.perf_counter()
-    classifier = Classifier.fit(total, spec, novelty=False)  # all test rows belong to the classes
+    classifier = Classifier.fit(total, spec)
     fitted = time.perf_counter()
     probabilities = classifier.predict_proba(data.x_test)
     scored = time.perf_counter()

@@ -24,6 +24,8 @@ from ghofl.flower.server.plain_total import plain_total
 from ghofl.flower.server.removal import check_removal, remove
 from ghofl.flower.server.secure_total import secure_total
 from ghofl.flower.server.settings import Settings
+from ghofl.heads.novelty import check_novelty
+from ghofl.moments import Layout
 from ghofl.recipe import Recipe
 from ghofl.wire.total import Total
 
@@ -51,6 +53,8 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
     removes an unknown site, changes nothing but the file that says why.
     """
     specs = HeadSpec.parse_list(settings.heads)
+    if settings.novelty:
+        check_novelty(Layout.of(recipe))
     with RunFolder(settings.folder, recipe) as folder:
         sites: dict[str, str] = {}
         try:
@@ -67,7 +71,7 @@ def run(engine: Engine, recipe: Recipe, settings: Settings) -> Outcome:
             total.save(folder.path / TOTAL)
             folder.end_round()
             released = folder.release(total).for_heads()
-            heads = _heads(released, specs, folder)
+            heads = _heads(released, specs, settings.novelty, folder)
         except GhoflError as error:
             report.write_failure(folder, recipe, sites, str(error))
             raise
@@ -85,11 +89,12 @@ def _check_enough(total: Total, recipe: Recipe, settings: Settings) -> None:
         )
 
 
-def _heads(total: Total, specs: Mapping[str, HeadSpec], folder: RunFolder) -> dict[str, Path]:
+def _heads(total: Total, specs: Mapping[str, HeadSpec], novelty: bool, folder: RunFolder) -> dict[str, Path]:
     paths = {}
     for name, spec in specs.items():
         paths[name] = folder.path / "heads" / _file(name)
-        Classifier.fit(total, spec, warn=lambda warning: log.warning("%s", warning)).save(paths[name])
+        made = Classifier.fit(total, spec, warn=lambda warning: log.warning("%s", warning), novelty=novelty)
+        made.save(paths[name])
         files.close_to_others(paths[name])
         log.info("Built head %s", name)
     return paths

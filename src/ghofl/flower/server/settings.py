@@ -17,10 +17,11 @@ class Settings:
     """How a run is conducted; everything that sites have to agree on is in the recipe instead.
 
     The run waits for `sites` nodes, `wait` seconds at most; a query waits `timeout` seconds for its answers. A total of
-    fewer than `min_sites` is not used. Sites in `remove` are taken out of a plain total, and with `forget` their
-    message is deleted. In secure rounds `dropout` and `corruption` are the shares of sites that may vanish or collude
-    with the server, both rounded up (see `secure.plan`), and `authenticated` asks every site for the signature of its
-    node's key. `peers` is a file of the names and keys that may take part.
+    fewer than `min_sites` is not used. With `novelty` the heads also recognise rows of none of the classes. Sites in
+    `remove` are taken out of a plain total, and with `forget` their message is deleted. In secure rounds `dropout` and
+    `corruption` are the shares of sites that may vanish or collude with the server, both rounded up (see `secure.plan`),
+    and `authenticated` asks every site for the signature of its node's key. `peers` is a file of the names and keys that
+    may take part.
     """
 
     folder: str
@@ -29,6 +30,7 @@ class Settings:
     wait: float = 60.0
     timeout: float = 600.0
     heads: str = DEFAULT_HEAD
+    novelty: bool = False
     remove: tuple[str, ...] = ()
     forget: bool = False
     dropout: float = DROPOUT
