@@ -18,7 +18,7 @@ from ghofl.wire.letter import Letter
 from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, settings
 
-NAMED = ("--cohort", "site-2,site-0,site-1", "--rounds", "2")
+NAMED = ("--cohort", "site-2,site-0,site-1")
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_a_decision_is_a_line_of_the_ledger(tmp_path, monkeypatch, recipe, choic
     ghofl("flower", "check", path, "-r", "recipe.toml", *words, *more, code=0 if choice == "approved" else 4)
     facts = {"recipe": recipe.fingerprint, "data": shown.data, "parcel": shown.sha256}
     if choice == "approved":
-        facts |= {"cohort": ["site-0", "site-1", "site-2"] if more else [], "rounds": 2 if more else 1}
+        facts |= {"cohort": ["site-0", "site-1", "site-2"] if more else []}
     assert decisions(path) == [(choice, facts)]
 
 

@@ -116,9 +116,7 @@ def test_names_and_reasons_from_outside_are_escaped(federation):
         "cohort": [attack],
         "survivors": [attack],
     }
-    ledger.write(storage, "endorsed", **facts).write(
-        storage, "approved", recipe=attack, data="", cohort=[attack], rounds=1
-    )
+    ledger.write(storage, "endorsed", **facts).write(storage, "approved", recipe=attack, data="", cohort=[attack])
     page, _ = _page(site)
     assert "<img" not in page
     assert "\x1b" not in page

@@ -287,7 +287,7 @@ def test_three_cohorts_of_which_every_site_knows_two_do_not_show_two_sites(tmp_p
             reopen([path], third)
         memory, names = Site.load(path).storage(), names_of(third)
         last = History.of(Ledger.load(memory)).reveals[-1]
-        Ledger.load(memory).write(memory, "reopened", recipe=last.recipe, data=last.data, cohort=names, rounds=1)
+        Ledger.load(memory).write(memory, "reopened", recipe=last.recipe, data=last.data, cohort=names)
     with pytest.raises(FederationError, match="0 of 4 clients advertised keys"):
         carrier.hold(tmp_path / "3", SECURE, third)
     assert len(carrier.left_out) == 4

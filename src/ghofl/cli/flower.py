@@ -63,7 +63,6 @@ def check(
         str,
         typer.Option(help="Approve for a secure round of exactly these sites; for the first that asks unless given."),
     ] = "",
-    rounds: Annotated[int, typer.Option(min=1, help="Approve for this many secure rounds.")] = 1,
     again: Annotated[
         bool, typer.Option("--again", help="Make it again from the rows as they are now, with a new id and new noise.")
     ] = False,
@@ -92,7 +91,7 @@ def check(
         if decline:
             found = inspection.decline(found, here, decision)
         elif confirm is not None:
-            found = inspection.approve(found, here, confirm, sites, rounds, decision)
+            found = inspection.approve(found, here, confirm, sites, decision)
         console.say(found.to_dict(), _described(found), json, is_private=True)
     if found.is_held:
         raise typer.Exit(console.HELD)
@@ -118,7 +117,6 @@ def reopen(
     site: SiteFile,
     recipe: Annotated[Path, typer.Option("--recipe", "-r", help="The recipe of the round that is allowed.")],
     cohort: Annotated[str, typer.Option(help="All sites of that round, including this one, e.g. north,south,west.")],
-    rounds: Annotated[int, typer.Option(min=1, help="Allow this many rounds.")] = 1,
     confirm: Annotated[
         str | None,
         typer.Option(metavar="SHA256", help="Re-open the folder for the bytes with the sha256 that was shown."),
@@ -137,13 +135,13 @@ def reopen(
     console.check_outputs(json, force)
     with inspection.Decision().heeding_ctrl_c() as decision:
         found = inspection.reopen(
-            Site.load(site), Recipe.load(recipe), cohort.split(","), rounds, confirm=confirm, decision=decision
+            Site.load(site), Recipe.load(recipe), cohort.split(","), confirm=confirm, decision=decision
         )
         done = "is re-opened" if found.is_done else f"would be re-opened by --confirm {found.sha256}"
         listed = "\n".join(f"- {text}" for text in (*found.doubts, *found.risks))
         console.say(
             found.to_dict(),
-            f"{found.site} {done} for {console.count(rounds, 'round')} of recipe {found.opening.recipe[:12]}…, rows "
+            f"{found.site} {done} for a round of recipe {found.opening.recipe[:12]}…, rows "
             f"{found.opening.data[:12]}… and the sites {', '.join(found.opening.cohort)}.\n{listed}",
             json,
         )

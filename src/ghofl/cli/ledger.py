@@ -26,7 +26,6 @@ SHOWN = (
     "sites",
     "survivors",
     "cohort",
-    "rounds",
     "id",
     "status",
     "bytes",

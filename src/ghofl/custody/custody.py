@@ -7,7 +7,6 @@ changes meanwhile holds from the next answer on. A line is in the ledger before 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import cached_property
 from typing import Any
 
@@ -124,9 +123,11 @@ class Custody:
         return parcel
 
     def allow(self, permit: Permit) -> None:
-        """Record what an administrator allows: the parcel that was shown or, without one, further secure rounds."""
-        facts = {key: value for key, value in asdict(permit).items() if value or key != "parcel"}
-        self.record("approved" if permit.parcel else "reopened", **facts)
+        """Record what an administrator allows: the parcel that was shown or, without one, another secure round."""
+        shown = {"parcel": permit.parcel} if permit.parcel else {}
+        self.record(
+            "approved" if shown else "reopened", recipe=permit.recipe, data=permit.data, cohort=permit.cohort, **shown
+        )
 
     def decline(self, recipe: Recipe, parcel: Parcel) -> None:
         """Record that an administrator wants nothing to leave under a recipe; an earlier approval no longer holds."""

@@ -8,7 +8,7 @@ sum, combined with those it knows of, would show fewer sites than its policy's `
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ghofl.custody.budget import Release
@@ -44,7 +44,7 @@ class Revealed:
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """What an administrator allows: a number of rounds of one recipe, these rows and exactly these sites.
+    """What an administrator allows: one round of one recipe, these rows and exactly these sites.
 
     Without a cohort, it is for the first one that it is used for. `parcel` is the sha256 of what was shown.
     """
@@ -52,14 +52,12 @@ class Permit:
     recipe: str
     data: str
     cohort: tuple[str, ...] = ()
-    rounds: int = 1
     parcel: str = ""
+    is_used: bool = False
 
     @classmethod
-    def of(
-        cls, site: str, recipe: Recipe, data: str, cohort: Iterable[str], rounds: int = 1, parcel: str = ""
-    ) -> "Permit":
-        """A checked permit: for a cohort that could have a round, and for one round or more."""
+    def of(cls, site: str, recipe: Recipe, data: str, cohort: Iterable[str], parcel: str = "") -> "Permit":
+        """A checked permit: for a cohort that could have a round."""
         names = tuple(sorted({name.strip() for name in cohort if name.strip()}))
         if names and not recipe.privacy.secure:
             raise SiteError("the recipe has privacy.secure = false; only secure rounds have a cohort.")
@@ -68,14 +66,12 @@ class Permit:
                 f"the cohort is {', '.join(names) or 'empty'}; name all sites of the round, {site!r} among them and "
                 "three at least, e.g. --cohort north,south,west."
             )
-        if rounds < 1:
-            raise SiteError(f"rounds is {rounds}; write how many rounds are allowed, 1 or more.")
-        return cls(recipe.fingerprint, data, names, rounds, parcel)
+        return cls(recipe.fingerprint, data, names, parcel)
 
     def covers(self, recipe: str, data: str, cohort: Iterable[str] | None) -> bool:
-        """Whether a round is one of those that are allowed; the cohort may not be known yet."""
+        """Whether a round is the one that is allowed; the cohort may not be known yet."""
         names = self.cohort if cohort is None or not self.cohort else tuple(sorted(cohort))
-        return self.rounds > 0 and (self.recipe, self.data, self.cohort) == (recipe, data, names)
+        return not self.is_used and (self.recipe, self.data, self.cohort) == (recipe, data, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +103,10 @@ class History:
                 if what == "endorsed":
                     lists.append(listed := _revealed(facts))
                     if listed.recipe in approvals:
-                        approvals[listed.recipe] = _use(approvals[listed.recipe], listed)
+                        approvals[listed.recipe] = replace(approvals[listed.recipe], is_used=True)
                 elif what == "revealed":
                     reveals.append(_revealed(facts))
-                    opening = None if opening is None or opening.rounds <= 1 else _use(opening, reveals[-1])
+                    opening = None
                 elif what in ("sent", "masked", "reported"):
                     releases.append(_release(line))
                     told += [(of, tuple(names)) for of, names in facts.get("told", [])]
@@ -233,7 +229,7 @@ class History:
         if recipe.privacy.secure and not permit.covers(recipe.fingerprint, data, cohort):
             raise PolicyError(
                 f"the approval of recipe {recipe.fingerprint[:12]}… by this site's administrator is used up, or is for "
-                "other sites: ghofl flower check SITE.toml --recipe RECIPE.toml --cohort A,B,C --rounds N --confirm SHA256."
+                "other sites: ghofl flower check SITE.toml --recipe RECIPE.toml --cohort A,B,C --confirm SHA256."
             )
 
     def risks(self, opening: Permit) -> tuple[str, ...]:
@@ -297,7 +293,7 @@ def _revealed(facts: Mapping[str, Any]) -> Revealed:
 
 
 def _permit(facts: Mapping[str, Any]) -> Permit:
-    return Permit(facts["recipe"], facts["data"], tuple(facts["cohort"]), facts["rounds"], facts.get("parcel", ""))
+    return Permit(facts["recipe"], facts["data"], tuple(facts["cohort"]), facts.get("parcel", ""))
 
 
 def _release(line: Line) -> Release:
@@ -305,11 +301,6 @@ def _release(line: Line) -> Release:
     guarantee = None if promised is None else Guarantee.from_dict({**promised, "assumptions": []})
     key, is_message = facts["round" if line.what == "masked" else "id"], line.what == "sent"
     return Release(key, facts["recipe"], facts["data"], is_message, guarantee, line.what == "reported")
-
-
-def _use(permit: Permit, listed: Revealed) -> Permit:
-    """A permit with one round less, bound to the cohort that it was used for."""
-    return Permit(permit.recipe, permit.data, permit.cohort or listed.cohort, permit.rounds - 1, permit.parcel)
 
 
 def _risk(earlier: Revealed, opening: Permit) -> str:

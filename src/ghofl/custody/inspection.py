@@ -174,17 +174,16 @@ def inspect(
 
 
 def approve(
-    found: Inspection, site: Site, shown: str, cohort: Sequence[str] = (), rounds: int = 1,
-    decision: Decision | None = None,
-) -> Inspection:  # fmt: skip
+    found: Inspection, site: Site, shown: str, cohort: Sequence[str] = (), decision: Decision | None = None
+) -> Inspection:
     """An inspection after its administrator has approved the bytes whose sha256 was `shown`; a line in the ledger says so.
 
-    The approval is for a number of secure `rounds` of exactly the `cohort`, or of the first one where none is given.
+    In secure rounds it is for one, of exactly the `cohort`, or of the first one where none is given.
 
     Guarantees
     ----------
     Where other bytes would leave by now, or the rows have changed since these were packed, nothing is approved
-    (test_an_approval_is_for_the_bytes_that_were_shown). Bytes that have left may be approved for more rounds whatever the
+    (test_an_approval_is_for_the_bytes_that_were_shown). Bytes that have left may be approved for another round whatever the
     rows are now, because the difference of two sums would show what changed.
     """
     recipe = found.recipe
@@ -200,7 +199,7 @@ def approve(
                 f"the rows have changed since what has the sha256 {parcel.sha256} was packed, so nothing was approved; pack "
                 "them as they are now with `again`, and confirm the sha256 that is shown then."
             )
-        permit = Permit.of(site.name, recipe, parcel.data, cohort, rounds, parcel.sha256)
+        permit = Permit.of(site.name, recipe, parcel.data, cohort, parcel.sha256)
         if decision is not None:
             decision.is_made = True
         custody.allow(permit)
@@ -230,10 +229,9 @@ def _check_shown(shown: str, parcel: Parcel, recipe: Recipe) -> None:
 
 
 def reopen(
-    site: Site, recipe: Recipe, cohort: Sequence[str], rounds: int = 1, *, confirm: str | None = None,
-    decision: Decision | None = None,
-) -> Reopening:  # fmt: skip
-    """Allow a site that has revealed further rounds of these sites, with what has the sha256 that `confirm` is.
+    site: Site, recipe: Recipe, cohort: Sequence[str], *, confirm: str | None = None, decision: Decision | None = None
+) -> Reopening:
+    """Allow a site that has revealed another round of these sites, with what has the sha256 that `confirm` is.
 
     Without it, only say what that means.
     """
@@ -247,7 +245,7 @@ def reopen(
             )
         parcel = custody.kept_parcel(recipe) or custody.pack(recipe)
         named = cohort if any(name.strip() for name in cohort) else [site.name]
-        opening = Permit.of(site.name, recipe, parcel.data, named, rounds)
+        opening = Permit.of(site.name, recipe, parcel.data, named)
         history.check_sum(site.name, opening.cohort, parcel.data, custody.policy.min_difference)
         doubts = parcel.doubts(recipe, rows_now(site, recipe))
         if confirm is not None:
