@@ -144,7 +144,7 @@ def test_a_total_with_shared_noise_takes_no_later_sites_and_stays_usable(tmp_pat
 
 def test_a_message_that_could_make_the_sum_overflow_is_left_out_before_it_is_kept(tmp_path):
     """A claim of almost as many rows as 64 bits hold passes alone; kept, it would stop every later run."""
-    recipe = recipe_of(bits=16, limits=Limits(max_rows=2**34))
+    recipe = recipe_of(bits=16, limits=Limits(max_rows=8_590_458_904))
     paths, layout = make_sites(tmp_path, recipe=recipe), Layout.of(recipe)
     rows = (2**63 - 1) // layout.bound**2 - 10
     blocks = {**Moments.zeros(layout).blocks, "N": np.full(layout.classes, rows // layout.classes)}
