@@ -18,6 +18,7 @@ from sites import PLAIN, SECURE
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.seconds(600),
     pytest.mark.skipif(not available(), reason="needs flwr and /proc: pip install 'ghofl[flower]' on Linux"),
 ]
 NAMES = [f"site-{i}" for i in range(5)]

@@ -13,6 +13,7 @@ from users import GROUP, KEEPER, NODE, WHY_NOT, give, interpreter, shared_folder
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.seconds(600),
     pytest.mark.skipif(not available(), reason="needs flwr and /proc: pip install 'ghofl[flower]' on Linux"),
     pytest.mark.skipif(interpreter() is None, reason=WHY_NOT),
 ]

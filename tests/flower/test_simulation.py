@@ -15,6 +15,7 @@ from sites import PLAIN, SECURE
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.seconds(600),
     pytest.mark.skipif(not available(), reason="needs flwr and /proc: pip install 'ghofl[flower-simulation]' on Linux"),
 ]
 
