@@ -1,4 +1,4 @@
-"""The options of heads: one frozen record per head that parses, checks and describes itself.
+"""The options of heads: one frozen record per head that parses and checks itself.
 
 A field is declared with its default, its meaning and its range, and with the value that the GH-OFL paper uses where it
 has one; nothing about an option is written anywhere else.
@@ -35,8 +35,6 @@ class HeadOptions:
     >>> BlurOptions(width=10)
     Traceback (most recent call last):
     ghofl.errors.HeadError: width is 10; option width of head 'blur' is a number between 0 and 9: how far a mean reaches.
-    >>> print(BlurOptions.describe())
-    width = 1.0 (paper: 2.0): how far a mean reaches; a number between 0 and 9
     """
 
     head: ClassVar[str] = ""
@@ -80,12 +78,3 @@ class HeadOptions:
     def known(cls) -> dict[str, Option]:
         """The options of the record by name."""
         return known_options(cls)
-
-    @classmethod
-    def describe(cls) -> str:
-        """The options in words, one per line."""
-        lines = []
-        for o in cls.known().values():
-            paper = "" if o.paper is None else f" (paper: {o.paper})"
-            lines.append(f"{o.name} = {o.default}{paper}: {o.about}; {o.allowed}")
-        return "\n".join(lines)
