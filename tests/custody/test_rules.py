@@ -314,7 +314,7 @@ def test_a_recipe_with_a_promise_needs_the_site_s_own_copy_or_an_approval(tmp_pa
 
 
 @pytest.mark.slow
-def test_an_approval_is_for_one_recipe_these_rows_one_cohort_and_so_many_rounds(tmp_path):
+def test_an_approval_is_for_one_recipe_these_rows_one_cohort_and_one_round(tmp_path):
     paths, recipe_file = (
         make_sites(tmp_path, 4, SECURE, "confirm = true\nmin_difference = 1\n"),
         tmp_path / "recipe.toml",
