@@ -377,7 +377,9 @@ RAISES = {
         "from_hub": ("file", 1), "from_disk": ("file", 3), "_samples": ("file", 1), "_samples.data": ("caught", 1),
         "_library": ("public", 1),
     },
-    "rows/images": {"decode": ("caught", 2), "_PillowsWarnings.warn": ("caught", 1)},
+    "rows/images": {
+        "decode": ("caught", 2), "bad_sample": ("caught", 1), "pixels_of": ("caught", 3), "as_bytes": ("caught", 4),
+    },
     "rows/loading": {
         "load_samples": ("spared", 2), "_folder": ("file", 2), "_images": ("spared", 2), "_check_split": ("spared", 1),
         "_file": ("public", 3), "samples_in": ("file", 1),

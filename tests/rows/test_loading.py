@@ -1,11 +1,7 @@
 """Samples of every origin, and what is said about those that cannot be read."""
 
-import io
 import json
 import shutil
-import threading
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +9,6 @@ from PIL import Image
 
 from ghofl.errors import DatasetError, MissingExtraError, SampleError
 from ghofl.rows import Columns, load_samples
-from ghofl.rows.images import decode
 
 
 def picture(seed, size=(32, 32)):
@@ -57,13 +52,6 @@ def test_images_without_folders_have_no_labels(photos):
     samples = load_samples(str(photos / "test" / "cat"))
     assert samples.labels is None
     assert len(samples) == 2
-
-
-def test_greyscale_palette_and_transparent_images_become_rgb(tmp_path):
-    for mode in ("L", "P", "RGBA", "1", "CMYK"):
-        suffix = "jpg" if mode == "CMYK" else "png"
-        Image.fromarray(picture(0)).convert(mode).save(tmp_path / f"{mode}.{suffix}")
-    assert {image.shape for image in everything(load_samples(str(tmp_path)))} == {(32, 32, 3)}
 
 
 ROWS = [("the cat, sat", "cat"), ('a "dog"', "dog"), ("two\nlines", "cat")]
@@ -154,82 +142,11 @@ def test_a_broken_image_is_a_bad_sample_that_names_its_file(photos, content, say
     assert samples.read(0).shape == (32, 32, 3)
 
 
-@pytest.mark.parametrize("cut", [20, 60, 200])
-def test_a_truncated_image_is_a_bad_sample(photos, cut):
-    path = photos / "train" / "dog" / "2.png"
-    path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(SampleError, match="dog/2.png is not an image"):
-        load_samples(str(photos), "train").read(5)
-
-
 def test_a_decompression_bomb_is_a_bad_sample(tmp_path, monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
     Image.fromarray(picture(0)).save(tmp_path / "bomb.png")
     with pytest.raises(SampleError, match="bomb.png is not an image that can be read"):
         load_samples(str(tmp_path)).read(0)
-
-
-def a_bomb(picture):
-    return encoded(picture, "PNG")  # where a hundred pixels are many
-
-
-def a_palette_with_transparency(picture):
-    return encoded(picture.convert("P"), "PNG", transparency=bytes(range(200)))
-
-
-def a_damaged_exif(picture):
-    tags = Image.Exif()
-    tags[0x010E] = "a description that is long enough to be kept outside of the directory"
-    return encoded(picture, "JPEG", exif=tags.tobytes()[:40])
-
-
-def encoded(image, kind, **options):
-    out = io.BytesIO()
-    image.save(out, kind, **options)
-    return out.getvalue()
-
-
-WARNED = {a_bomb: "decompression bomb", a_palette_with_transparency: "Transparency", a_damaged_exif: "([Tt]ag|EXIF)"}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("damage", WARNED, ids=lambda damage: damage.__name__)
-def test_what_pillow_only_warns_of_is_a_bad_sample_in_every_thread(damage, monkeypatch):
-    """Filters belong to the process: threads that set them left an `error` behind, for all code that came after."""
-    data = damage(Image.fromarray(picture(0)))
-    good = encoded(Image.fromarray(picture(1, (9, 9))), "PNG")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 800 if damage is a_bomb else 10_000)
-    before = list(warnings.filters)
-    started = threading.Barrier(8)
-
-    def read(worker):
-        started.wait(30)
-        found = []
-        for i in range(25):
-            found.append(decode(good, "good.png").shape)
-            with pytest.raises(SampleError, match=rf"bad-{worker}-{i} is not an image .*{WARNED[damage]}"):
-                decode(data, f"bad-{worker}-{i}")
-        return found
-
-    with ThreadPoolExecutor(8) as pool:
-        assert [shape for found in pool.map(read, range(8)) for shape in found] == [(9, 9, 3)] * 200
-    assert list(warnings.filters) == before
-
-
-def test_a_photo_in_a_format_that_starts_a_program_is_not_opened():
-    """EPS is read by Ghostscript, whatever the file is called."""
-    with pytest.raises(SampleError, match="photo.png is not an image that can be read .it is of no known format"):
-        decode(encoded(Image.fromarray(picture(0)), "EPS"), "photo.png")
-
-
-def test_pillow_warns_all_others_as_ever(monkeypatch):
-    """Its warnings are errors where samples are decoded, and only there."""
-    data = encoded(Image.fromarray(picture(0)), "PNG")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 800)
-    with pytest.raises(SampleError, match="decompression bomb"):
-        decode(data, "bomb.png")
-    with pytest.warns(Image.DecompressionBombWarning):
-        Image.open(io.BytesIO(data)).close()
 
 
 def test_an_image_that_a_table_names_and_nobody_has_is_a_bad_sample(tmp_path):

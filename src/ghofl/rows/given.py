@@ -10,7 +10,7 @@ import numpy as np
 from ghofl.errors import SampleError
 from ghofl.rows import base
 from ghofl.rows.base import Samples
-from ghofl.rows.images import decode
+from ghofl.rows.images import as_bytes, bad_sample, decode, pixels_of
 from ghofl.rows.loading import load_samples
 
 
@@ -42,12 +42,5 @@ def _pixels(given: Sequence[Any], i: int) -> np.ndarray:
         return decode(base.bytes_of(Path(image)), str(image))
     if isinstance(image, bytes):
         return decode(image, f"sample {i}")
-    if hasattr(image, "convert"):  # a Pillow image
-        return np.asarray(image.convert("RGB"))
-    pixels = np.asarray(image)
-    if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
-        raise SampleError(
-            f"sample {i} is {type(image).__name__}, {pixels.dtype} {pixels.shape}; give a file, a Pillow image, or "
-            "an array of bytes (height, width, 3), or (height, width) for grey."
-        )
-    return pixels if pixels.ndim == 3 else np.repeat(pixels[:, :, None], 3, axis=2)
+    with bad_sample(f"sample {i}"):
+        return pixels_of(image) if hasattr(image, "convert") else as_bytes(np.asarray(image))
