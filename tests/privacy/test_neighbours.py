@@ -352,8 +352,8 @@ def test_a_site_does_not_answer_any_recipe_under_an_epsilon(tmp_path, stub, kind
 #   server   about what others sent; what an honest site sends passes, whatever its rows
 RAISES = {
     "recipe/labels": {
-        "labels_of": ("spared", 3), "classes_of": ("person", 1), "class_numbers": ("spared", 2),
-        "_names": ("spared", 2),
+        "labels_of": ("spared", 4), "classes_of": ("person", 1), "class_numbers": ("spared", 1),
+        "check_present": ("spared", 1), "_names": ("spared", 2),
     },
     "encoders/__init__": {"load": ("public", 2), "_check_options": ("public", 1), "spec_for": ("public", 1)},
     "encoders/from_table": {
@@ -366,7 +366,7 @@ RAISES = {
     },
     "rows/base": {
         "of_texts.read": ("caught", 2), "bytes_of": ("caught", 2), "of_rows": ("file", 1),
-        "of_rows.read": ("caught", 1),
+        "of_rows.read": ("caught", 1), "Samples.labelled.read": ("spared", 1),
     },
     "encoders/embed": {"_encode": ("spared", 1), "_check_bad": ("spared", 1), "_class_numbers": ("file", 1)},
     "encoders/from_schema": {
@@ -381,18 +381,20 @@ RAISES = {
         "decode": ("caught", 2), "bad_sample": ("caught", 1), "pixels_of": ("caught", 3), "as_bytes": ("caught", 4),
     },
     "rows/loading": {
-        "load_samples": ("spared", 2), "_folder": ("file", 2), "_images": ("spared", 2), "_check_split": ("spared", 1),
-        "_file": ("public", 3), "samples_in": ("file", 1),
+        "load_samples": ("spared", 2), "_folder": ("file", 3), "_images": ("spared", 2), "_check_split": ("spared", 1),
+        "_file": ("public", 3), "samples_in": ("file", 1), "Columns.__post_init__": ("public", 1),
     },
     "rows/embeddings": {
-        "load_rows": ("spared", 3), "open_rows": ("file", 1), "_row_file": ("file", 4), "_blocks": ("spared", 4),
+        "load_rows": ("spared", 3), "open_rows": ("file", 2), "_row_file": ("file", 4), "_blocks": ("spared", 3),
         "suffix_in": ("file", 1),
     },
-    "rows/from_arrays": {"_member.take": ("file", 2), "_header": ("file", 2), "damage_as": ("file", 3)},
+    "rows/from_arrays": {
+        "open_arrays": ("file", 1), "_member.take": ("file", 2), "_header": ("file", 2), "damage_as": ("file", 3),
+    },
     "rows/from_arrow": {"open_arrow": ("file", 2), "_opened": ("file", 1), "_values": ("file", 1)},
     "rows/from_text": {"_lines": ("file", 1), "_delimited": ("file", 4), "_json_lines": ("file", 2)},
-    "rows/reader": {"number_of": ("caught", 1), "name_array": ("spared", 1)},
-    "rows/tables": {"read_labels": ("spared", 2)},
+    "rows/reader": {"number_of": ("caught", 1), "name_array": ("spared", 1), "labels_in": ("spared", 1)},
+    "rows/tables": {"read_labels": ("file", 1), "open_table": ("file", 1)},
     "features/features": {"check_width": ("file", 1), "check_rows": ("spared", 1)},
     "features/radius": {"grid_radius": ("public", 1), "check_radius": ("public", 1), "_check_squares": ("public", 1)},
     "moments/builder": {
@@ -425,7 +427,7 @@ RAISES = {
         "Policy.check_moments": ("spared", 1), "Policy.peer_keys": ("public", 1), "load_peers": ("public", 2),
     },
     "outbox/site_rows": {
-        "limit_persons": ("public", 1), "load_persons": ("spared", 3), "rows_per_person": ("public", 2),
+        "limit_persons": ("public", 1), "load_persons": ("spared", 4), "rows_per_person": ("public", 2),
         "check_persons": ("public", 1), "load_encodable": ("public", 1),
     },
     "wire/message": {

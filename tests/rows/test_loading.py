@@ -45,7 +45,7 @@ def test_an_image_folder_is_read_in_the_order_of_names_with_its_folders_as_label
     assert [name.split("/")[-2:] for name in samples.names[:2]] == [["cat", "0.png"], ["cat", "1.png"]]
     assert np.array_equal(samples.read(4), picture(11))
     assert samples.classes() == ("cat", "dog")
-    assert load_samples(str(photos / "train")).digest == samples.digest
+    assert load_samples(str(photos / "train")).digest() == samples.digest()
 
 
 def test_images_without_folders_have_no_labels(photos):
@@ -114,13 +114,13 @@ def test_rows_that_are_embeddings_already_are_samples_too(tmp_path, rng):
 
 
 def test_the_digest_changes_when_the_samples_do(photos, tmp_path):
-    before = load_samples(str(photos), "train").digest
-    assert load_samples(str(photos), "train").digest == before
+    before = load_samples(str(photos), "train").digest()
+    assert load_samples(str(photos), "train").digest() == before
     Image.fromarray(picture(99)).save(photos / "train" / "cat" / "0.png")
-    assert load_samples(str(photos), "train").digest != before
+    assert load_samples(str(photos), "train").digest() != before
     one = load_samples(str(write_table(tmp_path, ".csv")))
-    assert one.digest == load_samples(str(write_table(tmp_path, ".jsonl"))).digest
-    assert one.only(np.array([1, 0])).digest != one.digest
+    assert one.digest() == load_samples(str(write_table(tmp_path, ".jsonl"))).digest()
+    assert one.only(np.array([1, 0])).digest() != one.digest()
 
 
 # ---------------------------------------------------------------------------------------------------- hostile files
@@ -169,7 +169,6 @@ TABLES = [
     ("a.csv", "words,label\nx,y\n", "has the columns words, label; name the one to read with --text-column"),
     ("a.csv", "text,label\nx\n", "line 2 has 1 fields and the header names 2"),
     ("a.csv", "", "a.csv is empty"),
-    ("a.csv", "text,label\nx,\n", "row 1 has the label ''; expected a class name or number"),
     ("a.csv", 'text,label\n"x,y\n', "repair the quotes"),
     ("a.csv", "text,label\n", "holds no samples"),
     ("a.jsonl", "{", "record 1 is not JSON"),
@@ -181,7 +180,6 @@ TABLES = [
     ),
     ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}', "record 2 has other fields"),
     ("a.jsonl", '{"text": "a", "label": 1.5}', "row 1 has the label 1.5"),
-    ("a.jsonl", '{"text": "a", "label": null}', "row 1 has the label None"),
     ("a.parquet", "nonsense", "is not a parquet file"),
     ("a.csv", "text,label\nit cost 3,50,x\n", "line 2 has 3 fields .* hold the delimiter, such as decimal commas"),
     ("a.JPG", "x", "a.JPG is one image; give the folder that it is in"),

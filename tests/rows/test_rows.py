@@ -28,7 +28,7 @@ def test_rows_are_read_by_split(tmp_path, rng):
         ({"x": np.zeros(2), "y": np.zeros(2)}, r"shape \(2,\)"),
         ({"x": np.array([["a", "b"]]), "y": np.zeros(1)}, "expected numbers"),
         ({"x": np.zeros((2, 2)), "y": np.zeros(3)}, r"labels have shape \(3,\) for 2 rows"),
-        ({"x": np.array([[{}]]), "y": np.zeros(1)}, "plain arrays"),
+        ({"x": np.array([[{}]]), "y": np.zeros(1)}, "array 'x' holds objects of Python"),
     ],
 )
 def test_a_file_that_does_not_fit_says_how_to_write_one(tmp_path, arrays, says):
@@ -74,7 +74,8 @@ def test_whole_numbers_are_places_where_classes_are_called_so_or_the_caller_says
     numbers = np.array([1, 0], dtype=np.uint8)
     assert class_numbers(numbers, ("0", "1", "2")).tolist() == [1, 0]
     assert class_numbers(numbers, ("a", "b"), labels_are_numbers=True).tolist() == [1, 0]
-    for classes in (("a", "b"), ("1", "0"), ("0", "2"), ("00", "01")):
+    assert class_numbers(numbers, ("1", "0")).tolist() == [0, 1], "1 is the class called 1"
+    for classes in (("a", "b"), ("0", "2"), ("00", "01")):
         with pytest.raises(EmbeddingsError, match="`labels_are_numbers`, or labels_are_numbers = true in the site"):
             class_numbers(numbers, classes)
 
@@ -82,8 +83,6 @@ def test_whole_numbers_are_places_where_classes_are_called_so_or_the_caller_says
 def test_classes_follow_from_labels():
     assert classes_of(np.array([2, 0])) == ("0", "1", "2")
     assert classes_of(np.array(["b", "a", "b"], dtype=object)) == ("a", "b")
-    with pytest.raises(EmbeddingsError, match="labels start at -1"):
-        classes_of(np.array([-1, 1]))
     with pytest.raises(EmbeddingsError, match="dtype float64"):
         classes_of(np.array([0.5]))
 
@@ -139,10 +138,9 @@ def test_unknown_labels_are_named(labels, says):
         class_numbers(labels, ("a", "b"))
 
 
-@pytest.mark.parametrize("labels", [[0, 2], [0, -1]])
-def test_numbers_outside_the_list_of_classes_are_named(labels):
-    with pytest.raises(EmbeddingsError, match=f"label {labels[1]} of row 1 is not in the recipe's 2 classes"):
-        class_numbers(np.array(labels), ("a", "b"), labels_are_numbers=True)
+def test_numbers_outside_the_list_of_classes_are_named():
+    with pytest.raises(EmbeddingsError, match="label 2 of row 1 is not in the recipe's 2 classes"):
+        class_numbers(np.array([0, 2]), ("a", "b"), labels_are_numbers=True)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather"])
@@ -183,7 +181,6 @@ def test_rows_of_columnar_files_are_read_in_batches_into_memory_or_a_mapped_file
         ({"x": [["a"], ["b"]]}, "lists of one length"),
         ({"x": [1.0, 2.0]}, "lists of one length"),
         ({"z": [[1.0]]}, "has the columns z; expected a column 'embedding'"),
-        ({"x": [[1.0], [2.0]], "y": [1, None]}, "row 1 has no 'y'"),
     ],
 )
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow"])

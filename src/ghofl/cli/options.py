@@ -17,6 +17,7 @@ from ghofl.encoders.streaming import Encoding, load_whole
 from ghofl.recipe import OPTIONS, Recipe, RecipeOptions
 from ghofl.recipe.option import Option
 from ghofl.rows import Columns, Rows
+from ghofl.rows.loading import default_split
 
 
 def _option(help_text: str, *names: str, **rest: Any) -> Any:
@@ -83,6 +84,14 @@ RecipesEncoder = Annotated[
         autocompletion=complete_encoders,
     ),
 ]
+
+
+def judged_split(data: str, split: str) -> str:
+    """The split of rows that a head is used on: the one asked for, or a chosen one, which is said."""
+    chosen = split or default_split(data)
+    if chosen != split:
+        console.tell("Reading", f"the part {chosen!r} of {data}; --split names another.")
+    return chosen
 
 
 def encoding_of(encoder: str, model: EncoderOptions, samples: SampleOptions) -> Encoding:

@@ -8,7 +8,15 @@ import typer
 
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json
-from ghofl.cli.options import DATA_HELP, EncoderOptions, RecipesEncoder, SampleOptions, encoding_of, takes_groups
+from ghofl.cli.options import (
+    DATA_HELP,
+    EncoderOptions,
+    RecipesEncoder,
+    SampleOptions,
+    encoding_of,
+    judged_split,
+    takes_groups,
+)
 from ghofl.cli.use import HeadFile, Priors, Threshold, adjust, load_head
 from ghofl.encoders.streaming import open_stream
 from ghofl.evaluation.predictions import SUFFIXES, Extras, open_table, predict_stream
@@ -85,7 +93,7 @@ def predict(
     console.check_outputs(json, force, None if to_standard_output else output)
     classifier = adjust(load_head(head), priors, threshold)
     opened = open_stream(
-        classifier.recipe, data, split, columns=samples.columns, ids=columns.id_column,
+        classifier.recipe, data, judged_split(data, split), columns=samples.columns, ids=columns.id_column,
         encoding=encoding_of(encoder, model, samples),
         skip_bad=samples.skip_bad,
     )  # fmt: skip

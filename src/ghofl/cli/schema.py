@@ -48,8 +48,8 @@ def schema(
         advice += " No column is the label: --label-column names it."
     console.say(
         result,
-        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']} give "
-        f"{made.table.dim} numbers per row.{advice}",
+        f"Wrote {output}: {console.count(len(made.table.columns), 'column')} of {result['source']}, "
+        f"{console.count(made.table.dim, 'number')} per row.{advice}",
         json,
     )
 

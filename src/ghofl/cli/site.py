@@ -22,17 +22,23 @@ from ghofl.planning.assembly import Assembly, assemble
 from ghofl.planning.public_files import load_anchor, load_public
 from ghofl.privacy import site_warning
 from ghofl.recipe import MAX_CLASSES, Encoder, Projection, Recipe, RecipeOptions, Schema
-from ghofl.rows import Rows, classes_of, load_rows
+from ghofl.rows import Rows, classes_of, load_rows, load_samples
 from ghofl.wire.message import check_not_secure
+
+ClassNames = Annotated[
+    str | None,
+    typer.Option(
+        help="Class names separated by commas, how many classes there are, or labelled samples: a folder with one folder per "
+        "class, or a table."
+    ),
+]
 
 
 @takes_groups
 def recipe(
     output: Annotated[Path, typer.Argument(help="The recipe file to write (TOML).")],
     *,
-    classes: Annotated[
-        str | None, typer.Option(help="Class names separated by commas, or how many classes there are.")
-    ] = None,
+    classes: ClassNames = None,
     dim: Annotated[int | None, typer.Option(help="Numbers in one embedding.")] = None,
     encoder: Annotated[
         str,
@@ -96,7 +102,8 @@ def moments(
     embeddings: Annotated[
         Path | None,
         typer.Argument(
-            help="An .npz with arrays x and y (or x_train and y_train), or a table with the recipe's schema; or give --data."
+            help="An .npz with arrays x and y (or x_train and y_train), a table with the recipe's schema, or a folder of images; "
+            "other samples go with --data."
         ),
     ] = None,
     *,
@@ -124,6 +131,8 @@ def moments(
     console.check_outputs(json, force, output)
     agreed = Recipe.load(recipe)
     check_not_secure(agreed)
+    if embeddings is not None and embeddings.is_dir() and data is None:
+        embeddings, data = None, str(embeddings)
     _check_source(embeddings, data, encoder)
     if embeddings is not None:
         _check_no_samples(model, samples)
@@ -155,8 +164,6 @@ def _given(*records: Any) -> str:
 
 def _check_source(embeddings: Path | None, data: str | None, encoder: str) -> None:
     """A usage error unless there is either a file of rows or samples."""
-    if embeddings is not None and embeddings.is_dir():
-        raise typer.BadParameter(f"{embeddings} is a folder; a folder of photos goes with --data {embeddings}.")
     if (embeddings is None) == (data is None) or (data is None and encoder):
         given = "neither" if embeddings is None else f"{embeddings} and {data or encoder}"
         raise typer.BadParameter(f"give a file of rows, or samples with --data; this has {given}.")
@@ -229,7 +236,10 @@ def _show_message(left: Outgoing, output: Path, size: int, json: str | None) -> 
 def _classes(text: str | None, rows: Rows | None, schema: Schema | None) -> tuple[str, ...]:
     if text is not None:
         is_count = text.isdecimal() and len(text) <= len(str(MAX_CLASSES))
-        return tuple(map(str, range(int(text)))) if is_count else tuple(part.strip() for part in text.split(","))
+        if is_count:
+            return tuple(map(str, range(int(text))))
+        is_file = "," not in text and Path(text).exists()
+        return load_samples(text).classes() if is_file else tuple(part.strip() for part in text.split(","))
     if schema is not None and schema.classes:
         return schema.classes
     if rows is None or rows.y is None:

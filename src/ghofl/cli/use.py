@@ -19,6 +19,7 @@ from ghofl.cli.options import (
     RecipesEncoder,
     SampleOptions,
     encoding_of,
+    judged_split,
     takes_groups,
 )
 from ghofl.evaluation import Metrics
@@ -134,6 +135,7 @@ def evaluate(
         folds.show(head, data, reading, about, json)
         return
     about.check(json)
+    reading = replace(reading, split=judged_split(data, split))
     classifier = adjust(load_head(head), priors, threshold)
     classes = classifier.recipe.classes
     x, y, _ = reading.load(classifier.recipe, data)

@@ -16,7 +16,7 @@ from ghofl.encoders.journal import Journal
 from ghofl.errors import DatasetError, EmbeddingsError, SampleError
 from ghofl.recipe.labels import class_numbers, numbers_row_by_row
 from ghofl.rows.base import Samples, digest_of
-from ghofl.rows.embeddings import Rows, open_rows, save_rows
+from ghofl.rows.embeddings import Rows, save_rows
 from ghofl.rows.loading import Columns, load_samples
 from ghofl.shapes import Float32, Int64
 
@@ -85,7 +85,7 @@ def embed_file(
     samples = {name: load_samples(data, name, columns) for name in dict.fromkeys(splits)}
     first, report = next(iter(samples.values())), progress or (lambda *_: None)
     report("loading the encoder", 0, 0)
-    encoder = load_encoder(spec, data, first, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
+    encoder = load_encoder(spec, first, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
     report("loading the encoder", 1, 1)
     parts = {
         name: embed(
@@ -103,7 +103,6 @@ def embed_file(
 
 def load_encoder(
     spec: str,
-    data: str,
     samples: Samples,
     runtime: Runtime | None = None,
     *,
@@ -113,17 +112,13 @@ def load_encoder(
     views: Views | ViewsRequest | None = None,
     dim: int | None = None,
 ) -> SampleEncoder:
-    """The encoder of a spec for these samples of `data`; embeddings from a file keep the encoder that the file names.
+    """The encoder of a spec for these samples; embeddings from a file keep the encoder that the file names.
 
     Otherwise they have `dim` numbers, or as many as the first of them.
     """
     if samples.kind != "row" or not spec.startswith("precomputed:"):
         return encoders.load(spec, runtime, weights=weights, pooling=pooling, fit=fit, views=views)
-    made_by = None
-    if Path(data).suffix == ".npz":
-        with open_rows(Path(data)) as file:
-            made_by = file.encoder
-    if made_by is not None and spec == "precomputed:":
+    if (made_by := samples.made_by) is not None and spec == "precomputed:":
         return Precomputed(made_by.name, made_by.dim, made_by.fingerprint)
     return encoders.load(spec, runtime, dim=len(samples.read(0)) if dim is None else dim)
 
@@ -150,7 +145,7 @@ def embed(
     runtime = runtime or Runtime()
     size = batch_size or batch_size_for(encoder, runtime.device)
     key = digest_of(
-        [encoder.fingerprint, encoder.name, runtime.precision, runtime.device, str(batch_size), samples.digest]
+        [encoder.fingerprint, encoder.name, runtime.precision, runtime.device, str(batch_size), samples.digest()]
     )
     with Journal(cache / encoder.fingerprint[:16] / key[:32], {"batch_size": size}, encoder.dim) as journal:
         size, done = journal.plan["batch_size"], len(journal.batches)
@@ -234,6 +229,7 @@ def _encode(
 ) -> Iterator[tuple[Float32[np.ndarray, "n dim"], list[Bad]]]:
     """Each batch's rows and bad samples; another thread reads ahead of the encoding."""
     bad_of: list[list[Bad]] = []
+    _check_bad(samples.unlabelled(), skip_bad)  # at once, and not after hours of encoding
 
     def batches() -> Iterator[list]:
         with ThreadPoolExecutor(READERS) as pool:
@@ -291,7 +287,7 @@ def _rows(journal: Journal, samples: Samples, encoder: SampleEncoder) -> Rows:
 def _check_bad(bad: Sequence[Bad], skip_bad: bool) -> None:
     """Raise for a bad sample unless told to skip it; a finished run in the cache may have skipped some."""
     if bad and not skip_bad:
-        more = f" {len(bad) - 1} more nearby cannot be read either." if len(bad) > 1 else ""
+        more = f" {len(bad) - 1:,} more are bad as well." if len(bad) > 1 else ""
         raise SampleError(f"{bad[0][1]}{more} Repair or remove it, or leave such samples out with --skip-bad.")
 
 
@@ -303,7 +299,9 @@ def _class_numbers(
             "the data has no labels, and moments are sums per class; put photos into one folder per class, or name a table's "
             "column of labels (--label-column)."
         )
-    return (numbers_row_by_row if row_by_row else class_numbers)(samples.labels, classes, labels_are_numbers)
+    if row_by_row:
+        return numbers_row_by_row(samples.labels, classes, labels_are_numbers)
+    return class_numbers(samples.labels, classes, labels_are_numbers, may_be_missing=True)  # they are bad samples
 
 
 def _memory(device: str) -> int:

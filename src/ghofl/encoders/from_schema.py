@@ -12,11 +12,12 @@ from ghofl.encoders import given
 from ghofl.encoders.from_table import TableEncoder
 from ghofl.encoders.views import Views
 from ghofl.errors import ClippingWarning, DatasetError, EmbeddingsError, SampleError
+from ghofl.names import columns_but_not
 from ghofl.recipe import Encoder, Recipe, Table
 from ghofl.recipe.labels import each_label
 from ghofl.rows.embeddings import Rows, load_rows
 from ghofl.rows.reader import LABEL, pick, text_of
-from ghofl.rows.tables import SUFFIXES, place_of, read_table
+from ghofl.rows.tables import SUFFIXES, places_in, read_table
 from ghofl.shapes import Shaped
 
 Frame = Any  # a DataFrame of pandas or polars, a pyarrow table, or columns by name
@@ -76,10 +77,12 @@ def table_rows(
     labelled: bool | None = True,
     skip_bad: bool = False,
     row_by_row: bool = False,
+    columns: Mapping[str, Sequence[Any]] | None = None,
 ) -> Rows:
     """The embeddings of a table's rows with their labels, which are always names.
 
-    `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name. A row that breaks the schema is
+    `data` is a CSV, TSV, JSON-lines or Parquet file, a DataFrame, or columns by name; `columns` are its own where they have
+    been read. A row that breaks the schema is
     named by line, column and value, or left out with `skip_bad`, as is one without a label. Values outside a range, and
     levels that the schema does not list, are counted in a `ClippingWarning`. `row_by_row` is as in `rows_for`.
 
@@ -88,7 +91,7 @@ def table_rows(
     >>> rows.x.tolist(), rows.y.tolist()
     ([[-0.5], [0.0]], ['no', 'yes'])
     """
-    columns = columns_of(data)
+    columns = columns_of(data) if columns is None else columns
     if row_by_row and not columns:  # a file of JSON lines without a line does not name its columns
         return Rows(np.zeros((0, table.dim), dtype=np.float32), np.zeros(0, dtype=np.str_), table.encoder)
     if row_by_row:
@@ -99,7 +102,8 @@ def table_rows(
     y = None if labelled is False else labels_of(columns, asked, data, needed=bool(labelled), may_be_empty=skip_bad)
     if y is not None:
         y, has_label = y[kept].astype(np.str_), y[kept] != ""
-        bad += [(int(i), f"{place_of(data, int(i))}: the row has no label.") for i in kept[~has_label]]
+        place = places_in(data)
+        bad += [(int(i), f"{place(int(i))}: the row has no label.") for i in kept[~has_label]]
         x, y = x[has_label], y[has_label]
     for _, why in sorted(bad):
         warnings.warn(f"left out: {why}", ClippingWarning, stacklevel=2)
@@ -113,17 +117,17 @@ def encode_blocks(
 
     A row that breaks the schema raises, or with `skip_bad` goes to `bad` with its number.
     """
-    encoder, outside, first = TableEncoder(table), Counter[str](), 0
+    encoder, outside, first, place = TableEncoder(table), Counter[str](), 0, places_in(data)
     where = str(data) if isinstance(data, str | Path) else "the table"
     for columns in blocks:
         encoded = encoder.embed(columns, where)
         if encoded.bad and not skip_bad:
             (i, why), more = encoded.bad[0], len(encoded.bad) - 1
             raise SampleError(
-                f"{place_of(data, first + i)}: {why}{f' {more} more rows break the schema.' if more else ''} Repair the row, "
+                f"{place(first + i)}: {why}{f' {more} more rows break the schema.' if more else ''} Repair the row, "
                 "or leave such rows out with `skip_bad`."
             )
-        bad += [(first + i, f"{place_of(data, first + i)}: {why}") for i, why in encoded.bad]
+        bad += [(first + i, f"{place(first + i)}: {why}") for i, why in encoded.bad]
         outside.update(encoded.outside)
         kept = np.delete(np.arange(len(encoded.x)), [i for i, _ in encoded.bad])
         yield encoded.x[kept], first, kept, columns
@@ -170,15 +174,15 @@ def labels_of(
     if name is None:
         if needed or asked:
             raise DatasetError(
-                f"{where} has no column {asked or 'label'!r}; name the column of labels in `label_column`, or write "
-                "label = … into the [table] of the recipe."
+                f"{where} has {columns_but_not(columns, asked or 'label')}; name the column of labels in `label_column`, or "
+                "write label = … into the [table] of the recipe."
             )
         return None
     labels = [text_of(value) for value in columns[name]]
     empty = next((i for i, text in enumerate(labels) if not text), None)
     if empty is not None and not may_be_empty:
         raise SampleError(
-            f"{place_of(data, empty)}: column {name!r} has no label; every row needs one. Write it, or leave such rows out with "
+            f"{places_in(data)(empty)}: column {name!r} has no label; every row needs one. Write it, or leave such rows out with "
             "`skip_bad`."
         )
     return each_label(labels) if may_be_empty else np.array(labels, dtype=np.str_)

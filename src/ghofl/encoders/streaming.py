@@ -91,10 +91,12 @@ def load_whole(
                 f"{path} has no labels; put images into one folder per class, or name the column of "
                 "labels with --label-column."
             )
-        loaded, parts = _load_encoder(recipe, encoding, path), [np.zeros((0, recipe.encoder.dim))]
+        loaded, parts = _load_encoder(recipe, encoding, path), [np.zeros((0, recipe.encoder.dim), dtype=np.float32)]
         kept = [np.zeros(0, dtype=np.int64)]
         for x, places, left_out in _encode(samples, loaded, encoding, skip_bad):
-            parts, kept, bad = [*parts, x], [*kept, places], [*bad, *left_out]
+            parts.append(x)
+            kept.append(places)
+            bad += left_out
         rows = Rows(np.concatenate(parts), samples.labels[np.concatenate(kept)])
     if not len(rows.x):
         raise EmbeddingsError(f"{path} has no rows, and at least one is needed; give a file with rows.")
@@ -228,7 +230,7 @@ def _of_samples(
     """Images of a folder, whose files are the ids, and sets of the Hugging Face hub."""
     if ids:
         raise DatasetError(f"{data} has no columns, so no ids {ids!r}; leave out --id-column.")
-    samples, bad = load_samples(data, split, columns), []
+    samples, bad = load_samples(data, split, columns, labelled=False), []
     loaded, files = _load_encoder(recipe, encoding, data), _files_in(Path(data), samples)
 
     def blocks() -> Iterator[Block]:

@@ -129,7 +129,7 @@ def count(
     recipe = features.recipe
     check_persons(recipe, rows.rows_per_person)
     if version is not None and isinstance(rows, Encodable):
-        rows = replace(rows, samples=version.watch(rows.samples))
+        rows = replace(rows, samples=version.watch(rows.samples, rows.labels_are_numbers))
     layout, is_private = Layout.of(recipe), recipe.privacy.epsilon is not None
     sums = CutBuilder if is_private else MomentsBuilder
     builder, clipping, bad = sums(layout, features.sketch if layout.sketch else None), Clipping(), []

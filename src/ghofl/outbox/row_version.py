@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ghofl.recipe.labels import numbers_row_by_row
 from ghofl.rows import Samples
 from ghofl.shapes import Int64, Num
 
@@ -33,33 +34,30 @@ class RowVersion:
         for start in range(0, len(x), BLOCK):
             rows = np.ascontiguousarray(x[start : start + BLOCK], dtype="<f8") + 0.0  # so that −0 is 0
             for row, number in zip(rows, y[start : start + BLOCK].tolist(), strict=True):
-                self._add(self._name(number), row.data)
+                self._add(self._classes[number] if 0 <= number < len(self._classes) else "", row.data)
 
-    def watch(self, samples: Samples) -> Samples:
-        """The same samples; each is added when it is read, by whichever thread."""
-        return samples.map(lambda sample, i: self._add_sample(sample, i, samples), "")
+    def watch(self, samples: Samples, labels_are_numbers: bool = False) -> Samples:
+        """The same samples; each is added when it is read, by whichever thread. No label is refused here."""
+        labels = np.zeros(len(samples), dtype=np.str_) if samples.labels is None else samples.labels
+        places = numbers_row_by_row(labels, self._classes, labels_are_numbers)
+
+        def add(sample: np.ndarray | str, i: int) -> np.ndarray | str:
+            name = self._classes[places[i]] if places[i] >= 0 else str(labels[i])
+            if isinstance(sample, str):
+                self._add(name, sample.encode("utf-8", "surrogatepass"))
+            elif sample.ndim == 1:
+                self._add(name, (np.ascontiguousarray(sample, dtype="<f8") + 0.0).data)
+            else:
+                self._add(name, f"{sample.shape}".encode() + np.ascontiguousarray(sample).tobytes())
+            return sample
+
+        return samples.map(add, "")
 
     @property
     def text(self) -> str:
         """The version of the rows that were added so far, in hexadecimal."""
         digests = np.sort(np.frombuffer(bytes(self._digests), dtype=f"S{DIGEST}"))
         return hashlib.sha256(f"ghofl rows 2|{len(digests)}\n".encode() + digests.tobytes()).hexdigest()
-
-    def _add_sample(self, sample: np.ndarray | str, i: int, samples: Samples) -> np.ndarray | str:
-        name = "" if samples.labels is None else self._name(samples.labels[i])
-        if isinstance(sample, str):
-            self._add(name, sample.encode("utf-8", "surrogatepass"))
-        elif sample.ndim == 1:
-            self._add(name, (np.ascontiguousarray(sample, dtype="<f8") + 0.0).data)
-        else:
-            self._add(name, f"{sample.shape}".encode() + np.ascontiguousarray(sample).tobytes())
-        return sample
-
-    def _name(self, label: object) -> str:
-        """The class of a label: a name, or a position in the list of classes. No label is refused here."""
-        if not isinstance(label, int | np.integer):
-            return str(label)
-        return self._classes[int(label)] if 0 <= label < len(self._classes) else ""
 
     def _add(self, name: str, content: bytes | memoryview) -> None:
         label = name.encode("utf-8", "surrogatepass")

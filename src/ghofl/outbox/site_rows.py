@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +14,13 @@ from ghofl import encoders
 from ghofl.encoders import Runtime, SampleEncoder
 from ghofl.encoders.embed import Bad, load_encoder
 from ghofl.encoders.from_schema import check_encoder, rows_for
-from ghofl.errors import EmbeddingsError, PrivacyError
+from ghofl.errors import DatasetError, EmbeddingsError, PrivacyError
+from ghofl.names import columns_but_not
 from ghofl.recipe import Recipe
 from ghofl.rows import Columns, Samples, drop_bad, load_samples
 from ghofl.rows.from_arrays import open_arrays
 from ghofl.rows.reader import name_array, text_of
-from ghofl.rows.tables import read_table
+from ghofl.rows.tables import open_table
 from ghofl.shapes import Int64, Num, Shaped
 
 ARRAYS = ".npz"
@@ -99,9 +99,7 @@ def load_encodable(
     samples = load_samples(data, split, columns, dim)
     encoder = encoders.spec_for(recipe.encoder, encoder, data)
     views = encoders.agreed_views(encoder, recipe.encoder)
-    loaded = load_encoder(
-        encoder, data, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views, dim=dim
-    )
+    loaded = load_encoder(encoder, samples, runtime, weights=weights, pooling=pooling, fit=fit, views=views, dim=dim)
     check_encoder(encoders.identity(loaded), recipe, data)
     return Encodable(samples, loaded, runtime, skip_bad=skip_bad or is_private, labels_are_numbers=labels_are_numbers)
 
@@ -168,13 +166,13 @@ def load_persons(
         if row_by_row and found is not None and found.dtype.kind == "f" and found.ndim == 1:
             found = _digests(map(text_of, found))  # whole numbers beside a missing one
     elif path.is_file():
-        table = read_table(path)  # a file of JSON lines without a line does not name its columns
-        values: list[Any] | None = table.get(column, [] if row_by_row and not table else None)
-        if values is not None and row_by_row:
-            found = _digests(map(text_of, values))
-        else:
-            names = None if values is None else list(map(text_of, values))
-            found = None if names is None else name_array(names, f"{path}, column {column!r}").astype(np.str_)
+        with open_table(path) as file:
+            names = file.names
+            blocks = file.blocks([column], 0) if column in file.cells else ()
+            values = [text_of(value) for block in blocks for value in block[column]]
+        if column not in names and (names or not row_by_row):  # JSON lines without a line do not name their columns
+            raise DatasetError(f"{path} has {columns_but_not(names, column)}; check the column of persons.")
+        found = _digests(values) if row_by_row else name_array(values, f"{path}, column {column!r}").astype(np.str_)
     else:
         raise EmbeddingsError(
             f"{path} is not a file with a column of persons; give an .npz or a table with {column!r}."

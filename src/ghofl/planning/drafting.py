@@ -114,7 +114,7 @@ def _column_of(facts: Mapping[str, str]) -> Column | tuple[str, ...]:
     kind = (KIND_WORDS[word] or word) if word else "category" if levels else "number"
     if kind == "label":
         return levels
-    if kind == "category" and {level.lower() for level in levels} in ({"yes", "no"}, {"0", "1"}, {"true", "false"}):
+    if not word and {level.lower() for level in levels} in ({"yes", "no"}, {"0", "1"}, {"true", "false"}):
         kind = "yes/no"
     breaks = tuple(float(part) for part in _split(facts["breaks"]) if part.strip())
     if kind == "number" and breaks and not (facts["low"] and facts["high"]):

@@ -9,6 +9,7 @@ from ghofl.encoders.from_schema import table_rows
 from ghofl.errors import EmbeddingsError
 from ghofl.planning.public import PublicRows
 from ghofl.recipe import Encoder, Table
+from ghofl.recipe.labels import check_present
 from ghofl.rows.embeddings import load_rows
 from ghofl.rows.from_arrays import open_arrays
 from ghofl.rows.tables import SUFFIXES
@@ -56,4 +57,6 @@ def load_public(
         rows = table_rows(path, table, labelled=None)
     else:
         rows = load_rows(path, labelled=None)
+        if rows.y is not None:
+            check_present(rows.y)
     return PublicRows(rows.x, rows.y), rows.encoder or Encoder(dim=rows.x.shape[1])

@@ -1,5 +1,9 @@
-"""Labels as a recipe knows them: names, or positions in its list of classes."""
+"""Labels as a recipe knows them: names, or positions in its list of classes.
 
+A missing label is an empty text among names, and −1 among whole numbers.
+"""
+
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +11,8 @@ import numpy as np
 
 from ghofl.errors import EmbeddingsError
 from ghofl.names import shorten
-from ghofl.shapes import Int64, Shaped
+from ghofl.recipe.recipe import MAX_CLASSES
+from ghofl.shapes import Bool, Int64, Shaped
 
 
 def labels_of(values: Any, what: str = "label", row_by_row: bool = False) -> Shaped[np.ndarray, " n"]:
@@ -31,6 +36,9 @@ def labels_of(values: Any, what: str = "label", row_by_row: bool = False) -> Sha
     numbers = [isinstance(label, int | np.integer) and not isinstance(label, bool) for label in found]
     if found and all(numbers):
         return np.array(found, dtype=np.int64)
+    if nowhere := [i for i, label in enumerate(found) if is_nothing(label)]:
+        more = f", nor have {len(nowhere) - 1:,} more" if len(nowhere) > 1 else ""
+        raise EmbeddingsError(f"row {nowhere[0]} has no {what} ({found[nowhere[0]]}){more}; every row needs one.")
     for i, label in enumerate(found):
         if not isinstance(label, str):
             raise EmbeddingsError(
@@ -38,6 +46,13 @@ def labels_of(values: Any, what: str = "label", row_by_row: bool = False) -> Sha
                 "all whole numbers, one for every row."
             )
     return np.array(found, dtype=np.str_)
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether a value stands for a missing one: None, NaN, or what pandas has for them."""
+    if isinstance(value, float | np.floating):
+        return math.isnan(value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def each_label(values: Sequence[Any]) -> Shaped[np.ndarray, " n"]:
@@ -48,60 +63,86 @@ def each_label(values: Sequence[Any]) -> Shaped[np.ndarray, " n"]:
     """
     out = np.full(len(values), "", dtype=object)
     for i, value in enumerate(values):
-        out[i] = value if isinstance(value, str) else _whole(value)
+        out[i] = value if isinstance(value, str) else whole_number(value)
     return out
 
 
-def _whole(value: Any) -> Any:
+def whole_number(value: Any) -> int | str:
     """A whole number as an int, and an empty text for anything else.
 
     One missing label makes 1.0 of every 1 in a column of numbers (in pandas, and in what it writes): that row must not
     decide what becomes of the others.
     """
-    if isinstance(value, float | np.floating) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int | np.integer) and not isinstance(value, bool) else ""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return int(value) if is_whole or (isinstance(value, float | np.floating) and value.is_integer()) else ""
+
+
+def is_missing(labels: Shaped[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    """Which rows have no label: an empty text, or a number below 0, with which data sets hide theirs.
+
+    >>> is_missing(np.array([1, -1])), is_missing(np.array(["", "cat"]))
+    (array([False,  True]), array([ True, False]))
+    """
+    if labels.dtype.kind in "iu":
+        return labels < 0
+    return np.array(labels == "", dtype=bool) if labels.dtype.kind in "UTO" else np.zeros(len(labels), dtype=bool)
+
+
+def check_present(labels: Shaped[np.ndarray, " n"]) -> None:
+    """Raise `EmbeddingsError`, which names rows, unless every row has a label."""
+    rows = np.flatnonzero(is_missing(labels))
+    if len(rows):
+        named = ", ".join(map(str, rows[:5].tolist())) + (f" and {len(rows) - 5:,} more" if len(rows) > 5 else "")
+        named = f"row {named} has" if len(rows) == 1 else f"rows {named} have"
+        raise EmbeddingsError(
+            f"{named} no label ({labels[rows[:1]].tolist()[0]!r}); every row needs one. Write it, or leave such rows out with "
+            "`skip_bad`."
+        )
 
 
 def classes_of(labels: Shaped[np.ndarray, " n"]) -> tuple[str, ...]:
-    """The classes that labels name: the names in order, or 0 … C−1 for whole numbers up to C−1.
+    """The classes that labels name, in order.
 
-    >>> classes_of(np.array(["dog", "cat"])), classes_of(np.array([2, 0]))
-    (('cat', 'dog'), ('0', '1', '2'))
+    Whole numbers up to C−1 of which at least half occur are positions: the classes are 0 … C−1, so that a site that lacks one
+    makes the same recipe as the others. Any others, such as years, are names.
+
+    >>> classes_of(np.array(["dog", "cat"])), classes_of(np.array([2, 0])), classes_of(np.array([2024, 2023]))
+    (('cat', 'dog'), ('0', '1', '2'), ('2023', '2024'))
     """
-    if labels.dtype.kind in "iu":
-        if labels.min(initial=0) < 0:
-            raise EmbeddingsError(f"labels start at {labels.min()}; write class numbers from 0 on.")
-        return tuple(map(str, range(int(labels.max(initial=0)) + 1)))
-    return tuple(sorted(set(_names(labels))))
+    check_present(labels)
+    if labels.dtype.kind not in "iu":
+        return tuple(sorted(set(_names(labels))))
+    found = np.unique(labels).tolist()
+    names = range(found[-1] + 1) if found and found[-1] < 2 * len(found) else found
+    if len(names) > MAX_CLASSES:
+        raise EmbeddingsError(
+            f"labels are {len(names):,} different numbers, and a recipe has at most {MAX_CLASSES:,} classes; give the classes, "
+            "or name another column of labels."
+        )
+    return tuple(map(str, names))
 
 
 def class_numbers(
-    labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...], labels_are_numbers: bool = False
+    labels: Shaped[np.ndarray, " n"],
+    classes: tuple[str, ...],
+    labels_are_numbers: bool = False,
+    may_be_missing: bool = False,
 ) -> Int64[np.ndarray, " n"]:
-    """Labels as positions in `classes`: texts are looked up, whole numbers are already positions.
+    """Labels as positions in `classes`, in which texts and whole numbers are looked up: 7 is the class called 7.
 
-    Whole numbers are accepted where the classes are called 0 … C−1 in this order, or where the caller says that
-    `labels_are_numbers`: with names in another order, they would silently mean other classes.
+    Where `labels_are_numbers`, whole numbers are positions already. With names in another order, they would silently mean
+    other classes, so the caller has to say so. A missing label raises, or is −1 where labels `may_be_missing`.
 
     >>> class_numbers(np.array(["dog", "cat"]), ("cat", "dog"))
     array([1, 0])
     >>> class_numbers(np.array([1, 0]), ("cat", "dog"), labels_are_numbers=True)
     array([1, 0])
     """
-    if labels.dtype.kind in "iu":
-        if not labels_are_numbers and classes != tuple(map(str, range(len(classes)))):
-            raise EmbeddingsError(
-                f"labels are whole numbers and the recipe's classes have names ({_some(classes)}); write names, or "
-                "confirm that 0 is the first class of the recipe, 1 the second and so on: `labels_are_numbers`, or "
-                "labels_are_numbers = true in the site file."
-            )
-        numbers = labels.astype(np.int64)
-        outside = (numbers < 0) | (numbers >= len(classes))
-    else:
-        position = {name: i for i, name in enumerate(classes)}
-        numbers = np.array([position.get(name, -1) for name in _names(labels)], dtype=np.int64)
-        outside = numbers < 0
+    if not may_be_missing:
+        check_present(labels)
+    are_whole = labels.dtype.kind in "iu"
+    numbers = _places(labels if are_whole else np.array(_names(labels)), classes, labels_are_numbers)
+    outside = (numbers < 0) & ~is_missing(labels)
     if outside.any():
         unknown = list(dict.fromkeys(map(str, labels[outside].tolist())))
         many = int(outside.sum())
@@ -110,6 +151,12 @@ def class_numbers(
             f"label {labels[outside].tolist()[0]!r} of row {int(outside.argmax())} is not in the recipe's "
             f"{len(classes)} classes ({_some(classes)}){also}; {f'{many:,} rows have' if many > 1 else '1 row has'} "
             "such a label. Correct the labels, or agree on a recipe with these classes."
+            + (
+                " If 0 is the first class of the recipe, 1 the second and so on, confirm it: `labels_are_numbers`, or "
+                "labels_are_numbers = true in the site file."
+                if are_whole and not labels_are_numbers
+                else ""
+            )
         )
     return numbers
 
@@ -126,18 +173,19 @@ def numbers_row_by_row(
     >>> numbers_row_by_row(np.array([1, 7, 0]), ("cat", "dog"), labels_are_numbers=True)
     array([ 1, -1,  0])
     """
-    counts = len(classes) if labels_are_numbers or classes == tuple(map(str, range(len(classes)))) else 0
-    if labels.dtype.kind in "iu":
-        return np.where((labels >= 0) & (labels < counts), labels, -1).astype(np.int64)
-    position = {name: i for i, name in enumerate(classes)}
+    return _places(labels if labels.dtype.kind in "iuUT" else each_label(labels.tolist()), classes, labels_are_numbers)
 
-    def number(label: Any) -> int:
-        if isinstance(label, str):
-            return position.get(label, -1)
-        whole = _whole(label)
-        return int(whole) if whole != "" and 0 <= whole < counts else -1
 
-    return np.array([number(label) for label in labels], dtype=np.int64)
+def _places(
+    labels: Shaped[np.ndarray, " n"], classes: tuple[str, ...], labels_are_numbers: bool
+) -> Int64[np.ndarray, " n"]:
+    """Labels as positions in `classes`, and −1 for each that is not one of them."""
+    position: dict[Any, int] = {name: i for i, name in enumerate(classes)}
+    key = (lambda label: label) if labels_are_numbers else str
+    position |= {i: i for i in range(len(classes))} if labels_are_numbers else {}
+    # Objects may be of types that have no order.
+    found, rows = (labels, slice(None)) if labels.dtype.kind == "O" else np.unique(labels, return_inverse=True)
+    return np.array([position.get(key(label), -1) for label in found.tolist()], dtype=np.int64)[rows]
 
 
 def _some(classes: tuple[str, ...]) -> str:

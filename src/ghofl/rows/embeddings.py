@@ -17,11 +17,11 @@ from ghofl.compute import arrays
 from ghofl.errors import EmbeddingsError
 from ghofl.names import shorten
 from ghofl.recipe import Encoder
-from ghofl.recipe.labels import class_numbers, each_label, numbers_row_by_row
+from ghofl.recipe.labels import class_numbers, is_missing, numbers_row_by_row
 from ghofl.rows import from_arrays, from_arrow
 from ghofl.rows.from_arrays import damage_as
 from ghofl.rows.from_arrow import Ragged
-from ghofl.rows.reader import OpenFile, name_array, pick
+from ghofl.rows.reader import OpenFile, labels_in, pick
 from ghofl.shapes import Int64, Num, Shaped
 
 SUFFIXES = (*from_arrays.SUFFIXES, *from_arrow.SUFFIXES)
@@ -99,14 +99,10 @@ def load_rows(
 
 
 def _labels(parts: Sequence[Any], path: Path, row_by_row: bool) -> Shaped[np.ndarray, " n"]:
-    """The labels of blocks as one array: class numbers, or names."""
+    """The labels of blocks as one array: whole numbers, or names."""
     if isinstance(parts[0], np.ndarray):
         return np.concatenate(parts)
-    values = [value for part in parts for value in part]
-    if row_by_row:
-        return each_label(values)
-    is_text = all(isinstance(value, str) for value in values)
-    return name_array(values, f"{path}, labels") if is_text else np.array(values)
+    return labels_in([value for part in parts for value in part], f"{path}, labels", row_by_row)
 
 
 @contextmanager
@@ -135,6 +131,8 @@ def open_rows(
                 )
             yield _row_file(file, path, x, y, ids, labelled, size or BATCH, row_by_row)
         return
+    if label:
+        raise EmbeddingsError(f"{path} holds arrays, x and y, and no column {label!r}; leave out its name.")
     with from_arrays.open_arrays(path) as file:
         suffix = suffix_in(file.names, split, path)
         ids = ids + suffix if ids + suffix in file.names else ids
@@ -177,7 +175,7 @@ def _row_file(
 def _blocks(
     file: OpenFile, names: tuple[str, str | None, str | None], size: int, path: Path, row_by_row: int | None
 ) -> Iterator[tuple[np.ndarray, Any, Any]]:
-    (x, y, key), done = names, 0
+    x, y, key = names
     for block in file.blocks([name for name in dict.fromkeys(names) if name], size):
         found, labels, ids = block[x], block.get(y or ""), block.get(key or "")
         if isinstance(found, list):  # no rows, and no lists that would say how long rows are
@@ -186,8 +184,6 @@ def _blocks(
             found = np.zeros((0, row_by_row))
         if row_by_row is not None:
             found = _padded(found, row_by_row)
-        elif isinstance(labels, list) and None in labels:
-            raise EmbeddingsError(f"{path}: row {done + labels.index(None)} has no {y!r}; every row needs a label.")
         if isinstance(found, Ragged):
             raise EmbeddingsError(f"{path}: column {x!r} does not hold lists of one length; repair its rows.")
         if found.dtype.kind not in "fiu":
@@ -196,7 +192,6 @@ def _blocks(
             if ids.dtype.kind not in "iuU":
                 raise EmbeddingsError(f"{path}: {key!r} has {ids.dtype}; expected one text or whole number per row.")
             ids = ids.tolist()
-        done += len(found)
         yield found, labels, ids
 
 
@@ -217,13 +212,21 @@ def _padded(found: np.ndarray | Ragged, dim: int) -> np.ndarray | Ragged:
     return out
 
 
-def holds_rows(path: Path) -> bool:
-    """Whether a file holds embeddings, by its suffix or, where it has columns, by one of lists."""
+def part_of(path: Path, wanted: Sequence[str]) -> str:
+    """The first of the `wanted` splits that a file of arrays has where it has no array x; otherwise an empty text."""
+    if path.suffix not in from_arrays.SUFFIXES:
+        return ""
+    with from_arrays.open_arrays(path) as file:
+        return "" if "x" in file.names else next((split for split in wanted if f"x_{split}" in file.names), "")
+
+
+def holds_rows(path: Path, rather: tuple[str, ...] = ()) -> bool:
+    """Whether a file holds embeddings, by its suffix or, where it has columns, by one of lists and none it is `rather` read by."""
     if path.suffix not in from_arrow.SUFFIXES:
         return path.suffix in from_arrays.SUFFIXES
     with from_arrow.open_arrow(path) as file:
         name = pick(file.names, "", EMBEDDING)
-        return name is not None and len(file.shape(name)) == 2
+        return name is not None and len(file.shape(name)) == 2 and pick(file.cells, "", rather) is None
 
 
 def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) -> None:
@@ -241,17 +244,23 @@ def save_rows(path: str | Path, splits: Mapping[str, Rows], encoder: Encoder) ->
 
 
 def drop_bad(rows: Rows) -> tuple[Rows, list[tuple[int, str]]]:
-    """The rows of finite numbers, and for each other row its number and what is wrong with it.
+    """The rows of finite numbers that have a label if any have, and for each other row its number and what is wrong.
 
-    >>> rows, bad = drop_bad(Rows(np.array([[1.0], [np.nan]]), np.array([0, 1])))
+    >>> rows, bad = drop_bad(Rows(np.array([[1.0], [np.nan], [2.0]]), np.array([0, 1, -1])))
     >>> len(rows.x), bad
-    (1, [(1, 'row 1 holds a number that is not finite')])
+    (1, [(1, 'row 1 holds a number that is not finite'), (2, 'row 2 has no label')])
     """
-    if rows.x.dtype.kind != "f":
-        return rows, []
-    finite = np.isfinite(rows.x).all(axis=1)
-    bad = [(int(i), f"row {i} holds a number that is not finite") for i in np.flatnonzero(~finite)]
-    return (Rows(rows.x[finite], None if rows.y is None else rows.y[finite], rows.encoder) if bad else rows), bad
+    finite = np.ones(len(rows.x), dtype=bool)
+    if rows.x.dtype.kind == "f":
+        for start in range(0, len(rows.x), BATCH):  # they may be a mapped file
+            finite[start : start + BATCH] = np.isfinite(rows.x[start : start + BATCH]).all(axis=1)
+    has_label = finite if rows.y is None else ~is_missing(rows.y)
+    kept = finite & has_label
+    bad = [
+        (int(i), f"row {i} has no label" if finite[i] else f"row {i} holds a number that is not finite")
+        for i in np.flatnonzero(~kept)
+    ]
+    return (Rows(rows.x[kept], None if rows.y is None else rows.y[kept], rows.encoder) if bad else rows), bad
 
 
 def encoder_in(file: OpenFile, dim: int) -> Encoder | None:

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 
 from ghofl.errors import EmbeddingsError, GhoflError
 from ghofl.rows import from_text
-from ghofl.rows.reader import OpenFile
+from ghofl.rows.reader import OpenFile, unknown_suffix
 
 SUFFIXES = (".npz", ".npy", ".safetensors")
 MOST_ENTRIES = 2**48
@@ -52,6 +52,8 @@ def open_arrays(path: Path) -> Iterator[OpenFile]:
         f"{path} is damaged, or is not an {path.suffix} of plain arrays; "
         "write one with numpy.savez(path, x=embeddings, y=labels)."
     )
+    if path.is_file() and path.suffix not in (*SUFFIXES, *from_text.SUFFIXES):
+        raise EmbeddingsError(unknown_suffix(path, SUFFIXES))
     if path.suffix in from_text.SUFFIXES:
         words = (
             f"{path} is a table, and an .npz of arrays x and y was expected; the rows of a table need a schema, or a "
@@ -89,9 +91,12 @@ def labels_beside(path: Path) -> Path:
 
 
 def _npy(path: Path, stack: ExitStack, words: str) -> tuple[list[str], Find]:
-    found = {"x": np.load(path, mmap_mode="r", allow_pickle=False)}
-    if labels_beside(path).is_file():
-        found["y"] = np.load(labels_beside(path), allow_pickle=False)
+    found = {}
+    for name, each in (("x", path), ("y", labels_beside(path))):
+        if name == "x" or each.is_file():
+            with each.open("rb") as file:
+                _header(file, words, str(each))  # objects are not damage
+            found[name] = np.load(each, mmap_mode="r" if name == "x" else None, allow_pickle=False)
     return list(found), lambda name, _: _Array(found[name].shape, 2**62, lambda start, stop: found[name][start:stop])
 
 
@@ -115,14 +120,15 @@ def _npz(path: Path, stack: ExitStack, words: str) -> tuple[list[str], Find]:
     archive = stack.enter_context(zipfile.ZipFile(file))
 
     def find(name: str, own: ExitStack) -> _Array:
-        return _member(own.enter_context(archive.open(f"{name}.npy")), DENSEST * path.stat().st_size, words)
+        member = own.enter_context(archive.open(f"{name}.npy"))
+        return _member(member, DENSEST * path.stat().st_size, words, f"{path}, array {name!r}")
 
     return [name.removesuffix(".npy") for name in archive.namelist()], find
 
 
-def _member(member: Any, most: int, words: str) -> _Array:
+def _member(member: Any, most: int, words: str, where: str) -> _Array:
     """An array of an archive, which holds at most so many bytes, and whose rows are read one after another."""
-    shape, is_by_columns, dtype = _header(member, words)
+    shape, is_by_columns, dtype = _header(member, words, where)
     rows, width = _rows(shape), dtype.itemsize * prod(shape[1:])
 
     def take(count: int, is_last: bool) -> bytearray:
@@ -146,7 +152,7 @@ def _member(member: Any, most: int, words: str) -> _Array:
     return _Array(shape, max(1, MOST_AT_ONCE // max(1, width)), read)
 
 
-def _header(member: Any, words: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+def _header(member: Any, words: str, where: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     """The shape of the array that starts here, whether it is stored column by column, and its type."""
     version = np.lib.format.read_magic(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -154,7 +160,10 @@ def _header(member: Any, words: str) -> tuple[tuple[int, ...], bool, np.dtype]:
     if min(shape, default=0) < 0 or prod(shape) > MOST_ENTRIES:
         raise EmbeddingsError(f"{words} It claims an array of the impossible shape {shape}.")
     if dtype.hasobject:
-        raise EmbeddingsError(f"{words} It holds objects.")
+        raise EmbeddingsError(
+            f"{where} holds objects of Python, which are never loaded, as they may run programs; save labels with "
+            ".astype(str), and numbers with .astype(numpy.float32)."
+        )
     return shape, is_by_columns and len(shape) > 1, dtype
 
 

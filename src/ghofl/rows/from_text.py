@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,17 @@ def open_text(path: Path) -> Iterator[OpenFile]:
     yield OpenFile(names, lambda _: (None,), blocks)
 
 
-def line_of(path: Path, row: int) -> int | None:
-    """The line of a CSV or TSV in which a row begins, as a quoted field may span several; None for other files."""
+def lines_of(path: Path) -> Iterator[int | None]:
+    """The line of a CSV or TSV in which each row begins, as a quoted field may span several; None for other files."""
     if path.suffix not in (".csv", ".tsv"):
-        return None
+        yield from repeat(None)
     with open(path, encoding="utf-8-sig", newline="") as file:
-        rows, line = csv.reader(file, delimiter=_delimiter(path), strict=True), 0
-        for _ in range(row + 2):  # the header, and the rows up to this one
+        rows = csv.reader(file, delimiter=_delimiter(path), strict=True)
+        next(rows)
+        line = rows.line_num + 1
+        for _ in rows:
+            yield line
             line = rows.line_num + 1
-            next(rows)
-    return line
 
 
 def _lines(path: Path) -> Iterator[list[Any]]:

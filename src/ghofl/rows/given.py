@@ -32,7 +32,7 @@ def samples_of(samples: Any, kind: str) -> Samples:
     names = [f"sample {i}" for i in range(len(given))]
     if kind == "text":
         return base.of_texts(given, None, names)
-    return Samples("image", names, lambda i: _pixels(given, i), "")
+    return Samples("image", names, lambda i: _pixels(given, i), lambda: "")
 
 
 def _pixels(given: Sequence[Any], i: int) -> np.ndarray:

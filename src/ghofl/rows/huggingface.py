@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from ghofl.errors import DatasetError, MissingExtraError, SampleError
-from ghofl.recipe.labels import each_label
 from ghofl.rows import base, hub
 from ghofl.rows.base import Samples
 from ghofl.rows.images import decode
-from ghofl.rows.reader import LABEL, PATHS, TEXT, pick
+from ghofl.rows.reader import LABEL, PATHS, TEXT, labels_in, pick
 
+SPLIT = "train"  # of the hub, where none is named
 SAMPLES = (*TEXT, *PATHS, "img")
 
 
@@ -25,7 +25,7 @@ def from_hub(data: str, split: str, sample: str, label: str, row_by_row: bool = 
     repository, _, configuration = data.partition(":")
     try:
         with hub.offline_where_unreachable():
-            table = library.load_dataset(repository, configuration or None, split=split or "train")
+            table = library.load_dataset(repository, configuration or None, split=split or SPLIT)
     except Exception as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DatasetError(
@@ -58,7 +58,7 @@ def _samples(table: Any, sample: str, label: str, where: str, row_by_row: bool) 
             f"{where} has the columns {', '.join(table.column_names)}; name those to read with --text-column or "
             "--path-column, and --label-column."
         )
-    labels = None if labelled is None else _labels(table, labelled, row_by_row)
+    labels = None if labelled is None else _labels(table, labelled, where, row_by_row)
     names = [f"{where} row {i}" for i in range(len(table))]
     if type(table.features[found]).__name__ != "Image":
         return base.of_texts(table[found][:], labels, names)
@@ -71,18 +71,18 @@ def _samples(table: Any, sample: str, label: str, where: str, row_by_row: bool) 
         return entry["bytes"] if entry["bytes"] is not None else base.bytes_of(Path(entry["path"]))
 
     # The library's own fingerprint changes with the table's content and with every step applied to it.
-    digest = base.digest_of(["huggingface", where, table._fingerprint])
+    def digest() -> str:
+        return base.digest_of(["huggingface", where, table._fingerprint])
+
     return Samples("image", names, lambda i: decode(data(i), names[i]), digest, labels)
 
 
-def _labels(table: Any, column: str, row_by_row: bool) -> np.ndarray:
+def _labels(table: Any, column: str, where: str, row_by_row: bool) -> np.ndarray:
     values, feature = table[column][:], table.features[column]
-    if row_by_row:
-        names = dict(enumerate(getattr(feature, "names", ())))
-        return each_label([names.get(value, "") for value in values] if names else values)
     if hasattr(feature, "names"):
-        return np.array([feature.names[int(value)] for value in values])
-    return np.array(values) if all(isinstance(v, int) for v in values) else np.array([str(v) for v in values])
+        names = dict(enumerate(feature.names))
+        values = [names.get(value) for value in values]  # hidden labels are −1, and −1 is not the last class
+    return labels_in(values, f"{where}, column {column!r}", row_by_row)
 
 
 def _library(what: str) -> Any:

@@ -9,7 +9,7 @@
     hf:OWNER/NAME, or hf:OWNER/NAME:CONFIGURATION             a data set of the Hugging Face hub
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ from ghofl.names import columns_but_not, shorten
 from ghofl.rows import base, embeddings, huggingface, tables
 from ghofl.rows.base import Samples
 from ghofl.rows.embeddings import load_rows
-from ghofl.rows.reader import PATHS, TEXT, pick
+from ghofl.rows.reader import PATHS, TEXT, pick, unknown_suffix
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-ROWS = tuple(suffix for suffix in embeddings.SUFFIXES if suffix != ".parquet")
 HUB = "hf:"
 
 
@@ -35,12 +34,33 @@ class Columns:
     path: str = ""
     label: str = ""
 
+    def __post_init__(self) -> None:
+        if self.text and self.path:
+            raise DatasetError(
+                f"the samples are texts in {self.text!r} or files in {self.path!r}; name one of the columns."
+            )
 
-def load_samples(data: str, split: str = "", columns: Columns | None = None, row_by_row: int | None = None) -> Samples:
+
+def default_split(data: str) -> str:
+    """Which split a head is judged on where none is named and rows come in several: the test's, or else the training one."""
+    path = Path(data)
+    if data.startswith(HUB) and not path.exists():
+        return huggingface.SPLIT
+    return embeddings.part_of(path, ("test", "train")) if path.is_file() else ""
+
+
+def load_samples(
+    data: str,
+    split: str = "",
+    columns: Columns | None = None,
+    row_by_row: int | None = None,
+    labelled: bool = True,
+) -> Samples:
     """The samples of a folder, a file or a set of the hub, in an order that is the same every time.
 
-    With `row_by_row`, the length that embeddings should have, nothing is refused because of single samples, or because
-    there are none: a sample whose label cannot be read has an empty one. It is for samples under an epsilon.
+    A sample without a label is a bad one, unless no sample has one, or they are not to be `labelled`. With `row_by_row`,
+    the length that embeddings should have, nothing is refused because of single samples, or because there are none: a
+    sample whose label cannot be read has an empty one. It is for samples under an epsilon.
     """
     columns = columns or Columns()
     path = Path(data)
@@ -60,7 +80,9 @@ def load_samples(data: str, split: str = "", columns: Columns | None = None, row
         )
     if not len(found) and row_by_row is None:
         raise DatasetError(f"{data} holds no samples; check the path and --split.")
-    return found
+    if not labelled:
+        return replace(found, labels=None)
+    return found if row_by_row is not None else found.labelled()
 
 
 def _folder(folder: Path, split: str, columns: Columns, row_by_row: bool) -> Samples:
@@ -77,6 +99,10 @@ def _folder(folder: Path, split: str, columns: Columns, row_by_row: bool) -> Sam
     elif tables_here:
         raise DatasetError(
             f"{folder} holds {', '.join(p.name for p in tables_here.values())}; choose one with --split."
+        )
+    if named := [name for name in (columns.text, columns.path, columns.label) if name]:
+        raise DatasetError(
+            f"{folder} holds images in folders and no column {named[0]!r}; leave out the names of columns."
         )
     return _images(folder, row_by_row)
 
@@ -109,17 +135,15 @@ def _check_split(folder: Path, names: list[str]) -> None:
 
 
 def _file(path: Path, split: str, columns: Columns, row_by_row: int | None) -> Samples:
-    if path.suffix in ROWS:
+    if not (columns.text or columns.path) and embeddings.holds_rows(path, (*TEXT, *PATHS)):
         rows = load_rows(path, split, labelled=None, label=columns.label, row_by_row=row_by_row)
-        return base.of_rows(rows.x, rows.y, str(path))
+        return base.of_rows(rows.x, rows.y, str(path), rows.encoder)
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
     if path.suffix.lower() in IMAGES:
         raise DatasetError(f"{path} is one image; give the folder that it is in.")
     if path.suffix not in tables.SUFFIXES:
-        raise DatasetError(
-            f"{path} has no known suffix; give one of {', '.join(dict.fromkeys((*tables.SUFFIXES, *ROWS)))}."
-        )
+        raise DatasetError(unknown_suffix(path, (*tables.SUFFIXES, *embeddings.SUFFIXES)))
     return _table(path, columns, row_by_row is not None)
 
 
@@ -140,9 +164,11 @@ def samples_in(
 ) -> Samples:
     """The samples in some rows of a table: texts, or images by the path of their file; `first` is the first row's number."""
     labels = tables.read_labels(table, columns.label, path, row_by_row) if labelled else None
-    if not columns.path and (text := pick(table, columns.text, TEXT)):
+    text = None if columns.path else pick(table, columns.text, TEXT)
+    file = None if columns.text else pick(table, columns.path, PATHS)
+    if text:
         return base.of_texts(table[text], labels, [f"{path}, row {first + i + 1}" for i in range(len(table[text]))])
-    if file := pick(table, columns.path, PATHS):
+    if file:
         return base.of_image_files([path.parent / str(value) for value in table[file]], labels)
     asked = columns.text or columns.path
     raise DatasetError(

@@ -11,17 +11,20 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ghofl.errors import DatasetError
+from ghofl.recipe.labels import each_label, is_nothing
 from ghofl.shapes import Shaped
 
 BLOCK = 8192  # rows at a time
 MOST_NAMES = 2**30  # bytes of an array of names, all as wide as the longest one
 TEXT = ("text", "sentence", "content", "utterance")
 PATHS = ("path", "file", "filename", "file_name", "image")
+SHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 LABEL = ("label", "class", "intent", "y")
 # A comma and one to three digits before and three after it may separate thousands, and then it is not a decimal comma.
 _DECIMAL_COMMA = re.compile(r"[+-]?(?![1-9]\d{0,2},\d{3}\Z)\d+,\d+(?:[eE][+-]?\d+)?")
@@ -46,6 +49,14 @@ class OpenFile:
         return [name for name in self.names if len(self.shape(name)) == 1]
 
 
+def unknown_suffix(path: Path, known: Iterable[str]) -> str:
+    """What is said about a file whose suffix is not a `known` one."""
+    is_sheet = path.suffix.lower() in SHEETS
+    return f"{path} has no known suffix; " + (
+        "save the sheet as .csv." if is_sheet else f"give one of {', '.join(dict.fromkeys(known))}."
+    )
+
+
 def pick(columns: Iterable[str], asked: str, usual: tuple[str, ...]) -> str | None:
     """The column asked for, or if none is the first usual one; None where it does not exist."""
     return next((name for name in ((asked,) if asked else usual) if name in columns), None)
@@ -53,13 +64,33 @@ def pick(columns: Iterable[str], asked: str, usual: tuple[str, ...]) -> str | No
 
 def text_of(value: Any) -> str:
     """A cell as a text: empty for nulls and NaN, and whole numbers without a decimal point."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if isinstance(value, str):
+        return value.strip()
+    if is_nothing(value):
         return ""
     if isinstance(value, float | np.floating):
-        if math.isnan(value):
-            return ""
         return str(int(value)) if float(value).is_integer() else str(float(value))
     return str(value).strip()
+
+
+def labels_in(values: Sequence[Any], where: str, row_by_row: bool = False) -> Shaped[np.ndarray, " n"]:
+    """The labels in a column of cells: whole numbers, or names; a missing one is −1 or an empty text.
+
+    One missing label makes 1.0 of every 1 in a column of numbers, so whole floats beside a missing one are whole numbers.
+    With `row_by_row` each is what it is in its own row, and empty where it cannot be a label.
+    """
+    if row_by_row:
+        return each_label(values)
+    texts = list(map(text_of, values))
+    may_be_float = "" in texts
+    for i, (value, text) in enumerate(zip(values, texts, strict=True)):
+        if isinstance(value, list | dict) or (
+            isinstance(value, float) and text and not (may_be_float and text.isdecimal())
+        ):
+            raise DatasetError(f"{where}, row {i + 1} has the label {value!r}; expected a class name or number.")
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values if value is not None):
+        return np.array([int(text or -1) for text in texts], dtype=np.int64)
+    return name_array([str(value) if text else "" for value, text in zip(values, texts, strict=True)], where)
 
 
 def number_of(text: str) -> float:

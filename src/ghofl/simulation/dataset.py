@@ -232,7 +232,7 @@ def table_dataset(
         table = made.table
     else:
         table = (schema if isinstance(schema, Schema) else Schema.load(schema)).table
-    x = table_rows(rows, table, label_column).x
+    x = table_rows(rows, table, label_column, columns=columns).x
     return Dataset(x[train], y[train], x[test], y[test], classes), table
 
 
