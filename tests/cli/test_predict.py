@@ -188,7 +188,7 @@ def test_rows_of_another_encoder_are_refused_and_nothing_is_written(folder):
     [
         (["new.npy", "-o", "out.xlsx"], "has no known suffix; write to .csv"),
         (["new.npy", "-o", "out.csv", "--label-column", "y"], "ghofl evaluate"),
-        (["new.npy", "-o", "out.csv", "--text-column", "t"], "cannot be loaded by that"),
+        (["new.npy", "-o", "out.csv", "--text-column", "t"], "new.npy holds arrays, x and y, and no column 't'"),
         (["new.npy", "-o", "out.csv", "--precision", "bf16"], "needs no encoder; leave out"),
         (["new.npy", "-o", "out.csv", "--pooling", "cls"], "needs no encoder; leave out"),
         (["new.npy", "-o", "out.csv", "--id-column", "who"], "holds x but no ids 'who'; check --id-column"),

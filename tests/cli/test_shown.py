@@ -275,10 +275,10 @@ def _error_of(capsys, *arguments: str) -> str:
     return " ".join(capsys.readouterr().err.split())
 
 
-def test_a_folder_in_place_of_a_file_leads_to_the_options_that_read_photos(folder, capsys):
+def test_a_folder_in_place_of_a_file_is_told(folder, capsys):
     Path("photos").mkdir()
     text = _error_of(capsys, "moments", "photos", "--recipe", "recipe.toml", "-o", "photos.ghofl")
-    assert "photos is a folder; a folder of photos goes with --data" in text
+    assert "photos holds no image" in text
     assert "photos is a folder, and a file was expected. Check" in _error_of(capsys, "inspect", "photos")
 
 

@@ -221,7 +221,7 @@ def part_of(path: Path, wanted: Sequence[str]) -> str:
 
 
 def holds_rows(path: Path, rather: tuple[str, ...] = ()) -> bool:
-    """Whether a file holds embeddings, by its suffix or, where it has columns, by one of lists and none it is `rather` read by."""
+    """Whether a file holds embeddings: by its suffix or, by a column of lists and none it is `rather` read by."""
     if path.suffix not in from_arrow.SUFFIXES:
         return path.suffix in from_arrays.SUFFIXES
     with from_arrow.open_arrow(path) as file:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ghofl.errors import DatasetError
 from ghofl.names import columns_but_not, shorten
-from ghofl.rows import base, embeddings, huggingface, tables
+from ghofl.rows import base, embeddings, from_arrays, huggingface, tables
 from ghofl.rows.base import Samples
 from ghofl.rows.embeddings import load_rows
 from ghofl.rows.reader import PATHS, TEXT, pick, unknown_suffix
@@ -135,8 +135,9 @@ def _check_split(folder: Path, names: list[str]) -> None:
 
 
 def _file(path: Path, split: str, columns: Columns, row_by_row: int | None) -> Samples:
-    if not (columns.text or columns.path) and embeddings.holds_rows(path, (*TEXT, *PATHS)):
-        rows = load_rows(path, split, labelled=None, label=columns.label, row_by_row=row_by_row)
+    named = columns.text or columns.path
+    if path.suffix in from_arrays.SUFFIXES or (not named and embeddings.holds_rows(path, (*TEXT, *PATHS))):
+        rows = load_rows(path, split, labelled=None, label=named or columns.label, row_by_row=row_by_row)
         return base.of_rows(rows.x, rows.y, str(path), rows.encoder)
     if split:
         raise DatasetError(f"{path} is one table and has no split {split!r}; give its folder, or no --split.")
