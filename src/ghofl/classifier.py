@@ -94,17 +94,15 @@ class Classifier(Printable):
         total: Total,
         head: AnyHead = DEFAULT_HEAD,
         warn: Warn = show_warning,
-        dispersion: float | None = None,
         novelty: bool = False,
         adapt: Callable[[Gaussians], Gaussians] | None = None,
     ) -> "Classifier":
         """The classifier of a total, with a head by its name, perhaps with options, or one of your own as a `Head`.
 
-        Probabilities are calibrated on drawn rows that are `dispersion` times as wide as measured; by default it follows
-        from the dimension (`ghofl.heads.calibration`). `warn` is called with a warning about classes that no site has
-        (`EmptyClassWarning`) or probabilities that cannot be calibrated (`CalibrationWarning`); by default Python shows
-        them. With `novelty`, which takes seconds in a thousand dimensions, the classifier also recognises rows that belong
-        to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
+        Probabilities are calibrated on drawn rows (`ghofl.heads.calibration`). `warn` is called with a warning about classes
+        that no site has (`EmptyClassWarning`) or probabilities that cannot be calibrated (`CalibrationWarning`); by default
+        Python shows them. With `novelty`, which takes seconds in a thousand dimensions, the classifier also recognises rows
+        that belong to none of the classes. `adapt` may change the Gaussians before the head is fitted to them.
         """
         spec = HeadSpec.of(head)
         spec.check(total.moments.layout, total.recipe)
@@ -125,14 +123,14 @@ class Classifier(Printable):
         if is_calibrated:
             calibration = Calibration(priors=gaussians.counts / gaussians.rows)
         else:
-            calibration = calibrate(kind, rule, gaussians, record, dispersion)
+            calibration = calibrate(kind, rule, gaussians, record)
         if calibration.source == "none" and not is_calibrated:
             warn(CalibrationWarning(_UNCALIBRATED.format(spec.name)))
         revealed = "" if total.small_classes is None else total.small_classes.revealed
-        sites, rows, is_usual = len(total.roster), total.moments.rows, adapt is None and dispersion is None
+        sites, rows = len(total.roster), total.moments.rows
         return cls(
             total.recipe, spec.name, rule, spec.options, sites, rows, total.guarantee, revealed, calibration, {},
-            Novelty.of(gaussians) if novelty else None, total=total.moments.sha256 if is_usual else "", _features=features,
+            Novelty.of(gaussians) if novelty else None, total=total.moments.sha256 if adapt is None else "", _features=features,
         )  # fmt: skip
 
     @property

@@ -182,13 +182,6 @@ def test_draws_are_as_measured_in_few_dimensions_and_wider_in_many():
     assert dispersion_for(512, 16) < dispersion_for(512, 100) < dispersion_for(512, 128) == dispersion_for(512, 1000)
 
 
-def test_the_dispersion_can_be_set(rng):
-    x, y = blobs(rng, spread=1.0)
-    total = total_of(recipe_of(), x, y)
-    wide, usual = (Classifier.fit(total, "lda", dispersion=tau) for tau in (2.0, None))
-    assert wide.temperature > 1.5 > usual.temperature
-
-
 @pytest.mark.parametrize(
     ("parts", "tau"), [("lda+ridge", 2.5), ("lda+nearest_mean", 2.5), ("lda+student", 1.7), ("nearest_mean+qda", 1.7)]
 )

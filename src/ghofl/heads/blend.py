@@ -43,14 +43,6 @@ def fit_blend(gaussians: Gaussians, options: BlendOptions = BlendOptions()) -> S
     Guarantees
     ----------
     A blend of one head predicts as that head does.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
-    >>> fit_blend(gaussians, BlendOptions(parts="lda+ridge")).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     parts = tuple((part, _fit_part(part, gaussians)) for part in sorted(options.parts.split("+")))
     return Standardised(parts, _spreads(parts, gaussians) if gaussians.present == TWO else None)

@@ -70,14 +70,6 @@ def fit_fisher_mix(gaussians: Gaussians, options: FisherMixOptions = FisherMixOp
     Guarantees
     ----------
     A function of the total and `seed`. Trained and scored without any row. Linear in x.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> fit_fisher_mix(gaussians, FisherMixOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
     basis = training.basis_for(gaussians, options.energy, options.extra)

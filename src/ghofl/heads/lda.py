@@ -28,19 +28,6 @@ def fit_lda(gaussians: Gaussians, options: LDAOptions = LDAOptions()) -> Linear:
 
     (Hastie, Tibshirani & Friedman 2009, eq. 4.10.) Without a given shrinkage, `a` is the oracle approximating one,
     computed from the moments, or more where rows are few (`Gaussians.shared_shrinkage`).
-
-    Guarantees
-    ----------
-    Built from the sum of sites' moments, it is the head built from the union of their data.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("B",))))
-    >>> fit_lda(gaussians, LDAOptions(shrinkage=0.1)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     amount = gaussians.shared_shrinkage() if options.shrinkage is None else options.shrinkage
     weights = scipy.linalg.cho_solve((gaussians.factor(amount), True), gaussians.means.T, check_finite=False).T

@@ -38,14 +38,6 @@ def fit_low_rank_qda(gaussians: Gaussians, options: LowRankQDAOptions = LowRankQ
     ----------
     The diagonal of Σ̃_c is kept exactly. Rank 0 without shrinkage is `nb` up to N_c/(N_c − 1); rank d is `qda` with the
     same shrinkage. It needs S in the total, but the rule itself has O(C d r) numbers.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> fit_low_rank_qda(gaussians, LowRankQDAOptions(rank=1)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     classes, dim = gaussians.means.shape
     rank = min(options.rank, dim)

@@ -23,15 +23,7 @@ def fit_nearest_mean(gaussians: Gaussians, options: NearestMeanOptions = Nearest
 
         s_c(x) = x·μ_c / (‖x‖ ‖μ_c‖)
 
-    Guarantees
-    ----------
-    Needs counts and sums only, the smallest message there is. Scores lie in [−1, 1]; a row of zeros scores 0.
-
-    Examples
-    --------
-    >>> gaussians = Gaussians(np.array([5.0, 5.0]), np.array([[2.0, 0.0], [0.0, 3.0]]))
-    >>> fit_nearest_mean(gaussians).predict(np.array([[3.0, 1.0], [0.0, 2.0]]))
-    array([0, 1])
+    Scores lie in [−1, 1]; a row of zeros scores 0.
     """
     return Cosine(unit_rows(gaussians.means), np.where(gaussians.counts > 0, 0.0, -np.inf))
 

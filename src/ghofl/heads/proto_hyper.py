@@ -63,14 +63,6 @@ def fit_proto_hyper(gaussians: Gaussians, options: ProtoHyperOptions = ProtoHype
     Guarantees
     ----------
     V₂ starts at zero, so training starts at the base. A function of the total and `seed`.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> fit_proto_hyper(gaussians, ProtoHyperOptions(steps=50)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     rng, gaussians = np.random.default_rng(options.seed), training.with_covariances(gaussians)
     basis = training.basis_for(gaussians, options.energy, options.extra)

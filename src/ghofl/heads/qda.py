@@ -37,14 +37,6 @@ def fit_qda(gaussians: Gaussians, options: QDAOptions = QDAOptions()) -> Quadrat
     Guarantees
     ----------
     A class with one row takes the shared covariance. With a > 0, classes with fewer rows than dimensions work.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> fit_qda(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     a = gaussians.ease_shrinkage(OWN) if options.shrinkage is None else options.shrinkage
     return fit_quadratic(gaussians, lambda c: linalg.shrink(gaussians.by_class(c), a))

@@ -35,18 +35,6 @@ def fit_rda(gaussians: Gaussians, options: RDAOptions = RDAOptions()) -> Quadrat
         Σ_c(λ, γ) = shrink((1 − λ) Σ_c + λ Σ_pool, γ)
 
     (Friedman 1989.) λ = 0 is `qda` and λ = 1 is `lda`, both with shrinkage γ.
-
-    Guarantees
-    ----------
-    Needs the message of `qda`. Without a given `blend`, λ follows from the dimension and the rows per class.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> fit_rda(gaussians, RDAOptions(blend=0.5)).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     blend = default_blend(gaussians) if options.blend is None else options.blend
     return fit_quadratic(gaussians, blend_covariances(gaussians, blend, options.shrinkage))

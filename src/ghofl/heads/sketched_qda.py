@@ -44,16 +44,6 @@ def fit_sketched_qda(gaussians: Gaussians, options: SketchedQDAOptions = Sketche
     Guarantees
     ----------
     With blend 1 and dof 0 the sketch adds nothing and the head is `lda`.
-
-    Examples
-    --------
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> sketch = np.array([[1], [-1]])
-    >>> moments = Moments.of(x, y, Layout(2, 2, ("B",), sketch=1), sketch)
-    >>> gaussians = Gaussians.estimate(moments, sketch=sketch)
-    >>> fit_sketched_qda(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     sketch, of_z = gaussians.sketched().matrix, gaussians.sketched().gaussians
     linear = fit_lda(gaussians)

@@ -32,19 +32,6 @@ def fit_student(gaussians: Gaussians, options: StudentOptions = StudentOptions()
 
     Embeddings lie further from their class mean than Gaussian rows do; the logarithm keeps one extreme feature
     from deciding. ν → ∞ is `rda`.
-
-    Guarantees
-    ----------
-    Needs the message of `qda`. Without a given `blend`, λ is that of `rda`, a little less shared.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from ghofl.moments import Layout, Moments
-    >>> x, y = np.array([[0, 1], [1, 0], [8, 0], [9, 1]]), np.array([0, 0, 1, 1])
-    >>> gaussians = Gaussians.estimate(Moments.of(x, y, Layout(2, 2, ("S",))))
-    >>> fit_student(gaussians).predict(np.array([[2.0, 1.0], [7.0, 1.0]]))
-    array([0, 1])
     """
     # With heavy tails, class covariances can have more weight; chosen as the constants of `default_blend` were.
     usual = max(0.0, 1.0 - 1.75 * (1.0 - default_blend(gaussians)))
