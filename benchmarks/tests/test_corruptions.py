@@ -71,8 +71,8 @@ def test_corrupted_samples_do_not_depend_on_what_is_read_before_them(photos):
     assert np.array_equal(samples.read(5), last)
     assert not np.array_equal(last, clean.read(5))
     others = [Corruption("snow", 3), Corruption("fog", 2), Corruption("snow", 2, seed=1)]
-    digests = {corrupt(clean, c).digest for c in others}
-    assert len(digests | {samples.digest}) == 4
+    digests = {corrupt(clean, c).digest() for c in others}
+    assert len(digests | {samples.digest()}) == 4
 
 
 def test_published_arrays_are_read_by_severity(tmp_path):

@@ -96,7 +96,7 @@ def check_present(labels: Shaped[np.ndarray, " n"]) -> None:
         named = f"row {named} has" if len(rows) == 1 else f"rows {named} have"
         raise EmbeddingsError(
             f"{named} no label ({labels[rows[:1]].tolist()[0]!r}); every row needs one. Write it, or leave such rows out with "
-            "`skip_bad`."
+            "`skip_bad`; where -1 is a class, write it as a text."
         )
 
 
