@@ -41,14 +41,6 @@ def test_a_head_classifies_separable_blobs(name, rng):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_split_and_order_of_sites_do_not_matter_to_the_bit(name, rng):
-    x, y = blobs(rng)
-    shuffled = rng.permutation(len(y))
-    one, many = fitted(name, x, y, 1), fitted(name, x[shuffled], y[shuffled], 13)
-    assert one.scores(x[:50]).tobytes() == many.scores(x[:50]).tobytes()
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_scores_of_a_row_do_not_depend_on_other_rows(name, rng):
     """To rounding: a BLAS may add in another order for another batch size."""
     x, y = blobs(rng)
@@ -173,20 +165,6 @@ def test_probabilities_are_probabilities_and_agree_with_the_prediction(name, rng
     even = np.concatenate([np.flatnonzero(y == c)[:60] for c in range(4)])
     alike = fitted(name, x[even], y[even])  # where classes are equally common, the largest score decides
     assert np.array_equal(alike.scores(x).argmax(axis=1), alike.predict_numbers(x))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_saved_head_scores_the_same_to_the_bit(name, rng, tmp_path):
-    x, y = blobs(rng)
-    with pytest.warns(EmptyClassWarning, match="'class 4'"):
-        head = fitted(name, x, y, classes=5)
-    head.save(tmp_path / "head.safetensors")
-    again = Classifier.load(tmp_path / "head.safetensors")
-    assert again.scores(x).tobytes() == head.scores(x).tobytes()
-    assert again == head
-    assert again.rule == head.rule
-    assert again.recipe == head.recipe
-    assert (again.rows, again.sites, again.options) == (head.rows, head.sites, head.options)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -208,11 +208,3 @@ def test_a_lift_and_plain_class_covariances_travel_in_one_message(rng):
     of_z = dict(blend.rule.parts)["z.hedge"].rule
     assert of_z.inner[1].whiteners == pytest.approx(alone.inner[1].whiteners)
     assert np.mean(blend.predict_numbers(x) == y) > 0.9
-
-
-def test_a_saved_blend_over_a_sketch_scores_the_same(rng, tmp_path):
-    x, y = blobs(rng)
-    both = recipe_of(statistics=("B",), lift=Lift(dim=30, keep=True), sketch=Sketch(dim=6, kept=True))
-    head = Classifier.fit(total_of(both, x, y), "blend(parts=lda+ridge+z.student)")
-    head.save(tmp_path / "h")
-    assert Classifier.load(tmp_path / "h").scores(x).tobytes() == head.scores(x).tobytes()

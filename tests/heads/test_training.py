@@ -43,18 +43,13 @@ def test_every_batch_is_visited_once_an_epoch():
     assert steps_for(2, 10, 4) == 6
 
 
-def test_softmax_is_the_softmax(rng):
+@pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
+def test_softmax_is_that_of_scipy_also_of_scores_out_of_reach_of_the_exponential(rng, shift):
     import scipy.special
 
-    scores = rng.normal(size=(5, 3)) * 100
-    assert softmax(scores) == pytest.approx(scipy.special.softmax(scores, axis=1))
-
-
-@pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
-def test_softmax_of_scores_out_of_reach_of_the_exponential_is_the_same(rng, shift):
     scores = rng.normal(size=(6, 4)).astype(np.float32)
     moved = (scores + np.float32(shift)).astype(np.float32)
-    assert softmax(moved) == pytest.approx(softmax(scores), abs=2e-3)
+    assert softmax(moved) == pytest.approx(scipy.special.softmax(scores, axis=1), abs=2e-3)
     assert softmax(moved, 3.0).sum(axis=1) == pytest.approx(np.full(6, 3.0), rel=1e-5)
 
 
