@@ -285,8 +285,8 @@ def broken(tmp_path, paths, name):
 FAULTS = {
     "another recipe": "another recipe",
     "another class list": "another class list",
-    "unknown labels": "Rows or labels that do not fit the recipe",
-    "corrupt data": "Rows or labels that do not fit the recipe",
+    "unknown labels": "EmbeddingsError",
+    "corrupt data": "EmbeddingsError",
     "no data": "its files could not be read",
     "too few rows": "fewer rows than its policy's min_rows of 5000",
 }
