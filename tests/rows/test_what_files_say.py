@@ -1,6 +1,7 @@
 """Commands on strange files: what they count is what the file says, or a sentence says why not and what to do."""
 
 import builtins
+import csv
 import json
 import sys
 import tracemalloc
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import ghofl
 from ghofl.cli import app, console
+from ghofl.encoders.from_schema import columns_of
 from ghofl.encoders.streaming import Encoding, load_whole
 from ghofl.errors import ClippingWarning, EmbeddingsError, GhoflError
 from ghofl.recipe import Encoder, Recipe, Schema
@@ -428,3 +430,11 @@ def test_a_mapped_file_is_not_copied_into_memory_unless_somebody_asks_for_its_di
     changed[-1, -1] = 1
     np.save("rows.npy", changed)
     assert load_samples("rows.npy").digest() != before
+
+
+def test_a_csv_may_have_long_fields_and_the_limit_of_the_process_stays(tmp_path):
+    (tmp_path / "long.csv").write_text("text,label\n" + "".join(f"{'word ' * 40_000}{i},a\n" for i in range(3)))
+    before = csv.field_size_limit()
+    found = columns_of(tmp_path / "long.csv")
+    assert [len(text) for text in found["text"]] == [200_001] * 3
+    assert csv.field_size_limit() == before

@@ -13,6 +13,7 @@ from ghofl.errors import DatasetError
 from ghofl.rows.reader import BLOCK, OpenFile
 
 SUFFIXES = (".csv", ".tsv", ".jsonl")
+LONGEST = min(sys.maxsize, 2**31 - 1)  # characters of a field
 
 
 @contextmanager
@@ -66,17 +67,17 @@ def _delimiter(path: Path) -> str:
 
 
 def _delimited(path: Path) -> Iterator[list[str]]:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, delimiter=_delimiter(path), strict=True)
         try:
-            header = next(rows, None)
+            each = _with_long_fields(rows)
+            header = next(each, None)
             if header is None:
                 raise DatasetError(f"{path} is empty; write the names of the columns in its first line.")
             if len(set(header)) < len(header):
                 raise DatasetError(f"{path} names a column twice in its first line; give every column its own name.")
             yield header
-            for row in rows:
+            for row in each:
                 if len(row) != len(header):
                     advice = (
                         "quote fields that hold the delimiter, such as decimal commas"
@@ -89,6 +90,19 @@ def _delimited(path: Path) -> Iterator[list[str]]:
                 yield row
         except csv.Error as error:
             raise DatasetError(f"{path}, line {rows.line_num}: {error}; repair the quotes there.") from None
+
+
+def _with_long_fields(rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    """Rows whose fields may have any length; in between, the limit of the process is as it was."""
+    while True:
+        before = csv.field_size_limit(LONGEST)
+        try:
+            row = next(rows, None)
+        finally:
+            csv.field_size_limit(before)
+        if row is None:
+            return
+        yield row
 
 
 def _json_lines(path: Path) -> Iterator[list[Any]]:
