@@ -27,7 +27,7 @@ FEWEST = 10  # rows of a site, below which the head of the total is kept
 # one standard error, but for own means with the covariance of the total: two more fits for 0.02 points.
 MEANS, COVARIANCES, PRIORS = (5.0, 50.0), (0.3, 0.7), (2.0, 10.0, 50.0)
 ERRORS = 1.0  # standard errors of its gain that a candidate must gain over the head of the total
-ROUNDING = 1e-9  # of weighted hits: equal ones may differ by so much
+ROUNDING = 1e-9  # of weighted hits and of log loss: equal ones may differ by so much
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def _choose(
     gains = losses[0] - losses[best]
     gain = float(weights @ gains)
     error = float(np.sqrt(np.square(weights) @ np.square(gains - gain)))
-    if best == 0 or gain <= ERRORS * error:
+    if best == 0 or gain <= ERRORS * error + ROUNDING:
         return 0, (
             "no candidate beats the log loss of the head of the total by more than one standard error without predicting fewer "
             "rows rightly, so that head is kept"
