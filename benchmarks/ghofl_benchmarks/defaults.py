@@ -53,7 +53,6 @@ def lines() -> list[Line]:
         ("trained heads", "τ = 1.3, steps instead of epochs", "`--preset paper`", _trained, "trained"),
         ("public metric", f"shrunk by {public.SHRINKAGE:g}", "`--public`", _public, "public_rows"),
         ("δ beside ε", f"{DELTA:g}", "`--delta`", _privacy, "privacy"),
-        ("ridge of many features", "penalties by Cholesky", "`ridge(penalty=…)`", _ridge, "heavy_heads"),
     ]  # fmt: skip
 
 
@@ -194,10 +193,4 @@ def _privacy(stored: dict) -> str:
     rows = [r for r in stored["accuracy"] if r["noise"] == "central" and r["head"] == "lda" and r["projection"] is None]
     return "cifar10, LDA, central noise: " + ", ".join(
         f"ε = {r['epsilon']:g}: {_percent(sum(r['accuracies']) / len(r['accuracies']))}" for r in rows if r["epsilon"]
-    )
-
-
-def _ridge(stored: list[dict]) -> str:
-    return "; ".join(
-        f"{r['dim']:,} features {r['walk_seconds']:.0f} s instead of {r['eigenvectors_seconds']:.0f} s" for r in stored
     )

@@ -17,6 +17,6 @@ def test_every_line_names_a_file_that_is_there_or_says_that_nothing_was_measured
 
 
 def test_a_figure_on_the_page_is_the_stored_one(tmp_path):
-    row = {"dim": 4096, "walk_seconds": 61.0, "eigenvectors_seconds": 128.0}
-    (tmp_path / "heavy_heads.json").write_text(json.dumps([row]))
-    assert "4,096 features 61 s instead of 128 s" in defaults.page(tmp_path)
+    row = {"inside": "cats", "outside": "dogs", "relative_mahalanobis": 0.901, "mahalanobis": 0.802}
+    (tmp_path / "novelty.json").write_text(json.dumps([row]))
+    assert "cats against dogs 0.901 (plain Mahalanobis 0.802)" in defaults.page(tmp_path)
