@@ -22,8 +22,8 @@ from ghofl.simulation import partition
 from ghofl.simulation.demo import digits
 from ghofl.simulation.simulate import recipe_for, simulate
 
-TESTS = Path(__file__).parents[1] / "tests"
-sys.path[:0] = [str(TESTS), str(TESTS / "flower")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "flower"))
 from processes import Deployment, command_line
 
 CLIENTS = (10, 100, 1000)

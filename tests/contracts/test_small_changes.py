@@ -19,7 +19,7 @@ from ghofl.privacy import repair
 
 CLASSES, DIM = 4, 40
 ROWS = {"fewer rows than dimensions": 20, "as many": 44, "many": 600}
-TRAINED = ("fisher_mix", "proto_hyper", "fedcgs")
+TRAINED = ("fisher_mix", "proto_hyper")
 BLENDS = ("best", "blend(parts=lda+nearest_mean)", "blend(parts=student+z.lda)")
 CLOSED = [*sorted(set(HEADS) - set(TRAINED)), *BLENDS]
 SHARE = 0.001  # of predictions
