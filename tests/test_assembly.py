@@ -99,6 +99,7 @@ def test_a_scale_that_clips_the_given_rows_is_announced_with_the_recipe(rng, sca
 
 
 @pytest.mark.parametrize("budget", [4_000, 9_000, 20_000, 60_000, 10**6])
+@pytest.mark.filterwarnings("ignore::ghofl.errors.CalibrationWarning")  # of means alone
 def test_a_budget_that_names_a_head_builds_that_head(rng, budget):
     y = np.arange(4000) % len(CLASSES)
     x = rng.normal(size=(4000, ENCODER.dim)) + 2.0 * np.eye(len(CLASSES), ENCODER.dim)[y]
@@ -250,3 +251,10 @@ def test_a_lift_is_proposed_only_where_there_are_as_many_rows(rows, is_lifted, r
     options = RecipeOptions(budget=256 * 10**6)
     recipe = assemble(options, ("a", "b", "c", "d"), Encoder(dim=1280), protected=x).recipe
     assert (recipe.lift is not None) == is_lifted
+
+
+@pytest.mark.parametrize("dim", [64, 1280])
+def test_a_proposal_is_made_on_the_finest_grid_too(dim):
+    """Sums of a wide sketch would overflow there, and are no reason to propose nothing."""
+    recipe = ghofl.recipe_for(["a", "b"], encoder=ghofl.Encoder(dim=dim), bits=16, scale=100.0, budget=50_000_000)
+    assert recipe.grid.bits == 16

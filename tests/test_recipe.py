@@ -233,6 +233,8 @@ def test_sums_that_could_overflow_are_refused_before_anybody_encodes(bits, rows)
     with pytest.raises(RecipeError, match=r"overflow 64-bit integers beyond [0-9,]+ rows.*limits.max_rows of at most"):
         Recipe(("a", "b"), **sums, limits=Limits(max_rows=rows))
     assert Recipe(("a", "b"), **sums, limits=Limits(max_rows=5000)).max_rows == 5000
+    kept = {**sums, "lift": Lift(dim=2000, keep=True), "sketch": Sketch(dim=1280, kept=True)}  # columns as they are
+    assert Recipe(("a", "b"), **kept, limits=Limits(max_rows=rows)).sketch.kept
 
 
 def test_there_is_one_zero():

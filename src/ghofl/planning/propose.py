@@ -15,6 +15,7 @@ from ghofl.moments import Layout
 from ghofl.recipe import MAX_DIM, MAX_MATRIX, Encoder, Grid, Lift, Projection, Recipe, Sketch, Table, usual_basis
 from ghofl.recipe.options import SITE_ROWS
 from ghofl.secure import Ring, RingError
+from ghofl.statistics import INT64_MAX, STATISTICS
 
 # Points of accuracy on held-out CIFAR-100 rows: LDA of a projection by its dimension, what a sketch adds by its
 # dimension, and what a lift adds by its size relative to the encoder's. Means, or means and variances, are below LDA of
@@ -130,7 +131,8 @@ def _candidates(start: Recipe, seed: int, public: bool) -> list[Recipe]:
     if public:
         out += [replace(means, projection=Projection(dim=k, seed=seed)) for k in dims]
     spaces = [linear, *(replace(linear, projection=Projection(dim=k, seed=seed)) for k in dims)]
-    for space in spaces:
+    largest = STATISTICS["Z"].largest
+    for space in (s for s in spaces if s.max_rows * largest(s.grid.bound, s.dim) <= INT64_MAX):
         out += [replace(space, sketch=Sketch(dim=k, seed=seed) if k else None) for k in SKETCHES if k < space.dim]
     sizes = (round(times * dim) for times in LIFTS if LIFTED_FROM <= dim <= MAX_DIM / times)
     for lifted in (size for size in sizes if dim * (dim + size) <= MAX_MATRIX):

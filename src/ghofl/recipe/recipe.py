@@ -149,7 +149,8 @@ class Recipe(_Remembered, Printable):
         names = (*self.statistics, *(name for name, record in STATISTICS.items() if record.is_sketched and self.sketch))
         for record in map(STATISTICS.__getitem__, names):
             classes = 1 if self.privacy.epsilon is None or record.is_sketched else len(self.classes)
-            most = INT64_MAX // record.largest(self.grid.bound, self.dim)
+            terms = 1 if self.sketch is not None and self.sketch.kept else self.dim  # of a sum of the sketch
+            most = INT64_MAX // record.largest(self.grid.bound, terms)
             _check(
                 classes * self.max_rows <= most,
                 f"{record.noun} ({record.name}) on a grid of {self.grid.bits} bits overflow 64-bit integers beyond "
