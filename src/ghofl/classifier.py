@@ -187,7 +187,7 @@ class Classifier(Printable):
         if self.novelty_rule is None:
             raise HeadError(
                 f"this head, {self.head}, was made without novelty, so it does not recognise rows that belong to none of its "
-                "classes; make it again with `novelty`."
+                "classes; make it again with novelty, as ghofl.fit(total, head, novelty=True) does."
             )
         return self.novelty_rule
 

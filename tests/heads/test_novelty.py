@@ -96,11 +96,12 @@ def test_a_classifier_without_novelty_predicts_the_same_and_says_how_to_ask_for_
     x, y = blobs(rng)
     total = total_of(recipe_of(), x, y)
     with_it, without = ghofl.fit(total, "lda", novelty=True), ghofl.fit(total, "lda")
+    assert Classifier.fit(total, "lda") == without
     assert np.array_equal(with_it.predict_proba(x), without.predict_proba(x))
     assert with_it.novelty(x).shape == (len(x),)
     assert len(without.to_bytes()) < len(with_it.to_bytes())
     for ask in (without.novelty, lambda x: without.predict(x, reject=0.05)):
-        with pytest.raises(HeadError, match="make it again with `novelty`"):
+        with pytest.raises(HeadError, match=r"make it again with novelty, as ghofl\.fit\(total, head, novelty=True\)"):
             ask(x)
 
 
@@ -116,7 +117,7 @@ def test_the_command_and_the_estimator_learn_novelty_where_it_is_asked_for(novel
     total_of(recipe_of(), x, y).save("total.ghofl")
     np.save("x.npy", x)
     run(f"ghofl head total.ghofl --head lda {'--novelty ' * novelty}-o head.safetensors")
-    refusal = "" if novelty else "make it again with novelty"
+    refusal = "" if novelty else "head.safetensors has none; make it with 'ghofl head --novelty'"
     run("ghofl predict head.safetensors x.npy -o out.csv --reject 0.05", refusal=refusal)
     total_of(recipe_of(statistics=()), x, y).save("means.ghofl")
     run("ghofl head means.ghofl --novelty -o none.safetensors", refusal="novelty needs statistics")

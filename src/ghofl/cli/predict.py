@@ -92,6 +92,10 @@ def predict(
         raise typer.BadParameter(f"--label-column {samples.label_column} is for 'ghofl evaluate', not for predictions.")
     console.check_outputs(json, force, None if to_standard_output else output)
     classifier = adjust(load_head(head), priors, threshold)
+    if extras.reject is not None and classifier.novelty_rule is None:
+        raise typer.BadParameter(
+            f"--reject asks for novelty, and {head} has none; make it with 'ghofl head --novelty'."
+        )
     opened = open_stream(
         classifier.recipe, data, judged_split(data, split), columns=samples.columns, ids=columns.id_column,
         encoding=encoding_of(encoder, model, samples),
