@@ -30,8 +30,9 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from ghofl import HeadSpec
 from ghofl.recipe import RecipeOptions, Table
 from ghofl.simulation.dataset import table_dataset
+from ghofl.simulation.needs import assembly_for
 from ghofl.simulation.partition import dirichlet_by_class
-from ghofl.simulation.simulate import Dataset, assembly_for, simulate
+from ghofl.simulation.simulate import Dataset, simulate
 
 RESULTS = Path(__file__).parent / "results"
 BEST, SMALLEST = "best", 0.01  # the log loss below which ratios say nothing

@@ -83,8 +83,8 @@ def recipe_options() -> str:
         for o in OPTIONS.values()
     )
     return (
-        "## The options of a recipe\n\nThese are parameters of `ghofl.recipe_for` and `ghofl.recipe.RecipeOptions`, settings of "
-        "a sweep, and options of `ghofl recipe` and `ghofl simulate`, where a name is written with dashes.\n\n"
+        "## The options of a recipe\n\nThese are parameters of `ghofl.recipe_for` and `ghofl.recipe.RecipeOptions`, and "
+        "options of `ghofl recipe` and `ghofl simulate`, where a name is written with dashes; simulations take lists of them.\n\n"
         f"| option | in the recipe file | what it can be | default | meaning |\n|---|---|---|---|---|\n{rows}"
     )
 

@@ -111,8 +111,8 @@ def test_a_table_has_what_every_method_costs(data):
     assert result.heads["fedprox"].metrics.to_dict() == alone.metrics.to_dict()
 
 
-def test_a_sweep_has_baselines_as_rows_and_trains_them_for_every_split(data):
-    runs = ghofl.sweep(data, "lda,fedavg(rounds=2)", clients=[2, 20], seed=[0, 1])
+def test_many_runs_have_baselines_as_rows_and_train_them_for_every_split(data):
+    runs = simulate(data, [2, 20], heads="lda,fedavg(rounds=2)", seed=[0, 1])
     own = [row for row in runs.rows if row["head"] == "fedavg(rounds=2)"]
     assert len(own) == 4
     assert len({row["log_loss"] for row in own}) == 4
@@ -120,7 +120,7 @@ def test_a_sweep_has_baselines_as_rows_and_trains_them_for_every_split(data):
     names, *lines = runs.table()
     assert names[-2:] == ["rounds", "sent per client"]
     assert [line[-2] for line in lines] == ["1", "2"] * 2
-    assert "rounds" not in ghofl.sweep(data, "lda", clients=2).table()[0]
+    assert "rounds" not in simulate(data, [2], heads="lda").table()[0]
 
 
 def test_the_command_shows_rounds_and_bytes_of_every_method(data, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_the_command_shows_rounds_and_bytes_of_every_method(data, tmp_path, monk
 def test_a_page_of_a_simulation_has_baselines_and_tells_of_the_best_head(data):
     methods = parse_methods("nb,fedavg")
     parts = split(data.y_train, 3, np.random.default_rng(0))
-    found = Findings.of_simulation(simulate(data, parts, heads=methods), methods, data, parts, "Three clients")
+    found = Findings.of_simulation(simulate(data, parts, heads=methods), "Three clients")
     assert [line.name for line in found.heads] == ["nb", "fedavg"]
     assert found.judged is not None
     assert found.judged.head == "nb"

@@ -22,7 +22,6 @@ from ghofl.recipe import OPTIONS, Encoder, Recipe, RecipeOptions
 from ghofl.simulation import simulate as simulation
 from ghofl.simulation.runs import SETTINGS
 from ghofl.simulation.simulate import Dataset
-from ghofl.simulation.sweep import Setting, combinations, sweep
 from ghofl.sklearn import GaussianHeadClassifier
 
 CLASSES = tuple("abcd")
@@ -72,8 +71,8 @@ RECIPE_DOORS = {
     "simulation in Python": lambda x, y, options: (
         simulation.recipe_for(Dataset.load("all.npz"), [HeadSpec.parse(DEFAULT_HEAD)], **options).fingerprint
     ),
-    "sweep": lambda x, y, options: (
-        sweep(Dataset.load("all.npz"), clients=2, seed=options.get("seed", 0), recipes=RecipeOptions(**options)).rows[0]["recipe"]
+    "many simulations": lambda x, y, options: (
+        simulation.simulate(Dataset.load("all.npz"), [2], **options).rows[0]["recipe"]
     ),
 }  # fmt: skip
 
@@ -133,7 +132,9 @@ HEAD_DOORS = {
     "ghofl simulate": lambda total: ghofl.fit(
         total, *run("simulate", "--embeddings", "all.npz", "--clients", 2)["heads"]
     ),
-    "sweep": lambda total: ghofl.fit(total, inspect.signature(sweep).parameters["heads"].default),
+    "simulation in Python": lambda total: ghofl.fit(
+        total, inspect.signature(ghofl.simulate).parameters["heads"].default
+    ),
 }
 
 
@@ -155,16 +156,8 @@ def test_every_door_knows_every_option_of_a_recipe_from_its_one_record(name):
     for command in ("recipe", "simulate"):
         found = {p.name: p for p in load(command).params}[name]
         assert option.about in str(found.help) or name == "seed"  # a simulation's seed is also that of the split
-    assert name in SETTINGS or name == "anchor"  # which is no single value
-    if option.kind in (int, float, str) and name != "seed":
-        value = option.choices[0] if option.choices else option.kind({"bits": 8, "delta": 0.5}.get(name, 1))
-        (setting,) = combinations({name: value})
-        assert getattr(setting.options, name) == value
+    assert name in SETTINGS
     assert option.key.partition(".")[0] in ("", *(f.name for f in fields(Recipe)))
-
-
-def test_a_setting_of_a_run_is_its_split_and_the_options_of_its_recipe():
-    assert [f.name for f in fields(Setting)] == ["clients", "alpha", "classes_per_client", "seed", "options"]
 
 
 def test_the_command_line_has_few_commands_and_few_names_of_options():

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from deadlines import run
-from ghofl import Classifier
+from ghofl import Classifier, HeadSpec
 from ghofl.recipe import Encoder, Grid, Recipe
-from ghofl.simulation.simulate import Dataset, HeadSpec, simulate
+from ghofl.simulation.simulate import Dataset, simulate
 
 TWIN = Path(__file__).parents[1] / "examples" / "paper_in_numpy.py"
 

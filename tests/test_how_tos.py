@@ -5,12 +5,12 @@ import shlex
 from pathlib import Path
 
 import numpy as np
-import pandas
 import pytest
 from typer.testing import CliRunner
 
 from ghofl.cli import PLACES, app, load
 from ghofl.simulation.demo import digits
+from ghofl.simulation.runs import Runs
 from pages import DOCS, README, ROOT, blocks, lines_of, run_lines, text_of
 
 if not DOCS.exists():
@@ -57,13 +57,11 @@ def test_the_walk_through_of_choosing_epsilon_runs_line_by_line(
     arrays = {name: getattr(data, name) for name in ("x_train", "y_train", "x_test", "y_test")}
     np.savez("digits.npz", **arrays)
     np.savez("north.npz", x=data.x_train, y=data.y_train)
-    (sweep,) = blocks(page, "toml", "Choose epsilon for your own data")
-    Path("sweep.toml").write_text(sweep, encoding="utf-8")
     lines = lines_of(page, "Choose epsilon for your own data")
-    assert len(lines) == 6
+    assert len(lines) == 7
     run_lines(lines)
-    runs = pandas.read_csv("epsilon.csv")
-    assert len(runs) == 2 * 6 * 3  # heads, budgets and seeds
+    runs = Runs.load("epsilon.json").to_frame()
+    assert len(runs) == 2 * (1 + 5 * 3)  # heads, and no noise or five budgets with three seeds
     told = _cells(page, "Choose epsilon for your own data")
     for head in ("lda", "nearest_mean"):
         (line,) = (cells for name, cells in told.items() if f"`{head}`" in name)

@@ -24,7 +24,8 @@ from ghofl.planning.public import (
 )
 from ghofl.recipe import Column, Encoder, Projection, RecipeOptions, Table, Transform
 from ghofl.simulation import partition
-from ghofl.simulation.simulate import Dataset, assembly_for, simulate
+from ghofl.simulation.needs import assembly_for
+from ghofl.simulation.simulate import Dataset, simulate
 
 DIM = 24
 

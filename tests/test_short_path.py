@@ -522,5 +522,5 @@ def test_what_is_no_list_of_messages_no_total_and_no_head_is_named(rng):
 
 def test_dir_shows_the_public_names_and_nothing_else():
     assert sorted(dir(ghofl)) == sorted([*ghofl.__all__, "__version__"])
-    assert {"fit", "message", "recipe_for", "schema_for", "simulate", "sweep", "total"} <= set(dir(ghofl))
+    assert {"fit", "message", "recipe_for", "schema_for", "simulate", "total"} <= set(dir(ghofl))
     assert all(hasattr(ghofl, name) for name in dir(ghofl))

@@ -7,7 +7,8 @@ from ghofl.errors import EmbeddingsError, HeadError
 from ghofl.simulation import partition
 from ghofl.simulation.dataset import table_dataset
 from ghofl.simulation.demo import digits
-from ghofl.simulation.simulate import Dataset, all_heads, need_of, recipe_for, simulate
+from ghofl.simulation.needs import all_heads, need_of
+from ghofl.simulation.simulate import Dataset, recipe_for, simulate
 
 
 @pytest.fixture(scope="module")

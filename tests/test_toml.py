@@ -12,7 +12,6 @@ from ghofl.custody.policy import Policy, load_peers
 from ghofl.custody.site import Site
 from ghofl.errors import GhoflError, RecipeError
 from ghofl.recipe import Schema, toml
-from ghofl.simulation.sweep import read_axes
 
 MANY = "a." * 100 + "a"
 HOSTILE = {
@@ -40,7 +39,6 @@ READERS = {
     "a site": Site.load,
     "a policy": Policy.load,
     "peers": load_peers,
-    "a sweep": read_axes,
 }
 
 

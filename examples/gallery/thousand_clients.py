@@ -6,10 +6,12 @@ The same digits on 1, 10, 100 and 1,000 clients that have few of the ten digits 
 were split, so a head of one message has the same accuracy everywhere. Training in rounds has not.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
 import ghofl
+from ghofl.report.runs import draw_runs
 
 x, y = load_digits(return_X_y=True)
 
@@ -18,7 +20,8 @@ x, y = load_digits(return_X_y=True)
 
 order = np.random.default_rng(0).permutation(len(y))
 data = ((x[order[400:]], y[order[400:]]), (x[order[:400]], y[order[:400]]))
-runs = ghofl.sweep(data, "rda,lda,fedavg(rounds=20)", clients=[1, 10, 100, 1000], alpha=0.1, seed=range(3))
+heads = "rda,lda,fedavg(rounds=20)"
+runs = ghofl.simulate(data, [1, 10, 100, 1000], heads=heads, alpha=0.1, seed=range(3))
 print(runs)
 
 # %%
@@ -27,6 +30,7 @@ print(runs)
 print({row["total_sha256"][:16] for row in runs.rows})
 
 # %%
-# Intervals are over seeds, which change the split: heads of one message have none.
+# Seeds change the split, and with it only what is trained in rounds; the rest of an interval is the error of the test rows.
 
-figure = runs.plot()
+figure, axes = plt.subplots(figsize=(5, 3))
+draw_runs(axes, runs)

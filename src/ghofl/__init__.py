@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ghofl.short import schema_for as schema_for
     from ghofl.short import total as total
     from ghofl.simulation.simulate import simulate as simulate
-    from ghofl.simulation.sweep import sweep as sweep
     from ghofl.wire.message import Message as Message
     from ghofl.wire.total import Aggregator as Aggregator
     from ghofl.wire.total import Total as Total
@@ -51,7 +50,6 @@ _PLACES = {
     "recipe": ("Encoder", "Grid", "Lift", "Limits", "Privacy", "Projection", "Recipe", "Sketch", "Transform"),
     "short": ("encode", "fit", "message", "recipe_for", "schema_for", "total"),
     "simulation.simulate": ("simulate",),
-    "simulation.sweep": ("sweep",),
     "wire.message": ("Message",),
     "wire.total": ("Aggregator", "Total"),
 }

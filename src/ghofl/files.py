@@ -78,11 +78,6 @@ def escape_formula(value: Any) -> Any:
     return value if re.fullmatch(r"[+-]?[0-9]+(\.[0-9]*)?(e[+-]?[0-9]+)?", value) else f"'{value}"
 
 
-def unescape_formula(text: str) -> str:
-    """The text of a cell before `escape_formula`."""
-    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(FORMULAS) else text
-
-
 def open_private(path: str | Path) -> BinaryIO:
     """A file to append to and to read, which only its owner may open from now on."""
     file = open(path, "ab+", opener=lambda name, flags: os.open(name, flags, PRIVATE))  # noqa: SIM115 - for the caller

@@ -62,12 +62,12 @@ def test_rda_and_sketched_qda_on_square_roots_beat_the_paper_on_cifar100(simulat
 
 
 def test_the_total_of_real_embeddings_is_the_same_for_every_split(simulate):
-    """Each of the three commands is a sweep, which scores the heads of equal totals once."""
+    """Each of the three commands runs several splits, and scores the heads of equal totals once."""
     evenly = ("--clients", "1", "--clients", "10", "--clients", "100", "--clients", "1000")
     skewed = ("--clients", "10", "--alpha", "0.05", "--alpha", "0.1", "--alpha", "0.5")
     by_class = ("--clients", "10", "--classes-per-client", "1", "--classes-per-client", "2", "--seed", "5")
-    sweeps = [simulate("cifar10", *split, "--heads", "lda") for split in (evenly, skewed, by_class)]
-    runs = [run for sweep in sweeps for run in sweep["runs"]]
+    found = [simulate("cifar10", *split, "--heads", "lda") for split in (evenly, skewed, by_class)]
+    runs = [run for each in found for run in each["runs"]]
     assert len(runs) == 9
     assert len({run["total_sha256"] for run in runs}) == 1
     assert len({run["accuracy"] for run in runs}) == 1

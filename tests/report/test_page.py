@@ -166,12 +166,12 @@ def simulated(rng, clients=3):
     data = Dataset(x[:400], y[:400], x[400:], y[400:], recipe.classes)
     specs = HeadSpec.parse_list("lda, nb, rda(blend=0.5)")
     parts = np.array_split(np.arange(400), clients)
-    return simulate(data, parts, recipe, specs), specs, data, parts
+    return simulate(data, parts, recipe, specs)
 
 
 def test_findings_of_a_simulation_are_its_own_figures(rng):
-    result, specs, data, parts = simulated(rng)
-    found = Findings.of_simulation(result, specs, data, parts, "Animals")
+    result = simulated(rng)
+    found = Findings.of_simulation(result, "Animals")
     assert {line.name: line.accuracy for line in found.heads} == {
         name: head.accuracy for name, head in result.heads.items()
     }
@@ -179,12 +179,12 @@ def test_findings_of_a_simulation_are_its_own_figures(rng):
     assert found.judged.accuracy == max(head.accuracy for head in result.heads.values())
     assert found.judged.head in result.heads
     assert np.array([site.counts for site in found.sites]).sum(axis=0).tolist() == list(found.counts)
-    assert [site.rows for site in found.sites] == [len(part) for part in parts]
+    assert [site.rows for site in found.sites] == [len(part) for part in result.federation.parts]
 
 
 @pytest.mark.slow
 def test_the_page_of_a_simulation_works_in_a_browser(rng, browser, tmp_path):
-    text = page(Findings.of_simulation(*simulated(rng), "Animals"))
+    text = page(Findings.of_simulation(simulated(rng), "Animals"))
     charts = opened(browser, text, tmp_path / "simulation.html", 1200, "light")
     assert charts == {"payload", "confusion", "calibration", "view", "labels"}
 

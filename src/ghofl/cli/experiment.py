@@ -1,9 +1,9 @@
 """Commands for trying things out on one machine: `simulate` and `demo`."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -11,29 +11,43 @@ from rich.table import Table
 from ghofl.cli import console
 from ghofl.cli.arguments import Force, Json, LabelColumn, PageFile, Preset, Without, complete_heads, more, names_in
 from ghofl.cli.measures import thresholds_table
-from ghofl.cli.options import AnchorFile, PublicFile, takes_groups
+from ghofl.cli.options import AnchorFile, PublicFile, RepeatedOptions, takes_groups
 from ghofl.cli.report import page_writer
-from ghofl.cli.sweeps import SplitOptions, SweepFiles, axes_of, show_sweep
 from ghofl.evaluation.confusion import interval_text
-from ghofl.planning.assembly import Assembly
+from ghofl.heads.spec import DEFAULT_HEAD
 from ghofl.planning.public_files import load_anchor, load_public
-from ghofl.recipe import RecipeOptions
 from ghofl.secure import CORRUPTION, DROPOUT, STAGES
-from ghofl.simulation.dataset import Source, load, source_of
+from ghofl.simulation import simulate as simulation
+from ghofl.simulation.cohort import Cohort
+from ghofl.simulation.dataset import load, source_of
 from ghofl.simulation.demo import run
-from ghofl.simulation.simulate import Cohort, Simulation
-from ghofl.simulation.sweep import Experiment, combinations
+from ghofl.simulation.federation import Simulation
+from ghofl.simulation.runs import SPLIT, Runs
 
 
 @dataclass(frozen=True)
-class SourceOptions:
-    """The rows of an experiment."""
+class RowOptions:
+    """The rows of an experiment, and how they are split over clients."""
 
     embeddings: Annotated[
         Path | None,
         typer.Option(
             help="An .npz with x_train, y_train, x_test and y_test; or with --label-column a table (CSV, TSV, JSON lines, "
             "Parquet), 30 % of which are test rows."
+        ),
+    ] = None
+    clients: Annotated[list[int] | None, typer.Option(help="How many clients the training rows are split over.")] = None
+    alpha: Annotated[
+        list[float] | None, typer.Option(help="Dirichlet skew of classes over clients, none unless given.")
+    ] = None
+    classes_per_client: Annotated[
+        list[int] | None, typer.Option(help="Classes per client.", rich_help_panel=more("clients"))
+    ] = None
+    seed: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Seed of the split, the public matrices and which clients vanish; 0 unless given.",
+            rich_help_panel=more("clients"),
         ),
     ] = None
     label_column: LabelColumn = ""
@@ -44,21 +58,6 @@ class SourceOptions:
         ),
     ] = None
     without: Without = ""
-
-    def rows(self, is_private: bool) -> Source:
-        """The rows, or a function that draws training and test rows of a table by a seed."""
-        if self.embeddings is None or (self.schema is not None and not self.label_column):
-            raise typer.BadParameter(
-                f"--embeddings is {self.embeddings or 'not given'} and --schema {self.schema or 'not given'}; give --embeddings "
-                "FILE, an .npz of rows or a table; for a table also --label-column COLUMN."
-            )
-        if self.without and (self.schema is not None or not self.label_column):
-            raise typer.BadParameter(
-                f"--without {self.without} is about a schema that is drafted from a table; leave it out, or give a table "
-                "with --label-column and no --schema."
-            )
-        names = names_in(self.without)
-        return source_of(self.embeddings, None, self.label_column, self.schema, names, is_private)
 
 
 @dataclass(frozen=True)
@@ -80,68 +79,84 @@ class CohortOptions:
         float, typer.Option(help="Share of clients that may collude with the server.", rich_help_panel=more("clients"))
     ] = CORRUPTION
 
+    def cohort(self, secure: bool) -> Cohort | None:
+        """The clients of a secure round; there are none of these without one."""
+        if not secure:
+            if self.drop:
+                raise typer.BadParameter(
+                    f"--drop {self.drop[0]} is about the stages of a secure round; give --secure too."
+                )
+            return None
+        drops: dict[str, float] = {}
+        for text in self.drop or ():
+            stage, _, share = text.partition("=")
+            if stage not in STAGES or not re.fullmatch(r"0(\.\d+)?|1(\.0+)?|\.\d+", share):
+                raise typer.BadParameter(
+                    f"--drop {text} is not STAGE=SHARE, e.g. mask=0.1; stages are {', '.join(STAGES)}."
+                )
+            drops[stage] = drops.get(stage, 0.0) + float(share)
+        return Cohort(drops, self.dropout, self.corruption)
+
 
 @takes_groups
 def simulate(
     *,
-    over: SplitOptions,
-    source: SourceOptions,
+    rows: RowOptions,
     heads: Annotated[
-        str | None,
+        str,
         typer.Option(
             help="Heads separated by commas, with options in brackets, or 'all'; 'best' unless given, the strongest "
             "within --budget; with other heads, the strongest that their statistics allow. Baselines may be among them: "
             "fedavg, fedprox.",
             autocompletion=complete_heads,
         ),
-    ] = None,
+    ] = DEFAULT_HEAD,
     preset: Preset = "default",
     anchor: AnchorFile = None,
     public: PublicFile = None,
-    options: RecipeOptions,
-    seed: Annotated[
-        list[int] | None,
+    options: RepeatedOptions,  # type: ignore[reportInvalidTypeForm]
+    unreliable: CohortOptions,
+    output: Annotated[
+        Path | None,
         typer.Option(
-            help="Seed of the split, the public matrices and which clients vanish; 0 unless given; repeat for a sweep.",
-            rich_help_panel=more("clients"),
+            "--output", "-o", help="A .json file for a row per run and head; what it already has is not run again."
         ),
     ] = None,
-    unreliable: CohortOptions,
-    files: SweepFiles,
     report: PageFile = None,
     force: Force = False,
     json: Json = None,
 ) -> None:
     """Simulate a federation: split training rows over clients, add up their messages, and score heads of the total.
 
+    Every combination is run of --clients, --alpha, --seed and options of the recipe that are given several times.
+
     Example: ghofl simulate --embeddings cifar10.npz --clients 10 --alpha 0.1 --heads nb,lda,qda --json out.json
     """
-    axes = axes_of(files.sweep, {**vars(over), "seed": seed}, heads)
-    named = axes.pop("heads")
-    vector, around = load_anchor(anchor)
-    settings = list(combinations(axes, replace(options, anchor=vector)))
-    is_sweep = files.check(len(settings))
-    if is_sweep and report is not None:
-        raise typer.BadParameter(f"--report {report} is about one run, and these are several; leave it out.")
-    write_page = page_writer(report, force, json)
-    rows, first = source.rows(options.epsilon is not None), settings[0].seed
-    data, columns = load(rows, first)
-    cohort = Cohort(_drops(unreliable.drop or [], options.secure), unreliable.dropout, unreliable.corruption)
-    experiment = Experiment(named, preset, load_public(public, around, columns)[0], cohort)
-    read = source.embeddings or Path()
-    if is_sweep:
-        show_sweep(rows, experiment, settings, read.name, files, json, force)
-        return
-    found, options = experiment.assemble(data, settings[0], columns)
-    _tell(found)
+    if rows.embeddings is None or not rows.clients:
+        raise typer.BadParameter(
+            "give --embeddings FILE, and --clients K for how many clients its rows are split over."
+        )
+    write_page, (vector, around) = page_writer(report, force, json), load_anchor(anchor)
+    given = {**vars(options), **{name: getattr(rows, name) for name in SPLIT}, "anchor": vector}
+    asked: Any = {name: v[0] if isinstance(v, list) and len(v) == 1 else v for name, v in given.items() if v}
+    if report is not None and (output is not None or any(isinstance(value, list) for value in asked.values())):
+        raise typer.BadParameter(f"--report {report} is about one run, and not about a table of runs; leave it out.")
+    console.check_folder(None if output is None else str(output))
+    for seed in rows.seed or ():
+        console.check_seed(seed)
+    without, is_private = names_in(rows.without), "epsilon" in asked
+    source = source_of(rows.embeddings, None, rows.label_column, rows.schema, without, is_private)
+    schema = None if public is None else load(source, (rows.seed or [0])[0])[1]
     with console.progress() as progress:
-        result = experiment.run(data, settings[0], found, options, progress)
-    result.clipping.warn(found.recipe)
-    console.show({**result.to_dict(), "seed": first}, _table(result), json)
-    if json != "-":
-        _show_thresholds(result, data.classes)
-    title = f"{read.stem} over {console.count(settings[0].clients, 'client')}"
-    write_page(result, experiment.methods(options), data, experiment.split(data, settings[0]), title)
+        result = simulation.simulate(
+            source, heads=heads, preset=preset, public=load_public(public, around, schema)[0], output=output, fresh=force,
+            cohort=unreliable.cohort(options.secure), name=rows.embeddings.name, progress=progress, **asked,
+        )  # fmt: skip
+    if isinstance(result, Runs):
+        console.say({"runs": list(result.rows)}, str(result), json)
+    else:
+        _show(result, json)
+        write_page(result, f"{rows.embeddings.stem} over {console.count(result.clients, 'client')}")
 
 
 def demo(report: PageFile = None, force: Force = False) -> None:
@@ -150,39 +165,20 @@ def demo(report: PageFile = None, force: Force = False) -> None:
     Example: ghofl demo
     """
     write_page = page_writer(report, force)
-    write_page(*run(console.out), "Digits over ten clients")
+    write_page(run(console.out), "Digits over ten clients")
     if report is None:
         console.out.print("For a page with charts: ghofl demo --report demo.html")
 
 
-def _show_thresholds(result: Simulation, classes: tuple[str, ...]) -> None:
-    """The thresholds of the head that ranks rows best, where there are two classes."""
-    best, judged = max(result.heads.items(), key=lambda item: item[1].metrics.average_precision or 0.0)
-    if judged.metrics.thresholds:
-        console.out.print(thresholds_table(judged.metrics, best, classes))
-
-
-def _tell(found: Assembly) -> None:
-    """Print on standard error what was chosen for the user."""
-    if found.proposal is not None:
-        console.err.print(f"Recipe: {found.proposal.why}.", highlight=False, soft_wrap=True)
-    for note in found.notes:
+def _show(result: Simulation, json: str | None) -> None:
+    """One simulation: what was chosen, and its heads, with the thresholds of the one that ranks rows best if there are any."""
+    for note in result.federation.notes:
         console.err.print(console.in_options(note), highlight=False, soft_wrap=True)
-
-
-def _drops(texts: list[str], secure: bool) -> dict[str, float]:
-    """Shares of clients by the stage before which they vanish."""
-    if texts and not secure:
-        raise typer.BadParameter(f"--drop {texts[0]} is about the stages of a secure round; give --secure too.")
-    out: dict[str, float] = {}
-    for text in texts:
-        stage, _, share = text.partition("=")
-        if stage not in STAGES or not re.fullmatch(r"0(\.\d+)?|1(\.0+)?|\.\d+", share):
-            raise typer.BadParameter(
-                f"--drop {text} is not STAGE=SHARE, e.g. mask=0.1; stages are {', '.join(STAGES)}."
-            )
-        out[stage] = out.get(stage, 0.0) + float(share)
-    return out
+    result.clipping.warn(result.total.recipe)
+    console.show({**result.to_dict(), "seed": result.federation.seed}, _table(result), json)
+    best, judged = max(result.heads.items(), key=lambda item: item[1].metrics.average_precision or 0.0)
+    if judged.metrics.thresholds and json != "-":
+        console.out.print(thresholds_table(judged.metrics, best, result.total.recipe.classes))
 
 
 def _caption(result: Simulation) -> str:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, make_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -129,8 +129,8 @@ class Reading:
         return rows
 
 
-def _recipe_option(option: Option) -> Any:
-    """An option of a recipe as one of a command."""
+def _recipe_option(option: Option, is_repeated: bool = False) -> Any:
+    """An option of a recipe as one of a command, which may take it several times."""
     kind = option.kind if option.kind in (bool, int, float) and option.name not in READERS else str
     among = f" ({', '.join(option.choices)})" if option.choices else ""
     text = f"{option.about}{among}." + (f" Unless given: {option.auto}." if option.auto else "")
@@ -140,7 +140,8 @@ def _recipe_option(option: Option) -> Any:
     rest |= {"metavar": "SIZE"} if option.name == "budget" else {}
     rest |= {"autocompletion": complete_statistics} if option.name == "statistics" else {}
     name = f"--{option.name.replace('_', '-')}"
-    return Annotated[kind if kind is bool else kind | None, _option(text, name, **rest)]
+    takes = kind if kind is bool else list[kind] | None if is_repeated else kind | None
+    return Annotated[takes, _option(text, name, **rest)]
 
 
 # Options that a command line writes in another way than Python.
@@ -165,11 +166,16 @@ PublicFile = Annotated[
 ]  # fmt: skip
 
 
+# The options of a recipe but the seed, each with all values that were given, or None; true and false are given once.
+_UNSET = [(o.name, Any, o.default if o.kind is bool else None) for o in OPTIONS.values() if o.name != "seed"]
+RepeatedOptions = make_dataclass("RepeatedOptions", _UNSET, frozen=True)
+
+
 @cache
 def _group(kind: type) -> dict[str, Any]:
     """The options of a record by name, as parameters of a command."""
-    if kind is RecipeOptions:
-        return {name: _recipe_option(option) for name, option in OPTIONS.items()}
+    if kind in (RecipeOptions, RepeatedOptions):
+        return {f.name: _recipe_option(OPTIONS[f.name], kind is RepeatedOptions) for f in fields(kind)}
     return get_type_hints(kind, include_extras=True)
 
 
@@ -207,4 +213,6 @@ def takes_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _read(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_read(name, each) for each in value]
     return READERS[name](value) if name in READERS and value is not None else value

@@ -1,6 +1,6 @@
 """Options: fields of a frozen record, each with its type, default, meaning and range, and nothing of it written twice.
 
-Whoever needs an option (a check, the command line, a sweep, a table in the docs) asks the record for it.
+Whoever needs an option (a check, the command line, a table in the docs) asks the record for it.
 """
 
 import inspect

@@ -1,6 +1,6 @@
 """Every option of a recipe, declared once: its type, range, default and meaning, and the key that holds it in the file.
 
-The sections of a recipe have these fields, and the command line, Python, sweeps and the docs read them from here.
+The sections of a recipe have these fields, and the command line, Python and the docs read them from here.
 """
 
 from dataclasses import dataclass

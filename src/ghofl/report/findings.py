@@ -1,6 +1,6 @@
 """The content of a report as plain values, gathered from totals, messages, heads and labelled rows."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,9 @@ from ghofl.evaluation import Confusion, Metrics
 from ghofl.features import Features
 from ghofl.gaussians import Fisher, Gaussians
 from ghofl.shapes import Int64, Num
-from ghofl.simulation.baselines import Method, heads_of
+from ghofl.simulation.baselines import heads_of
+from ghofl.simulation.federation import Simulation, client_name
 from ghofl.simulation.needs import total_for
-from ghofl.simulation.partition import Parts
-from ghofl.simulation.simulate import Dataset, Simulation, client_name
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
@@ -110,22 +109,20 @@ class Findings:
         )  # fmt: skip
 
     @classmethod
-    def of_simulation(
-        cls, result: Simulation, methods: Mapping[str, Method], data: Dataset, parts: Parts, title: str
-    ) -> "Findings":
+    def of_simulation(cls, result: Simulation, title: str) -> "Findings":
         """The findings of a simulation: heads by bytes and accuracy, the best one class by class, and who holds what."""
-        numbers = len(data.classes)
+        data, numbers = result.federation.data, len(result.federation.data.classes)
         sites = tuple(
             SiteLine(
                 client_name(i), len(part), counts=tuple(np.bincount(data.y_train[part], minlength=numbers).tolist())
             )
-            for i, part in enumerate(parts)
+            for i, part in enumerate(result.federation.parts)
         )
         lines = tuple(
             HeadLine(name, found.accuracy, found.payload_bytes, found.metrics.to_dict())
             for name, found in result.heads.items()
         )
-        specs = heads_of(methods)
+        specs = heads_of(result.federation.methods)
         best = max(specs, key=lambda name: result.heads[name].accuracy)
         judged = cls.of_total(result.total, title).judge_heads(
             [Classifier.fit(total_for(result.total, specs[best]), specs[best], warn=lambda _: None)],

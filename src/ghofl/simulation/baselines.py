@@ -16,9 +16,8 @@ from ghofl.compute.threads import one_thread
 from ghofl.errors import HeadError, PartitionError
 from ghofl.evaluation import Metrics
 from ghofl.heads.options import HeadOptions, option
-from ghofl.heads.spec import AnyHead, HeadSpec, each_head, split_spec
+from ghofl.heads.spec import AnyHead, HeadSpec, each_head, split_spec, written
 from ghofl.heads.training import softmax, subtract_labels
-from ghofl.names import shorten
 from ghofl.shapes import Float32, Int64, Num
 from ghofl.simulation.dataset import Dataset
 from ghofl.simulation.partition import Parts
@@ -74,6 +73,9 @@ class Baseline:
         name, given = split_spec(text)
         return cls(name, {**cls(name).record.preset(preset), **given})
 
+    def __str__(self) -> str:
+        return written(self.name, self.options)
+
     @property
     def record(self) -> FedAvgOptions:
         """All options, with the defaults of those that are not given."""
@@ -83,16 +85,6 @@ class Baseline:
 
 
 Method = HeadSpec | Baseline
-
-
-def join_methods(heads: str | Iterable[str]) -> str:
-    """A list of heads and baselines as one text."""
-    named = heads if isinstance(heads, str | Iterable) else [heads]
-    if not all(isinstance(name, str) for name in named):
-        raise HeadError(
-            f"heads = {shorten(heads, 60)} is not a list of texts; write 'lda,rda(blend=0.9)', or a list of such."
-        )
-    return named if isinstance(named, str) else ",".join(named)
 
 
 def parse_methods(heads: AnyHead | Iterable[AnyHead], preset: str = "default") -> dict[str, Method]:

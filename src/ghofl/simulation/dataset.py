@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,22 +80,6 @@ Loaded = tuple[Dataset, Table | None]
 Source = Dataset | Callable[[int], Loaded]  # from a seed, where training and test rows are drawn
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TableSource:
-    """Training and test rows of a table, drawn by a seed."""
-
-    rows: Any
-    label_column: str
-    schema: Schema | str | Path | None = None
-    without: tuple[str, ...] = ()
-    is_private: bool = False
-
-    def __call__(self, seed: int) -> Loaded:
-        return table_dataset(
-            self.rows, self.label_column, self.schema, without=self.without, seed=seed, is_private=self.is_private
-        )
-
-
 def source_of(
     data: Any,
     classes: Iterable[str] | None = None,
@@ -118,7 +103,7 @@ def source_of(
     if label_column:
         if classes is not None:
             raise DatasetError(f"the classes of a table are those in {label_column!r}; leave out `classes`.")
-        return TableSource(data, label_column, schema, tuple(without), is_private)
+        return _table_source(data, label_column, schema, tuple(without), is_private)
     if schema is not None or tuple(without):
         raise DatasetError(
             "a schema and columns to leave out are about a table with labels in a column; name the column in "
@@ -160,7 +145,7 @@ def _source_of_pairs(data: Any, classes: Iterable[str] | None) -> Source:
         numbers = class_numbers(y, names, classes is not None)
         if len(numbers) != len(x):
             raise EmbeddingsError(f"{len(numbers)} labels for {len(x)} rows; give one label per row.")
-        return lambda seed: (_drawn(x, numbers, names, seed), None)
+        return lru_cache(maxsize=1)(lambda seed: (_drawn(x, numbers, names, seed), None))
     if frame_columns(data) is not None:
         raise DatasetError(
             "data is a table; name its column of labels in `label_column`, or give (embeddings, labels)."
@@ -210,10 +195,22 @@ def table_dataset(
     the columns `without`, and identifiers with a warning. Where the run is private, a draft is refused: its ranges would be
     somebody's values.
     """
+    return _table_source(rows, label_column, schema, tuple(without), is_private, test_share)(seed)
+
+
+def _table_source(
+    rows: Any, label_column: str, schema: Schema | str | Path | None, without: tuple[str, ...], is_private: bool,
+    test_share: float = TEST_SHARE,
+) -> Callable[[int], Loaded]:  # fmt: skip
+    """What `table_dataset` gives for a seed; the table is read once for all of them."""
     if schema is None and is_private:
         raise RecipeError(
             "a schema drafted from rows reveals somebody's smallest and largest values, which epsilon would not cover; "
             "give one with `schema`, drafted from a data dictionary by 'ghofl schema'."
+        )
+    if schema is not None and without:
+        raise DatasetError(
+            f"a schema is given, and `without` ({', '.join(without)}) is about a draft; give one of the two."
         )
     if not 0 < test_share < 1:
         raise DatasetError(f"the share of test rows is {test_share}; give a number between 0 and 1.")
@@ -224,16 +221,20 @@ def table_dataset(
     assert names is not None
     classes = tuple(sorted(set(names.tolist())))
     y = class_numbers(names, classes)
-    train, test = _split(y, test_share, np.random.default_rng(seed))
-    if schema is None:
-        of_train = {name: [values[i] for i in train] for name, values in columns.items()}
-        made = schema_of_rows(of_train, label_column, without, beside=columns)
-        _warn_of_identifiers(made, where)
-        table = made.table
-    else:
-        table = (schema if isinstance(schema, Schema) else Schema.load(schema)).table
-    x = table_rows(rows, table, label_column, columns=columns).x
-    return Dataset(x[train], y[train], x[test], y[test], classes), table
+    given = schema if schema is None or isinstance(schema, Schema) else Schema.load(schema)
+
+    @lru_cache(maxsize=1)
+    def drawn(seed: int) -> Loaded:
+        train, test = _split(y, test_share, np.random.default_rng(seed))
+        made = given
+        if made is None:
+            of_train = {name: [values[i] for i in train] for name, values in columns.items()}
+            made = schema_of_rows(of_train, label_column, without, beside=columns)
+            _warn_of_identifiers(made, where)
+        x = table_rows(rows, made.table, label_column, columns=columns).x
+        return Dataset(x[train], y[train], x[test], y[test], classes), made.table
+
+    return drawn
 
 
 def _warn_of_identifiers(made: Schema, where: str) -> None:

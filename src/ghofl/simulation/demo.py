@@ -11,13 +11,15 @@ from ghofl.errors import MissingExtraError
 from ghofl.evaluation.confusion import interval_text
 from ghofl.features import Features
 from ghofl.heads.best import best_head
-from ghofl.heads.spec import HeadSpec
 from ghofl.moments import Layout
 from ghofl.outbox import Embedded, outgoing
 from ghofl.recipe import Recipe
 from ghofl.simulation import partition
 from ghofl.simulation.baselines import bytes_per_round
-from ghofl.simulation.simulate import Dataset, Simulation, all_heads, recipe_for, simulate
+from ghofl.simulation.dataset import Dataset
+from ghofl.simulation.federation import Federation, Simulation
+from ghofl.simulation.needs import all_heads
+from ghofl.simulation.simulate import recipe_for
 from ghofl.wire.message import Message
 from ghofl.wire.total import Total
 
@@ -27,7 +29,7 @@ LEFT: Any = {"title_justify": "left", "caption_justify": "left"}
 HASH = 32
 
 
-def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, partition.Parts]:
+def run(console: Console) -> Simulation:
     """Print the demo, and return what it simulated, for a page about it."""
     data = digits()
     parts = _parts(data, CLIENTS)
@@ -39,13 +41,13 @@ def run(console: Console) -> tuple[Simulation, dict[str, HeadSpec], Dataset, par
         highlight=False,
     )
     with console.status("clients compute moments, the server builds heads …"):
-        result = simulate(data, parts, recipe, specs)
+        result = Federation(data, parts, recipe, specs).run()
     console.print(_heads_table(result, data, best_head(Layout.of(recipe), recipe).spec))
     with console.status("the same rows over 1, 10 and 100 clients …"):
         totals = {k: Total.of(_messages(data, recipe, _parts(data, k)), recipe) for k in (1, 10, 100)}
     console.print(_invariance_table(totals))
     _unlearning(data, recipe, console)
-    return result, specs, data, parts
+    return result
 
 
 def digits() -> Dataset:

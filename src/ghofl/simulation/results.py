@@ -1,12 +1,13 @@
-"""What a simulation gives: its total, and every head and baseline on the test rows."""
+"""How one head is judged: on the test rows, with what it costs."""
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
+from ghofl.classifier import Classifier, HeadSpec, show_warning
+from ghofl.errors import CalibrationWarning
 from ghofl.evaluation import Metrics
-from ghofl.features import Clipping
-from ghofl.notebook import Printable, abbreviate
-from ghofl.simulation.cohort import SecureRound
+from ghofl.simulation.dataset import Dataset
 from ghofl.wire.total import Total
 
 
@@ -26,50 +27,35 @@ class HeadResult:
         return self.metrics.confusion.accuracy
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Simulation(Printable):
-    """The results of a simulation."""
+Judge = Callable[[Total, HeadSpec, Dataset], HeadResult]
 
-    total: Total
-    clients: int
-    empty_clients: int
-    clipping: Clipping
-    heads: dict[str, HeadResult]
-    secure_round: SecureRound | None = None
-    notes: tuple[str, ...] = ()
 
-    def _facts(self) -> dict[str, object]:
-        best = max(self.heads, key=lambda name: self.heads[name].accuracy, default="")
-        return {
-            "clients": self.clients,
-            "rows": f"{self.total.moments.rows:,}",
-            "heads": abbreviate(list(self.heads)),
-            **({"best": f"{best}, accuracy {100 * self.heads[best].accuracy:.2f} %"} if best else {}),
-            "total": f"{self.total.moments.sha256[:12]}…",
-        }
+def judge_head(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
+    """Fit a head to a total and score it on the test rows; `payload_bytes`, not known here, is 0."""
+    started = time.perf_counter()
+    classifier = Classifier.fit(total, spec, warn=_warn)
+    fitted = time.perf_counter()
+    probabilities = classifier.predict_proba(data.x_test)
+    scored = time.perf_counter()
+    metrics = Metrics.of(probabilities, data.y_test)
+    per_sample = 1000.0 * (scored - fitted) / max(1, len(data.y_test))
+    return HeadResult(metrics, 0, fitted - started, per_sample)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The results as plain values."""
-        return {
-            "total_sha256": self.total.moments.sha256,
-            "clients": self.clients,
-            "empty_clients": self.empty_clients,
-            "rows": self.total.moments.rows,
-            "clipped_share": self.clipping.share,
-            "recipe": self.total.recipe.fingerprint,
-            "grid": {"bits": self.total.recipe.grid.bits, "scale": self.total.recipe.grid.scale},
-            "guarantee": None if self.total.guarantee is None else self.total.guarantee.to_dict(),
-            "small_classes": None if self.total.small_classes is None else self.total.small_classes.revealed,
-            "secure": None if self.secure_round is None else self.secure_round.to_dict(),
-            "notes": list(self.notes),
-            "heads": {
-                name: {
-                    **result.metrics.to_dict(),
-                    "payload_bytes": result.payload_bytes,
-                    "rounds": result.rounds,
-                    "fit_seconds": result.fit_seconds,
-                    "ms_per_sample": result.ms_per_sample,
-                }
-                for name, result in self.heads.items()
-            },
-        }
+
+def _warn(warning: Warning) -> None:
+    """Show a warning; probabilities that are not calibrated are judged here, by the log loss."""
+    if not isinstance(warning, CalibrationWarning):
+        show_warning(warning)
+
+
+def remembering(digest: Callable[[Dataset], str]) -> Judge:
+    """`judge_head`, once for all totals that are equal to the bit."""
+    judged: dict[tuple[str, ...], HeadResult] = {}
+
+    def judge(total: Total, spec: HeadSpec, data: Dataset) -> HeadResult:
+        key = (total.recipe.fingerprint, total.moments.sha256, str(spec), digest(data))
+        if key not in judged:
+            judged[key] = judge_head(total, spec, data)
+        return judged[key]
+
+    return judge
