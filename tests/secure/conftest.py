@@ -1,6 +1,5 @@
 """A round that tests can stop at any stage, look into, and go on with by hand."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from ghofl.secure import (
+    STAGES,
     Agreement,
     ClientState,
     Identity,
@@ -25,18 +25,6 @@ from ghofl.secure import (
     reveal,
     share,
 )
-
-
-def counting_entropy(seed: bytes = b"") -> Callable[[int], bytes]:
-    """Bytes that look random, differ at every call and are the same in every run."""
-    calls = 0
-
-    def entropy(count: int) -> bytes:
-        nonlocal calls
-        calls += 1
-        return hashlib.shake_256(seed + calls.to_bytes(8, "little")).digest(count)
-
-    return entropy
 
 
 @dataclass
@@ -80,9 +68,6 @@ class Table:
             self.server, self.letters = advance(self.server)
 
 
-STAGES = ("advertise", "share", "mask", "endorse", "reveal")
-
-
 @pytest.fixture(scope="session")
 def table() -> Callable[..., Table]:
     """A round of `clients`, played until before `stage`."""
@@ -99,8 +84,3 @@ def table() -> Callable[..., Table]:
         return laid
 
     return lay
-
-
-@pytest.fixture
-def fixed_entropy() -> Callable[..., Callable[[int], bytes]]:
-    return counting_entropy

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ghofl.secure import Graph, Plan, PlanError, RingError, arrange, plan
+from ghofl.secure import Plan, PlanError, RingError, arrange, plan
 from ghofl.secure.graph import portion
 
 
@@ -183,24 +183,9 @@ def test_dropouts_round_up_or_fall_to_the_most_that_a_plan_withstands(n, dropout
     assert p.dropped == max(d for d in possible if d <= portion(n, dropout))
 
 
-def test_three_clients_lose_none_and_four_or_five_lose_one():
-    assert [plan(n, bound=1, dropout=0.3).dropped for n in (3, 4, 5)] == [0, 1, 1]
-
-
 def test_dropouts_leave_as_many_as_are_asked_for():
     assert plan(10, bound=1, dropout=0.3, min_survivors=9).min_survivors == 9
     assert plan(10, bound=1, dropout=0.0, min_survivors=5).min_survivors == 10
-
-
-def test_more_safety_or_more_dropouts_need_more_neighbours():
-    base = plan(500, bound=1, dropout=0.1, corruption=0.05, sigma=20).neighbours
-    assert plan(500, bound=1, dropout=0.1, corruption=0.05, sigma=40).neighbours > base
-    assert plan(500, bound=1, dropout=0.2, corruption=0.05, sigma=20).neighbours > base
-    assert plan(500, bound=1, dropout=0.1, corruption=0.10, sigma=20).neighbours > base
-
-
-def test_neighbours_grow_far_more_slowly_than_the_cohort():
-    assert plan(4000, bound=1).neighbours < 1.5 * plan(1000, bound=1).neighbours < 200
 
 
 @pytest.mark.parametrize(
@@ -211,7 +196,6 @@ def test_neighbours_grow_far_more_slowly_than_the_cohort():
         ({"clients": 10, "dropout": 0.0, "corruption": 0.85}, "fewer than two"),
         ({"clients": 10, "dropout": 1.0}, "dropout is 1.0"),
         ({"clients": 10, "corruption": -0.1}, "corruption is -0.1"),
-        ({"clients": 3, "dropout": 0.0, "corruption": 0.6}, "fewer than two"),
     ],
 )
 def test_assumptions_that_no_plan_meets_are_refused(arguments, text):
@@ -223,10 +207,7 @@ def test_assumptions_that_no_plan_meets_are_refused(arguments, text):
     "changes",
     [
         {"neighbours": 3},
-        {"neighbours": 10},
-        {"threshold": 0},
         {"threshold": 6},
-        {"window": 0},
         {"window": 3},
         {"bits": 64},
     ],
@@ -242,7 +223,3 @@ def test_a_plan_with_numbers_that_do_not_fit_is_refused(changes):
 def test_a_sum_that_no_ring_holds_is_refused_before_the_round():
     with pytest.raises(RingError, match="beyond 2"):
         plan(10, bound=2**60)
-
-
-def test_a_graph_is_a_value():
-    assert Graph((0, 2, 1), 2) == Graph((0, 2, 1), 2)

@@ -51,14 +51,6 @@ def test_a_masked_entry_is_the_little_endian_residue_of_the_value_and_its_masks(
     assert ring.mask(values, limit, plus, minus) == expected
 
 
-@given(ring_vectors())
-def test_masking_with_no_seed_is_packing_in_bits_over_eight_bytes_an_entry(case):
-    ring, values, limit = case
-    packed = ring.mask(values, limit)
-    assert len(packed) == len(values) * ring.bits // 8
-    assert ring.unmask(ring.unpack(packed, len(values))).tolist() == values.tolist()
-
-
 @pytest.mark.parametrize("ring", RINGS)
 def test_sums_of_elements_may_leave_the_ring_on_their_way(ring):
     limit = 2 ** (ring.bits - 1) - 1
@@ -70,22 +62,6 @@ def test_sums_of_elements_may_leave_the_ring_on_their_way(ring):
 def test_a_vector_that_is_not_in_one_piece_is_masked_like_its_copy(ring):
     values = np.arange(-50, 50)
     assert ring.mask(values[::-3], 50, [b"s" * 32]) == ring.mask(values[::-3].copy(), 50, [b"s" * 32])
-
-
-@given(st.sampled_from(RINGS), st.lists(seeds, min_size=2, max_size=4, unique=True))
-def test_the_order_of_masks_does_not_matter(ring, some):
-    elements = np.zeros(9, dtype=ring.dtype)
-    for seed in reversed(some):
-        elements = ring.unmask(elements, [seed]).astype(ring.dtype)
-    assert ring.unmask(elements).tolist() == ring.unmask(np.zeros(9, dtype=ring.dtype), some).tolist()
-
-
-@pytest.mark.parametrize("ring", RINGS)
-def test_a_mask_does_not_depend_on_how_long_the_vector_is(ring):
-    seed, long = bytes(range(32)), 2 * masking.CHUNK + 5
-    whole = ring.mask(np.zeros(long, dtype=np.int64), 0, [seed])
-    part = ring.mask(np.zeros(masking.CHUNK + 3, dtype=np.int64), 0, [seed])
-    assert whole[: len(part)] == part
 
 
 @pytest.mark.parametrize("ring", RINGS)

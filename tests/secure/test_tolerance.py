@@ -57,11 +57,6 @@ def test_as_many_may_vanish_as_the_table_says_and_one_more_gives_nothing(sites):
             simulate_round(vectors, bound=9, drops={**gone, f"s{sites - 1}": "mask"}, agreed=bounded)
 
 
-def test_the_default_is_one_dropout_and_one_corrupted_site_where_that_leaves_room():
-    plans = [secure.plan(sites, 1) for sites in SITES]
-    assert [(plan.corrupted, plan.dropped) for plan in plans] == [(1, 0), (1, 1), (1, 1), (1, 1), (1, 1)]
-
-
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
     before, rest = text.split(START)

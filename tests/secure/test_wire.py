@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ghofl.secure import Agreement, ClientState, SecureError, ServerState, WireError, messages, receive
+from ghofl.secure import STAGES, Agreement, ClientState, SecureError, ServerState, WireError, messages, receive
 from ghofl.secure.messages import read
 from ghofl.secure.wire import from_bytes, to_bytes
 
-STAGES = ("advertise", "share", "mask", "endorse", "reveal")
 LETTERS = {"share": "KeyList", "mask": "Inbox", "endorse": "Survivors", "reveal": "Endorsements"}
 REPLIES = dict(zip(STAGES, ("Advertisement", "Shares", "MaskedVector", "Endorsement", "Reveal"), strict=True))
 
