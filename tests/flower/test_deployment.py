@@ -172,17 +172,3 @@ def test_a_killed_server_app_goes_on_from_its_journal(hospitals, tmp_path):
     assert found["total_sha256"] == hospitals.expected, lines
     assert {n for n, what in found["sites"].items() if what == "counted before"} == set(NAMES) - set(slow)
     assert all((messages / name).read_bytes() == data for name, data in kept.items())
-
-
-def test_a_killed_server_app_goes_on_with_its_secure_round(hospitals, tmp_path):
-    hospitals.forget()
-    run = hospitals.begin("secure", tmp_path / "run")
-    hospitals.until((tmp_path / "run" / "round" / "closed-masking").exists, 120, "the masked vectors to be asked for")
-    for pid in hospitals.server_app():
-        os.kill(pid, signal.SIGKILL)
-    run.end()
-    lines = hospitals.finish(hospitals.begin("secure", tmp_path / "run", timeout=200.0), timeout=500)
-    found = report(tmp_path / "run")
-    assert found["total_sha256"] == hospitals.expected, lines
-    assert "Continuing round" in lines
-    assert "shared seeds" not in lines

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from federations import blobs, total_of
 from ghofl import files
-from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import BusyError, FederationError
 from ghofl.flower.server.federation import run
@@ -101,19 +100,6 @@ def test_an_exact_total_is_no_release_under_epsilon(tmp_path):
     run(InProcess(make_sites(tmp_path, 3)), PLAIN, settings(tmp_path / "run"))
     assert told(tmp_path / "run")["guarantee"] is None
     assert not (tmp_path / "run" / "releases.jsonl").exists()
-
-
-def test_releases_of_a_total_file_are_counted_beside_it(tmp_path):
-    total_of(CENTRAL, *blobs(np.random.default_rng(0))).save(tmp_path / "total.ghofl")
-    words = ["release", str(tmp_path / "total.ghofl"), "-o"]
-    for number in range(1, 5):
-        done = CliRunner().invoke(app, [*words, str(tmp_path / f"{number}.ghofl"), "--json", "-"])
-        assert json.loads(done.output)["composed"]["releases"] == number
-        kept = Total.load(tmp_path / f"{number}.ghofl")
-        assert kept.guarantee.releases == number
-        assert Classifier.fit(kept, "lda").guarantee.releases == number, "and so do the heads built from it"
-    seen = CliRunner().invoke(app, [*words, str(tmp_path / "5.ghofl")])
-    assert "All 5 releases of this total together" in " ".join(seen.output.split())
 
 
 @pytest.mark.parametrize("where", ["beside.ghofl", "elsewhere/total.ghofl"])

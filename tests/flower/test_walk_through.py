@@ -6,24 +6,16 @@ import os
 import re
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import pages
 from deadlines import run
 from federations import blobs
-from ghofl.cli import app
 from ghofl.custody.policy import Policy
-from ghofl.custody.site import Site
-from ghofl.recipe import Recipe
 from ghofl.simulation import partition
-from ghofl.simulation.site import SimulatedSite
-from ghofl.wire.message import Message
-from ghofl.wire.total import Total
 from processes import Deployment, available, certificates, free_port, key_pair
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -79,84 +71,15 @@ def test_options_of_the_engine_exist(page):
         assert all(option in told for option in options), line
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_our_commands_run_up_to_the_app(page, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(60, 5)), np.arange(60) % 3
-    np.savez("digits.npz", x_train=x, y_train=y, x_test=x[:20], y_test=y[:20])
-    for line in lines(page, "ghofl recipe", "ghofl flower new"):
-        done = CliRunner().invoke(app, shlex.split(line)[1:])
-        assert done.exit_code == 0, (line, done.output, done.exception)
-    assert Recipe.load("recipe.toml").privacy.secure == ("hospitals" in page)
-    assert len(list(Path().rglob("server_app.py"))) == 1
-
-
-def test_the_configurations_shown_are_ones_that_work(tmp_path):
-    site, policy = (
-        block for block in blocks("how-to-hospitals.md", "toml") if "name =" in block or "class_rows" in block
-    )
-    (tmp_path / "site.toml").write_text(site)
-    (tmp_path / "policy.toml").write_text(policy)
-    assert Site.load(tmp_path / "site.toml").load_policy() == Policy.load(tmp_path / "policy.toml")
-    assert Policy.load(tmp_path / "policy.toml").confirm
-
-
 def test_every_key_of_a_policy_is_explained():
     text = (DOCS / "how-to-hospitals.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in text for name in Policy.__slots__)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_connection_is_shown_and_its_name_is_not_that_of_the_app(page):
-    """`flwr run chest chest` took the folder for the connection, and `local` is unknown once there is a file."""
-    shown = {name for block in blocks(page, "toml") for name in tomllib.loads(block).get("superlink", {})}
-    (made,) = (parsed(line)[1][3] for line in lines(page, "ghofl flower new"))
-    used = [parsed(line)[1][2:4] for line in lines(page, "flwr run")]
-    used += [(made, parsed(line)[1][4]) for line in lines(page, "flwr supernode register")]
-    assert used
-    for folder, connection in used:
-        assert folder == made
-        assert connection in shown
-        assert connection != made
 
 
 def test_nodes_on_one_machine_have_a_port_each():
     nodes = [parsed(line)[1] for line in lines("how-to-hospitals.md", "flower-supernode") if "127.0.0.1" in line]
     assert len(nodes) == 3
     assert len({words[words.index("--port") + 1] for words in nodes}) == 3
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_ends_no_process_by_its_name_and_installs_from_the_checkout(page):
-    text = text_of(page)
-    assert not re.search("pkill|killall", text)
-    assert "pip install '.[flower" in text
-
-
-@pytest.mark.slow
-def test_the_hash_that_the_page_promises_is_the_one_of_its_commands(tmp_path, monkeypatch):
-    page = CLIENTS
-    monkeypatch.chdir(tmp_path)
-    x, y = blobs(np.random.default_rng(0), rows=400)
-    np.savez("digits.npz", x_train=x, y_train=y, x_test=x[:50], y_test=y[:50])
-    (made, simulated) = (lines(page, command)[0] for command in ("ghofl recipe", "ghofl simulate"))
-    assert CliRunner().invoke(app, parsed(made)[1][1:]).exit_code == 0
-    done = CliRunner().invoke(app, parsed(simulated)[1][1:])
-    assert done.exit_code == 0, done.exception
-    recipe, config = Recipe.load("recipe.toml"), run_config(page)
-    config["simulated-embeddings"] = "digits.npz"
-    nodes = [{"partition-id": i, "num-partitions": config["sites"]} for i in range(config["sites"])]
-    sites = [SimulatedSite.of_config(node, config) for node in nodes]
-    total = Total.of((Message.of(site.count(recipe).moments, recipe, site.name) for site in sites), recipe)
-    assert total.moments.sha256 == json.loads(done.output)["total_sha256"]
-    assert recipe.fingerprint == json.loads(done.output)["recipe"]
-
-
-def run_config(page):
-    """The run configuration of a page's `flwr run`."""
-    (words,) = (parsed(line)[1] for line in lines(page, "flwr run"))
-    return tomllib.loads(words[words.index("--run-config") + 1].replace(" ", "\n"))
 
 
 needs_processes = pytest.mark.skipif(

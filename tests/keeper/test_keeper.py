@@ -183,7 +183,7 @@ def test_an_answer_that_is_not_read_has_a_deadline_too():
         unix_socket.send(ours, Letter({}, bytes(2**24)), time.monotonic() + 0.1)
 
 
-def test_connections_that_wait_give_way_to_a_new_one(folder):
+def test_a_slow_letter_and_too_many_connections_keep_nobody_else_waiting(folder):
     with running(with_keeper(make_sites(folder, 1)[0])) as keeper:
         idle = [connected(keeper.site.socket) for _ in range(room.AT_ONCE)]
         try:
@@ -273,18 +273,6 @@ def test_what_comes_from_outside_writes_no_lines_of_its_own_into_the_log(folder,
     assert "does not answer" in first
     assert all(line.startswith("  ") for line in others), "only the steps of a traceback"
     assert "\x1b" not in caplog.messages[-1]
-
-
-@pytest.mark.slow
-def test_a_slow_letter_and_too_many_connections_keep_nobody_else_waiting(folder, monkeypatch):
-    monkeypatch.setattr(room, "LETTER_TIME", 0.5)
-    with running(with_keeper(make_sites(folder)[0])) as keeper:
-        idle = [connected(keeper.site.socket) for _ in range(room.AT_ONCE)]
-        try:
-            assert unix_socket.ask(keeper.site.socket, "message", QUERY, patience=20).fields["status"] == "sent"
-        finally:
-            for link in idle:
-                link.close()
 
 
 def test_a_second_keeper_of_a_folder_is_refused_and_the_first_goes_on(folder):
