@@ -5,6 +5,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 from ghofl import secure
+from ghofl.custody.history import History
+from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
 from ghofl.errors import GhoflError
 from ghofl.federation.round import Options
@@ -36,6 +38,14 @@ def killing(stage, after):
 
 def names_of(paths):
     return [Site.load(path).name for path in paths]
+
+
+def history_of(path):
+    return History.of(Ledger.load(Site.load(path).storage()))
+
+
+def without(paths, *numbers):
+    return [path for i, path in enumerate(paths) if i not in numbers]
 
 
 class Carrier:

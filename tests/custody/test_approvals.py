@@ -15,7 +15,6 @@ from ghofl.errors import FederationError, PolicyError
 from ghofl.flower.server.federation import run
 from ghofl.keeper.answers import answer
 from ghofl.wire.letter import Letter
-from ghofl.wire.message import Message
 from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, settings
 
 NAMED = ("--cohort", "site-2,site-0,site-1")
@@ -45,18 +44,6 @@ def without_a_row(path):
     with np.load(path.with_suffix(".npz")) as rows:
         x, y = rows["x"][1:], rows["y"][1:]
     np.savez(path.with_suffix(".npz"), x=x, y=y)
-
-
-def test_what_was_shown_and_confirmed_leaves_and_nothing_before(path):
-    said = ghofl("flower", "check", path, "-r", "recipe.toml")
-    shown = shown_by(path)
-    assert f"sha256 of what would leave: {shown}" in said
-    assert answered(path).fields["status"] == "refused"
-    assert "it is approved" in ghofl("flower", "check", path, "-r", "recipe.toml", "--confirm", shown)
-    sent = answered(path)
-    assert sent.fields["status"] == "sent"
-    assert Message.from_bytes(sent.payload, PLAIN).moments == Site.load(path).count(PLAIN).moments
-    assert inspect(Site.load(path), PLAIN).parcel.sha256 == shown
 
 
 @pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])

@@ -6,6 +6,7 @@ import stat
 import sys
 
 import pytest
+from carriers import Killed
 from typer.testing import CliRunner
 
 from deadlines import Process
@@ -211,33 +212,6 @@ def test_every_file_that_shows_an_act_needs_its_line(tmp_path, memory, put, why,
         Ledger.load(memory)
 
 
-@pytest.mark.parametrize(
-    ("how", "why"), [("an old copy", "this site sent its message"), ("all but one line", "ledger.head is missing")]
-)
-def test_a_site_that_sent_a_message_does_not_forget_it_with_its_line(tmp_path, caplog, how, why):
-    """Without the line, its vector would be in a secure sum beside the exact message."""
-    site, folder = Site.load(make_sites(tmp_path, 3, SECURE)[0]), tmp_path / "memory-0"
-    inspect(site, PLAIN)
-    copy = {path: path.read_bytes() for path in (folder / LEDGER, folder / HEAD)}
-    assert answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage()).fields["status"] == "sent"
-    if how == "all but one line":
-        (folder / "outbox" / f"{PLAIN.fingerprint}.sent").unlink()
-    lose(folder, how, copy)
-    reply = answer("join", Letter({"recipe": SECURE.to_toml(), "round": "1" * 32}), site, site.storage())
-    assert reply.fields["status"] == "refused"
-    assert why in caplog.text
-
-
-def test_what_was_packed_for_an_administrator_has_its_line(tmp_path):
-    site = Site.load(make_sites(tmp_path, 3, SECURE)[0])
-    inspect(site, SECURE)
-    assert [line.what for line in Ledger.load(site.storage()).lines] == ["packed"]
-    for name in (LEDGER, HEAD):
-        (tmp_path / "memory-0" / name).unlink()
-    with pytest.raises(SiteError, match="it is missing, and this site packed"):
-        inspect(site, SECURE)
-
-
 def test_a_ledger_whose_first_line_was_written_before_its_head_counts(tmp_path):
     memory = FolderStorage(tmp_path / "memory")
     Ledger().write(memory, "refused", why="x")
@@ -261,10 +235,6 @@ def test_a_site_whose_head_could_not_be_written_goes_on_when_it_can_be(tmp_path,
                 Ledger.load(memory).write(memory, "refused", why="x")
     assert len(Ledger.load(memory).write(memory, "answered").lines) == 2
     assert len(Ledger.load(memory).lines) == 2
-
-
-class Killed(BaseException):
-    """The site's process ends here."""
 
 
 def dying(monkeypatch, at):

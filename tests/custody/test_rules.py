@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from carriers import history_of, names_of
 
 from ghofl.custody.budget import Release, check_budget, compose_releases, describe_releases, promise_of
 from ghofl.custody.history import History
@@ -22,7 +23,7 @@ from ghofl.recipe import Privacy
 from ghofl.secure.messages import Survivors
 from ghofl.secure.wire import from_bytes, to_bytes
 from ghofl.wire.letter import Letter
-from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, settings
+from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, reopen, settings
 
 LOCAL = replace(PLAIN, privacy=Privacy(radius=4.0, epsilon=1.0, delta=1e-6, noise="local"))
 SHARED = replace(
@@ -35,21 +36,9 @@ def recipes(base, count):
     return [replace(base, grid=replace(base.grid, scale=base.grid.scale + i / 8)) for i in range(count)]
 
 
-def reopen(path, recipe_file, names, *more):
-    return confirmed("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(names), *more)
-
-
-def names_of(paths):
-    return [Site.load(path).name for path in paths]
-
-
 def message(path, recipe):
     site = Site.load(path)
     return answer("message", Letter({"recipe": recipe.to_toml()}), site, site.storage())
-
-
-def history_of(path):
-    return History.of(Ledger.load(Site.load(path).storage()))
 
 
 def test_a_site_passes_on_what_it_was_told_of_earlier_sums(tmp_path):

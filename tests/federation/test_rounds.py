@@ -5,29 +5,25 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from carriers import CARRIERS, Killed, killing, names_of
+from carriers import CARRIERS, Killed, history_of, killing, names_of, without
 
 from ghofl import secure
 from ghofl.custody.history import History
 from ghofl.custody.ledger import Ledger
 from ghofl.custody.site import Site
-from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError, PrivacyError, RosterError
+from ghofl.errors import FederationError, GhoflError, MessageError, PolicyError, RosterError
 from ghofl.federation.round import ACTIONS, Options, Round
+from ghofl.flower.server.federation import run
 from ghofl.mail.round_folder import RoundFolder
 from ghofl.secure import PlanError
 from ghofl.wire import letter as letters
 from ghofl.wire.letter import Letter
-from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, confirmed, exact_total, invoke, make_sites, settings
 
 
 @pytest.fixture(params=CARRIERS)
 def carrier(request):
     return CARRIERS[request.param]()
-
-
-def without(paths, *numbers):
-    return [path for i, path in enumerate(paths) if i not in numbers]
 
 
 def write_peers(folder, names, publics):
@@ -172,7 +168,7 @@ def test_nothing_is_written_where_a_joiner_s_name_says(tmp_path, carrier, name):
     if isinstance(carrier, CARRIERS["flower"]):
         joins = lambda action, node, reply: Letter({**reply.fields, "site": name}) if node == 102 else reply  # noqa: E731
         with pytest.raises(FederationError, match="2 sites joined"):
-            run_flower(paths, joins, place)
+            run(InProcess(paths, twist=joins), SECURE, settings(place))
     else:
         opened, identity = RoundFolder.open(place, SECURE, Options()), secure.Identity.fresh()
         fields = {"action": "join", "round": opened.round_id, "site": name, "key": identity.public}
@@ -181,12 +177,6 @@ def test_nothing_is_written_where_a_joiner_s_name_says(tmp_path, carrier, name):
             opened.take([tmp_path / "join.letter"])
     outside = [path.name for path in tmp_path.rglob("*outside*")]
     assert outside == []
-
-
-def run_flower(paths, twist, place):
-    from ghofl.flower.server.federation import run
-
-    run(InProcess(paths, twist=twist), SECURE, settings(place))
 
 
 def test_a_server_with_peers_takes_nobody_else(tmp_path, carrier):
@@ -359,10 +349,6 @@ def dealing(monkeypatch, cheat):
         yield
 
 
-def history_of(path):
-    return History.of(Ledger.load(Site.load(path).storage()))
-
-
 @pytest.mark.slow
 def test_a_dealer_outside_the_field_leaves_out_whom_it_dealt_to_and_the_round_goes_on(tmp_path, carrier, monkeypatch):
     paths = make_sites(tmp_path, recipe=SECURE)
@@ -476,19 +462,6 @@ def test_a_sum_that_no_rows_have_is_not_kept(tmp_path, carrier):
         carrier.hold(place, SECURE, paths, twist=spoil)
     assert not (place / "total.ghofl").exists()
     carrier.after(place)
-
-
-@pytest.mark.slow
-def test_a_round_whose_total_cannot_be_used_gives_none(tmp_path, carrier, monkeypatch):
-    paths = make_sites(tmp_path, 3, SECURE)
-
-    def useless(*_):
-        raise PrivacyError("no total")
-
-    monkeypatch.setattr(Total, "of_round", useless)
-    with pytest.raises(FederationError, match="no total"):
-        carrier.hold(tmp_path / "run", SECURE, paths)
-    carrier.after(tmp_path / "run")
 
 
 def test_a_recipe_that_is_not_secure_has_no_rounds(tmp_path):

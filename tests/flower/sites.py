@@ -110,6 +110,11 @@ def confirmed(*words):
     return invoke(*words, "--confirm", json.loads(shown.output)["sha256"])
 
 
+def reopen(path, recipe_file, names, *more):
+    """How `flower reopen` for a cohort of these names ends when the sha256 that it shows is confirmed."""
+    return confirmed("reopen", path, "--recipe", recipe_file, "--cohort", ",".join(names), *more)
+
+
 def settings(folder, **changes):
     values = {"folder": str(folder), "wait": 0.0, "timeout": 5.0, "heads": "lda", "authenticated": False}
     return Settings(**{**values, **changes})

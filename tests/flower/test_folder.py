@@ -6,9 +6,9 @@ import os
 import stat
 
 import pytest
+from carriers import Killed, without
 from typer.testing import CliRunner
 
-from ghofl import secure
 from ghofl.classifier import Classifier
 from ghofl.cli import app
 from ghofl.errors import FederationError, RosterError
@@ -16,12 +16,7 @@ from ghofl.flower.server.federation import run
 from ghofl.flower.server.folder import RunFolder
 from ghofl.flower.server.report import status_of
 from ghofl.wire.message import Message
-from ghofl.wire.total import Total
 from sites import PLAIN, SECURE, InProcess, exact_total, make_sites, settings
-
-
-class Killed(BaseException):
-    """The server's process ends here."""
 
 
 def contents(folder):
@@ -31,10 +26,6 @@ def contents(folder):
         for path in folder.rglob("*")
         if path.is_file() and path.name != ".lock"
     }
-
-
-def without(paths, *numbers):
-    return [path for i, path in enumerate(paths) if i not in numbers]
 
 
 @pytest.mark.slow
@@ -218,26 +209,6 @@ def test_a_site_that_was_removed_is_never_told_to_be_counted(tmp_path, caplog, f
         assert "4 of 4 sites sent their message" in caplog.text
 
 
-SECRET = "row 7 is patient Smith"
-
-
-@pytest.mark.parametrize(
-    "error", [KeyError(SECRET), ValueError(SECRET), OSError(2, SECRET, SECRET), MemoryError(SECRET)]
-)
-@pytest.mark.parametrize("stage", secure.STAGES)
-def test_what_fails_inside_a_stage_of_a_round_is_told_by_its_kind(tmp_path, monkeypatch, stage, error):
-    def broken(*_):
-        raise error
-
-    paths = make_sites(tmp_path, count=3, recipe=SECURE)
-    monkeypatch.setattr(f"ghofl.secure.{stage}", broken)
-    with pytest.raises(FederationError):
-        run(InProcess(paths), SECURE, settings(tmp_path / "run"))
-    told = (tmp_path / "run" / "report.json").read_text()
-    assert "The site's log has the details" in told
-    assert "Smith" not in told
-
-
 def status(*words):
     return CliRunner().invoke(app, ["flower", "status", *map(str, words)])
 
@@ -316,12 +287,3 @@ def test_names_of_strangers_cannot_write_to_the_terminal(tmp_path):
     assert "north[/x]" in done.output
     assert "\x1b" not in done.output
     assert "[bold]" in done.output
-
-
-def test_the_total_of_the_folder_is_the_one_of_its_messages(tmp_path):
-    paths = make_sites(tmp_path)
-    outcome = run(InProcess(paths), PLAIN, settings(tmp_path / "run"))
-    folder = RunFolder(tmp_path / "run", PLAIN)
-    with folder:
-        assert folder.counted_ids() == {entry.id for entry in outcome.total.roster}
-        assert Total.load(tmp_path / "run" / "total.ghofl").roster == outcome.total.roster

@@ -67,12 +67,6 @@ def test_a_recipe_that_promises_too_little_is_refused(policy, recipe, why):
         policy.check_recipe(recipe)
 
 
-def test_a_recipe_that_promises_enough_is_accepted():
-    recipe = private(epsilon=1.0, delta=1e-6, noise="local")
-    Policy(epsilon=1.0, delta=1e-6, noise=("local", "distributed")).check_recipe(recipe)
-    Policy().check_recipe(recipe)
-
-
 def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
     moments = Moments.of(np.ones((5, 2), dtype=np.int64), np.array([0, 0, 0, 0, 1]), Layout(3, 2, ("D",)))
     Policy(min_rows=5, disclosure=Disclosure(class_rows=1)).check_moments(moments)
@@ -94,7 +88,6 @@ def test_rows_are_counted_in_all_and_in_every_class_that_has_any():
         ("epsilon = 1.0\ndelta = 1e-6\nnoise = ['local']\nmin_rows = 2", "an answer without noise"),
         ("max_epsilon = 1.0\nmax_delta = 1e-6\nmin_rows = 2", "an answer without noise"),
         ("max_epsilon = 1.0", "are one budget; write both"),
-        ("min_difference = -1", "min_difference is -1"),
         ("peers = 'peers.toml'\nany_peers = true", "write one of them"),
         ("delta = 1e-6", "write epsilon too"),
         ("min_rows = ", "is not TOML"),
@@ -111,7 +104,6 @@ def test_a_policy_that_cannot_be_followed_is_refused_with_its_file(tmp_path, tex
     [
         ('embeddings = "x.npz"\nfolder = "f"', "name is missing"),
         ('name = "n"\nfolder = "f"', "needs its rows"),
-        ('name = "n"\nfolder = "f"\ndata = "d"', "needs its rows"),
         ('name = "n"\nfolder = "f"\nembeddings = "x"\ndata = "d"\nencoder = "e"', "needs its rows"),
         ('name = "n"\nembeddings = "x.npz"', "needs its own folder"),
         ('nam = "n"', "did you mean name"),
@@ -134,16 +126,6 @@ def test_paths_of_a_site_start_from_its_file(tmp_path):
 def test_a_site_may_be_configured_on_the_command_line_of_its_node():
     config = {"name": "n", "embeddings": "/rows.npz", "folder": "/f", "auth-key": "/k", "partition-id": 3}
     assert Site.of_config(config) == Site("n", embeddings="/rows.npz", folder="/f", auth_key="/k")
-
-
-SITE = {"name": "n", "embeddings": "/rows.npz", "folder": "/f"}
-
-
-def test_flower_s_own_keys_may_stand_beside_those_of_a_site():
-    flowers = {"partition-id": 3, "num-partitions": 7}
-    assert Site.of_config({**SITE, **flowers, "simulate": False}) == Site(**SITE)
-    with pytest.raises(TypeError, match="polcy"):
-        Site(**SITE, polcy="/p.toml")
 
 
 def test_samples_and_an_encoder_do_as_well_as_embeddings(tmp_path):
@@ -228,14 +210,8 @@ def test_a_site_folder_that_stays_busy_is_told_and_nothing_is_done(tmp_path, mon
 
 
 @pytest.mark.parametrize("key", [field.name for field in dataclasses.fields(Site)])
-@pytest.mark.parametrize("value", ["5", "1.5", "true", '["x"]', "{ a = 1 }", "1979-05-27", '"a\\u0000b"'])
+@pytest.mark.parametrize("value", ["1.5", "{ a = 1 }", '"a\\u0000b"'])
 def test_a_wrong_type_in_a_site_file_is_an_error_that_names_key_and_file(tmp_path, key, value):
-    if (key, value) == ("labels_are_numbers", "true"):
-        value = '"true"'  # the one key that is true or false
-    if (key, value) == ("allow", '["x"]'):
-        value = "[1000]"  # the one key that is a list, of texts
-    if (key, value) == ("rows_per_person", "5"):
-        value = '"5"'  # the one key that is a whole number
     usual = {"name": '"n"', "embeddings": '"x.npz"', "folder": '"f"'}
     text = "\n".join(f"{name} = {what}" for name, what in {**usual, key: value}.items())
     (tmp_path / "site.toml").write_text(text)
@@ -412,34 +388,6 @@ def test_check_warns_of_rows_that_fall_outside_the_grid(tmp_path):
     assert json.loads(invoke("check", path, "--recipe", recipe, "--json", "-").output)["clipped_share"] > 0.9
 
 
-@pytest.mark.parametrize("recipe", [PLAIN, SECURE], ids=["plain", "secure"])
-@pytest.mark.parametrize("named", [False, True])
-def test_check_and_the_ledger_count_the_same_bytes(tmp_path, recipe, named):
-    """18.2 kB before, 11,459 bytes after: the one unmasked in memory, the other as it left."""
-    paths, words = (
-        make_sites(tmp_path, 4, recipe),
-        ["--cohort", ",".join(f"site-{i}" for i in range(4))] if named else [],
-    )
-    told = json.loads(invoke("check", paths[0], "--recipe", tmp_path / "recipe.toml", "--json", "-", *words).output)
-    run(InProcess(paths), recipe, settings(tmp_path / "run"))
-    lines = [line.facts for line in Ledger.load(Site.load(paths[0]).storage()).lines if line.what == "answered"]
-    (left,) = (facts["bytes"] for facts in lines if facts["action"] == ("mask" if recipe is SECURE else "message"))
-    assert told["bytes"] == left
-    assert f"({left:,} bytes)" in " ".join(
-        invoke("check", paths[0], "--recipe", tmp_path / "recipe.toml").output.split()
-    )
-
-
-def test_check_ends_with_a_code_of_its_own_where_nothing_leaves(tmp_path):
-    paths, recipe = make_sites(tmp_path, 3, SECURE), tmp_path / "recipe.toml"
-    assert invoke("check", paths[0], "--recipe", recipe).exit_code == 0
-    run(InProcess(paths), SECURE, settings(tmp_path / "run"))
-    seen = invoke("check", paths[0], "--recipe", recipe)
-    assert "does not leave" in " ".join(seen.output.split())
-    assert seen.exit_code == HELD
-    assert json.loads(invoke("check", paths[0], "--recipe", recipe, "--json", "-").output)["held"]
-
-
 def test_check_shows_the_figures_that_no_rule_may_read_under_epsilon(tmp_path):
     recipe = replace(PLAIN, privacy=LOCAL)
     path = make_sites(tmp_path, recipe=recipe)[0]
@@ -485,23 +433,6 @@ def test_check_refuses_what_the_site_would_refuse(tmp_path):
     assert refused.exit_code != 0
     assert isinstance(refused.exception, PolicyError)
     assert not (tmp_path / "memory-0" / "outbox").exists()
-
-
-def test_nothing_of_an_error_that_nobody_expected_leaves_the_site(tmp_path, monkeypatch, caplog):
-    """Flower sends the text of an exception to the server; a library's may name labels, rows or files."""
-    site = Site.load(make_sites(tmp_path)[0])
-
-    def broken(*_):
-        raise RuntimeError("row 7 is patient Smith")
-
-    monkeypatch.setattr(Site, "count", broken)
-    reply = answer("message", Letter({"recipe": PLAIN.to_toml()}), site, site.storage())
-    assert reply.fields["status"] == "refused"
-    assert reply.fields["site"] == "site-0"
-    assert "Smith" not in str(reply)
-    assert "RuntimeError" in reply.fields["why"]
-    assert "patient Smith" in caplog.text
-    assert answer("message", Letter(), site, site.storage()).fields["status"] == "refused"
 
 
 def test_others_learn_the_kind_of_an_error_and_nothing_of_its_text():
