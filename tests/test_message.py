@@ -17,7 +17,7 @@ from ghofl.privacy import allowances, as_vector
 from ghofl.wire.envelope import Tensor, peek, seal, size_limit
 from ghofl.wire.message import MAX_HEADER
 from ghofl.wire.packing import HEAD, unpack
-from ghofl.wire.plausible import check_plausible
+from ghofl.wire.plausible import check_plausible, check_possible
 
 RECIPE = recipe_of(statistics=("D", "B"))
 
@@ -276,6 +276,16 @@ def test_second_moments_that_were_cut_for_whole_clients_are_possible(rng):
     for _ in range(20):
         message = Message.of(moments_of(recipe, *blobs(rng, rows=int(rng.integers(1, 60)))), recipe)
         assert Message.from_bytes(message.to_bytes(), recipe) == message
+
+
+@pytest.mark.parametrize("name", ["S", "B"])
+def test_a_count_below_zero_that_cutting_would_allow_is_refused_beside_exact_sums(rng, name):
+    privacy = Privacy(radius=4.0, epsilon=8.0, delta=1e-6, unit="client", client_rows=5)
+    recipe = recipe_of(bits=8, statistics=(name,), privacy=privacy)
+    moments = Message.of(moments_of(recipe, *blobs(rng)), recipe).moments
+    moments.blocks["N"][2] = -1
+    with pytest.raises(MessageError, match="a count of -1"):
+        check_possible(moments, recipe)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 30])

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ghofl.errors import MessageError
-from ghofl.wire import packing
-from ghofl.wire.packing import HEAD, SLAB, most_bytes, pack, unpack, unpack_many, unpacked_slabs
+from ghofl.wire.packing import HEAD, SLAB, most_bytes, pack, unpack, unpacked_slabs
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 VALUES = INT64 | st.integers(-300, 300) | st.just(0)
@@ -58,15 +57,6 @@ def test_entries_beyond_one_slab_survive(rng):
     assert np.array_equal(np.concatenate([entries for _, entries in slabs]), values)
 
 
-@given(hnp.arrays(np.int64, st.tuples(st.integers(1, 6), st.sampled_from([0, 1, 5, 255, 700])), elements=VALUES))
-def test_blocks_unpacked_together_are_those_unpacked_one_by_one(values):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(packing, "SLAB", 256)
-        out = np.empty_like(values)
-        unpack_many(out, [packed(row) for row in values])
-    assert np.array_equal(out, values)
-
-
 @given(st.integers(0, 10), st.binary(max_size=40), st.integers(0, 600), st.booleans())
 def test_bytes_that_are_not_entries_are_refused_or_read(width, content, count, is_stream):
     """Whatever comes, the answer is as many entries as were announced, or MessageError."""
@@ -96,11 +86,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("data", "says"), REFUSED.values(), ids=REFUSED)
-def test_damaged_entries_are_refused_alone_and_among_others(data, says):
-    good = slab(2, zlib.compress(PLANES))
-    assert len(unpack(good, 10)) == 10
-    for some in ([data], [good, data], [data, good]):
-        with pytest.raises(MessageError, match=says):
-            unpack_many(np.empty((len(some), 10), dtype=np.int64), some)
+def test_damaged_entries_are_refused(data, says):
+    assert len(unpack(slab(2, zlib.compress(PLANES)), 10)) == 10
     with pytest.raises(MessageError, match=says):
-        list(unpacked_slabs(data, 10))
+        unpack(data, 10)

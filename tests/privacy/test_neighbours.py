@@ -435,7 +435,7 @@ RAISES = {
         "check_row_count": ("spared", 1), "check_header": ("server", 3),
     },
     "wire/plausible": {
-        "_check_rows": ("spared", 1), "_check_possible": ("server", 1), "_check_scatters.check": ("spared", 1),
+        "check_rows": ("spared", 1), "check_possible": ("server", 1), "_check_scatters.check": ("spared", 1),
         "_check_entries": ("server", 2), "_check_squares": ("spared", 1), "_check_large": ("spared", 1),
         "_check_lengths": ("spared", 1), "_check_within": ("server", 1),
     },

@@ -14,7 +14,6 @@ from ghofl.cli.arguments import Force, Json, TotalFile, TotalOutput
 from ghofl.moments import Moments
 from ghofl.privacy import Guarantee
 from ghofl.recipe import Recipe
-from ghofl.wire.batch import Batch, batches
 from ghofl.wire.envelope import peek
 from ghofl.wire.message import Message
 from ghofl.wire.releases import WAIT, Releases
@@ -95,26 +94,14 @@ def _add(messages: Sequence[Path], aggregator: Aggregator) -> Mapping[int, str |
     """Add messages; by class, the only site that has it, or None where two have."""
     holders: dict[int, str | None] = {}
     with console.progress() as report:
-        done = 0
-        for paths in batches(messages, aggregator.recipe):
+        for done, path in enumerate(messages):
             report("messages", done, len(messages))
-            names, counts = _add_some(aggregator, paths, aggregator.recipe)
-            done += len(paths)
-            for i, c in np.argwhere(counts > 0).tolist():
-                holders[c] = None if c in holders else names[i]
+            with console.errors_about(path):
+                message = Message.load(path, aggregator.recipe)
+                aggregator.add(message, is_given=True)
+            for c in np.flatnonzero(message.moments.counts > 0).tolist():
+                holders[c] = None if c in holders else message.name
     return holders
-
-
-def _add_some(aggregator: Aggregator, paths: Sequence[Path], recipe: Recipe) -> tuple[list[str], np.ndarray]:
-    """Add small messages together, or one alone; whose they are, and how many rows of each class each has."""
-    if len(paths) > 1:
-        batch = Batch.load(paths, recipe)
-        aggregator.add_batch(batch)
-        return [entry.name for entry in batch.roster], batch.counts
-    with console.errors_about(paths[0]):
-        message = Message.load(paths[0], recipe)
-        aggregator.add(message, is_given=True)
-    return [message.name], message.moments.counts[None]
 
 
 def subtract(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any
 
@@ -11,7 +11,7 @@ from ghofl.recipe import Recipe
 from ghofl.statistics import STATISTICS, Statistic, statistics_to_store
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Layout:
     """The statistics in some moments, the number of classes and dimensions, and the largest feature.
 
@@ -33,27 +33,31 @@ class Layout:
         """The layout that every site of this recipe fills; statistics that can be derived from others are not in it."""
         is_sent = recipe.sketch is not None and STATISTICS["Z"].parent not in recipe.statistics
         sketch = recipe.sketch.dim if is_sent and recipe.sketch is not None else 0
-        return cls(len(recipe.classes), recipe.dim, recipe.statistics, sketch, recipe.grid.bound)
+        return _layout(len(recipe.classes), recipe.dim, recipe.statistics, sketch, recipe.grid.bound)
 
     @property
     def records(self) -> tuple[Statistic, ...]:
         """The stored statistics, in the order they are hashed and sent."""
-        return _records(self)
+        return tuple(
+            record
+            for name, record in STATISTICS.items()
+            if (self.sketch > 0 if record.is_sketched else name in self.statistics)
+        )
 
-    @property
+    @cached_property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every stored block, in the order they are hashed and sent."""
-        return dict(_shapes(self))
+        return {record.name: record.shape(self.classes, self.dim, self.sketch) for record in self.records}
 
-    @property
+    @cached_property
     def entries(self) -> int:
         """The number of integers in all blocks."""
         return sum(prod(shape) for shape in self.shapes.values())
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """The largest entry that one row can add to any block; at least a square."""
-        return _largest(self)
+        return max(self.bound**2, *(record.largest(self.bound, self.dim) for record in self.records))
 
     def width(self, statistic: Statistic) -> int:
         """How many features a statistic sums: those of a row, or of its sketch."""
@@ -61,7 +65,11 @@ class Layout:
 
     def digest(self) -> Any:
         """A sha256 of the layout, to be updated with every entry as little-endian int64."""
-        return _digest(self).copy()
+        return hashlib.sha256(self._text)
+
+    @cached_property
+    def _text(self) -> bytes:
+        return json.dumps([str(self), *self.shapes]).encode()
 
     def source(self, statistic: str) -> str:
         """The stored block that a statistic is read from: its own or its parent's; empty where there is neither."""
@@ -79,26 +87,6 @@ class Layout:
         return f"(classes={self.classes}, dim={self.dim}, {blocks}{sketch}, bound={self.bound})"
 
 
-# Cached, because every one of thousands of messages needs them.
-@lru_cache(maxsize=64)
-def _records(layout: Layout) -> tuple[Statistic, ...]:
-    return tuple(
-        record
-        for name, record in STATISTICS.items()
-        if (layout.sketch > 0 if record.is_sketched else name in layout.statistics)
-    )
-
-
-@lru_cache(maxsize=64)
-def _largest(layout: Layout) -> int:
-    return max(layout.bound**2, *(record.largest(layout.bound, layout.dim) for record in layout.records))
-
-
-@lru_cache(maxsize=64)
-def _digest(layout: Layout) -> Any:
-    return hashlib.sha256(json.dumps([str(layout), *layout.shapes]).encode())
-
-
-@lru_cache(maxsize=64)
-def _shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
-    return {record.name: record.shape(layout.classes, layout.dim, layout.sketch) for record in _records(layout)}
+@lru_cache(maxsize=64)  # thousands of messages of one recipe share what a layout works out
+def _layout(*values: Any) -> Layout:
+    return Layout(*values)

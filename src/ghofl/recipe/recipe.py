@@ -172,6 +172,9 @@ class Recipe(_Remembered, Printable):
         """The maximum rows per site."""
         return MAX_ROWS if self.limits.max_rows is None else self.limits.max_rows
 
+    def __hash__(self) -> int:
+        return hash(self.fingerprint)  # worked out once, where the fields would be hashed again for every message
+
     @property
     def fingerprint(self) -> str:
         """The sha256 of the canonical form, in hexadecimal.

@@ -3,7 +3,6 @@
 ::
 
     moments ─ packing ─ envelope ─▶ Message ─ bytes ─▶ Message ─ Aggregator ─▶ Total     (container: safetensors)
-                                              files ─▶ Batch ───────┘                    (many messages at once)
     a head's rule, recipe and record ─▶ HeadFile ─ bytes ─▶ HeadFile
 
 Every byte from outside is treated as hostile: sizes before anything is allocated, then types, bounds, checksum and

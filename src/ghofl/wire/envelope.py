@@ -11,7 +11,7 @@ may lie in memory or in a file; from a file they are read a few megabytes at a t
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -258,15 +258,6 @@ def decode(opened: Envelope, layout: Layout) -> Moments:
             arrays.evict(view)
     _check_count(opened, moments.rows)
     return moments
-
-
-def decode_into(entries: Int64[np.ndarray, "messages entries"], opened: Sequence[Envelope], layout: Layout) -> None:
-    """Write the moments of small messages into rows of entries, checked as in `decode`."""
-    for one in opened:
-        check_body(one, layout)
-    packing.unpack_many(entries, [one.entries for one in opened])
-    for one, rows in zip(opened, entries[:, : layout.classes].sum(axis=1).tolist(), strict=True):
-        _check_count(one, rows)
 
 
 def count_rows(opened: Envelope, layout: Layout) -> int:

@@ -13,7 +13,7 @@ a site does not have, too.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -71,19 +71,7 @@ def unpack(data: Sliced, count: int) -> Int64[np.ndarray, " count"]:
     >>> unpack(np.frombuffer(pack(np.array([-5, 0, 7])), dtype=np.uint8), 3)
     array([-5,  0,  7])
     """
-    values = np.empty((1, count), dtype=np.int64)
-    unpack_many(values, [data])
-    return values[0]
-
-
-def unpack_many(values: Int64[np.ndarray, "blocks count"], packed: Sequence[Sliced]) -> None:
-    """Write the entries of many small blocks, a row for each; those of one width are widened together."""
-    for slabs in zip(*(_frames(data, values.shape[1]) for data in packed), strict=True):
-        low, size = slabs[0].low, slabs[0].size
-        for width in {slab.width for slab in slabs}:
-            rows = [i for i, slab in enumerate(slabs) if slab.width == width]
-            planes = np.frombuffer(b"".join(slabs[i].inflated() for i in rows), np.uint8)
-            values[rows, low : low + size] = _widen(planes.reshape(len(rows), width, size).swapaxes(0, 1))
+    return np.concatenate([np.empty(0, dtype=np.int64), *(entries for _, entries in unpacked_slabs(data, count))])
 
 
 def unpacked_slabs(data: Sliced, count: int) -> Iterator[tuple[int, Int64[np.ndarray, " some"]]]:

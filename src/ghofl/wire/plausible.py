@@ -1,13 +1,12 @@
 """Whether rows on the recipe's grid could have made some moments.
 
 Single entries are looked at whenever moments are read (`check_plausible`); whole matrices once, when a message arrives
-(`check_possible`), because that takes a Cholesky factor per class. Both look at the moments of one message or of many,
-whose blocks have an axis of messages in front.
+(`check_possible`), because that takes a Cholesky factor per class.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import prod, sqrt
+from math import sqrt
 
 import numpy as np
 import scipy
@@ -19,23 +18,11 @@ from ghofl.features import Features, radius_of
 from ghofl.moments import Layout, Moments
 from ghofl.privacy import allowances, plan_of
 from ghofl.recipe import Recipe
-from ghofl.shapes import Int64
 from ghofl.statistics import INT64_MAX, STATISTICS, Statistic
 from ghofl.statistics.triangles import SMALL, apply, diagonal, unpack_triangle
 
 AT_ONCE = 2**16  # entries that are compared at a time
 WIDE = 256  # dimensions from which classes are looked at on several threads: starting those takes time too
-Blocks = Mapping[str, Int64[np.ndarray, "messages ..."]]
-
-
-def check_many(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
-    """Raise unless each of some messages has moments that rows on the recipe's grid could have made.
-
-    The error need not name the first of those that have not: `check_rows`, `check_plausible` and `check_possible` do.
-    """
-    _check_rows(layout, blocks, recipe)
-    _check_plausible(layout, blocks, recipe)
-    _check_possible(layout, blocks, recipe)
 
 
 def check_plausible(
@@ -49,7 +36,14 @@ def check_plausible(
     so many rows that they may have been cut under an epsilon are only compared with their own bounds. Where
     there is noise, each entry gets what the noise may reach, and what sets squares against sums is left out.
     """
-    _check_plausible(moments.layout, _alone(moments), recipe, messages, is_released)
+    allowed = dict.fromkeys(moments.layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
+    _check_entries(moments, allowed)
+    plan = None if recipe is None else plan_of(recipe)
+    has_noise = plan is not None and (plan.mechanism != "central" or is_released)
+    if not has_noise and (recipe is None or not _may_be_cut(moments, recipe)):
+        _check_squares(moments, allowed)
+        if recipe is not None and recipe.privacy.radius is not None:
+            _check_lengths(moments, radius_of(recipe), allowed)
 
 
 def check_rows(moments: Moments, recipe: Recipe) -> None:
@@ -57,7 +51,14 @@ def check_rows(moments: Moments, recipe: Recipe) -> None:
 
     Under an epsilon a site cuts the count of every class to that many instead of refusing, and local noise adds to it.
     """
-    _check_rows(moments.layout, _alone(moments), recipe)
+    most, rows = recipe.max_rows, moments.rows
+    if plan_of(recipe) is not None:
+        most = moments.layout.classes * (recipe.max_rows + allowances(recipe, 1)["N"])
+    if rows > most:
+        raise MessageError(
+            f"the message counts {rows:,} rows and the recipe allows {recipe.max_rows:,} of one site "
+            "(max_rows in its [limits] section); leave the site out, or agree on another recipe."
+        )
 
 
 def check_possible(moments: Moments, recipe: Recipe) -> None:
@@ -67,80 +68,37 @@ def check_possible(moments: Moments, recipe: Recipe) -> None:
     B − Σ_c A_c A_cᵀ/N_c. Both are tried for a Cholesky factor after adding τ to the diagonal, which covers rounding: of
     the recipe's messages (half a step per entry, or one where they are cut) and of float64. Not where there is noise.
     """
-    _check_possible(moments.layout, _alone(moments), recipe)
+    plan, counts = plan_of(recipe), moments.counts
+    if (plan is not None and plan.mechanism != "central") or _may_be_cut(moments, recipe):
+        return
+    if counts.min() < 0:
+        raise MessageError(f"a class has a count of {int(counts.min())} beside exact sums; the site must resend.")
+    allowed, is_there = allowances(recipe, 1), counts > 0
+    sketch = Features.of(recipe).sketch if moments.layout.sketch else None
+    for record in (record for record in moments.layout.records if record.is_symmetric):
+        name, block, sums = record.name, moments.blocks[record.name], moments.sums
+        if record.is_sketched:
+            assert sketch is not None, "a layout with a sketch comes from a recipe with one"
+            sums = apply(sums, sketch.astype(np.int64))
+        if record.is_per_class:  # each class has a matrix of its own, where it has rows
+            where, sums, n = is_there.nonzero()[0], sums[is_there, None], counts[is_there, None]
+            _check_scatters(name, block, where, sums, n, allowed[name])
+        else:
+            sums = np.where(is_there[:, None], sums, 0)
+            _check_scatters(name, block[None], np.arange(1), sums[None], counts[None], allowed[name])
 
 
 def check_lengths(moments: Moments, radius: int | None) -> None:
     """Raise unless rows no longer than the radius could have made these moments."""
-    _check_lengths(moments.layout, _alone(moments), radius, {})
+    _check_lengths(moments, radius, {})
 
 
-def _alone(moments: Moments) -> Blocks:
-    """The moments of one message as those of many: views, whatever their size."""
-    return {name: block[None] for name, block in moments.blocks.items()}
+def _may_be_cut(moments: Moments, recipe: Recipe) -> bool:
+    """Whether a site may have cut each entry by itself (`before_noise`), after which squares and sums need not fit each other.
 
-
-def _check_plausible(
-    layout: Layout, blocks: Blocks, recipe: Recipe | None, messages: int = 1, is_released: bool = False
-) -> None:
-    allowed = dict.fromkeys(layout.shapes, 0) if recipe is None else allowances(recipe, messages, is_released)
-    _check_entries(layout, blocks, allowed)
-    plan = None if recipe is None else plan_of(recipe)
-    whole = blocks if recipe is None else _uncut(blocks, recipe)
-    if whole and (plan is None or (plan.mechanism == "central" and not is_released)):
-        blocks = whole
-        _check_squares(layout, blocks, allowed)
-        if recipe is not None and recipe.privacy.radius is not None:
-            _check_lengths(layout, blocks, radius_of(recipe), allowed)
-
-
-def _uncut(blocks: Blocks, recipe: Recipe) -> Blocks:
-    """The messages with sums that cannot have been cut: all without an epsilon, otherwise those of fewer than max_rows rows.
-
-    A site with more rows cuts each entry by itself (`before_noise`), after which squares and sums need not fit each other.
+    Only under an epsilon, and with max_rows rows or more.
     """
-    if plan_of(recipe) is None:
-        return blocks
-    is_whole = blocks["N"].sum(axis=1) < recipe.max_rows
-    if is_whole.all():
-        return blocks
-    return {name: block[is_whole] for name, block in blocks.items()} if is_whole.any() else {}
-
-
-def _check_rows(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
-    most, rows = recipe.max_rows, int(blocks["N"].sum(axis=1).max())
-    if plan_of(recipe) is not None:
-        most = layout.classes * (recipe.max_rows + allowances(recipe, 1)["N"])
-    if rows > most:
-        raise MessageError(
-            f"the message counts {rows:,} rows and the recipe allows {recipe.max_rows:,} of one site "
-            "(max_rows in its [limits] section); leave the site out, or agree on another recipe."
-        )
-
-
-def _check_possible(layout: Layout, blocks: Blocks, recipe: Recipe) -> None:
-    plan = plan_of(recipe)
-    if plan is not None and plan.mechanism != "central":
-        return
-    blocks = _uncut(blocks, recipe)
-    if not blocks:
-        return
-    allowed, sketch = allowances(recipe, 1), Features.of(recipe).sketch if layout.sketch else None
-    counts = blocks["N"]
-    if counts.min(initial=0) < 0:
-        raise MessageError(f"a class has a count of {int(counts.min())} beside exact sums; the site must resend.")
-    for record in (record for record in layout.records if record.is_symmetric):
-        name, block, sums = record.name, blocks[record.name], blocks["A"]
-        if record.is_sketched:
-            assert sketch is not None, "a layout with a sketch comes from a recipe with one"
-            sums = np.stack([apply(one, sketch.astype(np.int64)) for one in sums])
-        if record.is_per_class:  # each class has a matrix of its own, where it has rows
-            is_there = counts.reshape(-1) > 0
-            sums, n = sums.reshape(-1, 1, sums.shape[-1])[is_there], counts.reshape(-1, 1)[is_there]
-            _check_scatters(name, block.reshape(len(is_there), -1), is_there.nonzero()[0], sums, n, allowed[name])
-        else:
-            sums = np.where(counts[..., None] > 0, sums, 0)
-            _check_scatters(name, block, np.arange(len(block)), sums, counts, allowed[name])
+    return plan_of(recipe) is not None and moments.rows >= recipe.max_rows
 
 
 def _check_scatters(
@@ -183,37 +141,37 @@ def _is_scatter(second: np.ndarray, sums: np.ndarray, counts: np.ndarray, allowe
     return not any(factor(one.T, overwrite_a=True, clean=False)[1] for one in second)
 
 
-def _check_entries(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -> None:
-    n = blocks["N"] + allowed["N"]
+def _check_entries(moments: Moments, allowed: Mapping[str, int]) -> None:
+    layout, blocks, n = moments.layout, moments.blocks, moments.counts + allowed["N"]
     if n.min(initial=0) < 0:
         raise MessageError(
-            f"class {int(n.argmin()) % layout.classes} has a count of {int(blocks['N'].min())}; counts are never negative"
+            f"class {int(n.argmin())} has a count of {int(moments.counts.min())}; counts are never negative"
             + (f" beyond the noise, which reaches {allowed['N']}." if allowed["N"] else ".")
         )
-    rows = max(map(sum, n.tolist()))  # whole numbers that never overflow
+    rows = sum(n.tolist())  # a whole number that never overflows
     if int(n.max(initial=0)) > 2**53 or rows * layout.largest + max(allowed.values()) > INT64_MAX:
         raise MessageError(
             f"counts of up to {int(n.max())} rows could overflow 64-bit integers: too many rows for one site."
         )
     for record in (record for record in layout.records if record.power):
-        of_each = n[..., None] if record.is_per_class else n.sum(axis=1, keepdims=True)
+        of_each = n if record.is_per_class else n.sum(keepdims=True)
         limit = record.largest(layout.bound, layout.dim) * of_each + allowed[record.name]
         _check_within(record, blocks[record.name], limit)
 
 
-def _check_squares(layout: Layout, blocks: Blocks, allowed: Mapping[str, int]) -> None:
+def _check_squares(moments: Moments, allowed: Mapping[str, int]) -> None:
     """Raise where even powers are negative, or smaller than lower powers ask for."""
-    n = blocks["N"] + allowed["N"]
-    if "B" in blocks:
-        on_diagonal = blocks["B"][:, diagonal(layout.dim)] + allowed["B"]
-        _check_large("squares in B", on_diagonal, "sums in A", blocks["A"].sum(axis=1), n.sum(axis=1, keepdims=True))
+    layout, n = moments.layout, moments.counts + allowed["N"]
+    if "B" in moments.blocks:
+        on_diagonal = moments.blocks["B"][diagonal(layout.dim)] + allowed["B"]
+        _check_large("squares in B", on_diagonal, "sums in A", moments.sums.sum(axis=0), n.sum(keepdims=True))
     for record in _even_powers(layout):
-        block = _block(layout, blocks, record.name) + allowed[layout.source(record.name)]
+        block = moments.block(record.name) + allowed[layout.source(record.name)]
         if (block < 0).any():
             raise MessageError(f"the {record.noun} in {record.name} are negative; no rows give such moments.")
         for small, other in (pair for pair in record.above if layout.has(pair[0]) and layout.has(pair[1])):
-            lower = np.abs(_block(layout, blocks, small)) - allowed[layout.source(small)]
-            by = n[..., None] if other == "N" else _block(layout, blocks, other) + allowed[layout.source(other)]
+            lower = np.abs(moments.block(small)) - allowed[layout.source(small)]
+            by = n[:, None] if other == "N" else moments.block(other) + allowed[layout.source(other)]
             words = f"{record.noun} in {record.name}", f"{STATISTICS[small].noun} in {small}"
             _check_large(words[0], block, words[1], np.maximum(lower, 0), by)
 
@@ -224,14 +182,6 @@ def _even_powers(layout: Layout) -> tuple[Statistic, ...]:
     return tuple(record for record in found if layout.has(record.name))
 
 
-def _block(layout: Layout, blocks: Blocks, name: str) -> np.ndarray:
-    """The entries of a statistic of every message, as they are stored or follow from its parent."""
-    source = layout.source(name)
-    if source == name:
-        return blocks[name]
-    return np.stack([Moments(layout, {source: block}).block(name) for block in blocks[source]])
-
-
 def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, other: np.ndarray) -> None:
     """Raise unless small² ≤ other · block, in float64, whose rounding is far below the part in 10⁹ granted here."""
     root = small.astype(float)
@@ -239,21 +189,21 @@ def _check_large(what: str, block: np.ndarray, than: str, small: np.ndarray, oth
         raise MessageError(f"the {what} are smaller than the {than} allow; no rows give such moments.")
 
 
-def _check_lengths(layout: Layout, blocks: Blocks, radius: int | None, slack: Mapping[str, int]) -> None:
+def _check_lengths(moments: Moments, radius: int | None, slack: Mapping[str, int]) -> None:
     if radius is None:
         return
-    n = (blocks["N"] + slack.get("N", 0)).astype(float)
+    layout, blocks, n = moments.layout, moments.blocks, (moments.counts + slack.get("N", 0)).astype(float)
     # In float64, whose rounding is far below the one part in 10⁹ granted here.
-    is_long = np.square(blocks["A"].astype(float)).sum(axis=2) > (radius * n) ** 2 * (1 + 1e-9)
+    is_long = np.square(moments.sums.astype(float)).sum(axis=1) > (radius * n) ** 2 * (1 + 1e-9)
     if layout.has("D"):
         own = layout.dim * slack.get("D", slack.get("S", 0))
-        is_long |= _block(layout, blocks, "D").sum(axis=2, dtype=float) > radius**2 * n * (1 + 1e-9) + own
+        is_long |= moments.block("D").sum(axis=1, dtype=float) > radius**2 * n * (1 + 1e-9) + own
     elif "B" in blocks:
-        trace = blocks["B"][:, diagonal(layout.dim)].sum(axis=1, keepdims=True, dtype=float)
-        is_long |= trace > radius**2 * n.sum(axis=1, keepdims=True) * (1 + 1e-9) + layout.dim * slack.get("B", 0)
+        trace = blocks["B"][diagonal(layout.dim)].sum(dtype=float)
+        is_long |= trace > radius**2 * n.sum() * (1 + 1e-9) + layout.dim * slack.get("B", 0)
     for record in layout.records:
         if record.power > 2 and record.is_per_class and not record.is_sketched:
-            sizes = np.linalg.norm(blocks[record.name].astype(float).reshape(*n.shape, -1), axis=2)
+            sizes = np.linalg.norm(blocks[record.name].astype(float).reshape(len(n), -1), axis=1)
             own = sqrt(record.entries_per_row(layout.dim, 0)) * slack.get(record.name, 0)
             is_long |= sizes > record.length(float(radius), layout.bound, 1.0) * n * (1 + 1e-9) + own
     if is_long.any():
@@ -272,8 +222,8 @@ def _check_within(record: Statistic, block: np.ndarray, limit: np.ndarray) -> No
 
 def _by_class(block: np.ndarray, limit: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Entries and their limits; of a large block class by class: truth values of all would take an eighth of it."""
-    rows, limits = block.reshape(prod(limit.shape), -1), limit.reshape(-1, 1)
-    if block.size <= AT_ONCE or len(block) > 1:
+    rows, limits = block.reshape(len(limit), -1), limit[:, None]
+    if block.size <= AT_ONCE:
         yield rows, limits
         return
     for part, most in zip(rows, limits, strict=True):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ghofl.compute import arrays
-from ghofl.errors import MessageError, PrivacyError, RosterError, errors_about
+from ghofl.errors import MessageError, PrivacyError, RosterError
 from ghofl.features import TOLERATED_CLIPPING
 from ghofl.files import FileBytes
 from ghofl.moments import Layout, Moments
@@ -33,7 +33,6 @@ from ghofl.privacy import (
 from ghofl.recipe import Recipe
 from ghofl.shapes import Int64
 from ghofl.wire import envelope, packing
-from ghofl.wire.batch import Batch, split_blocks
 from ghofl.wire.envelope import check_fingerprint, decode, encode, open_envelope
 from ghofl.wire.message import Message, open_message
 from ghofl.wire.plausible import check_plausible
@@ -289,22 +288,6 @@ class Aggregator:
         entry = Entry(header["id"], header["site"], rows, digest.hexdigest(), header["clipped"])
         self._enter(entry)
         return entry
-
-    def add_batch(self, batch: Batch) -> None:
-        """Add messages that were read together; where one is refused, those before it stay inside."""
-        check_fingerprint({"recipe": batch.recipe.fingerprint}, self.recipe)
-        added = 0
-        try:
-            for path, entry in zip(batch.paths, batch.roster, strict=True):
-                with errors_about(path):
-                    self._check(entry.id, entry.site, entry.rows or 0)
-                if self._guarantee is not None:
-                    self._add(split_blocks(batch.entries[added], self._layout), is_given=False)
-                self._enter(entry)
-                added += 1
-        finally:
-            if added and self._guarantee is None:
-                self._add(split_blocks(batch.entries[:added].sum(axis=0), self._layout), is_given=True)
 
     def _check(self, message_id: str, site: str, rows: int) -> None:
         self._sites.check(message_id, site)
