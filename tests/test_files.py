@@ -51,15 +51,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_part(tmp_path, error):
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_permissions_follow_the_umask(tmp_path):
-    previous = os.umask(0o027)
-    try:
-        files.write(tmp_path / "a", "x")
-    finally:
-        os.umask(previous)
-    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
-
-
 def test_a_missing_folder_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match="No such folder: .*no'"):
         files.write(tmp_path / "no" / "a", "x")

@@ -107,20 +107,6 @@ def test_large_blocks_and_heads_lie_in_files_and_small_ones_do_not(tmp_path, rng
         assert not arrays.is_mapped(head.means)
 
 
-def test_forgetting_loses_nothing_that_was_written():
-    array = arrays.zeros((3, 5000), most=1)
-    array[:] = np.arange(15_000).reshape(3, 5000)
-    for part in (array[1], array, array[2, 100:]):
-        arrays.evict(part)
-    assert np.array_equal(array, np.arange(15_000).reshape(3, 5000))
-
-
-def test_an_array_in_memory_comes_in_one_piece_and_one_in_a_file_in_several():
-    small, large = np.arange(12).reshape(6, 2), arrays.zeros((6, 2**20), np.int64, most=1)
-    assert [a.shape for (a,) in arrays.pieces(small)] == [(6, 2)]
-    assert [(a.shape, b.shape) for a, b in arrays.pieces(small, large)] == 3 * [((2, 2), (2, 2**20))]
-
-
 def test_a_message_that_is_given_away_is_not_copied_and_others_are(rng):
     one, two = (message_of(rng, site) for site in "xy")
     before = one.moments.sha256

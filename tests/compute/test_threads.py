@@ -12,24 +12,12 @@ from threadpoolctl import threadpool_limits
 from federations import integer_rows
 from ghofl import HEADS, Encoder, Features, Gaussians, Grid, Layout, Lift, Moments, Projection, Recipe
 from ghofl.compute import threads as compute_threads
-from ghofl.outbox import Embedded, count
 
 
 @pytest.fixture
 def on_threads(monkeypatch):
     """As many threads as a test asks for, whatever the machine and its settings."""
     return lambda threads: monkeypatch.setattr(compute_threads, "blas_threads", lambda: threads)
-
-
-def test_every_piece_is_worked_on_once(on_threads):
-    on_threads(4)
-    out = np.zeros(1000, dtype=int)
-
-    def count_up(i):
-        out[i] += 1
-
-    compute_threads.parallel_for(count_up, range(1000))
-    assert (out == 1).all()
 
 
 def test_as_many_threads_work_as_the_blas_may_use(on_threads):
@@ -86,18 +74,6 @@ def test_threads_see_how_their_caller_wants_errors_of_floats(on_threads):
         compute_threads.parallel_for(lambda _: np.log(np.zeros(2)), range(50))
 
 
-def test_items_made_ahead_come_in_order_and_errors_where_they_happen():
-    def items():
-        yield 1
-        yield 2
-        raise LookupError("the third")
-
-    got = []
-    with pytest.raises(LookupError, match="the third"):
-        got.extend(compute_threads.prefetch(items()))  # extend keeps what came before the error
-    assert got == [1, 2]
-
-
 def test_the_limit_of_threads_that_a_user_sets_is_kept():
     with threadpool_limits(1):
         assert compute_threads.blas_threads() == 1
@@ -128,16 +104,6 @@ def test_any_number_of_threads_gives_the_same_features_and_counts_what_was_clipp
     assert np.array_equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
     assert found[0][1].clipped > 0
-
-
-def test_any_number_of_threads_gives_the_same_moments_of_a_site(on_threads, rng):
-    recipe = Recipe(tuple("abc"), Encoder(dim=30), ("S",))
-    rows = Embedded(rng.normal(size=(9000, 30)), rng.integers(3, size=9000))
-    found = []
-    for threads in (1, 4):
-        on_threads(threads)
-        found.append(count(Features.of(recipe), rows).moments.sha256)
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("head", [HEADS["qda"], HEADS["low_rank_qda"]])

@@ -35,12 +35,6 @@ def fitted(name, x, y, sites=1, **overrides) -> Classifier:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_head_classifies_separable_blobs(name, rng):
-    x, y = blobs(rng, spread=8.0)
-    assert np.mean(fitted(name, x, y).predict_numbers(x) == y) > 0.9
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_scores_of_a_row_do_not_depend_on_other_rows(name, rng):
     """To rounding: a BLAS may add in another order for another batch size."""
     x, y = blobs(rng)
@@ -131,10 +125,6 @@ def test_heads_are_compared_by_their_values(name, rng):
     for stranger in (None, 3, "lda", one.rule.arrays(), HeadSpec.of(name), one.recipe):
         assert (one.rule == stranger) is False
         assert (one == stranger) is False
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(one.rule)
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(one)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,13 +190,6 @@ def test_a_missing_statistic_stops_the_fit_and_names_the_recipe(name, rng):
         MissingStatisticError, match=rf"head '{HeadSpec.of(name).name}' needs .* Possible from it: nearest_mean"
     ):
         Classifier.fit(total_of(recipe_of(statistics=()), x, y), name)
-
-
-def test_every_head_is_tested_under_its_name():
-    assert set(NAMES) == {
-        "nearest_mean", "nb", "lda", "qda", "low_rank_qda", "rda", "sketched_qda", "ridge",
-        "student", "hedge", "fisher_mix", "proto_hyper", "blend", "lda_ridge",
-    }  # fmt: skip
 
 
 SPECS = [
@@ -275,14 +258,11 @@ def test_the_prediction_is_the_most_probable_class_through_every_door(name, rng)
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to-new-head.md"
-OF_HEADS_WITHOUT_COVARIANCE = {
-    "test_one_row_of_each_class_is_enough_for_heads_without_covariances",
-    "test_a_head_that_cannot_be_calibrated_says_so",
-}
+OF_HEADS_WITHOUT_COVARIANCE = "test_a_head_that_cannot_be_calibrated_says_so"
 PROMISES = [
     test
     for title, test in sorted(globals().items())
-    if title.startswith("test_") and title not in OF_HEADS_WITHOUT_COVARIANCE
+    if title.startswith("test_") and title != OF_HEADS_WITHOUT_COVARIANCE
     if "name" in inspect.signature(test).parameters
 ]
 

@@ -66,9 +66,3 @@ def test_equal_means_give_one_direction_without_energy_and_no_nan():
     fisher = Fisher.of_energy(gaussians)
     assert fisher.basis.shape == (6, 1)
     assert np.isfinite(fisher.basis).all()
-
-
-@pytest.mark.parametrize("energy", [0.0, 1.5, -1.0])
-def test_an_energy_that_is_no_share_is_refused(gaussians, energy):
-    with pytest.raises(ValueError, match="share above 0"):
-        Fisher.of_energy(gaussians, energy)

@@ -62,23 +62,9 @@ def test_a_class_with_one_row_takes_the_shared_covariance(data):
     assert diagonal.variances()[3] == pytest.approx(diagonal.pooled_variances(), rel=1e-9)
 
 
-def test_one_row_in_all_gives_a_covariance_of_zeros():
-    gaussians = gaussians_of(recipe_of(), np.ones((1, 6)), np.array([2]))
-    assert not gaussians.pooled().any()
-    assert np.isfinite(gaussians.means).all()
-
-
 def test_a_total_without_rows_is_refused():
     with pytest.raises(EmbeddingsError, match="at least one site with data"):
         Gaussians.estimate(Moments.zeros(Layout(2, 3)))
-
-
-def test_missing_statistics_say_which_recipe_has_them(data):
-    _, x, y = data
-    bare = gaussians_of(recipe_of(statistics=()), x, y)
-    for ask, letter in ((bare.pooled, "B"), (bare.variances, "D"), (lambda: bare.by_class(0), "S")):
-        with pytest.raises(MissingStatisticError, match=rf"statistics = \['{letter}'\]"):
-            ask()
 
 
 def test_mapped_gaussians_are_those_of_mapped_rows(data, rng):
@@ -147,19 +133,6 @@ def test_a_sketch_is_a_view_of_the_same_rows(rng, statistics):
         assert inside.gaussians.by_class(c) == pytest.approx(np.cov(z[y == c].T))
     again = Gaussians.estimate(total_of(recipe, x, y).moments, features.unit, features.sketch)
     assert np.array_equal(again.sketched().gaussians.by_class(1), inside.gaussians.by_class(1))
-
-
-def test_a_sketch_is_not_looked_through_before_it_is_asked_for(rng, monkeypatch):
-    """Z of a total with S costs a product per class, which heads of x alone must not pay."""
-    recipe = recipe_of(sketch=Sketch(dim=3))
-    total = total_of(recipe, *blobs(rng))
-    asked = []
-    original = Moments.of_sketch
-    monkeypatch.setattr(Moments, "of_sketch", lambda self, sketch: asked.append(1) or original(self, sketch))
-    gaussians = Gaussians.of_total(total, Features.of(recipe))
-    assert not asked
-    assert gaussians.sketched().gaussians.present == 4
-    assert asked == [1]
 
 
 def test_gaussians_without_a_sketch_say_which_recipe_has_one(data):

@@ -142,17 +142,6 @@ def test_a_threshold_decides_from_which_probability_on_a_class_is_predicted(rng)
         classifier.with_thresholds({"class 1": 0.0})
 
 
-def test_a_calibrated_head_is_read_as_it_was_written(rng, tmp_path):
-    x, y = imbalanced(rng)
-    made = Classifier.fit(total_of(recipe_of_two(), x, y), "ridge")
-    assert made.calibration.bias is not None
-    made.save(tmp_path / "head")
-    read = Classifier.load(tmp_path / "head")
-    assert read == made
-    assert np.array_equal(read.predict_proba(x), made.predict_proba(x))
-    assert np.array_equal(read.with_priors("uniform").predict(x), made.with_priors("uniform").predict(x))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -204,27 +193,6 @@ def test_a_student_heads_temperature_does_not_depend_on_its_tails(rng):
     light = replace(heavy, dof=np.asarray(1e9))
     one, other = (calibrate(student, head, gaussians, dispersion=1.7) for head in (heavy, light))
     assert one.temperature == pytest.approx(other.temperature)
-
-
-def test_means_without_noise_lie_closer_together_and_those_of_many_rows_stay(rng):
-    few, many = (gaussians_of(recipe_of(dim=30), *blobs(rng, rows=rows, dim=30, spread=0.3)) for rows in (24, 20_000))
-    assert np.std(denoise(few).means, axis=0).sum() < 0.9 * np.std(few.means, axis=0).sum()
-    assert denoise(many).means == pytest.approx(many.means, abs=0.05)
-
-
-@pytest.mark.parametrize("name", ["lda", "qda", "sketched_qda", "nb"])
-def test_redrawn_gaussians_have_the_statistics_of_the_real_ones(name, rng):
-    from federations import sketched_recipe
-
-    recipe = sketched_recipe() if name == "sketched_qda" else recipe_of()
-    x, y = blobs(rng)
-    total = total_of(recipe, x, y)
-    from ghofl import Features
-
-    like = Gaussians.of_total(total, Features.of(recipe))
-    again = redraw(denoise(like), like, rng)
-    assert np.array_equal(again.counts, like.counts)
-    assert np.isfinite(HEADS[name].fit(again, HeadSpec(name).record).scores(x)).all()
 
 
 def test_naive_bayes_is_as_good_beside_a_shared_covariance_as_alone():

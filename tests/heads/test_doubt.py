@@ -5,7 +5,6 @@ import numpy as np
 import ghofl
 from federations import recipe_of, total_of
 from ghofl import Classifier, Features, Gaussians
-from ghofl.heads.calibration import _raise_temperature
 from ghofl.heads.dispersion import wideness
 from ghofl.heads.doubt import DOUBT, LEAST, doubt, least_temperature
 from ghofl.heads.lda import fit_lda
@@ -75,16 +74,6 @@ def test_standardised_scores_of_classes_that_draws_all_tell_apart_keep_a_tempera
     assert found.calibration.temperature >= LEAST
     x = means[y] + 3.0 * rng.standard_normal((840, 512))
     assert (found.predict_numbers(x) == found.scores(x).argmax(axis=1)).mean() > 0.99
-
-
-def test_raising_a_temperature_changes_no_prediction():
-    rng = np.random.default_rng(0)
-    scores, bias = rng.standard_normal((500, 5)), rng.standard_normal(5)
-    sharp = ghofl.heads.calibration.Calibration(0.02, bias)
-    soft = _raise_temperature(sharp, 0.3)
-    assert soft.temperature == 0.3
-    assert (soft.log_odds(scores).argmax(axis=1) == sharp.log_odds(scores).argmax(axis=1)).all()
-    assert _raise_temperature(sharp, 0.01) is sharp
 
 
 def test_up_to_128_dimensions_no_temperature_is_raised():

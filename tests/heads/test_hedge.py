@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_t
 
-from federations import blobs, recipe_of, sketched_recipe, total_of
+from federations import blobs, recipe_of, total_of
 from ghofl import Classifier, Features, Gaussians
 from ghofl.gaussians import linalg
 from ghofl.heads.hedge import HedgeOptions, fit_hedge
@@ -120,14 +120,3 @@ def test_a_schema_says_which_columns_are_numbers_also_under_noise(rng):
         # The last number reaches a thousand deviations far: its squares would decide alone.
         assert gaussians.smooth[1:5].tolist() == [False] * 4
         assert epsilon is not None or gaussians.smooth[[0, 5]].tolist() == [True, False]
-
-
-def test_a_sketch_takes_the_place_of_class_covariances(rng):
-    x, y = blobs(rng, rows=2000)
-    recipe = sketched_recipe()
-    gaussians = gaussians_of(recipe, x, y)
-    assert gaussians.covariances is None
-    rule = fit_hedge(gaussians)
-    classifier = Classifier.fit(total_of(recipe, x, y), "hedge")
-    assert np.mean(classifier.predict_numbers(x) == y) > 0.85
-    assert rule == classifier.rule

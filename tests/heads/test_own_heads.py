@@ -125,10 +125,3 @@ def test_what_is_not_a_rule_of_a_known_form_is_refused_when_it_is_fitted(fit, wh
     """Its file would be refused only where it is used."""
     with pytest.raises(HeadError, match=f"head 'round' .*{why}"):
         ghofl.fit(total_of(recipe_of(), *blobs(rng)), replace(ROUND, fit=fit))
-
-
-def test_a_head_by_a_name_that_is_unknown_is_asked_for_as_a_value(rng):
-    with pytest.raises(HeadError, match="head 'round' is unknown; known are .* given as the Head itself"):
-        ghofl.fit(total_of(recipe_of(), *blobs(rng)), "round")
-    with pytest.raises(TypeError):
-        HEADS["round"] = ROUND  # type: ignore[index]

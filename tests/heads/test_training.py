@@ -3,7 +3,7 @@ import pytest
 
 from federations import blobs, gaussians_of, recipe_of
 from ghofl import HEADS
-from ghofl.heads.training import AdamW, softmax, steps_for, subtract_labels
+from ghofl.heads.training import AdamW, softmax
 
 
 def test_adamw_takes_the_steps_of_its_formula():
@@ -31,18 +31,6 @@ def test_a_falling_rate_ends_at_zero():
     assert -np.diff([*seen, end]) == pytest.approx([0.4, 0.3, 0.2, 0.1], rel=1e-6)
 
 
-def test_every_batch_is_visited_once_an_epoch():
-    seen = []
-
-    def gradients(parameters, rows):
-        seen.append((rows.start, rows.stop))
-        return [parameters[0] * 0.0]
-
-    AdamW().minimise([np.zeros(1)], gradients, rows=10, batch=4, steps=6, rng=np.random.default_rng(0))
-    assert sorted(seen[:3]) == sorted(seen[3:]) == [(0, 4), (4, 8), (8, 10)]
-    assert steps_for(2, 10, 4) == 6
-
-
 @pytest.mark.parametrize("shift", [-1e4, 0.0, 1e4])
 def test_softmax_is_that_of_scipy_also_of_scores_out_of_reach_of_the_exponential(rng, shift):
     import scipy.special
@@ -51,13 +39,6 @@ def test_softmax_is_that_of_scipy_also_of_scores_out_of_reach_of_the_exponential
     moved = (scores + np.float32(shift)).astype(np.float32)
     assert softmax(moved) == pytest.approx(scipy.special.softmax(scores, axis=1), abs=2e-3)
     assert softmax(moved, 3.0).sum(axis=1) == pytest.approx(np.full(6, 3.0), rel=1e-5)
-
-
-def test_labels_are_taken_off_their_own_class(rng):
-    found, y = rng.random((5, 3)), rng.integers(0, 3, size=5)
-    expected = found - 0.5 * np.eye(3)[y]
-    subtract_labels(found, y, 0.5)
-    assert found == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("kind", [HEADS["fisher_mix"], HEADS["proto_hyper"]], ids=lambda head: head.name)
