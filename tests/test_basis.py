@@ -112,13 +112,6 @@ def test_cosines_are_those_of_random_fourier_features(rng):
     assert np.abs(found - np.cos(angle)).max() < 2 * math.pi / 4096 + 1 / 2047
 
 
-def test_public_weights_are_nearly_normal():
-    w = public_weights(3, 40, 500).astype(np.float64)
-    assert abs(w.mean()) < 0.1
-    assert w.std() == pytest.approx(4.0, rel=0.02)
-    assert np.mean(np.abs(w) <= 4) == pytest.approx(0.79, abs=0.02)  # of a sum of 16 signs; 0.74 with the gap filled
-
-
 def test_weights_phases_and_cosines_are_these_bytes():
     """Public numbers that every platform must have: a change makes heads of old totals wrong."""
     digests = {
@@ -341,14 +334,3 @@ def test_a_dictionary_gives_breaks_inside_a_range():
     facts = {"name": ["age", "income"], "min": ["0", ""], "max": ["100", ""], "breaks": ["20|50", "0|10|99"]}
     age, income = schema_of_dictionary(facts).table.columns
     assert (age.kind, age.breaks, income.kind) == ("number", (20.0, 50.0), "quantiles")
-
-
-def test_a_schema_file_with_breaks_and_rows_survives(tmp_path):
-    Schema(TABLE, CLASSES).save(tmp_path / "schema.toml")
-    assert Schema.load(tmp_path / "schema.toml").table == TABLE
-
-
-def test_breaks_of_somebodys_rows_are_refused_under_epsilon():
-    drafted = replace(TABLE, from_rows=True)
-    with pytest.raises(RecipeError, match="a minimum, maximum or quantile is somebody's value"):
-        assemble(RecipeOptions(epsilon=1.0), CLASSES, drafted.encoder, table=drafted)

@@ -62,13 +62,6 @@ def test_the_fingerprint_is_the_documented_one():
     assert recipe.fingerprint == "51c890e18979218a65e70b46316abc336d78b61dd861cb210ddfad5db9aeb5bd"
 
 
-def test_a_recipe_file_can_be_saved_and_loaded(tmp_path):
-    recipe = recipe_of()
-    recipe.save(tmp_path / "recipe.toml")
-    assert Recipe.load(tmp_path / "recipe.toml") == recipe
-    assert [p.name for p in tmp_path.iterdir()] == ["recipe.toml"]
-
-
 def test_statistics_are_stored_in_their_finest_form():
     assert recipe_of(statistics=("D", "S", "B")).statistics == ("N", "A", "S")
     assert recipe_of(statistics=("B", "D", "A")).statistics == ("N", "A", "D", "B")
@@ -81,8 +74,6 @@ BAD = [
     ('classes = ["a", "b"]', "encoder is missing; write a section [encoder]"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 0', "encoder.dim is 0"),
     ('classes = ["a", "b"]\n[encoder]\ndim = "2"', "encoder.dim is '2'; it must be a whole number"),
-    ('classes = ["a", "b"]\nencoder = 3', "write it as a section [encoder]"),
-    ('classes = "ab"\n[encoder]\ndim = 2', "write a list"),
     ('classes = ["a", "b"]\nstatistic = ["B"]\n[encoder]\ndim = 2', "unknown key statistic; did you mean statistics?"),
     ('classes = ["a", "b"]\n[encoder]\ndim = 2\n[grid]\nbit = 8', "unknown key grid.bit; did you mean grid.bits?"),
     ('classes = ["a", "b"]\nstatistics = ["Q"]\n[encoder]\ndim = 2', "known are N, A, D, B, S"),
@@ -164,23 +155,14 @@ def test_a_whole_number_where_a_float_is_meant_has_the_fingerprint_of_the_float(
     ("make", "says"),
     [
         (lambda: Grid(bits=True), "grid.bits is True; it must be a whole number"),
-        (lambda: Grid(bits=np.bool_(True)), "grid.bits is True; it must be a whole number"),
         (lambda: Grid(bits=8.0), "grid.bits is 8.0; it must be a whole number"),
-        (lambda: Grid(bits=np.float64(8)), "grid.bits is 8.0; it must be a whole number"),
-        (lambda: Grid(bits=None), "grid.bits is None; it must be a whole number"),
-        (lambda: Grid(scale="16"), "grid.scale is '16'; it must be a number"),
         (lambda: Grid(scale=np.array([1.0])), "grid.scale is [1.0]; it must be a number"),
         (lambda: Transform(unit_length=1), "transform.unit_length is 1; it must be true or false"),
-        (lambda: Transform(anchor=3.0), "transform.anchor is 3.0; write a list"),
         (lambda: Transform(anchor=np.zeros((2, 2))), "transform.anchor is [0.0, 0.0]; it must be a number"),
         (lambda: Privacy(secure="yes"), "privacy.secure is 'yes'; it must be true or false"),
-        (lambda: Privacy(epsilon="1"), "privacy.epsilon is '1'; it must be a number"),
-        (lambda: Encoder(dim="6"), "encoder.dim is '6'; it must be a whole number"),
         (lambda: Recipe("ab", Encoder(dim=2)), "classes is 'ab'; write a list"),
         (lambda: Recipe((1, 2), Encoder(dim=2)), "classes is 1; it must be a text in quotes"),
-        (lambda: Recipe(np.arange(2), Encoder(dim=2)), "classes is 0; it must be a text in quotes"),
         (lambda: Recipe(("a", "b"), 3), "encoder is 3; write it as a section [encoder]"),
-        (lambda: Recipe(("a", "b"), Encoder(dim=2), statistics="S"), "statistics is 'S'; write a list"),
     ],
 )
 def test_a_value_of_another_type_is_refused_where_it_is_given(make, says):
@@ -199,18 +181,6 @@ def test_a_given_projection_matrix_comes_back_as_it_went_in(rng):
     projection = Projection.of_matrix(matrix)
     recipe = Recipe.from_toml(recipe_of(projection=projection).to_toml())
     assert np.array_equal(recipe.projection.given_matrix(6), matrix)
-
-
-def test_a_recipe_cannot_be_changed():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        recipe_of().classes = ("x", "y")
-
-
-def test_the_feature_dimension_follows_projection_and_lift():
-    assert recipe_of(dim=6).dim == 6
-    assert recipe_of(dim=6, projection=Projection(dim=2)).dim == 2
-    assert recipe_of(dim=6, statistics=("B",), lift=Lift(dim=20)).dim == 20
-    assert recipe_of(dim=6, statistics=("S",), sketch=Sketch(dim=2)).dim == 6
 
 
 def test_a_fingerprint_is_worked_out_once_and_never_carried_to_another_recipe(monkeypatch):

@@ -11,7 +11,7 @@ from PIL import Image
 from federations import recipe_of
 from ghofl.custody.site import Site
 from ghofl.features import Features
-from ghofl.outbox import Embedded, Encodable, count
+from ghofl.outbox import Encodable, count
 from ghofl.outbox.row_version import RowVersion, version_of
 from ghofl.recipe import Encoder, Recipe, Sketch
 from ghofl.rows import load_samples
@@ -135,8 +135,3 @@ def test_images_are_named_by_their_pixels(tmp_path):
             Image.fromarray(image).save(folder / f"{i if suffix == 'png' else 9 - i}.{suffix}")
         found.append(counted(load_samples(str(tmp_path / suffix)), Lengths("image")))
     assert found[0] == found[1]
-
-
-def test_a_version_costs_nothing_where_nobody_asks_for_it():
-    x, y = rows()
-    assert count(Features.of(RECIPE), Embedded(x, y)).version == ""
