@@ -178,9 +178,3 @@ def test_a_baseline_is_never_a_head(name):
 def test_a_baseline_that_cannot_be_is_told_in_a_sentence(data, text, told):
     with pytest.raises(HeadError, match=told):
         simulate(data, 2, heads=text)
-
-
-def test_the_preset_of_the_paper_has_its_values_for_training_in_rounds():
-    assert Baseline.parse("fedavg(rounds=9)", "paper").record == FedAvgOptions(
-        rounds=9, epochs=1, batch=256, rate=1e-3, momentum=0.9
-    )

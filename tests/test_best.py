@@ -2,16 +2,14 @@ import json
 
 import numpy as np
 import pytest
-import scipy.special
 
 from federations import blobs, recipe_of, sketched_recipe, total_of
 from ghofl import Classifier, Encoder, Features, Grid, Layout, Lift, Message, Recipe, Sketch
-from ghofl.errors import MessageError, RecipeError, RosterError
+from ghofl.errors import MessageError, RecipeError
 from ghofl.evaluation import Confusion, expected_calibration_error
-from ghofl.evaluation.selection import Report, best_of, load_reports
+from ghofl.evaluation.selection import Report, load_reports
 from ghofl.gaussians import Gaussians
 from ghofl.heads.best import best_head
-from ghofl.heads.calibration import fit_temperature
 from ghofl.outbox import Embedded, count
 from ghofl.planning.propose import propose
 
@@ -55,21 +53,6 @@ def test_more_budget_never_gives_a_smaller_message_of_worse_expectation():
 DIMS = (2, 4, 16, 32, 64, 100, 1280)
 
 
-@pytest.mark.parametrize("bits", [6, 8])
-@pytest.mark.parametrize("dim", DIMS)
-def test_more_statistics_of_one_space_are_never_expected_to_be_worse(dim, bits):
-    from ghofl.planning.propose import SKETCHES, _expected
-
-    def expected(*statistics, **parts):
-        return _expected(Recipe(CLASSES, Encoder(dim=dim), statistics, grid=Grid(bits=bits), **parts))
-
-    sketches = [expected("B", sketch=Sketch(dim=k)) for k in SKETCHES if 0 < k < dim]
-    ranks = [expected(), expected("D"), expected("B"), *sketches, expected("S")]
-    lifts = [expected("B", lift=Lift(dim=m * dim, keep=True), sketch=Sketch(dim=dim, kept=True)) for m in (2, 4, 8)]
-    assert ranks + lifts == sorted(ranks + lifts)
-    assert expected("D") < expected("B") < expected("S")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 10, 100])
 @pytest.mark.parametrize("dim", DIMS)
@@ -89,15 +72,6 @@ def test_no_proposal_leaves_out_statistics_of_its_space_that_fit(dim, classes):
         head = best_head(Layout.of(recipe), recipe).spec
         assert not fits_b or head not in ("nb", "nearest_mean")
         assert not fits_s or "hedge" in head
-
-
-def test_proposals_keep_the_grid_and_seed_that_were_given_and_every_dimension_has_one():
-    for dim in (1, 3, 700, 20_000):
-        recipe = propose(10**9, CLASSES, dim, bits=5, seed=9).recipe
-        assert recipe.grid.bits == 5
-        assert all(part is None or part.kept or part.seed == 9 for part in (recipe.sketch,))
-    small = propose(60_000, CLASSES, 256, seed=9).recipe
-    assert (small.projection or small.sketch).seed == 9
 
 
 @pytest.mark.parametrize("budget", [60_000, 200_000, 10**6])
@@ -127,29 +101,11 @@ def test_a_budget_too_small_for_anything_says_the_least():
         propose(1000, CLASSES, 256)
 
 
-def test_the_fitted_temperature_is_the_minimum_of_the_cross_entropy(rng):
-    scores = rng.normal(size=(400, 5)) * 3
-    probabilities = np.exp(scores / 2.5) / np.exp(scores / 2.5).sum(axis=1, keepdims=True)
-    y = np.array([rng.choice(5, p=p) for p in probabilities])
-    assert fit_temperature(scores, y) == pytest.approx(2.5, rel=0.25)
-
-
 def test_calibration_error_is_zero_for_calibrated_guesses_and_large_for_sure_wrong_ones(rng):
     p = rng.uniform(0.5, 1.0, size=200_000)
     y = (rng.uniform(size=200_000) > p).astype(int)
     assert expected_calibration_error(np.stack([p, 1 - p], axis=1), y) < 0.01
     assert expected_calibration_error(np.tile([1.0, 0.0], (10, 1)), np.ones(10, dtype=int)) == pytest.approx(1.0)
-
-
-def test_regression_scores_become_probabilities_by_their_temperature(rng):
-    """Ridge guesses at one-hot labels, whose softmax is nearly uniform; the temperature makes it speak up."""
-    x, y = blobs(rng, rows=3000)
-    classifier = Classifier.fit(total_of(recipe_of(), x[:2000], y[:2000]), "ridge")
-    plain = scipy.special.softmax(classifier.scores(x[2000:]), axis=1)
-    calibrated = classifier.predict_proba(x[2000:])
-    assert np.array_equal(plain.argmax(axis=1), calibrated.argmax(axis=1))
-    assert expected_calibration_error(plain, y[2000:]) > 0.3
-    assert expected_calibration_error(calibrated, y[2000:]) < 0.15
 
 
 @pytest.mark.parametrize("name", ["lda", "rda", "student", "sketched_qda"])
@@ -164,23 +120,6 @@ def test_gaussian_heads_judged_on_wide_draws_err_on_the_side_of_doubt(name, rng,
 
 def report(site, right, wrong, sha="a" * 64):
     return Report("lda", sha, "r" * 64, (site,), Confusion(np.array([[right, wrong], [0, 0]])))
-
-
-def test_counts_of_sites_choose_the_head(tmp_path):
-    reports = [report("n", 9, 1), report("s", 1, 9), report("n", 6, 4, "b" * 64), report("s", 6, 4, "b" * 64)]
-    for i, r in enumerate(reports):
-        (tmp_path / f"{i}.json").write_text(json.dumps(r.to_dict()))
-    best = best_of(report for i in range(4) for report in load_reports(tmp_path / f"{i}.json"))
-    assert [b.sha256[0] for b in best] == ["b", "a"]
-    assert best[0].confusion.accuracy == pytest.approx(0.6)
-    assert best[0].sites == ("n", "s")
-
-
-def test_a_site_reports_once_and_on_one_file():
-    with pytest.raises(RosterError, match="'n' reported twice"):
-        report("n", 1, 1) + report("n", 1, 1)
-    with pytest.raises(RosterError, match="different head files"):
-        report("n", 1, 1) + report("s", 1, 1, "b" * 64)
 
 
 @pytest.mark.parametrize(

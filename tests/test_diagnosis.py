@@ -160,15 +160,6 @@ def test_a_class_that_one_site_alone_holds_is_said_to_be_beyond_judgement():
     assert "no other site has class 'class 2'" in found.sentences()[0]
 
 
-def test_totals_of_disjoint_cohorts_are_compared_in_the_same_way():
-    recipe, parts = site_parts(sites=8)
-    parts[5] = swapped(parts[5])
-    pairs = [parts[i].moments + parts[i + 1].moments for i in range(0, 8, 2)]
-    totals = [Total(recipe, moments) for moments in pairs]
-    found = diagnose([Part.of(total, f"cohort {i}") for i, total in enumerate(totals)], recipe)
-    assert [site.name for site in found.flagged] == ["cohort 2"]
-
-
 def test_two_sites_noise_in_messages_and_no_second_moments_are_refused():
     recipe, parts = site_parts()
     with pytest.raises(RosterError, match="needs 3 sites and 2 came"):

@@ -225,21 +225,6 @@ def test_sites_report_through_policy_and_ledger_and_the_server_selects_and_calib
     )
 
 
-@pytest.mark.parametrize(
-    ("policy", "said"),
-    [
-        ("max_epsilon = 2.0\nmax_delta = 1e-5\n", "under an epsilon"),
-        ("min_rows = 100\n", "fewer rows than this site's policy allows"),
-        ("disclosure = { class_rows = 35 }\n", "35 of each class"),
-    ],
-)
-def test_what_the_policy_does_not_allow_stays_at_the_site(at_sites, policy, said):
-    (at_sites / "policy.toml").write_text(policy)
-    run(evaluate(0, "--site-file 0.toml"), refusal=said)
-    assert not (at_sites / "0.json").exists()
-    assert [line.what for line in Ledger.load(Site.load("0.toml").storage()).lines] == ["received"]
-
-
 @pytest.mark.usefixtures("at_sites")
 def test_a_report_on_another_site_s_rows_does_not_leave():
     run(evaluate(1, "--site-file 0.toml"), refusal="these rows are of 'site-1', and the site of 0.toml is 'site-0'")
@@ -257,11 +242,3 @@ def test_a_report_that_leaves_has_no_probabilities_of_single_rows(at_sites, rng)
         assert all(
             ("by_threshold" in one) == (not more) for one in json.loads((at_sites / "0.json").read_text())["heads"]
         )
-
-
-def test_heads_of_totals_with_noise_or_without_small_classes_are_not_judged_by_leave_out(rows):
-    x, y = rows
-    for privacy in (Privacy(epsilon=1.0, delta=1e-5, radius=10.0), Privacy(min_count=2)):
-        released = total_of(recipe_of(statistics=("B",), privacy=privacy), x, y, SITES).release()
-        with pytest.raises(PrivacyError, match="rows cannot be taken out"):
-            cross_validate(released, x[:40], y[:40], "lda")

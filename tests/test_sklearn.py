@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
-from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -147,20 +147,6 @@ def test_it_scores_and_predicts_as_scikit_learn_does(load, head, oracle):
     assert (ours.predict(test) == theirs.predict(test)).mean() >= 0.98
 
 
-def test_it_works_in_pipelines_searches_and_with_names_of_columns():
-    pandas = pytest.importorskip("pandas")
-    x, y = load_iris(return_X_y=True, as_frame=True)
-    names = np.array(["setosa", "versicolor", "virginica"])[y]
-    search = GridSearchCV(GaussianHeadClassifier(), {"head": ["nb", "lda", "rda(blend=0.5)"]}, cv=3).fit(x, names)
-    assert search.best_score_ > 0.95
-    assert list(search.best_estimator_.feature_names_in_) == list(x.columns)
-    assert set(search.predict(x)) == set(names)
-    assert cross_val_score(GaussianHeadClassifier("lda"), x, pandas.Series(names), cv=3).mean() > 0.95
-    probabilities = search.predict_proba(x)
-    assert probabilities.sum(axis=1) == pytest.approx(1)
-    assert "GaussianHeadClassifier" in search.best_estimator_._repr_html_()
-
-
 def test_options_of_heads_are_parameters_that_a_search_walks_over():
     x, y = load_iris(return_X_y=True)
     grid = {"blend": np.linspace(0.1, 0.9, 3), "shrinkage": [None, 0.05]}
@@ -191,13 +177,3 @@ def test_an_option_that_the_head_does_not_have_is_named():
         GaussianHeadClassifier(blend=0.5).fit(x, y)
     with pytest.raises(GhoflError, match="no head has an option 'blnd'"):
         GaussianHeadClassifier("rda", blnd=0.5)
-
-
-def test_fit_builds_the_head_and_predictions_only_use_it(monkeypatch):
-    x, y = load_iris(return_X_y=True)
-    fitted = model().fit(x, y)
-    later = model().partial_fit(x, y)
-    monkeypatch.setattr("ghofl.sklearn.Classifier.fit", None)
-    assert fitted.predict_proba(x).shape == (150, 3)
-    with pytest.raises(TypeError):
-        later.predict_proba(x)  # of rows that may go on coming, the head is built when it is asked for
