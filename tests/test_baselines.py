@@ -134,8 +134,6 @@ def test_the_command_shows_rounds_and_bytes_of_every_method(data, tmp_path, monk
     assert max(map(len, done.output.splitlines())) <= 80
     told = json.loads(CliRunner().invoke(app, [*command, "--json", "-"]).output)["heads"]
     assert (told["fedavg(rounds=50)"]["rounds"], told["lda"]["rounds"]) == (50, 1)
-    asked = CliRunner().invoke(app, ["head", "all.npz", "--head", "fedavg", "-o", "h.safetensors"])
-    assert "'fedavg' is a baseline and not a head" in str(asked.exception)
 
 
 def test_a_page_of_a_simulation_has_baselines_and_tells_of_the_best_head(data):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from federations import blobs, recipe_of, total_of
-from ghofl import HEADS, Classifier, HeadSpec, Privacy, Projection
+from ghofl import HEADS, Classifier, HeadSpec, Privacy
 from ghofl.errors import CalibrationWarning, EmptyClassWarning, HeadError, MessageError, NotPositiveDefiniteError
 from ghofl.wire.envelope import Tensor, seal
 
@@ -60,13 +60,6 @@ def test_an_unknown_preset_and_an_empty_list_are_refused():
         HeadSpec.parse("lda", "papers")
     with pytest.raises(HeadError, match="no head"):
         HeadSpec.parse_list(" , ")
-
-
-def test_raw_embeddings_go_in_through_the_recipe(rng):
-    x, y = blobs(rng, spread=8.0, dim=40)
-    recipe = recipe_of(dim=40, projection=Projection(dim=10))
-    classifier = Classifier.fit(total_of(recipe, x, y), "lda")
-    assert np.mean(classifier.predict_numbers(x) == y) > 0.9
 
 
 def test_a_fit_that_cannot_be_done_says_what_to_change(rng):

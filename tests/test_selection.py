@@ -219,10 +219,6 @@ def test_sites_report_through_policy_and_ledger_and_the_server_selects_and_calib
     run("ghofl head total.ghofl --head lda -o lda.safetensors")
     assert "120 rows of 3 sites" in run("ghofl calibrate lda.safetensors 0.json 1.json 2.json -o mended.safetensors")
     assert Classifier.load("mended.safetensors").calibration.source == "sites"
-    run(
-        "ghofl calibrate mended.safetensors 0.json 1.json 2.json -o again.safetensors",
-        refusal="was not made from it alone",
-    )
 
 
 @pytest.mark.usefixtures("at_sites")

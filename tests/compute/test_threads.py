@@ -74,6 +74,18 @@ def test_threads_see_how_their_caller_wants_errors_of_floats(on_threads):
         compute_threads.parallel_for(lambda _: np.log(np.zeros(2)), range(50))
 
 
+def test_items_made_ahead_come_in_order_and_errors_where_they_happen():
+    def items():
+        yield 1
+        yield 2
+        raise LookupError("the third")
+
+    got = []
+    with pytest.raises(LookupError, match="the third"):
+        got.extend(compute_threads.prefetch(items()))  # extend keeps what came before the error
+    assert got == [1, 2]
+
+
 def test_the_limit_of_threads_that_a_user_sets_is_kept():
     with threadpool_limits(1):
         assert compute_threads.blas_threads() == 1
